@@ -85,7 +85,8 @@ def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
         yield f".env.{name}", why
     # Kueue notices a changed pod template only by the resources of its containers; of any other
     # change it would write the old state back.
-    if _changes_pods(adaptation) and not _changes_resources(adaptation):
+    is_noticed = _changes_resources(adaptation) or adaptation.replicas
+    if _changes_pods(adaptation) and not is_noticed:
         yield "", "where it changes something, as Kueue takes note of changed resources only"
 
 

@@ -175,6 +175,8 @@ def immutable_but_scheduling(below: Path, edit: Edit) -> Obstacle | None:
             return Obstacle.IMMUTABLE_RESOURCES
         case ("spec", "affinity"):
             return Obstacle.IMMUTABLE_AFFINITY
+        case ("replicas",):
+            return Obstacle.IMMUTABLE_REPLICAS
     return immutable(below, edit)
 
 

@@ -20,13 +20,15 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import child
-from webhook.model.job import Job
+from webhook.model.job import MOST_REPLICAS, Job, Replicas
 from webhook.model.reasons import Obstacle
 
 _SUSPEND: Path = ("spec", "runPolicy", "suspend")
 _ENDED = frozenset({"Succeeded", "Failed"})
 _LAUNCHER = "Launcher"
 _MASTER_AND_WORKERS = ("Master", "Worker")
+_SCALED = frozenset({"PS", "Worker"})
+"""Replica types of which there may be several."""
 
 
 def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, Any]) -> Job:
@@ -50,7 +52,7 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
     job = served_job.read(
         source,
         kind=kind,
-        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(given, replicas, types))),
+        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(spec, replicas, types))),
         managed_by=fields.text(policy, "managedBy", here) or None,
         active_deadline_seconds=fields.integer(policy, "activeDeadlineSeconds", here),
         unmodelled=unmodelled,
@@ -60,20 +62,32 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
 
 
 def _pod_sets(
-    given: Mapping[str, Any], replicas: str, types: Sequence[str]
+    spec: Mapping[str, Any], replicas: str, types: Sequence[str]
 ) -> Iterator[ServedPodSet]:
-    here = child("spec", replicas)
+    given, here = fields.mapping(spec, replicas, "spec"), child("spec", replicas)
+    elastic = fields.mapping(spec, "elasticPolicy", "spec")
+    least = fields.integer(elastic, "minReplicas", "spec.elasticPolicy")
+    most = fields.integer(elastic, "maxReplicas", "spec.elasticPolicy")
     for name in types:
         if given.get(name) is None:
             continue
         replica = fields.mapping(given, name, here)
         count = fields.integer(replica, "replicas", child(here, name))
+        pods = 1 if count is None else count
+        scaled = Replicas(
+            path=("spec", replicas, name, "replicas"),
+            number=pods,
+            given=count,
+            least=max(1, least or 1),
+            most=most or MOST_REPLICAS,
+        )
         yield ServedPodSet(
             # ``NewPodSetReference`` writes names of pod sets in small letters.
             name=name.lower(),
-            pods=1 if count is None else count,
+            pods=pods,
             path=("spec", replicas, name, "template"),
             template=fields.mapping(replica, "template", child(here, name)),
+            replicas=scaled if name in _SCALED else None,
         )
 
 
@@ -118,6 +132,7 @@ def _kind(
     controller: str = "kubeflow.org/training-operator",
 ) -> JobKind:
     templates: tuple[Path, ...] = (("spec", replicas, "*", "template"),)
+    numbers: tuple[Path, ...] = (("spec", replicas, "*", "replicas"),)
     return JobKind(
         group="kubeflow.org",
         version=version,
@@ -125,7 +140,8 @@ def _kind(
         plural=f"{kind.lower()}s",
         framework=f"kubeflow.org/{kind.lower()}",
         templates=templates,
-        allowed=allowed_in(templates),
+        replicas=numbers,
+        allowed=(*allowed_in(templates), *numbers),
         suspend=_SUSPEND,
         read=partial(_read, kind, replicas, types),
         held_back=partial(_held_back, controller),

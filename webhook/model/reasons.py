@@ -176,6 +176,11 @@ class Obstacle(Explained):
         "its resources would change, which its kind allows at creation only",
         "Nothing in place: `undo --recreate`, or let options differ in nodes and tolerations.",
     )
+    IMMUTABLE_REPLICAS = (
+        "immutableReplicas",
+        "the replicas of a pod set would change, which its kind allows at creation only",
+        "Nothing in place: `undo --recreate`, or let options have equal `adaptation.replicas`.",
+    )
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",
         "the runtime class would change, which Kubernetes allows at creation only",
@@ -409,6 +414,11 @@ class Reason(Explained):
         "notCovered",
         "the ClusterQueue has no quota for something that the adapted Job asks for",
         "Cover the resource in the ClusterQueue, or take it off in the option's adaptation.",
+    )
+    REPLICAS_NOT_ALLOWED = (
+        "replicasNotAllowed",
+        "the Job has no pod set whose replicas the option sets, or may not have so many of it",
+        "Name a pod set that the Job has, and a number between its own least and most.",
     )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",
