@@ -4,16 +4,17 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from webhook.api.resources import RUN_TIMES, SIGNING_KEYS
-from webhook.controller.unreviewed import JOBS
+from webhook.controller import unreviewed
+from webhook.jobs import KINDS
 from webhook.metric_table import A_POLICY, AN_OPTION
-from webhook.reconsider.pending_jobs import PENDING_JOBS
+from webhook.reconsider import pending_jobs
 from webhook.state.watched import watched
 
 RESOURCES = {
-    JOBS.kind,
+    *(unreviewed.followed(kind).kind for kind in KINDS.values()),
     RUN_TIMES,
     SIGNING_KEYS,
-    PENDING_JOBS,
+    *(pending_jobs.followed(kind).kind for kind in KINDS.values()),
     *(one.kind for one in watched(namespace="ours", kueue_namespace="kueue-system")),
 }
 BOUNDED = {

@@ -83,3 +83,11 @@ def test_hooks_are_not_scraped_and_get_no_reviews(render, part):
 @pytest.mark.parametrize("part", HOOKS)
 def test_a_hook_can_be_switched_off(render, part):
     assert of(render({f"hooks.{part}.enabled": "false"}), part) == {}
+
+
+def test_a_probe_of_a_kind_that_is_not_switched_on_is_refused(template, render):
+    result = template({"kinds": '["RayJob"]'})
+
+    assert result.returncode != 0
+    assert "kinds: without Job the check after an install would fail" in result.stderr
+    assert of(render({"kinds": '["RayJob"]', "hooks.probe.enabled": "false"}), "probe") == {}

@@ -275,3 +275,15 @@ def test_the_documented_account_on_a_worker_may_read_what_is_watched_and_nothing
         resource.path.rpartition("/")[2] for resource in asked
     }
     assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
+
+
+def test_the_controller_may_follow_the_kinds_that_are_switched_on_and_no_others(render):
+    rendering = render({"kinds": '["Job", "RayJob", "Deployment"]'})
+
+    rules = rendering.one("ClusterRole", "kueue-fallback-controller")["rules"]
+    follow = [rule for rule in rules if rule not in READS and "watch" in rule["verbs"]]
+    assert follow == [
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["list", "watch", "patch"]},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+    ]

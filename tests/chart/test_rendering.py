@@ -161,6 +161,7 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "ca_secret: kueue-fallback-ca\n"
         "webhook_configuration: kueue-fallback\n"
         "service: kueue-fallback\n"
+        'kinds: ["Job"]\n'
         "drain_seconds: 15\n"
         "keep_alive: 100\n"
     )

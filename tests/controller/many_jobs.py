@@ -6,10 +6,12 @@ from datetime import UTC, datetime
 
 from tests.controller.journals import ENDED, TEMPLATE, past
 from webhook.api.watch import WatchUpdate
-from webhook.controller.unreviewed import read
+from webhook.controller import unreviewed
 from webhook.decide.decision_record import VERSION
+from webhook.jobs import JOB
 from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL, REASON
 
+JOBS = unreviewed.followed(JOB)
 TEMPLATES = 200
 """Different ones, each of a team's own making."""
 
@@ -27,7 +29,9 @@ class Day:
     def known(self, number):
         """What the follower of Jobs tells of one."""
         return WatchUpdate(
-            kind="jobs", at=0.0, event=("ADDED", read("jobs", {"metadata": self._metadata(number)}))
+            kind="jobs",
+            at=0.0,
+            event=("ADDED", JOBS.read("jobs", {"metadata": self._metadata(number)})),
         )
 
     def past(self, number):

@@ -22,6 +22,7 @@ from webhook.api import resources as kinds
 from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
 from webhook.controller.mover import STEP_SECONDS, Mover
+from webhook.jobs import JOB
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
 from webhook.state.readers import read
@@ -152,9 +153,14 @@ def tell(feed, kind, *objects):
 
 def mover(cluster, *jobs, **given):
     found = Mover(cluster, "kueue-fallback", **given)
-    entries = tuple(pending_jobs.read(pending_jobs.PENDING_JOBS, each) for each in jobs)
-    found.take(WatchUpdate(kind=pending_jobs.PENDING_JOBS, at=0.0, entries=entries))
+    list_pending(found, *jobs)
     return found
+
+
+def list_pending(found, *jobs, kind=JOB):
+    watched = pending_jobs.followed(kind)
+    entries = tuple(watched.read(watched.kind, each) for each in jobs)
+    found.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
 
 
 def step(found, feed, now=0.0):

@@ -15,10 +15,12 @@ from webhook.hindsight import entries
 from webhook.hindsight.entries import LONGEST_TEMPLATE
 from webhook.hindsight.entries import read_finished as read_past
 from webhook.hindsight.journal_keeper import known_of
+from webhook.jobs import JOB
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, UNDONE, read_left
 from webhook.reconsider import pending_jobs
 
+JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
 PLACE = "/spec/template/spec/affinity"
 HUGE = "1" + 400 * "0"
 
@@ -52,7 +54,7 @@ def test_a_decision_that_is_none_of_ours_is_no_decision(text):
 def test_a_job_with_a_forged_decision_is_followed_as_one_without(text):
     source = job(**{DECISION: text, UNDONE: "p"})
 
-    seen, waiting = unreviewed.read("jobs", source), pending_jobs.read("pendingjobs", source)
+    seen, waiting = JOBS.read(JOBS.kind, source), PENDING.read(PENDING.kind, source)
 
     assert (seen.problem, waiting.problem) == ("", "")
     assert (seen.value.happening, waiting.value.policy) == (None, "")
@@ -148,6 +150,6 @@ def test_of_an_undecided_job_no_long_annotation_is_kept():
     metadata = {"uid": "u", "namespace": "team", "name": "a", "annotations": annotations}
     source = {"metadata": {**metadata, "creationTimestamp": "2026-11-21T06:00:00Z"}}
 
-    found = unreviewed.read("jobs", source).value
+    found = JOBS.read(JOBS.kind, source).value
 
     assert found.job.annotations == {short: "none"}

@@ -9,7 +9,9 @@ from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachabl
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.job_events import EVENTS_A_MINUTE, MOST_AT_ONCE, MOST_WAITING, JobEvents
+from webhook.jobs import JOB
 
+JOBS = unreviewed.followed(JOB)
 NOW = 1_800_000_000.0
 STAMP = "2027-01-15T08:00:00Z"
 EARLIER = "2027-01-15T07:54:00Z"
@@ -45,7 +47,7 @@ def moved(time=STAMP, **given):
 
 
 def entry(job):
-    return unreviewed.read("jobs", {"kind": "PartialObjectMetadata", "metadata": job["metadata"]})
+    return JOBS.read(JOBS.kind, {"kind": "PartialObjectMetadata", "metadata": job["metadata"]})
 
 
 class Replica:

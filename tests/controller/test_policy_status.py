@@ -4,15 +4,15 @@ import pytest
 
 from tests.controller.policies import READY, UNSET, ready, snapshot
 from tests.model.policies import policy
-from webhook.api.kubernetes_api import NotServed
 from webhook.controller import policy_status
-from webhook.controller.policy_status import Condition
+from webhook.controller.policy_status import Condition, KnownKinds
 from webhook.model.kueue_support import Doubt, KueueTested
 from webhook.model.policy.fallback_policy import PolicyError, read_policy
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
     ClusterQueue,
+    KueueConfig,
     Snapshot,
 )
 
@@ -149,7 +149,10 @@ def test_a_queue_of_other_clusters_is_named_too(option):
 
 def test_an_older_kubernetes_is_named_where_resources_change():
     found = policy_status.condition_of(
-        read_policy(policy()), snapshot(), own_namespace="own", changes_resources=False
+        read_policy(policy()),
+        snapshot(),
+        own_namespace="own",
+        kinds=KnownKinds(changes_resources=False),
     )
 
     assert found == ready(
@@ -266,7 +269,7 @@ def test_a_kind_that_the_cluster_does_not_serve_is_named():
         read_policy(policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})),
         snapshot(),
         own_namespace="own",
-        unserved=frozenset({"RayJob"}),
+        kinds=KnownKinds(unserved=frozenset({"RayJob"})),
     )
 
     message = "spec.match.kinds[1]: the cluster serves no rayjobs of ray.io/v1"
@@ -280,21 +283,31 @@ def test_a_kind_that_kueue_leaves_alone_is_named():
     assert found == not_ready("KindNotManaged", message)
 
 
-def test_the_api_server_is_asked_once_for_each_kind_and_never_for_jobs():
-    asked = []
+def test_a_kind_that_the_chart_does_not_name_is_named():
+    found = policy_status.condition_of(
+        read_policy(policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})),
+        snapshot(),
+        own_namespace="own",
+        kinds=KnownKinds(switched_on=frozenset({"Job", "JobSet"})),
+    )
 
-    class Discovery:
-        def get(self, path):
-            asked.append(path)
-            if path != "/apis/ray.io/v1":
-                raise NotServed(path)
-            return {"resources": [{"name": "rayjobs"}]}
+    message = (
+        "spec.match.kinds[1]: RayJob is not among the chart's kinds, so no review is sent of any"
+    )
+    assert found == not_ready("KindNotSwitchedOn", message)
 
-    served = policy_status.ServedKinds(Discovery())
 
-    for _ in range(2):
-        assert served.lacking(["Job", "RayJob", "RayCluster", "JobSet"]) == {
-            "RayCluster",
-            "JobSet",
-        }
-    assert asked == ["/apis/ray.io/v1", "/apis/ray.io/v1", "/apis/jobset.x-k8s.io/v1alpha2"]
+def test_a_version_of_kubernetes_limits_only_the_kinds_that_it_makes():
+    kinds = {"kinds": KnownKinds(changes_resources=False)}
+    found = {
+        kind: policy_status.condition_of(
+            read_policy(policy(match={"jobSelector": {}, "kinds": [kind]})),
+            snapshot(kueue=KueueConfig(frameworks=("batch/job", "ray.io/rayjob"))),
+            own_namespace="own",
+            **kinds,
+        ).message
+        for kind in ("Job", "RayJob")
+    }
+
+    assert "on this Kubernetes" in found["Job"]
+    assert "on this Kubernetes" not in found["RayJob"]

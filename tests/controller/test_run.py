@@ -23,6 +23,7 @@ from webhook.api.resources import (
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller
 from webhook.controller.policy_status import PATH
+from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
@@ -81,7 +82,11 @@ class Replica:
                 entries = held.get(resource.kind, ())
                 message = WatchUpdate(kind=resource.kind, at=time.monotonic(), entries=entries)
                 self.controller.put(message)
+        self.list_jobs()
         self.step()
+
+    def list_jobs(self):
+        self.controller.put(WatchUpdate(kind="jobs", at=time.monotonic(), entries=()))
 
     def step(self, term=None):
         self.elector.said = self.elector.said if term is None else term
@@ -224,7 +229,7 @@ def test_what_keeps_failing_is_over_for_moves_when_it_is_for_decisions(
 
 
 def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
-    kind = pending_jobs.PENDING_JOBS
+    kind = pending_jobs.followed(JOB).kind
     replica.sync()
     before = replica.shown("controller_watch_age_seconds", resource=kind)
     replica.sync(reconsider={}, mode="Enforce")

@@ -9,7 +9,9 @@ from webhook.api.kubernetes_api import Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.unreviewed import Unreviewed, UnreviewedJobs
+from webhook.jobs import JOB
 
+JOBS = unreviewed.followed(JOB)
 STARTED = 1_800_000_000.0
 
 
@@ -27,7 +29,7 @@ def stored(name="light", *, uid="", spec=None, **metadata):
 
 def entry(job):
     metadata = copy.deepcopy(job["metadata"])
-    return unreviewed.read("jobs", {"kind": "PartialObjectMetadata", "metadata": metadata})
+    return JOBS.read(JOBS.kind, {"kind": "PartialObjectMetadata", "metadata": metadata})
 
 
 class Cluster:

@@ -96,3 +96,24 @@ def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
             "priority class, as Kueue lets none be taken off"
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "adaptation", "expected"),
+    [
+        ("RayJob", {"accelerator": "Remove", "image": "a:1", "replicas": {"w": 2}}, []),
+        ("JobSet", {"accelerator": "Remove", "replicas": {"w": 2}}, ["resources, replicas"]),
+        ("JobSet", {"nodeSelector": {"set": {"a": "b"}}}, []),
+        ("AppWrapper", {"image": "a:1", "env": {"A": "b"}}, ["image, env"]),
+        ("Deployment", {"accelerator": "Remove"}, ["resources"]),
+    ],
+)
+def test_what_a_kind_takes_at_its_creation_only_is_named_by_the_kind(kind, adaptation, expected):
+    options = ({"queue": "gpu-lq"}, {"queue": "cpu-lq", "adaptation": adaptation})
+    found = policy(*options, match={"jobSelector": {}, "kinds": [kind]})
+
+    assert [str(limit) for limit in undo_limits.of_policy(found)] == [
+        f"spec.match.kinds[0]: undo needs --recreate for each {kind} of which it changes {what}: "
+        "taken at creation only"
+        for what in expected
+    ]

@@ -26,13 +26,13 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import controller, mover, policy_status, records
+from webhook.controller import controller, mover, policy_status, records, unreviewed
 from webhook.controller import records as run_times
 from webhook.controller.savings_publisher import SavingsPublisher
-from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal_keeper import Journal
 from webhook.hindsight.savings_record import SavingsRecord, packed
+from webhook.jobs import KINDS
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.job import Pending
@@ -48,6 +48,7 @@ from webhook.state.workload import read_workload
 
 KUEUE_NAMESPACE = "kueue-system"
 CLASS = "a-class"
+METADATA = {kind.plural: unreviewed.followed(kind) for kind in KINDS.values()}
 WORKER = "gpu-worker"
 GONE = workload("gone", job="gone")
 WORKLOAD = read_workload(GONE)
@@ -98,7 +99,7 @@ def is_allowed(plane, account, role, right):
 def following(right, kubeconfig, namespace):
     """List and watch one resource, as observer and controller do."""
     resource = _followed(right, namespace)
-    client = Client(kubeconfig, metadata_only=resource is JOBS)
+    client = Client(kubeconfig, metadata_only=resource in METADATA.values())
     messages = []
     follower = Follower(
         resource,
@@ -119,9 +120,9 @@ def following(right, kubeconfig, namespace):
 
 
 def _followed(right, namespace):
-    if right["resources"] == ["jobs"]:
+    if right["resources"][0] in METADATA:
         # Controller and console watch the same with the same client, for their own ends.
-        return JOBS
+        return METADATA[right["resources"][0]]
     if right["resources"] == ["leases"]:
         return lease_in(namespace)
     (name,) = right.get("resourceNames", right["resources"])

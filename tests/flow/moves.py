@@ -39,8 +39,8 @@ def asking(stored, option, reason=None, **annotations):
     return job
 
 
-def move(server, stored, option, reason=None):
-    return server.update(stored, asking(stored, option, reason))
+def move(server, stored, option, reason=None, **request):
+    return server.update(stored, asking(stored, option, reason), **request)
 
 
 def decision(job):

@@ -18,8 +18,8 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller import records, savings_publisher, unreviewed
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
-from webhook.controller.unreviewed import JOBS
 from webhook.hindsight.journal import name_of, read_slot, slot_of
+from webhook.jobs import JOB
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import pytest
 
 SETTINGS: Final = Settings()
+JOBS: Final = unreviewed.followed(JOB, lambda: KEYS)
+PENDING: Final = pending_jobs.followed(JOB, lambda: KEYS)
 _LATER = 21.0
 """Seconds after which whatever is kept is written again."""
 
@@ -95,7 +97,7 @@ class Controlled:
             self._put(
                 resource.kind, entries=tuple(read(resource.kind, each, KEYS) for each in found)
             )
-        for resource in (JOBS, RUNS, pending_jobs.FOLLOWED):
+        for resource in (JOBS, RUNS, PENDING):
             self._put(resource.kind, entries=())
         self.elector.said = 1
         self.turn()
@@ -103,9 +105,8 @@ class Controlled:
     def change_job(self, event_type: str, source: Mapping[str, Any]) -> None:
         """Let a Job be what it is now, for each of those who follow Jobs."""
         metadata = {"metadata": source["metadata"]}
-        self._put(JOBS.kind, event=(event_type, unreviewed.read(JOBS.kind, metadata, KEYS)))
-        whole = pending_jobs.FOLLOWED.kind
-        self._put(whole, event=(event_type, pending_jobs.read(whole, source, KEYS)))
+        self._put(JOBS.kind, event=(event_type, JOBS.read(JOBS.kind, metadata)))
+        self._put(PENDING.kind, event=(event_type, PENDING.read(PENDING.kind, source)))
 
     def change_workload(self, event_type: str, source: Mapping[str, Any]) -> None:
         self.cluster.workloads[id_of(source)] = source

@@ -24,6 +24,7 @@ from webhook.controller import records, unreviewed
 from webhook.controller.job_events import JobEvents
 from webhook.controller.records import Keeper
 from webhook.hindsight.journal_keeper import Journal
+from webhook.jobs import JOB
 from webhook.learn.run_records import ClassRecord, config_map
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
 from webhook.model.queues import Snapshot
@@ -32,6 +33,7 @@ from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update, frame
 from webhook.state.readers import READERS, read
 
+JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
 MARKS = "kueue-fallback.dev/"
 MOMENT = "2026-11-21T06:00:10Z"
 UNEXPECTED = re.compile(r"[A-Za-z]+ at [\w.]+:\d+")
@@ -259,8 +261,8 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
     events = JobEvents(server, is_leader=lambda: True, unix=lambda: 0.0, clock=lambda: 0.0)
     journal = Journal(server, "ours", is_leader=lambda: True, unix=lambda: 0.0)
 
-    seen = told(unreviewed.read("jobs", source))
-    told(pending_jobs.read("pendingjobs", source))
+    seen = told(JOBS.read(JOBS.kind, source))
+    told(PENDING.read(PENDING.kind, source))
     told(console.NewestJobs().read("jobs", source))
 
     message = WatchUpdate(kind="jobs", at=0.0, event=("ADDED", seen))

@@ -4,6 +4,7 @@ import json
 import sys
 
 from tests.controller.moving import DECISION, job
+from webhook.jobs import JOB
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import pending_jobs
 
@@ -26,7 +27,7 @@ def test_annotations_that_nobody_reads_are_not_kept():
     source = job(1, option="cpu")
     source["metadata"]["annotations"] |= {"note": NOTE, "kueue-fallback.dev/x": NOTE}
 
-    found = pending_jobs.read_job(source)
+    found = pending_jobs.read_job(source, JOB)
 
     assert found.obstacle is None
     assert texts(found.job) < 5_000
@@ -38,7 +39,7 @@ def test_a_template_with_too_much_text_is_not_kept_and_its_job_not_moved():
     (container,) = source["spec"]["template"]["spec"]["containers"]
     container["env"] = [{"name": "A", "value": NOTE}]
 
-    found = pending_jobs.read_job(source)
+    found = pending_jobs.read_job(source, JOB)
 
     assert found.obstacle is Obstacle.TOO_LARGE
     assert texts(found.job) < 5_000
@@ -46,7 +47,7 @@ def test_a_template_with_too_much_text_is_not_kept_and_its_job_not_moved():
 
 
 def test_jobs_from_one_template_share_its_pod_sets_whatever_their_pods_are_found_by():
-    found = [pending_jobs.read_job(stored(number)).job.pod_sets for number in (1, 2)]
+    found = [pending_jobs.read_job(stored(number), JOB).job.pod_sets for number in (1, 2)]
 
     assert found[0] is found[1]
     (pod_set,) = found[0]

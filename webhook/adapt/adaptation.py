@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.adapt import accelerators, pins
+from webhook.adapt.replica_counts import with_replicas
 from webhook.model import quantity
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
@@ -214,11 +215,12 @@ def adapt(job: Job, option: Option) -> Job:
 
 
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
+    scaled = (with_replicas(pod_set, adaptation) for pod_set in pod_sets)
     adapted = PodSets(
         replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
         if is_adapted(pod_set, adaptation)
         else pod_set
-        for pod_set in pod_sets
+        for pod_set in scaled
     )
     return pod_sets if adapted == pod_sets else adapted
 

@@ -592,6 +592,8 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
         return isinstance(value, (str, int, float)) and not isinstance(value, bool)
     if parent == "env":
         return isinstance(value, dict) and value.get("name") == path[-1]
+    if last == "replicas":
+        return type(value) is int
     if last == "tolerations":
         return isinstance(value, list) and all(isinstance(item, dict) for item in value)
     return isinstance(value, dict if last == "affinity" else str)

@@ -44,6 +44,8 @@ class Resource:
     """Without it the state is not synced, and the time without its updates is the state's age."""
     awaited: bool = False
     """The state is not synced before it was listed once, or was found to be forbidden."""
+    unserved_seconds: float = 8.0
+    """Between attempts while it is not served; by default below the age at which state is stale."""
 
     @property
     def params(self) -> dict[str, str]:

@@ -58,7 +58,7 @@ _FIRST_WAIT_SECONDS = 0.1
 _LONGEST_WAIT_SECONDS = 3.0
 """State must be right within 10 s of the API server's return."""
 _PROBE_SECONDS = 8.0
-"""Between attempts at what is not served, or forbidden: below the age at which state is stale."""
+"""Between attempts at what is forbidden: below the age at which state is stale."""
 _TOO_SHORT_SECONDS = 1.0
 _FAILURES_BEFORE_LIST = 8
 _GONE = 410
@@ -177,7 +177,8 @@ class Follower:
             self._version = ""
             self._back_off()
         except NotServed:
-            self._transport.forget_versions()
+            if "{kueue}" in self._resource.path:
+                self._transport.forget_versions()
             self._miss()
         except Forbidden as error:
             self._version = ""
@@ -247,7 +248,7 @@ class Follower:
         self._emit(
             WatchUpdate(kind=self._resource.kind, at=self._clock(), entries=(), served=False)
         )
-        self._sleep(self._uniform(0.8, 1.0) * _PROBE_SECONDS)
+        self._sleep(self._uniform(0.8, 1.0) * self._resource.unserved_seconds)
 
     def _tell(self, *, error: str = "", unreadable: bool = False) -> None:
         kind, at = self._resource.kind, self._clock()

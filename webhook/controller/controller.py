@@ -33,11 +33,13 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
-from webhook.controller.policy_status import PolicyReport, reconcile_policies
+from webhook.controller.policy_status import KnownKinds, PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
-from webhook.controller.unreviewed import JOBS, MovedJobs, Unreviewed, UnreviewedJobs, fetching
+from webhook.controller.unreviewed import MovedJobs, Unreviewed, UnreviewedJobs, fetching
+from webhook.jobs import BY_NAME
 from webhook.model.faults import Failures
+from webhook.model.job import PLAIN
 from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
 from webhook.model.words import rfc3339
@@ -135,15 +137,14 @@ def _followed(
 ) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
     """Return what is followed always, and what only once a policy reconsiders or a Job was moved.
 
-    The Workloads and Jobs of the second take most of the memory.
+    The Workloads of the second take most of the memory, with the Jobs that are followed then.
     """
     kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
     always = (resource for resource in kinds if resource.kind != WORKLOADS)
     workloads = (
         replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
     )
-    jobs = replace(pending_jobs.FOLLOWED, read=ring.reading(pending_jobs.read))
-    return (*always, signing_keys(settings.namespace)), (*proven(workloads, ring), jobs)
+    return (*always, signing_keys(settings.namespace)), proven(workloads, ring)
 
 
 class Controller:
@@ -165,7 +166,13 @@ class Controller:
         self._log = log
         self._ring = KeyRing()
         self._resources, self._while_reconsidering = _followed(settings, self._ring)
-        self._follows_pending = False
+        self._kinds = {kind.plural: kind for kind in map(BY_NAME.__getitem__, settings.kinds)}
+        """The kinds that are switched on, by the names of the watches of their metadata."""
+        self._served: dict[str, bool] = {}
+        """Of these watches whether there is such a resource; those that have said nothing lack."""
+        self._follows_workloads = False
+        self._follows_pending: set[str] = set()
+        """The kinds whose Jobs are followed whole, by the same names."""
         self._messages: queue.SimpleQueue[WatchUpdate | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
@@ -225,24 +232,38 @@ class Controller:
 
     def _takers_by_kind(self) -> Mapping[str, tuple[Callable[[WatchUpdate], tuple[str, ...]], ...]]:
         """Return who takes watch updates of what is no part of the snapshot."""
+        of_metadata = (
+            self._note_served,
+            self._unreviewed.take,
+            self._records.take_jobs,
+            self._leavers.take,
+            self._events.take,
+        )
+        pending = map(pending_jobs.followed, self._kinds.values())
         return {
-            JOBS.kind: (
-                self._unreviewed.take,
-                self._records.take_jobs,
-                self._leavers.take,
-                self._events.take,
-            ),
+            **dict.fromkeys(self._kinds, of_metadata),
             RUNS.kind: (self._records.take_runs,),
-            pending_jobs.FOLLOWED.kind: (self._mover.take,),
+            **{resource.kind: (self._mover.take,) for resource in pending},
         }
+
+    def _note_served(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Note whether a kind is served; policies that name it are judged again if that changes."""
+        if message.error and message.kind in self._served:
+            return ()
+        before = self._served.get(message.kind)
+        if message.error or message.entries is not None:
+            self._served[message.kind] = bool(message.error) or message.served
+            self._due = self._due or self._served[message.kind] != before
+        return ()
 
     def run(self) -> None:
         """Follow and step until the process ends."""
         followed = [(watched_resource, self._client) for watched_resource in self._resources]
         reading = self._ring.reading
+        followed.append((replace(RUNS, read=reading(read_run)), self._client))
         followed += [
-            (replace(RUNS, read=reading(read_run)), self._client),
-            (replace(JOBS, read=reading(unreviewed.read)), self._jobs_client),
+            (unreviewed.followed(kind, self._ring.keys), self._jobs_client)
+            for kind in self._kinds.values()
         ]
         for resource, client in followed:
             self._follow(resource, client)
@@ -255,7 +276,7 @@ class Controller:
 
     def step(self) -> None:
         """Apply the queued updates; reconcile the policies if a condition may have changed."""
-        idle = STEP_SECONDS if self._follows_pending else IDLE_SECONDS
+        idle = STEP_SECONDS if self._follows_workloads else IDLE_SECONDS
         self._gather(AGAIN_SECONDS if self._due else idle)
         update, _ = self._survive("state", self._take_update)
         self.metrics.failures.catch_up(self._failures.counts)
@@ -272,9 +293,11 @@ class Controller:
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
         self._survive("savings", self._publish_savings)
         self._survive("events", lambda: self._log_all(self._events.step()))
-        if self._follows_pending:
+        if self._follows_workloads:
             self._survive("moves", self._move)
-        if self._due or self._snapshot.generation != self._reconciled:
+        # Of what is switched on it is known soon whether it is served, or why that is not known.
+        is_known = self._served.keys() == self._kinds.keys()
+        if is_known and (self._due or self._snapshot.generation != self._reconciled):
             _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
@@ -315,13 +338,35 @@ class Controller:
 
     def _follow_pending(self) -> None:
         """Start to follow what moves depend on, the first time that there may be moves."""
-        if self._follows_pending:
-            return
-        if self._leavers.seen or choose.policies_of(self._snapshot):
-            self._follows_pending = True
+        wanted = self._may_move()
+        if wanted and not self._follows_workloads:
+            self._follows_workloads = True
             for resource in self._while_reconsidering:
                 self._feed.expect(resource.kind, time.monotonic())
                 self._follow(resource, self._client)
+        for name in wanted - self._follows_pending:
+            self._follows_pending.add(name)
+            kind = self._kinds[name]
+            resource = pending_jobs.followed(kind, self._ring.keys)
+            # Every cluster serves Jobs. Of another kind whose watch fails only its own Jobs wait.
+            if kind.kind == PLAIN:
+                self._feed.expect(resource.kind, time.monotonic())
+            self._follow(resource, self._client)
+
+    def _may_move(self) -> set[str]:
+        """Return the kinds, as named by the watches of metadata, of which a Job may be moved.
+
+        Or of which one was moved, and may have to be repaired.
+        """
+        reconsidering = choose.policies_of(self._snapshot)
+        named = {name for policy in reconsidering for name in policy.spec.match.kinds}
+        return {
+            name
+            for name, kind in self._kinds.items()
+            if kind.is_movable
+            and self._served.get(name)
+            and (name in self._leavers.seen or kind.kind in named)
+        }
 
     def _gather(self, wait: float) -> None:
         until = time.monotonic() + wait
@@ -378,7 +423,13 @@ class Controller:
                 own_namespace=self._settings.namespace,
                 clock=_now,
                 is_leader=self.is_leader,
-                changes_resources=self._changes_resources(),
+                kinds=KnownKinds(
+                    switched_on=frozenset(self._settings.kinds),
+                    unserved=frozenset(
+                        kind.kind for name, kind in self._kinds.items() if not self._served[name]
+                    ),
+                    changes_resources=self._changes_resources(),
+                ),
             )
         except ClusterError as error:
             self._due = True

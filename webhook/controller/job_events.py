@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
-from webhook.jobs import JOB
+from webhook.jobs import referred
 from webhook.model import marks
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
@@ -106,8 +106,8 @@ class JobEvents:
         self._transport = transport
         self._is_leader = is_leader
         self._unix = unix
-        self._marks: dict[str, str] = {}
-        """UID of each Job with a happening, to the mark of its last one."""
+        self._marks: dict[str, dict[str, str]] = {}
+        """Of each kind: UID of each Job with a happening, to the mark of its last one."""
         self._due: deque[_Due] = deque()
         self._left_out = 0
         self._error = ""
@@ -115,17 +115,18 @@ class JobEvents:
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
+        before = self._marks.setdefault(message.kind, {})
         if message.entries is not None:
-            before, self._marks = self._marks, {}
+            marks = self._marks[message.kind] = {}
             for entry in message.entries:
                 if entry.value is not None:
-                    self._note(entry.key, entry.value, before)
+                    self._note(entry.key, entry.value, before, marks)
         elif message.event is not None and message.event[1].value is not None:
             event_type, entry = message.event
             if event_type == "DELETED":
-                self._marks.pop(entry.value.uid, None)
+                before.pop(entry.value.uid, None)
             else:
-                self._note(entry.key, entry.value, self._marks)
+                self._note(entry.key, entry.value, before, before)
         return ()
 
     def step(self) -> tuple[str, ...]:
@@ -152,11 +153,18 @@ class JobEvents:
         self._left_out = 0
         return tuple(lines)
 
-    def _note(self, key: tuple[str, str], watched: WatchedJob, before: Mapping[str, str]) -> None:
+    def _note(
+        self,
+        key: tuple[str, str],
+        watched: WatchedJob,
+        before: Mapping[str, str],
+        marks: dict[str, str],
+    ) -> None:
+        """Note in *marks* what was last done to a Job; *before* are the marks known until now."""
         happening, last = watched.happening, before.get(watched.uid)
         if happening is None:
             return
-        self._marks[watched.uid] = happening.mark
+        marks[watched.uid] = happening.mark
         now = self._unix()
         # A happening without a time is new only if another one was known of the Job.
         has_changed = last is not None and not happening.unix
@@ -175,7 +183,7 @@ class JobEvents:
             ClusterError: no Event can be written now. What only this Event is refused for (its
                 namespace is being deleted, say) must not hold up the others, so it is not raised.
         """
-        namespace, name = due.key
+        namespace, reference = due.key
         path = f"/api/v1/namespaces/{namespace}/events"
         try:
             self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
@@ -184,15 +192,18 @@ class JobEvents:
                 raise
             # An Event of the same name was written before a restart, or by another leader.
             if not error.is_conflict:
-                return [f"Job {namespace}/{name}: no Event written: {error}"]
+                return [f"Job {namespace}/{reference}: no Event written: {error}"]
         return []
 
 
 def event(
     key: tuple[str, str], uid: str, happening: Happening, *, unix: float
 ) -> Mapping[str, Any]:
-    """Return the Event of a Job; for the same happening it has the same name."""
-    namespace, name = key
+    """Return the Event of a Job; for the same happening it has the same name.
+
+    *key* is the Job's namespace and reference.
+    """
+    namespace, (kind, name) = key[0], referred(key[1])
     at = rfc3339(unix)
     cause = blake2b(f"{uid} {happening.mark}".encode(), digest_size=8).hexdigest()
     return {
@@ -200,8 +211,8 @@ def event(
         "kind": "Event",
         "metadata": {"name": f"{name[:200]}.{cause}", "namespace": namespace},
         "involvedObject": {
-            "apiVersion": JOB.api_version,
-            "kind": JOB.kind,
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
             "namespace": namespace,
             "name": name,
             "uid": uid,

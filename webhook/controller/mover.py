@@ -11,7 +11,7 @@ its new queue. Such a race shows on Job and Workload alone, so restarts and lead
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Final
@@ -21,7 +21,7 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, N
 from webhook.api.resources import ReadObject, kueue_path
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, event
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -56,6 +56,17 @@ class Flight:
 
 
 @dataclass(slots=True, kw_only=True)
+class _Watch:
+    """What a watch of one kind has brought."""
+
+    at: float = -inf
+    """When it was last alive, monotonic."""
+    keys: set[str] = field(default_factory=set)
+    """The Jobs."""
+    error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
 class Stepped:
     """The result of one step."""
 
@@ -85,7 +96,7 @@ class Mover:
         self._min_gain_probability = min_gain_probability
         self._may_write = may_write
         self._jobs: dict[str, Pending] = {}
-        self._listed = False
+        self._watches: dict[str, _Watch] = {}
         self._flying: dict[str, Flight] = {}
         self._confirmed = 1
         """Moves confirmed since one was lost, plus 1: so many may be in flight."""
@@ -95,7 +106,6 @@ class Mover:
         self._next = 0.0
         self._older_until = 0.0
         self._version_known = False
-        self._error = ""
 
     @property
     def in_flight(self) -> int:
@@ -103,21 +113,30 @@ class Mover:
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
-        before, self._error = self._error, message.error
+        watch = self._watches.setdefault(message.kind, _Watch())
+        before, watch.error = watch.error, message.error
         if message.error:
             return () if before else (f"{message.kind}: {message.error}",)
+        watch.at = message.at
         if message.entries is not None:
-            self._jobs = {
-                _text(entry): entry.value for entry in message.entries if entry.value is not None
-            }
-            self._listed = True
+            for key in watch.keys:
+                del self._jobs[key]
+            watch.keys.clear()
+            for entry in message.entries:
+                self._put(watch, entry)
         elif message.event is not None:
             event_type, entry = message.event
-            if event_type == "DELETED" or entry.value is None:
-                self._jobs.pop(_text(entry), None)
-            else:
-                self._jobs[_text(entry)] = entry.value
+            self._put(watch, entry._replace(value=None) if event_type == "DELETED" else entry)
         return (f"{message.kind}: readable again",) if before else ()
+
+    def _put(self, watch: _Watch, entry: ReadObject) -> None:
+        key = "/".join(entry.key)
+        if entry.value is not None:
+            self._jobs[key] = entry.value
+            watch.keys.add(key)
+        elif key in watch.keys:
+            del self._jobs[key]
+            watch.keys.discard(key)
 
     def begin(self) -> None:
         """Reset after we became the leader: another's moves show in the state of their Jobs."""
@@ -131,7 +150,7 @@ class Mover:
         """
         stepped = Stepped()
         policies = choose.policies_of(snapshot)
-        if not self._listed or not feed.lists_workloads or not self._may_write():
+        if not self._watches or not feed.lists_workloads or not self._may_write():
             return stepped
         workloads = choose.by_job(feed.workloads())
         self._follow_up(workloads, snapshot, now=now, stepped=stepped)
@@ -153,7 +172,7 @@ class Mover:
             changes_resources=self._may_change_resources(world.now),
         )
         self._refused = {key: at for key, at in self._refused.items() if at > world.now}
-        passed_over = {*self._refused, *self._flying}
+        passed_over = {*self._refused, *self._flying, *self._silent(world.now)}
         jobs = [job for key, job in self._jobs.items() if key not in passed_over]
         most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
         chosen = choose.choose_moves(world, jobs, most=most)
@@ -162,6 +181,12 @@ class Mover:
             if not self._may_write():
                 return
             self._write(move, world, stepped)
+
+    def _silent(self, now: float) -> Iterator[str]:
+        """Yield the Jobs of which no watch has told for as long as makes the state old."""
+        for watch in self._watches.values():
+            if now - watch.at > self._max_state_age:
+                yield from watch.keys
 
     def _may_change_resources(self, now: float) -> bool:
         if not self._version_known:
@@ -178,7 +203,8 @@ class Mover:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
-            after = pending_jobs.read_job(ask(self._transport, job, move))
+            kind = BY_NAME[job.job.kind]
+            after = pending_jobs.read_job(ask(self._transport, job, move), kind)
         except (Refused, Forbidden, NotServed, FieldError, ValueError) as error:
             self._note_refusal(move, error, world.now, stepped)
             return
@@ -202,7 +228,8 @@ class Mover:
             stepped.outcomes[policy, "conflict"] += 1
             return
         self._refused[key] = now + REFUSED_SECONDS
-        if isinstance(error, Refused) and error.keeps_template:
+        kind = BY_NAME[self._jobs[key].job.kind]
+        if kind.changes_with_kubernetes and isinstance(error, Refused) and error.keeps_template:
             self._older_until = max(self._older_until, now + OLDER_SECONDS)
         stepped.outcomes[policy, "refused"] += 1
         stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
@@ -249,10 +276,6 @@ def _world(
     )
 
 
-def _text(entry: ReadObject) -> str:
-    return "/".join(entry.key)
-
-
 def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:
     """Ask the webhook for a move by one annotation; return the Job as patched.
 
@@ -261,7 +284,8 @@ def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]
         ClusterError: the write failed otherwise.
 
     """
-    return transport.patch(JOB.path(job.job.namespace, job.job.name), _patch(job, move))
+    kind = BY_NAME[job.job.kind]
+    return transport.patch(kind.path(job.job.namespace, job.job.name), _patch(job, move))
 
 
 def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:
@@ -412,9 +436,9 @@ class Repairs:
             f"sent to LocalQueue {job.queue} just when Kueue gave it quota in ClusterQueue "
             f"{workload.cluster_queue}: it goes on there"
         )
-        namespace, _, name = job.key.partition("/")
+        namespace, reference = job.job.namespace, job.job.reference
         lost = Happening(EventReason.MOVE_LOST, text, job.left.unix if job.left else 0.0)
-        written = event((namespace, name), job.uid, lost, unix=unix)
+        written = event((namespace, reference), job.uid, lost, unix=unix)
         try:
             self._transport.post(f"/api/v1/namespaces/{namespace}/events", written)
         except ClusterError as error:

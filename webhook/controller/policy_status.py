@@ -17,8 +17,7 @@ from webhook.api.watch import list_pages
 from webhook.decide import undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
-from webhook.jobs import BY_NAME, JobKind
-from webhook.model.job import PLAIN
+from webhook.jobs import BY_NAME
 from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
@@ -51,6 +50,21 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnownKinds:
+    """Which kinds of Jobs can be decided here, as far as that is not Kueue's to say."""
+
+    switched_on: frozenset[str] = frozenset(BY_NAME)
+    """Those that reviews are sent of."""
+    unserved: frozenset[str] = frozenset()
+    """Those of them that the cluster does not serve."""
+    changes_resources: bool = True
+    """Whether Kubernetes lets the resources of a suspended Job change."""
+
+
+ALL_KINDS: Final = KnownKinds()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
     reason: Ready
     path: str
@@ -62,24 +76,23 @@ def condition_of(
     snapshot: Snapshot,
     *,
     own_namespace: str = "",
-    changes_resources: bool = True,
-    unserved: frozenset[str] = frozenset(),
+    kinds: KnownKinds = ALL_KINDS,
 ) -> Condition:
     """Return the condition Ready of a valid policy; False if an option can never be taken.
 
     The message then names the option by its path. Of a ready policy it says what keeps decisions
-    from being undone in place. *changes_resources*: whether Kubernetes lets the resources of a
-    suspended Job change; *unserved*: kinds that the cluster does not serve.
+    from being undone in place.
     """
     namespaces = _selected(policy, snapshot, own_namespace)
     findings = (
         *_findings(policy, snapshot, namespaces),
-        *_kinds(policy, snapshot, unserved),
+        *_kinds(policy, snapshot, kinds),
     )
     if not findings:
         reason = Ready.RESOLVED
         limits = [*undo_limits.of_policy(policy), *_of_queues(policy, snapshot, namespaces)]
-        if not changes_resources:
+        depends = any(BY_NAME[name].changes_with_kubernetes for name in policy.spec.match.kinds)
+        if depends and not kinds.changes_resources:
             limits += undo_limits.of_older_kubernetes(policy)
         return Condition(
             ready=True,
@@ -193,12 +206,13 @@ def _findings(
         yield from _classes(option, path, snapshot)
 
 
-def _kinds(
-    policy: FallbackPolicy, snapshot: Snapshot, unserved: frozenset[str]
-) -> Iterator[_Finding]:
+def _kinds(policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Iterator[_Finding]:
     for index, name in enumerate(policy.spec.match.kinds):
         path, kind = f"spec.match.kinds[{index}]", BY_NAME[name]
-        if name in unserved:
+        if name not in kinds.switched_on:
+            message = f"{name} is not among the chart's kinds, so no review is sent of any"
+            yield _Finding(reason=Ready.KIND_NOT_SWITCHED_ON, path=path, message=message)
+        elif name in kinds.unserved:
             message = f"the cluster serves no {kind.plural} of {kind.api_version}"
             yield _Finding(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
         elif kind.framework not in snapshot.kueue.frameworks:
@@ -285,11 +299,11 @@ def reconcile_policies(
     own_namespace: str,
     clock: Callable[[], str],
     is_leader: Callable[[], bool],
-    changes_resources: bool = True,
+    kinds: KnownKinds = ALL_KINDS,
 ) -> PolicyReport:
     """Write the condition of every policy whose status lacks it.
 
-    *is_leader* is called before each write; *changes_resources* is as for ``condition_of``.
+    *is_leader* is called before each write; the others are as for ``condition_of``.
 
     Raises:
         ClusterError: the policies cannot be read.
@@ -299,12 +313,11 @@ def reconcile_policies(
     judge = partial(
         condition_of,
         own_namespace=own_namespace,
-        changes_resources=changes_resources,
+        kinds=kinds,
     )
-    served = ServedKinds(transport)
     for source in _policies(transport):
         name = source["metadata"]["name"]
-        condition = _judge(source, snapshot, judge, served)
+        condition = _judge(source, snapshot, judge)
         before = source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
         outcome = PolicyReport()
@@ -319,36 +332,6 @@ def reconcile_policies(
     return report
 
 
-class ServedKinds:
-    """Which kinds of Jobs the API server serves, asked once each."""
-
-    def __init__(self, transport: KubernetesApi) -> None:
-        self._transport = transport
-        # Every cluster serves these.
-        self._known = {PLAIN: True}
-
-    def lacking(self, names: Iterable[str]) -> frozenset[str]:
-        """Return those of the kinds called *names* that are not served.
-
-        Raises:
-            ClusterError: the API server cannot be asked.
-
-        """
-        return frozenset(name for name in names if not self._is_served(name))
-
-    def _is_served(self, name: str) -> bool:
-        if name not in self._known:
-            self._known[name] = self._ask(BY_NAME[name])
-        return self._known[name]
-
-    def _ask(self, kind: JobKind) -> bool:
-        try:
-            served = self._transport.get(f"/apis/{kind.api_version}").get("resources") or ()
-        except NotServed:
-            return False
-        return any(resource.get("name") == kind.plural for resource in served)
-
-
 def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
     with contextlib.suppress(NotServed):
         for page in list_pages(transport, PATH):
@@ -358,15 +341,14 @@ def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
 def _judge(
     source: Mapping[str, Any],
     snapshot: Snapshot,
-    judge: Callable[..., Condition],
-    served: ServedKinds,
+    judge: Callable[[FallbackPolicy, Snapshot], Condition],
 ) -> Condition:
     # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
     try:
         policy = read_policy(source)
     except PolicyError as error:
         return invalid(error, source["metadata"].get("generation", 0))
-    return judge(policy, snapshot, unserved=served.lacking(policy.spec.match.kinds))
+    return judge(policy, snapshot)
 
 
 def _write(

@@ -13,18 +13,19 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.api.resources import ReadObject, Resource, read_by
+from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
 from webhook.decide import match
 from webhook.flow import decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME, JobKind, referred
 from webhook.model import fields, job_manifest
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import Skip
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import pending_jobs
 
@@ -37,7 +38,7 @@ class WatchedJob(NamedTuple):
     created: float
     """Seconds since 1970, by the API server's clock, which has whole seconds."""
     job: Job | None
-    """Without its spec; None if it carries a decision."""
+    """Without its spec and pod sets; None if it carries a decision."""
     known: JobMetadata | None = None
     """What the journal needs of it."""
     has_left: bool = False
@@ -47,36 +48,36 @@ class WatchedJob(NamedTuple):
 
 
 class MovedJobs:
-    """Records whether any Job was moved or undone while it was pending.
+    """Records of which kinds any Job was moved or undone while it was pending.
 
     Its Workload may have to be repaired, even if no policy reconsiders any more.
     """
 
     def __init__(self) -> None:
-        self.seen = False
+        self.seen: set[str] = set()
+        """The resources, as their watch updates name them."""
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
         watched = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
-        self.seen = self.seen or any(
-            entry.value is not None and entry.value.has_left for entry in watched
-        )
+        if any(entry.value is not None and entry.value.has_left for entry in watched):
+            self.seen.add(message.kind)
         return ()
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read a Job's metadata, for a ``Follower``; a decision not signed with *keys* is ignored."""
-    return read_by(lambda job: _watched(job, keys), kind, source)
+def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
+    """Return the metadata of the Jobs of a kind.
+
+    A decision that is not signed with one of the *keys* is ignored.
+    """
+    return pending_jobs.resource_of(kind, kind.plural, lambda job: _watched(job, kind, keys()))
 
 
-JOBS: Final = Resource(kind="jobs", path=JOB.path(), required=False, read=read)
-
-
-def _watched(source: Mapping[str, Any], keys: SigningKeys | None) -> WatchedJob:
+def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None) -> WatchedJob:
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
-    decided = decided_job.read(bare, JOB, keys, created=unix)
+    decided = decided_job.read(bare, kind, keys, created=unix)
     job = decided.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),
@@ -96,7 +97,7 @@ def _undecided(job: Job) -> Job | None:
         for key, text in job.annotations.items()
         if key.startswith(_MEANT) and len(text) <= job_manifest.LONGEST_SAID
     }
-    return replace(job, annotations=meant)
+    return replace(job, annotations=meant, pod_sets=())
 
 
 MARGIN_SECONDS: Final = 5.0
@@ -111,16 +112,17 @@ JUDGED_SECONDS: Final = 15.0
 """Within so long a leader has judged a Job, as its watches are normally never older."""
 
 Fetch = Callable[[str, str], Mapping[str, Any] | None]
-"""(namespace, name) to the whole Job, None if it was deleted; may raise ClusterError."""
+"""(namespace, reference) to the whole Job, None if it was deleted; may raise ClusterError."""
 
 
 def fetching(client: KubernetesApi) -> Fetch:
     """Return a function that gets single Jobs by the right to list them."""
 
-    def fetch(namespace: str, name: str) -> Mapping[str, Any] | None:
+    def fetch(namespace: str, reference: str) -> Mapping[str, Any] | None:
+        kind, name = referred(reference)
         # As a list of one, so that only the right to list Jobs is needed.
         params = {"fieldSelector": f"metadata.name={name}"}
-        items = client.get(JOB.path(namespace), params).get("items")
+        items = client.get(kind.path(namespace), params).get("items")
         return items[0] if items else None
 
     return fetch
@@ -191,11 +193,11 @@ class Unreviewed:
         self._fetch = fetch
         self._own_namespace = own_namespace
         self._history = SnapshotHistory()
-        self._known: set[str] | None = None
-        """UIDs of all Jobs; None: not listed yet, so that none is known to be new."""
+        self._known: dict[str, set[str]] = {}
+        """UIDs of all Jobs of each kind that was listed; of others none is known to be new."""
         self._waiting: deque[tuple[float, WatchedJob]] = deque()
         self._unjudged = 0
-        self._error = ""
+        self._errors: dict[str, str] = {}
 
     def note(self, snapshot: Snapshot, unix: float) -> None:
         """Remember a snapshot that is in force from *unix* on."""
@@ -203,15 +205,21 @@ class Unreviewed:
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
-        before, self._error = self._error, message.error
+        kind, before = message.kind, self._errors.pop(message.kind, "")
         if message.error:
+            self._errors[kind] = message.error
             if message.unreadable:
-                self._known = None
+                self._known.pop(kind, None)
             return () if before else (f"{message.kind}: {message.error}",)
         if message.entries is not None:
-            self._take_list([e.value for e in message.entries if e.value is not None], message.at)
-        elif message.event is not None and message.event[1].value is not None:
-            self._take_event(message.event[0], message.event[1].value, message.at)
+            listed = [entry.value for entry in message.entries if entry.value is not None]
+            self._take_list(kind, listed, message.at)
+        elif (
+            message.event is not None and message.event[1].value is not None and kind in self._known
+        ):
+            self._take_event(
+                message.event[0], message.event[1].value, message.at, self._known[kind]
+            )
         return (f"{message.kind}: readable again",) if before else ()
 
     def step(self, *, as_of: float) -> UnreviewedJobs:
@@ -241,20 +249,19 @@ class Unreviewed:
             self._waiting.popleft()
         self._unjudged = 0
 
-    def _take_list(self, watched_jobs: Iterable[WatchedJob], at: float) -> None:
-        before, self._known = self._known, set()
+    def _take_list(self, kind: str, watched_jobs: Iterable[WatchedJob], at: float) -> None:
+        before, known = self._known.get(kind), set[str]()
+        self._known[kind] = known
         for watched in watched_jobs:
-            self._known.add(watched.uid)
+            known.add(watched.uid)
             if before is not None and watched.uid not in before:
                 self._wait(watched, at)
 
-    def _take_event(self, event_type: str, watched: WatchedJob, at: float) -> None:
-        if self._known is None:
-            return
+    def _take_event(self, event_type: str, watched: WatchedJob, at: float, known: set[str]) -> None:
         if event_type == "DELETED":
-            self._known.discard(watched.uid)
-        elif watched.uid not in self._known:
-            self._known.add(watched.uid)
+            known.discard(watched.uid)
+        elif watched.uid not in known:
+            known.add(watched.uid)
             self._wait(watched, at)
 
     def _wait(self, watched: WatchedJob, at: float) -> None:
@@ -268,15 +275,17 @@ class Unreviewed:
     def _judged(
         self, watched: WatchedJob, seen: Job, past: tuple[Snapshot, ...]
     ) -> list[tuple[str, str]]:
-        source = self._fetch(seen.namespace, seen.name)
+        source = self._fetch(seen.namespace, seen.reference)
         if source is None or source["metadata"].get("uid") != watched.uid:
             return []
         try:
-            job = JOB.read(source)
+            job = BY_NAME[seen.kind].read(source)
         except FieldError:
             return []
-        policy = None if DECISION in job.annotations else self._missed_by(job, past)
-        return [(policy, f"{job.namespace}/{job.name}")] if policy else []
+        if DECISION in job.annotations or not job.pod_sets:
+            return []
+        policy = self._missed_by(job, past)
+        return [(policy, f"{job.namespace}/{job.reference}")] if policy else []
 
     def _missed_by(self, job: Job, past: tuple[Snapshot, ...]) -> str | None:
         """Return the policy that applied all the time and would have written a decision.
@@ -288,7 +297,8 @@ class Unreviewed:
 
 
 def _applying(job: Job, snapshot: Snapshot, own_namespace: str) -> str | None:
-    if match.skip(job, snapshot) is not None or not _is_sent(job, snapshot):
+    # Metadata alone says nothing of pod sets.
+    if match.skip(job, snapshot) not in (None, Skip.NO_POD_SETS) or not _is_sent(job, snapshot):
         return None
     try:
         policy = match.policy_for(job, snapshot, own_namespace=own_namespace)

@@ -107,8 +107,8 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
-        (Skip.NO_POD_SETS, not job.pod_sets),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
+        (Skip.NO_POD_SETS, not job.pod_sets),
     ):
         if applies:
             return reason

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from webhook.adapt import validity
+from webhook.adapt import replica_counts, validity
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
 from webhook.decide import filters, remote_options
@@ -86,6 +86,8 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     """Adapt the Job and assess whether it is valid and how the ClusterQueue would admit it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
+    if against := replica_counts.refusal(candidate.job, candidate.option.adaptation):
+        return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
     limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
     # An adapted Job that the API server refused would fail the user's own create.

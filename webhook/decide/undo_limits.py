@@ -1,16 +1,21 @@
 """Lists where a policy's decisions cannot be undone in place, even on pending Jobs, and why.
 
 Such a Job has to be deleted and created anew. This judges a policy and must not know its Jobs: for
-each of them ``jobs.movable`` decides.
+each of them ``JobKind.obstacle_to`` decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from webhook.adapt import movable_env
+from webhook.jobs import BY_NAME, JobKind
+from webhook.jobs.job_kind import REPLICAS
 from webhook.kueue import multikueue
+from webhook.model.edits import ABSENT, Edit, Path
+from webhook.model.job import PLAIN
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -46,8 +51,13 @@ def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
         if option.guests is not None and option.guests.priority_class:
             why = "for Jobs without a priority class, as Kueue lets none be taken off"
             yield UndoLimit(path=f"{path}.guests.priorityClass", why=why)
-        for field, why in _of_adaptation(option.adaptation):
-            yield UndoLimit(path=f"{path}.adaptation{field}", why=why)
+        if PLAIN in policy.spec.match.kinds:
+            for field, why in _of_adaptation(option.adaptation):
+                yield UndoLimit(path=f"{path}.adaptation{field}", why=why)
+    for index, name in enumerate(policy.spec.match.kinds):
+        if name != PLAIN and (what := _immutable_of(BY_NAME[name], policy)):
+            why = f"for each {name} of which it changes {', '.join(what)}: taken at creation only"
+            yield UndoLimit(path=f"spec.match.kinds[{index}]", why=why)
 
 
 def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[UndoLimit]:
@@ -65,6 +75,43 @@ def of_cluster_queues(
     if any(multikueue.is_multikueue(queue, snapshot) for queue in queues):
         why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
         yield UndoLimit(path=path, why=why)
+
+
+def _immutable_of(kind: JobKind, policy: FallbackPolicy) -> list[str]:
+    """Return what options change that a Job of a kind takes at its creation only, in words."""
+    changed = [_changed(option.adaptation) for option in policy.spec.options]
+    words = dict.fromkeys(word for each in changed for word in each)
+    return [word for word in words if kind.immutable(*_sample(_BELOW[word]))]
+
+
+def _sample(below: Path) -> tuple[Path, Edit]:
+    """Return an edit of a main container's pod template, with its path below the template."""
+    return below, Edit(path=below, value={"podAffinity": {}}, was=ABSENT)
+
+
+def _changed(adaptation: Adaptation) -> Iterator[str]:
+    """Yield the fields of pods that an adaptation changes, in words."""
+    for word, changes in (
+        ("resources", _changes_resources(adaptation)),
+        ("replicas", bool(adaptation.replicas)),
+        ("image", bool(adaptation.image)),
+        ("env", bool(adaptation.env)),
+        ("runtime class", adaptation.runtime_class_name != "Keep"),
+        ("affinity", adaptation.affinity is Affinity.REMOVE),
+    ):
+        if changes:
+            yield word
+
+
+_BELOW: Final[Mapping[str, Path]] = {
+    "resources": ("spec", "containers", "main", "resources", "requests", "cpu"),
+    "replicas": REPLICAS,
+    "image": ("spec", "containers", "main", "image"),
+    "env": ("spec", "containers", "main", "env", "A"),
+    "runtime class": ("spec", "runtimeClassName"),
+    "affinity": ("spec", "affinity"),
+}
+"""Where these are below a pod template."""
 
 
 def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
@@ -85,7 +132,8 @@ def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
         yield f".env.{name}", why
     # Kueue notices a changed pod template only by the resources of its containers; of any other
     # change it would write the old state back.
-    if _changes_pods(adaptation) and not _changes_resources(adaptation):
+    is_noticed = _changes_resources(adaptation) or adaptation.replicas
+    if _changes_pods(adaptation) and not is_noticed:
         yield "", "where it changes something, as Kueue takes note of changed resources only"
 
 

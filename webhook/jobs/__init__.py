@@ -16,7 +16,7 @@ from webhook.jobs.kubeflow import KUBEFLOW_KINDS
 from webhook.jobs.ray import RAYCLUSTER, RAYJOB
 from webhook.jobs.services import DEPLOYMENT, LEADERWORKERSET, STATEFULSET
 
-__all__ = ["BY_NAME", "JOB", "KINDS", "JobKind"]
+__all__ = ["BY_NAME", "JOB", "KINDS", "JobKind", "referred"]
 
 KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
     (kind.group, kind.version, kind.kind): kind
@@ -33,3 +33,10 @@ KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
     )
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}
+_BY_REFERENCE: Final = {kind.kind.lower(): kind for kind in KINDS.values()}
+
+
+def referred(reference: str) -> tuple[JobKind, str]:
+    """Return kind and name of a Job from its ``reference``, such as ``rayjob/train``."""
+    kind, slash, name = reference.rpartition("/")
+    return (_BY_REFERENCE[kind], name) if slash else (JOB, name)

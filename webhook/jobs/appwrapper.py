@@ -228,6 +228,10 @@ def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
+def _has_ready_pods(source: Mapping[str, Any]) -> bool:
+    return "PodsReady" in true_conditions(fields.mapping(source, "status", ""))
+
+
 def _immutable(below: Path, edit: Edit) -> Obstacle | None:
     """Return why an edit below a wrapped object is refused: AppWrapper's webhook takes none."""
     if not below:
@@ -246,5 +250,6 @@ APPWRAPPER: Final = JobKind(
     suspend=("spec", "suspend"),
     read=read,
     held_back=_held_back,
+    has_ready_pods=_has_ready_pods,
     immutable=_immutable,
 )

@@ -115,6 +115,10 @@ def _has_pods(status: Mapping[str, Any]) -> bool:
     )
 
 
+def _has_ready_pods(source: Mapping[str, Any]) -> bool:
+    return bool(fields.integer(fields.mapping(source, "status", ""), "ready", "status"))
+
+
 def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     """Return whether all completions have succeeded: Kubernetes ends the Job once it is resumed."""
     wanted = fields.integer(spec, "completions", "spec")
@@ -171,6 +175,8 @@ def immutable_but_scheduling(below: Path, edit: Edit) -> Obstacle | None:
             return Obstacle.IMMUTABLE_RESOURCES
         case ("spec", "affinity"):
             return Obstacle.IMMUTABLE_AFFINITY
+        case ("replicas",):
+            return Obstacle.IMMUTABLE_REPLICAS
     return immutable(below, edit)
 
 
@@ -197,4 +203,7 @@ JOB: Final = JobKind(
     read=read,
     held_back=held_back,
     immutable=immutable,
+    ungenerated=ungenerated,
+    has_ready_pods=_has_ready_pods,
+    changes_with_kubernetes=True,
 )

@@ -8,7 +8,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/util/equality/podset.g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,6 +26,7 @@ from webhook.model.job import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
     Job,
+    Replicas,
 )
 from webhook.model.reasons import Obstacle
 
@@ -45,6 +46,8 @@ _OUR_MARKS = frozenset(
         *(("metadata", "annotations", name) for name in (DECISION_ID, DECIDED_BY, JOB_CLASS)),
     }
 )
+REPLICAS: Path = ("replicas",)
+"""Stands for the path of a number of replicas below its pod template, beside which it is."""
 _OF_THE_OBJECT: tuple[Path, ...] = (
     _QUEUE,
     _PRIORITY,
@@ -75,6 +78,8 @@ class JobKind:
     """Its name in ``integrations.frameworks`` of Kueue's configuration."""
     templates: tuple[Path, ...]
     """The paths of its pod templates; ``*`` stands for the name of any element of a list."""
+    replicas: tuple[Path, ...] = ()
+    """Likewise those of the numbers of replicas that an option may change."""
     allowed: tuple[Path, ...]
     """The only paths that may be patched, as patterns (``admission.patch.Allowed``)."""
     suspend: Path
@@ -83,9 +88,16 @@ class JobKind:
     held_back: Callable[[Mapping[str, Any]], Obstacle | None]
     """Returns why the object, as it is, cannot be moved or undone; None: nothing prevents it."""
     immutable: Callable[[Path, Edit], Obstacle | None]
-    """Returns why an edit to a pod template, at a path below it, is refused once the Job exists,
-    even while it is suspended; None: it is taken."""
+    """Returns why an edit to a pod template, at a path below it, or to a number of replicas is
+    refused once the Job exists, even while it is suspended; None: it is taken."""
 
+    ungenerated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda source: source
+    """Returns the object without what the API server generates into its pod templates."""
+    has_ready_pods: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    """Tells whether the object says that some of its pods are ready."""
+    changes_with_kubernetes: bool = False
+    """Whether it depends on the version of Kubernetes if resources of a suspended one may change;
+    else it depends on its own controller alone."""
     can_change_env: bool = False
     """Whether the environment of its pods may change while it is suspended."""
     finishes: bool = True
@@ -97,6 +109,11 @@ class JobKind:
     def api_version(self) -> str:
         """The value of ``apiVersion``, such as ``batch/v1``."""
         return f"{self.group}/{self.version}"
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether anything of a Job of it can be changed after its creation."""
+        return self.held_back is not creation_only
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the API server's path of a Job.
@@ -118,6 +135,7 @@ class JobKind:
             # A pod set without a path is not in the object: its controller makes the template.
             if old.template is not new.template and old.path:
                 changes += template.edits(old.path, old.template, new.template)
+            changes += _of_replicas(old.replicas, new.replicas)
         return tuple(changes)
 
     def obstacle_to(
@@ -158,12 +176,16 @@ class JobKind:
         return [(below, edit) for below, edit in placed if below and below not in _OUR_MARKS]
 
     def below_template(self, path: Path) -> Path:
-        """Return the part of a path below a pod template; empty: it is in none."""
+        """Return the part of a path below a pod template; empty: it is in none.
+
+        Of a number of replicas, which is beside the template, it is ``REPLICAS``.
+        """
         for pattern in self.templates:
             place = path[: len(pattern)]
             if len(place) == len(pattern) and _fits(place, pattern):
                 return path[len(pattern) :]
-        return ()
+        is_number = any(len(path) == len(each) and _fits(path, each) for each in self.replicas)
+        return REPLICAS if is_number else ()
 
     def is_suspended(self, source: Mapping[str, Any]) -> bool:
         """Return whether the object says that it shall not run yet."""
@@ -229,9 +251,19 @@ def _fits(path: Path, pattern: Path) -> bool:
     return all(known in ("*", part) for part, known in zip(path, pattern, strict=True))
 
 
+def _of_replicas(before: Replicas | None, after: Replicas | None) -> Iterator[Edit]:
+    if before is None or after is None or before.given == after.given:
+        return
+    values = (ABSENT if number is None else number for number in (before.given, after.given))
+    was, value = values
+    yield Edit(path=before.path, value=value, was=was)
+
+
 def _is_noticed(below: Path, edit: Edit) -> bool:
-    """Return whether Kueue notices an edit: it changes something in a container."""
+    """Return whether Kueue notices an edit: it changes something in a container, or a count."""
     match below:
+        case ("replicas",):
+            return True
         case ("spec", "containers" | "initContainers", _, "resources", *_):
             return not _is_same_amount(edit.was, edit.value)
         case ("spec", "containers" | "initContainers", *_):

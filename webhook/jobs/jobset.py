@@ -16,12 +16,13 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Path
 from webhook.model.fields import FieldError, child
-from webhook.model.job import Job
+from webhook.model.job import Job, Replicas
 from webhook.model.reasons import Obstacle
 
 _JOBS: Path = ("spec", "replicatedJobs")
 _BELOW: Path = ("template", "spec", "template")
 _TEMPLATES: tuple[Path, ...] = ((*_JOBS, "*", *_BELOW),)
+_REPLICAS: tuple[Path, ...] = ((*_JOBS, "*", "replicas"),)
 _CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 _ENDED = frozenset({"Completed", "Failed"})
 
@@ -41,20 +42,40 @@ def read(source: Mapping[str, Any]) -> Job:
     return served_job.read(
         source,
         kind="JobSet",
-        pod_sets=served_job.read_pod_sets([_pod_set(job, where) for job, where in replicated]),
+        pod_sets=served_job.read_pod_sets(
+            [_pod_set(job, where, _coordinator(spec)) for job, where in replicated]
+        ),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
     )
 
 
-def _pod_set(replicated: Mapping[str, Any], path: str) -> ServedPodSet:
+def _coordinator(spec: Mapping[str, Any]) -> tuple[str, int]:
+    """Return the replicated Job in which the coordinator is, and the index of its Job there."""
+    coordinator, here = fields.mapping(spec, "coordinator", "spec"), "spec.coordinator"
+    name = fields.text(coordinator, "replicatedJob", here)
+    return name, fields.integer(coordinator, "jobIndex", here) or 0
+
+
+def _pod_set(
+    replicated: Mapping[str, Any], path: str, coordinator: tuple[str, int]
+) -> ServedPodSet:
     """Read a replicated Job; Kueue counts its pods as those of a Job, for each replica."""
     name = fields.text(replicated, "name", path)
     here = child(child(path, "template"), "spec")
     job = fields.mapping(fields.mapping(replicated, "template", path), "spec", path)
-    replicas = fields.integer(replicated, "replicas", path)
+    given = fields.integer(replicated, "replicas", path)
+    pods_each = batch.pods_of(job, here)
+    replicas = Replicas(
+        path=(*_JOBS, name, "replicas"),
+        number=1 if given is None else given,
+        given=given,
+        pods_each=pods_each,
+        least=coordinator[1] + 1 if name == coordinator[0] else 1,
+    )
     return ServedPodSet(
         name=name.lower(),
-        pods=(1 if replicas is None else replicas) * batch.pods_of(job, here),
+        pods=replicas.number * pods_each,
+        replicas=replicas,
         path=(*_JOBS, name, *_BELOW),
         template=fields.mapping(job, "template", here),
     )
@@ -78,6 +99,12 @@ def _held_back(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
+def _has_ready_pods(source: Mapping[str, Any]) -> bool:
+    status = fields.mapping(source, "status", "")
+    running = fields.objects(status, "replicatedJobsStatus", "status")
+    return any(fields.integer(job, "ready", where) for job, where in running)
+
+
 JOBSET: Final = JobKind(
     group="jobset.x-k8s.io",
     version="v1alpha2",
@@ -85,9 +112,11 @@ JOBSET: Final = JobKind(
     plural="jobsets",
     framework="jobset.x-k8s.io/jobset",
     templates=_TEMPLATES,
-    allowed=allowed_in(_TEMPLATES),
+    replicas=_REPLICAS,
+    allowed=(*allowed_in(_TEMPLATES), *_REPLICAS),
     suspend=("spec", "suspend"),
     read=read,
     held_back=_held_back,
+    has_ready_pods=_has_ready_pods,
     immutable=batch.immutable_but_scheduling,
 )

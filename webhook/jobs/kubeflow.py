@@ -20,13 +20,15 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import child
-from webhook.model.job import Job
+from webhook.model.job import MOST_REPLICAS, Job, Replicas
 from webhook.model.reasons import Obstacle
 
 _SUSPEND: Path = ("spec", "runPolicy", "suspend")
 _ENDED = frozenset({"Succeeded", "Failed"})
 _LAUNCHER = "Launcher"
 _MASTER_AND_WORKERS = ("Master", "Worker")
+_SCALED = frozenset({"PS", "Worker"})
+"""Replica types of which there may be several."""
 
 
 def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, Any]) -> Job:
@@ -50,7 +52,7 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
     job = served_job.read(
         source,
         kind=kind,
-        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(given, replicas, types))),
+        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(spec, replicas, types))),
         managed_by=fields.text(policy, "managedBy", here) or None,
         active_deadline_seconds=fields.integer(policy, "activeDeadlineSeconds", here),
         unmodelled=unmodelled,
@@ -60,20 +62,32 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
 
 
 def _pod_sets(
-    given: Mapping[str, Any], replicas: str, types: Sequence[str]
+    spec: Mapping[str, Any], replicas: str, types: Sequence[str]
 ) -> Iterator[ServedPodSet]:
-    here = child("spec", replicas)
+    given, here = fields.mapping(spec, replicas, "spec"), child("spec", replicas)
+    elastic = fields.mapping(spec, "elasticPolicy", "spec")
+    least = fields.integer(elastic, "minReplicas", "spec.elasticPolicy")
+    most = fields.integer(elastic, "maxReplicas", "spec.elasticPolicy")
     for name in types:
         if given.get(name) is None:
             continue
         replica = fields.mapping(given, name, here)
         count = fields.integer(replica, "replicas", child(here, name))
+        pods = 1 if count is None else count
+        scaled = Replicas(
+            path=("spec", replicas, name, "replicas"),
+            number=pods,
+            given=count,
+            least=max(1, least or 1),
+            most=most or MOST_REPLICAS,
+        )
         yield ServedPodSet(
             # ``NewPodSetReference`` writes names of pod sets in small letters.
             name=name.lower(),
-            pods=1 if count is None else count,
+            pods=pods,
             path=("spec", replicas, name, "template"),
             template=fields.mapping(replica, "template", child(here, name)),
+            replicas=scaled if name in _SCALED else None,
         )
 
 
@@ -85,17 +99,22 @@ def _held_back(controller: str, source: Mapping[str, Any]) -> Obstacle | None:
 
     """
     status = fields.mapping(source, "status", "")
-    counts = fields.mapping(status, "replicaStatuses", "status")
-    here = "status.replicaStatuses"
     return held_back_by(
         source,
         _SUSPEND,
         controller=controller,
         is_over=not _ENDED.isdisjoint(true_conditions(status)),
-        has_pods=any(
-            fields.integer(fields.mapping(counts, name, here), "active", child(here, name))
-            for name in counts
-        ),
+        has_pods=_has_running_pods(source),
+    )
+
+
+def _has_running_pods(source: Mapping[str, Any]) -> bool:
+    """Tell whether pods run: the operators count as active those that do."""
+    status, here = fields.mapping(source, "status", ""), "status.replicaStatuses"
+    counts = fields.mapping(status, "replicaStatuses", "status")
+    return any(
+        fields.integer(fields.mapping(counts, name, here), "active", child(here, name))
+        for name in counts
     )
 
 
@@ -113,6 +132,7 @@ def _kind(
     controller: str = "kubeflow.org/training-operator",
 ) -> JobKind:
     templates: tuple[Path, ...] = (("spec", replicas, "*", "template"),)
+    numbers: tuple[Path, ...] = (("spec", replicas, "*", "replicas"),)
     return JobKind(
         group="kubeflow.org",
         version=version,
@@ -120,11 +140,13 @@ def _kind(
         plural=f"{kind.lower()}s",
         framework=f"kubeflow.org/{kind.lower()}",
         templates=templates,
-        allowed=allowed_in(templates),
+        replicas=numbers,
+        allowed=(*allowed_in(templates), *numbers),
         suspend=_SUSPEND,
         read=partial(_read, kind, replicas, types),
         held_back=partial(_held_back, controller),
         immutable=_immutable,
+        has_ready_pods=_has_running_pods,
         can_change_env=_LAUNCHER not in types,
     )
 

@@ -17,7 +17,7 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields, quantity
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import FieldError, child
-from webhook.model.job import Job
+from webhook.model.job import MOST_REPLICAS, Job, Replicas
 from webhook.model.pods import Container, Resources, read_resources
 from webhook.model.reasons import Obstacle
 
@@ -94,10 +94,12 @@ def _pod_sets(cluster: Mapping[str, Any], path: Path) -> Iterator[ServedPodSet]:
         if not name or name in names:
             raise FieldError(child(where, "groupName"), "expected a name of its own")
         names.add(name)
+        replicas = _replicas(group, (*path, "workerGroupSpecs", name, "replicas"), where)
         yield ServedPodSet(
             # ``NewPodSetReference`` writes names of pod sets in small letters.
             name=name.lower(),
-            pods=_workers(group, where),
+            pods=replicas.number * replicas.pods_each,
+            replicas=replicas,
             path=(*path, "workerGroupSpecs", name, "template"),
             template=fields.mapping(group, "template", where),
         )
@@ -108,11 +110,18 @@ def _groups(cluster: Mapping[str, Any], path: str) -> Sequence[tuple[Mapping[str
     return fields.objects(cluster, "workerGroupSpecs", path, most=served_job.MOST_POD_SETS)
 
 
-def _workers(group: Mapping[str, Any], path: str) -> int:
-    """Count the pods of a group of workers (``effectiveWorkerCount``)."""
-    replicas = fields.integer(group, "replicas", path)
-    hosts = fields.integer(group, "numOfHosts", path) or 1
-    return (1 if replicas is None else replicas) * max(1, hosts)
+def _replicas(group: Mapping[str, Any], path: Path, where: str) -> Replicas:
+    """Read how many replicas a group of workers has, with a pod for each host of each."""
+    given = fields.integer(group, "replicas", where)
+    most = fields.integer(group, "maxReplicas", where)
+    return Replicas(
+        path=path,
+        number=1 if given is None else given,
+        given=given,
+        pods_each=max(1, fields.integer(group, "numOfHosts", where) or 1),
+        least=max(1, fields.integer(group, "minReplicas", where) or 1),
+        most=MOST_REPLICAS if most is None else most,
+    )
 
 
 def _autoscaler(cluster: Mapping[str, Any], path: str) -> tuple[Container, ...]:
@@ -227,6 +236,20 @@ def _held_back_cluster(source: Mapping[str, Any]) -> Obstacle | None:
     )
 
 
+def _is_ready_job(source: Mapping[str, Any]) -> bool:
+    status = fields.mapping(source, "status", "")
+    return _is_ready(fields.mapping(status, "rayClusterStatus", "status"))
+
+
+def _is_ready_cluster(source: Mapping[str, Any]) -> bool:
+    return _is_ready(fields.mapping(source, "status", ""))
+
+
+def _is_ready(status: Mapping[str, Any]) -> bool:
+    """Tell whether the head or a worker is ready, from the status of a RayCluster."""
+    return bool(status.get("state") == "ready" or status.get("readyWorkerReplicas"))
+
+
 def _immutable(_below: Path, _edit: Edit) -> Obstacle | None:
     """Return nothing: no field of a suspended RayCluster's pods is immutable."""
     return None
@@ -237,6 +260,10 @@ def _templates(path: Path) -> tuple[Path, ...]:
     return head, (*path, "workerGroupSpecs", "*", "template")
 
 
+def _numbers(path: Path) -> tuple[Path, ...]:
+    return ((*path, "workerGroupSpecs", "*", "replicas"),)
+
+
 RAYJOB: Final = JobKind(
     group="ray.io",
     version="v1",
@@ -244,11 +271,13 @@ RAYJOB: Final = JobKind(
     plural="rayjobs",
     framework="ray.io/rayjob",
     templates=(*_templates(_CLUSTER), _SUBMITTER),
-    allowed=allowed_in((*_templates(_CLUSTER), _SUBMITTER)),
+    replicas=_numbers(_CLUSTER),
+    allowed=(*allowed_in((*_templates(_CLUSTER), _SUBMITTER)), *_numbers(_CLUSTER)),
     suspend=("spec", "suspend"),
     read=read_job,
     held_back=_held_back_job,
     immutable=_immutable,
+    has_ready_pods=_is_ready_job,
     can_change_env=True,
 )
 RAYCLUSTER: Final = replace(
@@ -257,8 +286,10 @@ RAYCLUSTER: Final = replace(
     plural="rayclusters",
     framework="ray.io/raycluster",
     templates=_templates(("spec",)),
-    allowed=allowed_in(_templates(("spec",))),
+    replicas=_numbers(("spec",)),
+    allowed=(*allowed_in(_templates(("spec",))), *_numbers(("spec",))),
     read=read_cluster,
     held_back=_held_back_cluster,
+    has_ready_pods=_is_ready_cluster,
     finishes=False,
 )

@@ -13,7 +13,7 @@ from webhook.jobs import template
 from webhook.model import fields
 from webhook.model.edits import Path
 from webhook.model.fields import FieldError
-from webhook.model.job import Job, Owner, PodSet, PodSets
+from webhook.model.job import Job, Owner, PodSet, PodSets, Replicas
 from webhook.model.pods import Container, Memo, read_template
 
 _WITHOUT_REFERENCES = 2
@@ -38,6 +38,7 @@ class ServedPodSet(NamedTuple):
     """The template's place in the object; empty: its controller makes it."""
     template: Mapping[str, Any]
     added: tuple[Container, ...] = ()
+    replicas: Replicas | None = None
 
 
 def read(
@@ -86,7 +87,9 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
     size = sum(map(len, written))
     if size > _LONGEST_SHARED:
         return PodSets(map(_pod_set, served))
-    named = tuple((pod_set.name, pod_set.pods, pod_set.path) for pod_set in served)
+    named = tuple(
+        (pod_set.name, pod_set.pods, pod_set.path, pod_set.replicas) for pod_set in served
+    )
     added = [pod_set.added for pod_set in served]
     key = (named, tuple(written), repr(added) if any(added) else "")
 
@@ -138,6 +141,7 @@ def _pod_set(served: ServedPodSet) -> PodSet:
         template=read_template(served.template, ".".join(served.path)),
         path=served.path,
         added=served.added,
+        replicas=served.replicas,
     )
 
 

@@ -59,6 +59,23 @@ class Owner:
     name: str = ""
 
 
+MOST_REPLICAS: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicas:
+    """How many times a group of pods is there, where that number stands in the object."""
+
+    path: Path
+    number: int
+    given: int | None
+    """What the object says; None: nothing, so that the number is its controller's default."""
+    pods_each: int = 1
+    """How many pods a replica has."""
+    least: int = 1
+    most: int = MOST_REPLICAS
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodSet:
     """Pods of one shape: ``count`` runs at once, as Kueue counts them."""
@@ -70,6 +87,8 @@ class PodSet:
     """The fewest pods with which Kueue may admit it (partial admission); None: all or none."""
     path: Path = ("spec", "template")
     """The template's place in the object; empty: it is not there, as its controller makes it."""
+    replicas: Replicas | None = None
+    """What an option may change its count by; None: it may not."""
     added: tuple[Container, ...] = ()
     """Containers that its controller adds to each pod, which Kueue counts as well."""
 
@@ -172,7 +191,8 @@ LONGEST_KIND: Final = 63
 
 def reference_of(kind: str, name: str) -> str:
     """Return the name by which a Job of any kind is told from all others in its namespace."""
-    return name if kind == PLAIN else f"{kind.lower()}/{name}"
+    written = kind.lower()
+    return name if written == PLAIN.lower() else f"{written}/{name}"
 
 
 LONGEST_LEFT: Final = 4096

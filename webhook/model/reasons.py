@@ -61,6 +61,11 @@ class Ready(Explained):
         "the cluster does not serve a kind that the policy names",
         "Install what defines it, or take it out of `match.kinds`.",
     )
+    KIND_NOT_SWITCHED_ON = (
+        "KindNotSwitchedOn",
+        "the chart's `kinds` lack a kind that the policy names, so its Jobs are not reviewed",
+        "Add it to the value `kinds` of the chart, or take it out of `match.kinds`.",
+    )
     KIND_NOT_MANAGED = (
         "KindNotManaged",
         "Kueue's integration for a kind that the policy names is off",
@@ -170,6 +175,11 @@ class Obstacle(Explained):
         "immutableResources",
         "its resources would change, which its kind allows at creation only",
         "Nothing in place: `undo --recreate`, or let options differ in nodes and tolerations.",
+    )
+    IMMUTABLE_REPLICAS = (
+        "immutableReplicas",
+        "the replicas of a pod set would change, which its kind allows at creation only",
+        "Nothing in place: `undo --recreate`, or let options have equal `adaptation.replicas`.",
     )
     IMMUTABLE_RUNTIME_CLASS = (
         "immutableRuntimeClass",
@@ -404,6 +414,11 @@ class Reason(Explained):
         "notCovered",
         "the ClusterQueue has no quota for something that the adapted Job asks for",
         "Cover the resource in the ClusterQueue, or take it off in the option's adaptation.",
+    )
+    REPLICAS_NOT_ALLOWED = (
+        "replicasNotAllowed",
+        "the Job has no pod set whose replicas the option sets, or may not have so many of it",
+        "Name a pod set that the Job has, and a number between its own least and most.",
     )
     EXCEEDS_MAXIMUM = (
         "exceedsMaximum",

@@ -13,7 +13,7 @@ from math import hypot, inf
 from webhook.decide import expectations, match, options, wishes
 from webhook.decide.strategies import margin
 from webhook.decide.wishes import Wishes
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
@@ -98,6 +98,7 @@ class MoveOptions:
         # The nearer a deadline, the fewer options are in time, so Jobs with one differ by age too.
         key = (
             id(job.pod_sets),
+            job.kind,
             job.namespace,
             question.policy.name,
             question.option,
@@ -196,17 +197,19 @@ class MoveOptions:
         self, question: MoveQuestion, stands: Job, option: str, there: Job
     ) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
-        changes = JOB.edits(stands, there)
-        if refusal := JOB.obstacle_to(changes):
+        kind = BY_NAME[stands.kind]
+        changes = kind.edits(stands, there)
+        if refusal := kind.obstacle_to(changes):
             return refusal
         # A move of the queue alone leaves the pod template without the option's mark, by which
         # guests of the option are counted (decision 0013).
-        if not JOB.changes_template(changes):
+        if not kind.changes_template(changes):
             is_uncounted = marks.would_be_uncounted(
                 question.policy, option, question.workload.policy
             )
             return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
-        return None if self._world.changes_resources else Obstacle.OLDER_KUBERNETES
+        is_new_enough = self._world.changes_resources or not kind.changes_with_kubernetes
+        return None if is_new_enough else Obstacle.OLDER_KUBERNETES
 
     def _offer(self, question: MoveQuestion, assessment: Assessment, runs: float) -> MoveTarget:
         """Describe a move to an assessed option, where the Job runs for *runs* seconds."""

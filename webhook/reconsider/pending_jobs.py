@@ -5,7 +5,7 @@ Whether and where a Job should move is not known here, only what of the Job itse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any, Final
@@ -13,8 +13,7 @@ from typing import Any, Final
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.flow import decided_job
 from webhook.flow.decided_job import DecidedJob
-from webhook.jobs import JOB
-from webhook.jobs.batch import ungenerated
+from webhook.jobs import JobKind
 from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import (
@@ -27,47 +26,69 @@ from webhook.model.job import (
     Pending,
     PodSets,
     read_left,
+    reference_of,
 )
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys, own_words
 
-PENDING_JOBS: Final = "pendingjobs"
+UNSERVED_SECONDS: Final = 30.0
+"""Between attempts to list a kind that is not served."""
 MOST_CHARACTERS: Final = 65_536
 """Of the texts in a Job's pod templates: a Job with more of them is not moved."""
-_OVER: Final = frozenset({"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"})
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
-    """Read a Job for a ``Follower``; without a value where ``read_job`` returns None.
+def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
+    """Return the Jobs of a kind, whole; ``read_job`` says which of them have a value.
 
     A decision that is not signed with one of the *keys* keeps the Job from being moved.
     """
-    return read_by(lambda served: read_job(served, keys), kind, source)
+    return resource_of(kind, f"pending{kind.plural}", lambda job: read_job(job, kind, keys()))
 
 
-FOLLOWED: Final = Resource(kind=PENDING_JOBS, path=JOB.path(), required=False, read=read)
+def resource_of(kind: JobKind, name: str, reader: Callable[[Mapping[str, Any]], Any]) -> Resource:
+    """Return the Jobs of a kind as what is watched under *name*.
+
+    The key of each is its namespace and its reference, which carries the kind.
+    """
+
+    def read(name: str, source: Mapping[str, Any]) -> ReadObject:
+        entry = read_by(reader, name, source)
+        namespace, job = entry.key
+        return entry._replace(key=(namespace, reference_of(kind.kind, job)))
+
+    return Resource(
+        kind=name,
+        path=kind.path(),
+        required=False,
+        read=read,
+        # Its definition may never be installed.
+        unserved_seconds=UNSERVED_SECONDS,
+    )
 
 
-def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pending | None:
+def read_job(
+    source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
+) -> Pending | None:
     """Read a Job that may be moved, or was; None: it is over, or runs and was never moved.
 
-    *keys* are as for ``read``.
+    *keys* are as for ``decided_job.read``.
 
     Raises:
-        FieldError: it cannot be read as a Job.
+        FieldError: it cannot be read as a Job of *kind*.
 
     """
-    if _is_over(source):
+    held_back = kind.held_back(source)
+    if held_back is Obstacle.FINISHED:
         return None
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     created = fields.created_unix(source)
     # So that Jobs from one template share its pod sets, and what is worked out of them.
-    job = decided_job.read(ungenerated(source), JOB, keys, created=created)
+    job = decided_job.read(kind.ungenerated(source), kind, keys, created=created)
     raw, recorded = job.current, job.believed
     moves = recorded.moves if recorded is not None else 0
     submitted = marks.unmarked(job.recovered_if_possible().submitted)
     is_large = _characters(submitted) > MOST_CHARACTERS
-    obstacle = JOB.held_back(source) or job.doubt or (Obstacle.TOO_LARGE if is_large else None)
+    obstacle = held_back or job.doubt or (Obstacle.TOO_LARGE if is_large else None)
     left = left_of(job, keys, created=created)
     # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
     # the queue that it left (decision 0013).
@@ -89,7 +110,7 @@ def read_job(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Pend
         changed=max(recorded.unix, recorded.moved_unix) if recorded is not None else 0.0,
         obstacle=obstacle,
         left=left,
-        has_ready_pods=bool(fields.integer(status, "ready", "status")),
+        has_ready_pods=kind.has_ready_pods(source),
         started=_started(status) if obstacle is Obstacle.NOT_SUSPENDED else 0.0,
     )
 
@@ -136,7 +157,7 @@ def _characters(job: Job) -> int:
 
 
 def _started(status: Mapping[str, Any]) -> float:
-    """Return when a Job was started, in seconds since 1970; 0: it was not.
+    """Return when a Job was started, in seconds since 1970; 0: its status does not say.
 
     Raises:
         FieldError: ``status.startTime`` is not a time.
@@ -144,12 +165,3 @@ def _started(status: Mapping[str, Any]) -> float:
     """
     time = fields.text(status, "startTime", "status")
     return fields.seconds_since_1970(time, "status.startTime") if time else 0.0
-
-
-def _is_over(source: Mapping[str, Any]) -> bool:
-    """Tell whether a Job has ended, or is bound to as soon as its pods are gone."""
-    status = fields.mapping(source, "status", "")
-    return any(
-        condition.get("status") == "True" and condition.get("type") in _OVER
-        for condition, _ in fields.objects(status, "conditions", "status")
-    )

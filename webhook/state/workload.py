@@ -147,7 +147,6 @@ _NOT_READY_IN_TIME = "PodsReadyTimeout"
 _BY_CHECK = "AdmissionCheck"
 _NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
 """Kinds that own their Workloads without being marked as their controllers."""
-_OF_JOBS = "job-"
 _HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
 """Characters of ``namespace/name``."""
@@ -426,9 +425,10 @@ def _parent(metadata: Mapping[str, Any]) -> str:
 def _owner_by_name(name: str) -> str:
     """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
 
-    Kueue names a Workload ``job-<name>-<hash>``; a long name is cut, and its Job is not found.
+    Kueue names a Workload ``<kind>-<name>-<hash>``; a long name is cut, and its Job is not found.
     """
-    return name.removeprefix(_OF_JOBS)[:-_HASH] if name.startswith(_OF_JOBS) else ""
+    kind, _, rest = name.partition("-")
+    return reference_of(kind, rest[:-_HASH]) if len(rest) > _HASH else ""
 
 
 def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic.alias_generators import to_snake
 
 from webhook.model import quantity
-from webhook.model.policy.patterns import ENV_NAME, LONGEST_LABEL, QUALIFIED_NAME
+from webhook.model.policy.patterns import ENV_NAME, LABEL, LONGEST_LABEL, QUALIFIED_NAME
 
 if TYPE_CHECKING:
     from webhook.model.policy.spec import Option, ResourceChanges, Spec
@@ -149,6 +149,18 @@ def _exceeds(changes: ResourceChanges, resource: str) -> bool:
 
 _LISTS: Final = ("In", "NotIn")
 
+SCALED_KINDS: Final = (
+    "JAXJob",
+    "JobSet",
+    "MPIJob",
+    "PaddleJob",
+    "PyTorchJob",
+    "RayCluster",
+    "RayJob",
+    "TFJob",
+    "XGBoostJob",
+)
+"""Kinds whose Jobs have pod sets whose number of replicas an option may change."""
 _POLICY = (
     Rule(
         cel="self.metadata.name != 'none'",
@@ -249,6 +261,13 @@ _ADAPTATION = (
         reason=FORBIDDEN,
     ),
     resource_names("perRemoved"),
+    _matching("replicas", LABEL, LONGEST_LABEL, "not the name of a pod set"),
+    Rule(
+        cel="!has(self.replicas) || !has(self.podSets) || self.replicas.all(k, k in self.podSets)",
+        holds=lambda it: it.pod_sets is None or set(it.replicas) <= set(it.pod_sets),
+        message="may only be given for those in podSets",
+        field=".replicas",
+    ),
     env_names("env"),
     label_keys("labels"),
     free_keys("labels"),
@@ -320,6 +339,19 @@ _STRATEGY = (
 )
 
 _SPEC = (
+    Rule(
+        cel="!self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
+        "size(o.adaptation.replicas) > 0)"
+        f" || self.match.kinds.all(k, k in {list(SCALED_KINDS)})",
+        holds=lambda spec: (
+            not any(option.adaptation.replicas for option in spec.options)
+            or set(spec.match.kinds) <= set(SCALED_KINDS)
+        ),
+        message=f"replicas may only be set where match.kinds names no others than "
+        f"{', '.join(SCALED_KINDS)}",
+        field=".options",
+        reason=FORBIDDEN,
+    ),
     Rule(
         cel="self.options.all(a, self.options.exists_one(b, "
         f"{_option_name_cel('b')} == {_option_name_cel('a')}))",

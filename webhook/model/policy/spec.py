@@ -139,6 +139,12 @@ Amount: TypeAlias = Annotated[
 """A quantity that is not negative; a whole number in YAML is read as its text."""
 
 Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16), BeforeValidator(_stored)]
+ReplicaCounts: TypeAlias = Annotated[
+    dict[str, Annotated[int, Field(strict=True, ge=1, le=100_000)]],
+    Field(max_length=18),
+    BeforeValidator(_stored),
+]
+"""Pod set to its number of replicas."""
 Labels: TypeAlias = Annotated[dict[str, LabelValue], Field(max_length=32), BeforeValidator(_stored)]
 Texts: TypeAlias = Annotated[dict[str, FreeText], Field(max_length=64), BeforeValidator(_stored)]
 Strings: TypeAlias = Annotated[dict[str, str], BeforeValidator(_stored)]
@@ -237,6 +243,10 @@ class Adaptation(Structural):
     ) = None
     """Pod sets that all of this applies to, by the names that Kueue gives them: `main` in a Job,
     `head` and the groups of workers in a RayJob, the replicated Jobs in a JobSet. Absent: all."""
+    replicas: ReplicaCounts = Field(default_factory=dict)
+    """Numbers of replicas to set, by pod set, where its kind allows it: groups of workers in a
+    RayJob or RayCluster, replicated Jobs in a JobSet, `worker` and `ps` in Kubeflow's kinds. A
+    Job's own bounds, as `maxReplicas`, are kept."""
     accelerator: Accelerator = Accelerator.KEEP
     """Keep, or Remove: take away every extended accelerator resource, the node selectors,
     affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
