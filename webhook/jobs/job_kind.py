@@ -98,6 +98,11 @@ class JobKind:
         """The value of ``apiVersion``, such as ``batch/v1``."""
         return f"{self.group}/{self.version}"
 
+    @property
+    def is_decided_once(self) -> bool:
+        """Whether nothing of a Job may change once it exists, so that none is moved or undone."""
+        return self.held_back is creation_only
+
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the API server's path of a Job.
 
