@@ -172,7 +172,8 @@ LONGEST_KIND: Final = 63
 
 def reference_of(kind: str, name: str) -> str:
     """Return the name by which a Job of any kind is told from all others in its namespace."""
-    return name if kind == PLAIN else f"{kind.lower()}/{name}"
+    written = kind.lower()
+    return name if written == PLAIN.lower() else f"{written}/{name}"
 
 
 LONGEST_LEFT: Final = 4096
