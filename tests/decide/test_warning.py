@@ -64,15 +64,13 @@ def test_how_to_object_names_the_kind_and_nothing_that_cannot_be_done(name):
     *_, last = said(GPU, CPU, kind=kind)
 
     undo = f"kubectl fallback undo {name.lower()}/NAME, or "
-    assert last.startswith(
-        f"kueue-fallback: to object: {'' if kind.is_decided_once else undo}submit"
-    )
+    assert last.startswith(f"kueue-fallback: to object: {undo if kind.is_movable else ''}submit")
     assert last.endswith("kueue-fallback.dev/policy=none")
     assert len(last) < 120
 
 
-def test_what_is_decided_once_is_not_undone():
-    assert {name for name, kind in BY_NAME.items() if kind.is_decided_once} >= {
+def test_what_is_decided_at_its_creation_only_is_not_undone():
+    assert {name for name, kind in BY_NAME.items() if not kind.is_movable} >= {
         "Deployment",
         "StatefulSet",
         "LeaderWorkerSet",

@@ -19,12 +19,11 @@ from webhook.api.resources import kueue_path
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
-from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, moving
-from webhook.jobs import JOB, batch
+from webhook.jobs import JOB, batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job

@@ -22,7 +22,7 @@ from webhook.commands.connect import (
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
-from webhook.jobs import BY_NAME
+from webhook.jobs import BY_NAME, kind_of
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION, reference_of
 
@@ -57,7 +57,7 @@ def explained(
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
-        for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
+        for hint in deciding.hints(job, view):
             terminal.say(hint, err=True)
     except Forbidden as error:
         now = str(error)
@@ -117,7 +117,7 @@ def _as_text(
     job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: str, output: str
 ) -> list[str]:
     metadata = job["metadata"]
-    kind = deciding.kind_of(job).kind
+    kind = kind_of(job).kind
     lines = [f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
@@ -137,7 +137,7 @@ def state_of(job: Mapping[str, Any]) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _ENDED:
             return _ENDED[condition["type"]]
-    return "pending" if deciding.kind_of(job).is_suspended(job) else "started"
+    return "pending" if kind_of(job).is_suspended(job) else "started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +240,7 @@ def _consider(
         outcome = deciding.consider_manifest(job, view)
     except FieldError as error:
         raise manifest.wrong(error.path, error.message) from error
-    for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
+    for hint in deciding.hints(job, view):
         terminal.say(hint, err=True)
     return outcome
 
@@ -267,7 +267,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from webhook.api.kubernetes_api import Refused
 
     metadata = dict(job["metadata"])
-    path, params = deciding.kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
+    path, params = kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
     try:
         return client.post(path, dict(job), params)
     except Refused as error:

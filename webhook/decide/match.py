@@ -6,12 +6,12 @@ It must not know how full queues are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from webhook.jobs import BY_NAME
+from webhook.jobs import BY_NAME, FRAMEWORKS
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
@@ -137,6 +137,13 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
             f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
         )
     return None
+
+
+def queueing_all(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
+    if snapshot.kueue.is_read:
+        return snapshot
+    return replace(snapshot, kueue=replace(snapshot.kueue, frameworks=FRAMEWORKS))
 
 
 def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapping[str, str]:
@@ -354,7 +361,9 @@ def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
 
 
 def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
-    return BY_NAME[job.kind].framework in snapshot.kueue.frameworks
+    kind = BY_NAME.get(job.kind)
+    # A record of what runs may name a kind that is not known.
+    return kind is not None and kind.framework in snapshot.kueue.frameworks
 
 
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:

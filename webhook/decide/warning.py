@@ -187,7 +187,7 @@ def moved(
 
 def _to_object(kind: JobKind) -> str:
     # What can never change once it exists has nothing that could be undone.
-    if kind.is_decided_once:
+    if not kind.is_movable:
         return f"{PREFIX}to object: {_AT_SUBMISSION}"
     whole = f"{PREFIX}to object: {_undo(kind)}, or {_AT_SUBMISSION}"
     # The name of a long kind leaves no room for the word.

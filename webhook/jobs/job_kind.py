@@ -99,9 +99,9 @@ class JobKind:
         return f"{self.group}/{self.version}"
 
     @property
-    def is_decided_once(self) -> bool:
-        """Whether nothing of a Job may change once it exists, so that none is moved or undone."""
-        return self.held_back is creation_only
+    def is_movable(self) -> bool:
+        """Whether anything of a Job of it can be changed after its creation."""
+        return self.held_back is not creation_only
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the API server's path of a Job.
