@@ -30,6 +30,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "service",
         "tls_cert",
         "tls_key",
+        "kinds",
         "kubeconfig",
         "drain_seconds",
         "watch_workers",

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from webhook.model.policy.spec import KindName
+
 Seconds = Annotated[float, Field(gt=0)]
 
 
@@ -88,6 +90,10 @@ class Settings(BaseModel):
     untested_kueue: Literal["observe", "enforce"] = "observe"
     """What policies that enforce do while Kueue's version, gates or configuration are not among
     those that are tested: what would be decided there rests on guesses."""
+
+    kinds: tuple[KindName, ...] = ("Job",)
+    """Kinds of Jobs that are switched on: those that reviews are sent of. Others are not followed,
+    so that no right to them is needed."""
 
     watch_workers: bool = False
     """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
