@@ -234,13 +234,20 @@ def _mismatch(
 ) -> str:
     """Return the first reason why a policy does not match a Job; empty: it matches."""
     match = policy.spec.match
-    if job.kind not in match.kinds:
-        return f"it is for {', '.join(match.kinds)}, not for a {job.kind}"
+    if other := of_another_kind(match, job):
+        return other
     if not _queue_matches(policy, submitted, job.namespace, snapshot):
         return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
         return f"it is not for namespace {job.namespace}"
     return unlike(match, job) or _too_large(match, job, snapshot)
+
+
+def of_another_kind(match: Match, job: Job) -> str:
+    """Return that a policy is for other kinds of Jobs; empty: it is for this one's."""
+    if job.kind in match.kinds:
+        return ""
+    return f"it is for {', '.join(match.kinds)}, not for a {job.kind}"
 
 
 def unlike(match: Match, job: Job) -> str:
