@@ -14,9 +14,14 @@ TARGET: Final = Path(__file__).resolve().parent.parent / "helm/files/kinds.yaml"
 
 
 def text() -> str:
-    """Return the whole file: each kind's name with its API group, version and resource."""
+    """Return the whole file: each kind's name with how it is served, and whether it is moved."""
     served = {
-        kind.kind: {"group": kind.group, "version": kind.version, "resource": kind.plural}
+        kind.kind: {
+            "group": kind.group,
+            "version": kind.version,
+            "resource": kind.plural,
+            "movable": kind.is_movable,
+        }
         for kind in KINDS.values()
     }
     return yaml.safe_dump(served)

@@ -14,7 +14,13 @@ from webhook.console.access import Everybody
 from webhook.console.collect import restricted
 from webhook.console.decisions import from_job, from_line
 from webhook.console.quota_api import Problem
-from webhook.hindsight.savings_record import PastDecision, SavingsRecord, config_map, read_savings
+from webhook.hindsight.savings_record import (
+    PastDecision,
+    SavingsRecord,
+    config_map,
+    packed,
+    read_savings,
+)
 
 WORLD = views.view(
     decisions=(
@@ -124,7 +130,7 @@ def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_
     record = SavingsRecord(as_of=2.0, decisions=(past,))
     old = {key: value for key, value in vars_of(past).items() if key != "kind"}
 
-    assert read_savings(config_map(record)) == record
+    assert read_savings(config_map(packed(record))) == record
     assert PastDecision(**old).kind == "Job"
 
 

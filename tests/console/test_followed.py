@@ -20,7 +20,6 @@ from webhook.console.console import (
     savings_in,
 )
 from webhook.console.decisions import DecisionStore
-from webhook.hindsight.savings_record import config_map
 from webhook.hindsight.savings_record import config_map, packed
 from webhook.jobs import BY_NAME
 from webhook.model.job import DECISION
