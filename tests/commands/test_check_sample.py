@@ -7,6 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests import kinds
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
 from webhook.__main__ import main
@@ -238,7 +239,7 @@ def test_an_option_may_name_a_cluster_queue(check, tmp_path, target, forbidden, 
     ("changed", "message"),
     [
         (("name: diffusion", "name: 7"), "job.yaml:19: spec.template.spec.containers[0].name: "),
-        (("kind: Job", "kind: Pod"), "job.yaml: expected one Job, found 0"),
+        (("kind: Job", "kind: CronJob"), "job.yaml: expected one Job, found 0"),
         (("  template:", " template: ["), "job.yaml:13: not YAML: "),
     ],
 )
@@ -274,3 +275,55 @@ def test_a_wrong_policy_is_not_tried(tmp_path):
 
     assert result.exit_code == 2
     assert f"{path}:8: " in result.output
+
+
+def sample_of(tmp_path, kind):
+    source = kinds.made(kind)
+    source["metadata"]["namespace"] = "research"
+    path = tmp_path / "sample.yaml"
+    path.write_text(yaml.safe_dump(source))
+    return str(path)
+
+
+def for_kinds(tmp_path, *named):
+    policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
+    policy["spec"]["match"] |= {"kinds": list(named)}
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy))
+    return str(path)
+
+
+def test_a_sample_of_another_kind_is_tried_with_a_pod_of_each_of_its_pod_sets(check, tmp_path):
+    creating, policy = Creating(), for_kinds(tmp_path, "RayJob")
+
+    result = check(creating, "--sample", sample_of(tmp_path, "RayJob"), policy=policy)
+
+    assert result.exit_code == 0, result.output
+    rays = creating.of("/apis/ray.io/v1/namespaces/research/rayjobs")
+    assert [each["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] for each in rays] == [
+        "gpu-lq",
+        "cpu-lq",
+    ]
+    # Of each option the head's pod and a worker's; what submits it is made by its controller.
+    images = [pod["spec"]["containers"][0]["image"] for pod in creating.of(PODS)]
+    assert images == ["small", "stable-diffusion"] * 2
+    assert {pod["spec"]["restartPolicy"] for pod in creating.of(PODS)} == {"Never"}
+
+
+def test_what_a_pod_set_is_refused_for_is_said(check, tmp_path):
+    def is_large(body):
+        return (403, TOO_BIG) if body["spec"]["containers"][0]["image"] != "small" else None
+
+    policy = for_kinds(tmp_path, "JobSet")
+    result = check(
+        Creating(pods=is_large), "--sample", sample_of(tmp_path, "JobSet"), policy=policy
+    )
+
+    assert result.exit_code == 1
+    assert result.output.count(f"refused: its pods: {TOO_BIG}") == 2
+
+
+def test_a_sample_of_a_kind_that_the_policy_does_not_name_is_told_so(check, tmp_path):
+    result = check(Creating(), "--sample", sample_of(tmp_path, "RayJob"))
+
+    assert "no Job for this policy: it is for Job, not for a RayJob" in result.output

@@ -47,6 +47,8 @@ def test_commands_are_completed_with_what_they_do(words):
     [
         (("explain", "tr"), ["train", "try"]),
         (("explain", "job/tr"), ["job/train", "job/try"]),
+        (("explain", "rayj"), ["rayjob/"]),
+        (("undo", "Job"), ["job/", "jobset/"]),
         (("undo", "tr"), ["train"]),
         (("explain", "-n", "elsewhere", "tr"), ["trap"]),
         (("explain", "-n", "t"), ["team"]),

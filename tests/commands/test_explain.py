@@ -112,7 +112,7 @@ def test_the_job_may_come_from_standard_input():
     ("job", "message"),
     [
         ("kind: Job\n  x: [", "not YAML"),
-        ("kind: Pod", "expected one Job, found 0"),
+        ("kind: CronJob", "expected one Job, found 0"),
         ("kind: Job", "metadata: expected an object"),
         ("[1]", "document 1: expected an object"),
         (

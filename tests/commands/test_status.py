@@ -252,3 +252,19 @@ def test_a_cluster_that_does_not_answer_ends_with_3(tmp_path):
         result = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
 
     assert (result.exit_code, result.stderr) == (3, "503 starting\n")
+
+
+def test_kinds_are_named_where_some_policy_is_for_others_than_jobs(status):
+    def of_kinds(item):
+        if item["kind"] != "FallbackPolicy":
+            return item
+        match = {**item["spec"]["match"], "kinds": ["Job", "RayJob"]}
+        return {**item, "spec": {**item["spec"], "match": match}}
+
+    policies = [of_kinds(item) for item in with_status(ready())]
+    lines = lines_of(status(*WELL, policies=policies))
+    found = json.loads(status(*WELL, policies=policies, words=["-o", "json"]).output)
+
+    assert "POLICY KINDS MODE STRATEGY READY OPTIONS MESSAGE" in lines
+    assert "light-gpu Job, RayJob Enforce Threshold ready gpu, cpu -" in lines
+    assert [policy["kinds"] for policy in found["policies"]] == [["Job", "RayJob"]]

@@ -50,8 +50,14 @@ class Jobs:
     def __init__(self, *lists, events=()):
         self.lists, self.events, self.asked = list(lists), list(events), []
 
+    def other(self, path):
+        """Who may list no policies, on a cluster without any other kind."""
+        return (403 if path.endswith("/fallbackpolicies") else 404), [], {}
+
     def __call__(self, method, url, body):
         split = urlsplit(url)
+        if "/batch/v1/" not in split.path:
+            return self.other(split.path)
         self.asked.append((split.path, parse_qs(split.query)))
         if "watch=true" not in split.query:
             items = self.lists.pop(0) if len(self.lists) > 1 else self.lists[0]
@@ -259,3 +265,52 @@ def test_what_somebody_wrote_on_a_job_does_not_steer_the_terminal(run):
     (line,) = run(jobs, "--since", "10m", "--count", "1").output.splitlines()
 
     assert line.endswith("sent ]0;title  to cpu-lq")
+
+
+class Kinds(Jobs):
+    """Jobs beside RayJobs, of which a policy names these."""
+
+    def __init__(self, *lists, rays, policies=(), **rest):
+        super().__init__(*lists, **rest)
+        self.rays, self.policies, self.paths = rays, policies, []
+
+    def other(self, path):
+        self.paths.append(path)
+        if path.endswith("/fallbackpolicies"):
+            return 200, [], {"metadata": {}, "items": list(self.policies)}
+        return 200, [], {"metadata": {"resourceVersion": "7"}, "items": self.rays}
+
+
+def test_jobs_of_the_kinds_that_policies_name_are_followed_and_called_by_them(run):
+    policies = [{"spec": {"match": {"kinds": ["Job", "RayJob"]}}}]
+    rays = [job("train", decision=decided(minutes_ago=3))]
+    jobs = Kinds([job("train", decision=decided(minutes_ago=1))], rays=rays, policies=policies)
+
+    found = lines_of(run(jobs, "--since", "10m", "-o", "json", "--count", "2"))
+    text = run(jobs, "--since", "10m", "--count", "1").output
+
+    assert [(each["name"], each.get("kind")) for each in found] == [
+        ("train", "RayJob"),
+        ("train", None),
+    ]
+    assert "team/rayjob/train" in text
+    assert {path.rpartition("/")[2] for path in jobs.paths} == {"fallbackpolicies", "rayjobs"}
+
+
+def test_what_is_decided_later_is_seen_of_each_kind(run, monkeypatch):
+    monkeypatch.setattr(Kinds, "__call__", answering_rays)
+    policies = [{"spec": {"match": {"kinds": ["RayJob"]}}}]
+    jobs = Kinds([], rays=[], policies=policies)
+    jobs.events = [[event("ADDED", job("a", decision=decided()))]]
+    jobs.ray_events = [[event("ADDED", job("b", decision=decided()))]]
+
+    found = lines_of(run(jobs, "-o", "json", "--for", "2s"))
+
+    assert {(each["name"], each.get("kind")) for each in found} == {("a", None), ("b", "RayJob")}
+
+
+def answering_rays(self, method, url, body):
+    if "/rayjobs" in url and "watch=true" in url:
+        events = self.ray_events.pop(0) if self.ray_events else []
+        return 200, [], "".join(json.dumps(each) + "\n" for each in events)
+    return Jobs.__call__(self, method, url, body)

@@ -34,6 +34,8 @@ def test_unfinished_jobs_of_all_pages_are_listed_with_what_becomes_of_them(run):
     ]
 
     def answer(method, path, body):
+        if "/batch/v1/" not in path:
+            return 404, [], {}
         asked.append(path)
         return 200, [], pages[len(asked) - 1]
 
@@ -48,6 +50,26 @@ def test_unfinished_jobs_of_all_pages_are_listed_with_what_becomes_of_them(run):
         "Unfinished Jobs with a decision: 2.",
     ]
     assert result.exit_code == 0
+
+
+def test_other_kinds_are_named_and_those_that_may_not_be_listed_left_out(run):
+    ray = {**job("train"), "status": {"jobDeploymentStatus": "Running"}}
+    over = {**job("done"), "status": {"jobDeploymentStatus": "Complete"}}
+
+    def answer(method, path, body):
+        if "/rayjobs" in path:
+            return 200, [], {"metadata": {}, "items": [ray, over]}
+        if "/batch/v1/" in path:
+            return 200, [], {"metadata": {}, "items": [job("train", suspend=True)]}
+        return 403, [], {"message": "not allowed"}
+
+    result = run(answer)
+
+    assert result.stdout.splitlines()[1:4] == [
+        "team       train         cpu     cpu-lq  pending",
+        "team       rayjob/train  cpu     cpu-lq  running",
+        "Unfinished Jobs with a decision: 2.",
+    ]
 
 
 def test_without_such_jobs_it_says_so(run):

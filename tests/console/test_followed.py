@@ -9,7 +9,6 @@ from webhook.api.resources import SAVINGS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.console.collect import Judged, Leads
 from webhook.console.console import (
-    JOBS,
     JUDGED,
     LEASES,
     Followed,
@@ -22,8 +21,11 @@ from webhook.console.console import (
 )
 from webhook.console.decisions import DecisionStore
 from webhook.hindsight.savings_record import config_map, packed
+from webhook.jobs import BY_NAME
 from webhook.model.job import DECISION
 from webhook.settings import Settings
+
+JOBS = "jobs"
 
 
 def job(number, **rest):
@@ -226,3 +228,34 @@ def test_what_was_saved_is_what_the_controller_published_last(console):
     assert console.published is None
     assert found.problem.startswith("kueue-fallback-savings kueue-fallback-savings: ")
     assert resource.params == {"fieldSelector": "metadata.name=kueue-fallback-savings"}
+
+
+def test_the_kinds_that_are_switched_on_are_followed(monkeypatch):
+    started = []
+    settings = Settings(kinds=("Job", "RayJob"))
+    console = Followed(DecisionStore(), settings, lambda _: None)
+
+    def start(resource, *, metadata_only):
+        started.append(resource.path)
+        console.take(WatchUpdate(kind=resource.kind, at=1.0, entries=(), served=False))
+
+    monkeypatch.setattr(console, "_start", start)
+    console.begin()
+
+    assert started[:2] == ["/apis/batch/v1/jobs", "/apis/ray.io/v1/rayjobs"]
+
+
+def test_jobs_of_two_kinds_and_of_one_name_are_told_apart():
+    book = DecisionStore()
+    console = Followed(book, Settings(kinds=("Job", "RayJob")), lambda _: None)
+    one, other = job(1, name="train"), job(2, name="train")
+    ray = NewestJobs(kind="RayJob")
+    console.take(told(JOBS, one, read=NewestJobs().read))
+    console.take(told("rayjobs", other, read=ray.read))
+
+    found = {(each.job, each.kind) for each in book.newest()}
+    assert found == {("rayjob/train", "RayJob"), ("train", "Job")}
+
+    console.take(WatchUpdate(kind="rayjobs", at=2.0, entries=()))
+    assert [each.job for each in book.newest()] == ["train"]
+    assert jobs(ray, BY_NAME["RayJob"]).path == "/apis/ray.io/v1/rayjobs"

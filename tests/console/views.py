@@ -57,7 +57,8 @@ def decision(number=1, **values):
         "reason": "sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s",
         "options": (option("gpu", pending=12, starts_in=160.0, finishes_in=204.0), option("cpu")),
     }
-    return ShownDecision(**{**default, **values}, id=f"id{number}", job=f"train-{number}")
+    named = {"id": f"id{number}", "job": f"train-{number}"}
+    return ShownDecision(**{**named, **default, **values})
 
 
 def policy(name="light-gpu", **values):

@@ -103,7 +103,7 @@ class Nothing:
     def may_get(self, names, *, group, resource):
         return frozenset()
 
-    def may_list_jobs(self, namespaces):
+    def may_list_jobs(self, namespaces, kind="Job"):
         return frozenset()
 
 

@@ -34,8 +34,8 @@ def past(key="w-1", *, finished=ENDED, queue="gpu-lq", job_uid="j-1", **rest):
         "queue": queue,
         "cluster_queue": "gpu-cq",
         "flavors": "t4",
-        "pods": 1,
-        "template": json.dumps(TEMPLATE),
+        "kind": "Job",
+        "pod_sets": json.dumps([{"name": "main", "count": 1, "template": TEMPLATE}]),
         "job_class": "a-class",
         "coarse": "~a",
     }

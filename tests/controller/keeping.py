@@ -33,5 +33,6 @@ class Keeping:
 def kept(server):
     found = {}
     for source in server.held.values():
-        found |= read_slot(source).entries
+        if source["kind"] == "ConfigMap":
+            found |= read_slot(source).entries
     return found

@@ -43,7 +43,7 @@ class Day:
             job=f"train-{number % TEMPLATES}-{number:05x}",
             job_class=f"{number % TEMPLATES:016x}",
             coarse=f"~{number % TEMPLATES:016x}",
-            template=json.dumps({"spec": spec}),
+            pod_sets=json.dumps([{"name": "main", "count": 1, "template": {"spec": spec}}]),
         )
 
     def _metadata(self, number):

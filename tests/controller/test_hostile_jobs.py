@@ -74,7 +74,7 @@ def test_the_journal_keeps_a_job_with_a_forged_decision_and_those_beside_it(text
 def test_a_job_of_which_no_entry_can_be_made_is_left_out_and_the_others_stay():
     server = Objects()
     keeping = Keeping(server)
-    keeping.show(past("hostile", template="no JSON"), past("plain"))
+    keeping.show(past("hostile", pod_sets="no JSON"), past("plain"))
 
     assert keeping.step().errors == ()
     assert sorted(kept(server)) == ["plain"]

@@ -2,13 +2,15 @@ import json
 
 import pytest
 
+from tests import kinds
 from tests.controller.journals import ENDED, past
 from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
 from tests.controller.watched_jobs import stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.kubernetes_api import Forbidden, Refused
-from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, Written, name_of, slot_of
+from webhook.hindsight.entries import read_finished
+from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, SUCCEEDED, Written, name_of, slot_of
 from webhook.hindsight.journal_keeper import MOST_WRITTEN
 
 HOUR = slot_of(ENDED)
@@ -142,7 +144,8 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
     keeping.show_job(decided, event=None)
     adapted = decided["spec"]["template"]
     adapted["spec"]["containers"][0].pop("image")
-    keeping.show(past("a", queue="cpu-lq", template=json.dumps(adapted)))
+    pod_set = {"name": "main", "count": 1, "template": adapted}
+    keeping.show(past("a", queue="cpu-lq", pod_sets=json.dumps([pod_set])))
     keeping.journal.step(paper_snapshot(), 0.0)
 
     (entry,) = kept(server).values()
@@ -161,3 +164,33 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
         {"cpu": "4", "memory": "6Gi", "nvidia.com/gpu": "1"},
         {"cpu": "4", "memory": "6Gi"},
     ]
+
+
+def test_a_job_of_another_kind_is_asked_for_and_kept_as_it_came():
+    source = kinds.made("RayJob")
+    decided, _ = Server(kinds.snapshot()).create(source, kind=kinds.kind_of_review(source))
+    server = Objects()
+    server.held["/apis/ray.io/v1/namespaces/team/rayjobs/train"] = decided
+    keeping = Keeping(server)
+    workload = read_finished(kinds.workload_of(decided))
+    keeping.show(workload._replace(finished=ENDED, outcome=SUCCEEDED))
+    keeping.journal.step(kinds.snapshot(), 0.0)
+
+    (entry,) = kept(server).values()
+    assert (entry.kind, entry.name, entry.option) == ("RayJob", "train", "cpu")
+    assert kinds.GPU in entry.submitted
+    assert kinds.GPU not in entry.ran
+
+
+def test_one_that_is_there_again_under_its_name_is_another_and_not_kept():
+    source = kinds.made("RayJob")
+    server = Objects()
+    server.held["/apis/ray.io/v1/namespaces/team/rayjobs/train"] = source
+    keeping = Keeping(server)
+    decided, _ = Server(kinds.snapshot()).create(source, kind=kinds.kind_of_review(source))
+    decided["metadata"]["uid"] = "another"
+    keeping.show_job(decided)
+    keeping.show(read_finished(kinds.workload_of(decided))._replace(finished=ENDED))
+    keeping.journal.step(kinds.snapshot(), 0.0)
+
+    assert kept(server) == {}

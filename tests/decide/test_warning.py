@@ -6,6 +6,7 @@ import pytest
 
 from webhook.decide import warning
 from webhook.decide.warning import Differences
+from webhook.jobs import BY_NAME, JOB
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.policy.fallback_policy import Mode
@@ -28,7 +29,7 @@ def option(name, *, queue="", start=0.0, finish=None, **rest):
     )
 
 
-def said(*options, differences=NO_GPU, submitted="gpu-lq", **rest):
+def said(*options, differences=NO_GPU, submitted="gpu-lq", kind=JOB, **rest):
     given = {"mode": Mode.ENFORCE, "option": "cpu", "left_alone": None, "reason": "", **rest}
     decision = Decision(
         id="a",
@@ -39,7 +40,7 @@ def said(*options, differences=NO_GPU, submitted="gpu-lq", **rest):
         options=options,
         **given,
     )
-    return warning.decided(decision, differences, submitted=submitted)
+    return warning.decided(decision, differences, submitted=submitted, kind=kind)
 
 
 GPU = option("gpu", start=320.0, finish=340.0, pending=32)
@@ -54,6 +55,35 @@ def test_it_says_what_is_taken_what_is_gained_and_how_to_object():
         " done in ~1m56s, not ~5m40s (32 Jobs ahead in gpu-lq)"
     )
     assert second == TO_OBJECT
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - {"Job"}))
+def test_how_to_object_names_the_kind_and_nothing_that_cannot_be_done(name):
+    kind = BY_NAME[name]
+
+    *_, last = said(GPU, CPU, kind=kind)
+
+    undo = f"kubectl fallback undo {name.lower()}/NAME, or "
+    assert last.startswith(f"kueue-fallback: to object: {undo if kind.is_movable else ''}submit")
+    assert last.endswith("kueue-fallback.dev/policy=none")
+    assert len(last) < 120
+
+
+def test_what_is_decided_at_its_creation_only_is_not_undone():
+    assert {name for name, kind in BY_NAME.items() if not kind.is_movable} >= {
+        "Deployment",
+        "StatefulSet",
+        "LeaderWorkerSet",
+    }
+    assert said(GPU, CPU, kind=BY_NAME["Deployment"])[1] == (
+        "kueue-fallback: to object: submit with annotation kueue-fallback.dev/policy=none"
+    )
+
+
+def test_a_move_of_another_kind_is_taken_back_by_its_type():
+    (text,) = warning.moved(CPU, NO_GPU, left="gpu-lq", kind=BY_NAME["RayJob"])
+
+    assert text.endswith("; to take it back: kubectl fallback undo rayjob/NAME")
 
 
 def test_under_advise_it_says_what_would_be_done_and_nothing_to_object_to():
@@ -143,7 +173,7 @@ def test_it_names_the_worker_cluster():
     ],
 )
 def test_a_move_says_what_it_changes_and_how_to_take_it_back(differences, text):
-    assert warning.moved(CPU, differences, left="gpu-lq") == (
+    assert warning.moved(CPU, differences, left="gpu-lq", kind=JOB) == (
         f"kueue-fallback: {text}; to take it back: kubectl fallback undo JOB",
     )
 

@@ -1,12 +1,15 @@
 """Figures of a report that hardly a scenario brings about."""
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from tests.hindsight import journals
+from webhook.decide import match
 from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.gains import NOBODY, gains
+from webhook.hindsight.gains import NOBODY, gains, summed_up
+from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, without_replay
 
@@ -119,3 +122,83 @@ def test_without_queues_the_decisions_forecasts_tell():
     light = next(row for row in found.rows if row.policy == "light")
     assert light.saved == pytest.approx(sum(500 - e.finished + e.created for e in moved))
     assert (light.moved, light.over, found.confidence) == (6, 6, None)
+
+
+def as_job_set(entry):
+    """An entry of the heavy class as if a JobSet of the same pods had been submitted."""
+    if entry.job_class != "heavy":
+        return entry
+    specs = {}
+    for name in ("submitted", "ran"):
+        spec = json.loads(getattr(entry, name))
+        pods = {"name": "main", "count": spec["parallelism"], "template": spec["template"]}
+        specs[name] = json.dumps({"podSets": [pods]})
+    return replace(entry, kind="JobSet", **specs)
+
+
+def test_each_kind_has_its_rows_and_the_replays_are_the_same():
+    world = journals.world(GIVEN, "FinishTime", mode="Enforce")
+    world = replace(world, snapshot=match.queueing_all(unread(world.snapshot)))
+    named = [with_kinds(policy, ("Job", "JobSet")) for policy in world.snapshot.policies]
+    world = replace(world, snapshot=replace(world.snapshot, policies=tuple(named)))
+    plain = look_back(enforced(), world)
+    mixed = look_back([as_job_set(entry) for entry in enforced()], world)
+
+    found = gains(mixed, since=journals.BEGAN, until=world.now)
+
+    assert mixed.left_out == 0
+    for arm in ("static", "happened"):
+        one, other = (
+            [times(getattr(each, arm)) for each in given.jobs] for given in (mixed, plain)
+        )
+        assert one == other
+    assert [(row.policy, row.kind, row.seen) for row in found.rows] == [
+        ("heavy", "JobSet", 15),
+        ("light", "Job", 15),
+    ]
+    header = next(line for line in as_text(found).splitlines() if line.startswith("POLICY"))
+    assert header.split()[:4] == ["POLICY", "NAMESPACE", "KIND", "SEEN"]
+    assert [row["kind"] for row in as_json(found)["rows"]] == ["JobSet", "Job"]
+
+
+def test_jobs_of_a_kind_that_no_policy_names_count_as_load_alone():
+    world = journals.world(GIVEN, "FinishTime", mode="Observe")
+    undecided = journals.entries(GIVEN, journals.happened(GIVEN, "static"))
+
+    found = look_back([as_job_set(entry) for entry in undecided], world)
+
+    policies = {each.entry.kind: {each.policy and each.policy.name} for each in found.jobs}
+    assert policies == {"JobSet": {None}, "Job": {"light"}}
+    assert found.left_out == 0
+
+
+def test_what_is_published_is_of_all_kinds_together():
+    world = journals.world(GIVEN, "FinishTime", mode="Enforce")
+    entries = [
+        replace(each, kind="JobSet") if each.key.endswith("1") else each for each in enforced()
+    ]
+    mixed = look_back([as_kind(each) for each in entries], world)
+
+    (heavy, light) = summed_up(mixed, now=journals.BEGAN + 5_000.0).gained
+
+    assert (heavy.policy, light.policy) == ("heavy", "light")
+    assert (heavy.jobs, light.jobs) == (15, 15)
+
+
+def times(result):
+    return result.queue, result.start, result.finish
+
+
+def as_kind(entry):
+    if entry.kind == "Job":
+        return entry
+    return replace(as_job_set(replace(entry, job_class="heavy")), job_class=entry.job_class)
+
+
+def unread(snapshot):
+    return replace(snapshot, kueue=replace(snapshot.kueue, is_read=False))
+
+
+def with_kinds(policy, kinds):
+    matched = policy.spec.match.model_copy(update={"kinds": kinds})
+    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"match": matched})})

@@ -59,12 +59,12 @@ def world(adaptation):
     )
 
 
-def decided(source, found, *, unix=1e9, uid="a1b2c3d4-0000"):
+def decided(source, found, *, unix=1e9, uid="a1b2c3d4-0000", kind=KIND):
     """Consider a Job, and admit it with the patch."""
     moment = create.Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
-    outcome = create.consider(source, KIND, found, moment, create.Rules())
+    outcome = create.consider(source, kind, found, moment, create.Rules())
     admitted = deepcopy(source)
-    patch.operations(outcome.edits, admitted, KIND.allowed)
+    patch.operations(outcome.edits, admitted, kind.allowed)
     return outcome, admitted
 
 

@@ -12,6 +12,7 @@ from tests.properties.decisions import decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.decide import warning
 from webhook.decide.warning import Differences
+from webhook.jobs import BY_NAME
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, OURS
@@ -77,10 +78,12 @@ def test_whatever_a_decision_says_its_warnings_are_short_lines_of_ascii(
         options=tuple(options),
     )
 
-    found = warning.decided(decision, differences, submitted=left)
+    kind = data.draw(st.sampled_from(list(BY_NAME.values())))
+    found = warning.decided(decision, differences, submitted=left, kind=kind)
 
     assert bool(found) == bool(differences.names)
-    said = [*found, *warning.moved(options[0], differences, left=left), *warning.sentence(reason)]
+    moved = warning.moved(options[0], differences, left=left, kind=kind)
+    said = [*found, *moved, *warning.sentence(reason)]
     for text in (*said, *warning.refused(left[:60], reason)):
         assert len(text) < 120
         assert text.isascii()

@@ -69,7 +69,9 @@ class Finding:
     help="A file with policies, YAML or JSON, or - for stdin; repeatable.",
 )
 @click.option("--server", is_flag=True, help="Ask the API server, too, by a dry run.")
-@click.option("--sample", metavar="JOB", help="A Job to try in every option, on the cluster.")
+@click.option(
+    "--sample", metavar="JOB", help="A Job of any kind to try in every option, on the cluster."
+)
 @click.option("-n", "--namespace", help="The sample's, if its manifest names none.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 @click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")

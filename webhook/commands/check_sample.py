@@ -19,12 +19,11 @@ from webhook.api.resources import kueue_path
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
-from webhook.commands.deciding import kind_of
 from webhook.commands.manifest import ManifestObject, read_job, read_policies
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, moving
-from webhook.jobs import JOB, batch
+from webhook.jobs import BY_NAME, batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
@@ -90,7 +89,7 @@ def tried_on_cluster(
         FieldError: the sample cannot be read; names file and line.
 
     """
-    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig), {JOB.kind})
+    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig), BY_NAME)
     policies = [policy for path in paths for policy in read_policies(path)]
     with connected(kubeconfig) as client:
         trials = _Trials(client, as_submitted(source), manifest)
@@ -153,7 +152,8 @@ class _Trials:
 
     def of_policy(self, policy: FallbackPolicy) -> Iterator[Trial]:
         # The sample is tried all the same: the cluster's answer is worth having.
-        unlike = match.unlike(policy.spec.match, self._job)
+        wanted = policy.spec.match
+        unlike = match.of_another_kind(wanted, self._job) or match.unlike(wanted, self._job)
         notes = (terminal.harmless(f"no Job for this policy: {unlike}"),) if unlike else ()
         for option in policy.spec.options:
             queue, missing = self._queue(option)
@@ -200,7 +200,7 @@ class _Trials:
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:
             created, warnings = self._client.post_with_warnings(
-                JOB.path(self._namespace), variant, _DRY_RUN
+                self._kind.path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
             if error.is_lack_of_rights:
@@ -210,8 +210,9 @@ class _Trials:
             return replace(trial, refusals=(str(error),))
         notes = [*trial.notes, *(f"Warning: {text}" for text in warnings)]
         if obstacle := self._kept_from_undo(variant, created):
-            notes.append(f"undo needs --recreate: {obstacle.meaning}")
-        return self._tried_pod(replace(trial, notes=tuple(notes)), variant)
+            way_out = "undo needs --recreate" if self._kind.is_movable else "it cannot be undone"
+            notes.append(f"{way_out}: {obstacle.meaning}")
+        return self._tried_pods(replace(trial, notes=tuple(notes)), variant)
 
     def _kept_from_undo(
         self, variant: Mapping[str, Any], created: Mapping[str, Any]
@@ -220,6 +221,8 @@ class _Trials:
 
         *created* is what became of *variant*.
         """
+        if not self._kind.is_movable:
+            return Obstacle.CREATION_ONLY
         if self._kind.read(created).managed_by == MULTIKUEUE:
             return Obstacle.MANAGED_BY
         raw = self._kind.read(variant)
@@ -231,8 +234,18 @@ class _Trials:
         changes = any("resources" in edit.path for edit in self._kind.edits(raw, restored))
         return Obstacle.OLDER_KUBERNETES if changes and self._is_older else None
 
-    def _tried_pod(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
-        template = variant["spec"]["template"]
+    def _tried_pods(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
+        """Try a pod of each pod set; the first that is refused, or not tried, ends it."""
+        for pod_set in self._kind.read(variant).pod_sets:
+            if not pod_set.path:
+                continue
+            template: Any = patch.value_at(variant, pod_set.path)
+            tried = self._tried_pod(trial, template, variant["metadata"]["generateName"])
+            if tried is not trial:
+                return tried
+        return trial
+
+    def _tried_pod(self, trial: Trial, template: Mapping[str, Any], name: str) -> Trial:
         body = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -241,10 +254,11 @@ class _Trials:
                     key: (template.get("metadata") or {}).get(key)
                     for key in ("labels", "annotations")
                 },
-                "generateName": variant["metadata"]["generateName"],
+                "generateName": name,
                 "namespace": self._namespace,
             },
-            "spec": template["spec"],
+            # Controllers set it where it is not there; a pod of a Job may not be restarted.
+            "spec": {"restartPolicy": "Never", **template["spec"]},
         }
         try:
             self._client.post(f"/api/v1/namespaces/{self._namespace}/pods", body, _DRY_RUN)

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from webhook.jobs import KINDS
 from webhook.model.job import OPTION_LABEL
 
 PROGRAM = "kueue-fallback"
@@ -91,6 +92,8 @@ def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -
     except click.UsageError:
         return ()
     names = _starting(begun, _listed(ctx, kind.path(where), params))
+    if incomplete and not names and "/" not in incomplete:
+        return _starting(incomplete.lower(), (f"{each.kind.lower()}/" for each in KINDS.values()))
     return [incomplete.removesuffix(begun) + name for name in names]
 
 

@@ -90,11 +90,18 @@ def _names(client: Client, kind: JobKind, namespace: str) -> Sequence[str]:
     return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
 
 
+_SHORT: Final = {
+    "AppWrapper": "aw",
+    "Deployment": "deploy",
+    "LeaderWorkerSet": "lws",
+    "StatefulSet": "sts",
+}
+"""The short names that kubectl knows, of the kinds that have some."""
 _KINDS: Final = {
     name: kind
     for kind in KINDS.values()
-    for singular in (kind.kind.lower(), kind.plural)
-    for name in (singular, f"{singular}.{kind.group}")
+    for type_name in (kind.kind.lower(), kind.plural, _SHORT.get(kind.kind, kind.plural))
+    for name in (type_name, f"{type_name}.{kind.group}")
 }
 RELEASE_NAMESPACE = "kueue-fallback"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,11 +15,10 @@ from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.decide import match
 from webhook.flow import create, decided_job
-from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
+from webhook.jobs import kind_of
 from webhook.kueue import occupancy
 from webhook.model.decision import Skipped
-from webhook.model.fields import FieldError
-from webhook.model.job import QUEUE_LABEL
+from webhook.model.job import PLAIN, QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.reasons import Skip
@@ -75,7 +74,7 @@ def view_of_cluster(
 
 
 def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
-    snapshot = state.snapshot(0.0, unix)
+    snapshot = match.queueing_all(state.snapshot(0.0, unix))
     if policies:
         given = sorted(
             (policy for path in policies for policy in read_policies(path)), key=sort_key
@@ -84,22 +83,12 @@ def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
     return DecidingView(snapshot=with_profiles(state, snapshot, unix), unix=unix)
 
 
-def kind_of(job: Mapping[str, Any]) -> JobKind:
-    """Return how the Job is read; what names no kind is a batch Job.
-
-    Raises:
-        FieldError: it is of an unknown kind or version.
-
-    """
-    known = BY_NAME.get(str(job.get("kind", JOB.kind)))
-    if known is None:
-        raise FieldError("kind", f"expected one of {', '.join(BY_NAME)}, got {job['kind']}")
-    api_version = str(job.get("apiVersion", known.api_version))
-    group, _, version = api_version.rpartition("/")
-    kind = KINDS.get((group, version, known.kind))
-    if kind is None:
-        raise FieldError("apiVersion", f"expected {known.api_version}, got {api_version}")
-    return kind
+def assumed(job: Mapping[str, Any], view: DecidingView) -> str:
+    """Return a sentence that Kueue is assumed to queue the Job's kind; empty: that is known."""
+    if view.snapshot.kueue.is_read or kind_of(job).kind == PLAIN:
+        return ""
+    framework = kind_of(job).framework
+    return f"Kueue's configuration is not known: {framework} is assumed to be switched on there."
 
 
 def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutcome:
@@ -131,6 +120,11 @@ def mismatches(
         return {}
     submitted = outcome.job or kind_of(job).read(job)
     return match.mismatches(submitted, view.snapshot, own_namespace=view.own_namespace)
+
+
+def hints(job: Mapping[str, Any], view: DecidingView) -> Iterator[str]:
+    """Yield sentences of what may differ from what is decided in the cluster."""
+    yield from filter(None, (missing_queue(job, view), assumed(job, view), untested(view)))
 
 
 def untested(view: DecidingView) -> str:

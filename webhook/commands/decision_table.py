@@ -19,6 +19,7 @@ from webhook.commands import terminal
 from webhook.decide import decision_record
 from webhook.decide.decision_record import PREFIX, VERSION, basis_of
 from webhook.decide.match import OPT_OUT, POLICY
+from webhook.jobs import JobKind
 from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Forecast, Start
@@ -188,6 +189,22 @@ _HEADER = (
 )
 _BELOW = " " * 6
 _MOVES = ("SINCE", "OPTION", "REASON")
+
+
+_ENDED = dict.fromkeys(("Complete", "Completed", "Succeeded"), "complete") | {"Failed": "failed"}
+"""What a Job's condition, or the status of a RayJob or AppWrapper, says of its end."""
+
+
+def state_of(job: Mapping[str, Any], kind: JobKind) -> str:
+    """Return the state of a Job: pending, started, complete or failed."""
+    status = job.get("status") or {}
+    for key in ("jobDeploymentStatus", "phase"):
+        if status.get(key) in _ENDED:
+            return _ENDED[status[key]]
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "True" and condition.get("type") in _ENDED:
+            return _ENDED[condition["type"]]
+    return "pending" if kind.is_suspended(job) else "started"
 
 
 def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -19,12 +19,12 @@ from webhook.commands.connect import (
     named,
     namespace_or_current,
 )
-from webhook.commands.decision_table import table
+from webhook.commands.decision_table import state_of, table
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
-from webhook.jobs import BY_NAME
+from webhook.jobs import BY_NAME, kind_of
 from webhook.model.fields import EMPTY, FieldError
-from webhook.model.job import DECISION, reference_of
+from webhook.model.job import DECISION, PLAIN, reference_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
 _UNREADABLE = "Its decision cannot be read."
-_ENDED = dict.fromkeys(("Complete", "Completed", "Succeeded"), "complete") | {"Failed": "failed"}
-"""What a Job's condition, or a RayJob's status, says of its end."""
 
 
 def explained(
@@ -57,7 +55,7 @@ def explained(
         view = deciding.view_of_cluster(client, policies, without_job=place)
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
-        for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
+        for hint in deciding.hints(job, view):
             terminal.say(hint, err=True)
     except Forbidden as error:
         now = str(error)
@@ -101,7 +99,8 @@ def _as_json(
         "job": {
             "namespace": metadata["namespace"],
             "name": metadata["name"],
-            "state": state_of(job),
+            **({} if kind_of(job).kind == PLAIN else {"kind": kind_of(job).kind}),
+            "state": state_of(job, kind_of(job)),
         },
         "decided": decision,
         "now": {"unknown": now} if isinstance(now, str) else _outcome_json(now, mismatches),
@@ -117,8 +116,11 @@ def _as_text(
     job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: str, output: str
 ) -> list[str]:
     metadata = job["metadata"]
-    kind = deciding.kind_of(job).kind
-    lines = [f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job)}.", ""]
+    kind = kind_of(job).kind
+    lines = [
+        f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job, kind_of(job))}.",
+        "",
+    ]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
         lines.append(_UNREADABLE if has_one else decision_table.undone_on(job) or _NOTHING)
@@ -127,17 +129,6 @@ def _as_text(
         lines += decision_table.as_text(decision, terminal.width(output))
     lines += ["", terminal.strong("If it were submitted now, without what it takes up itself")]
     return [*lines, now]
-
-
-def state_of(job: Mapping[str, Any]) -> str:
-    """Return the state of a Job: pending, started, complete or failed."""
-    status = job.get("status") or {}
-    if status.get("jobDeploymentStatus") in _ENDED:
-        return _ENDED[status["jobDeploymentStatus"]]
-    for condition in status.get("conditions") or ():
-        if condition.get("status") == "True" and condition.get("type") in _ENDED:
-            return _ENDED[condition["type"]]
-    return "pending" if deciding.kind_of(job).is_suspended(job) else "started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +231,7 @@ def _consider(
         outcome = deciding.consider_manifest(job, view)
     except FieldError as error:
         raise manifest.wrong(error.path, error.message) from error
-    for hint in filter(None, (deciding.missing_queue(job, view), deciding.untested(view))):
+    for hint in deciding.hints(job, view):
         terminal.say(hint, err=True)
     return outcome
 
@@ -267,7 +258,7 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     from webhook.api.kubernetes_api import Refused
 
     metadata = dict(job["metadata"])
-    path, params = deciding.kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
+    path, params = kind_of(job).path(metadata["namespace"]), {"dryRun": "All"}
     try:
         return client.post(path, dict(job), params)
     except Refused as error:

@@ -16,17 +16,17 @@ from webhook.decide import match
 from webhook.hindsight import entries
 from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
+from webhook.model.job import PLAIN
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
 from webhook.state.state import State
 from webhook.state.watched import journal, run_times, watched
 
-_JOBS = "jobs"
-_NAMESPACED = (resources.WORKLOADS, _JOBS)
+_NAMESPACED = (resources.WORKLOADS, *(kind.plural for kind in BY_NAME.values()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +53,14 @@ class _ListedObjects:
     journal: dict[str, JournalEntry] = field(default_factory=dict)
     pasts: list[FinishedWorkload] = field(default_factory=list)
     jobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By uid: of batch Jobs the metadata, others whole."""
     left_out: int = 0
     unread: list[str] = field(default_factory=list)
     is_whole: bool = True
 
-    def take_job(self, source: Mapping[str, Any]) -> None:
+    def take_job(self, kind: JobKind, source: Mapping[str, Any]) -> None:
         metadata = entries.metadata_of(source)
-        self.jobs[str(metadata.get("uid") or "")] = metadata
+        self.jobs[str(metadata.get("uid") or "")] = metadata if kind is JOB else source
 
     def take_workload(self, source: Mapping[str, Any]) -> None:
         if (workload := entries.read_finished(source)) is not None:
@@ -83,9 +84,10 @@ class _ListedObjects:
 
     def _present(self, named: Named) -> Iterator[tuple[str, JournalEntry]]:
         for workload in self.pasts:
-            metadata = self.jobs.get(workload.job_uid)
+            known = self.jobs.get(workload.job_uid)
+            metadata, whole = (known, None) if workload.kind == PLAIN else (None, known)
             try:
-                yield workload.key, entries.entry(workload, metadata, named=named)
+                yield workload.key, entries.entry(workload, metadata, named=named, whole=whole)
             except FieldError as error:
                 self.unread.append(f"Workload {workload.namespace}/{workload.name}: {error}")
 
@@ -99,11 +101,11 @@ def from_file(path: str) -> ClusterHistory:
     """
     listed = _ListedObjects()
     for source, place in read_objects(path):
-        kind = source.get("kind")
+        kind = str(source.get("kind"))
         try:
             name = fields.text(fields.mapping(source, "metadata", ""), "name", "metadata")
-            if kind == "Job":
-                listed.take_job(source)
+            if kind in BY_NAME:
+                listed.take_job(BY_NAME[kind], source)
             elif kind == "Workload":
                 listed.take_workload(source)
             elif kind == "ConfigMap" and name.startswith(resources.JOURNAL):
@@ -125,9 +127,8 @@ def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -
     """
     listed = _ListedObjects()
     cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system")
-    jobs = Resource(kind=_JOBS, path=JOB.path(), read=read_object)
     kept = (run_times(own_namespace), journal(own_namespace))
-    for resource in (*cluster, jobs, *kept):
+    for resource in (*cluster, _resource_of(JOB), *kept):
         try:
             _take(listed, resource, _listed(client, resource, namespace))
         except NotServed:
@@ -138,13 +139,31 @@ def from_cluster(client: KubernetesApi, *, own_namespace: str, namespace: str) -
             listed.unread.append(str(error))
             if resource.kind not in {*DEFAULTED, resources.JOURNAL}:
                 listed.is_whole = False
+    _take_other_kinds(listed, client, namespace)
     return listed.history()
+
+
+def _take_other_kinds(listed: _ListedObjects, client: KubernetesApi, namespace: str) -> None:
+    """List the Jobs of the kinds that Workloads belong to; without them the others are known."""
+    named = {workload.kind for workload in listed.pasts} - {PLAIN}
+    for kind in (BY_NAME[name] for name in sorted(named) if name in BY_NAME):
+        try:
+            for source in _listed(client, _resource_of(kind), namespace):
+                listed.take_job(kind, source)
+        except NotServed:
+            continue
+        except Forbidden as error:
+            listed.unread.append(str(error))
+
+
+def _resource_of(kind: JobKind) -> Resource:
+    return Resource(kind=kind.plural, path=kind.path(), read=read_object)
 
 
 def _take(listed: _ListedObjects, resource: Resource, items: Iterable[Mapping[str, Any]]) -> None:
     for source in items:
-        if resource.kind == _JOBS:
-            listed.take_job(source)
+        if resource.kind == JOB.plural:
+            listed.take_job(JOB, source)
         elif resource.kind == resources.JOURNAL:
             listed.take_slot(source)
         else:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import history, manifest, terminal
+from webhook.decide import match
 from webhook.hindsight import decision_lines
 from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
@@ -72,7 +73,7 @@ def scenario(
     past = history.from_file(snapshot)
     if past.state is None:
         raise FieldError(snapshot, "expected queues")
-    world = past.state.snapshot(0.0, past.until)
+    world = match.queueing_all(past.state.snapshot(0.0, past.until))
     if policies:
         given = [policy for path in policies for policy in _policies(path)]
         world = replace(world, policies=tuple(sorted(given, key=sort_key)))

@@ -13,6 +13,7 @@ import click
 from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 from webhook.commands.status_parts import StatusPart
+from webhook.model.job import PLAIN
 from webhook.model.words import spoken
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[t
     tables: list[tuple[Sequence[str], list[tuple[str, ...]]]] = [
         (_REPLICAS, [_replica(replica) for replica in parts["replicas"].shown or ()]),
         (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),
-        (_POLICIES, [_policy(policy) for policy in parts["policies"].shown or ()]),
+        _policies(parts["policies"].shown or ()),
         (
             (*_QUEUES, "NEXT FREE"),
             [row for queue in parts["clusterQueues"].shown or () for row in _queue(queue)],
@@ -121,6 +122,17 @@ def _clusters(
         )
         for name in sorted(known.keys() | ages.keys())
     ]
+
+
+def _policies(shown: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return header and rows; with the kinds where some policy is for others than Jobs."""
+    rows = [_policy(policy) for policy in shown]
+    if not any("kinds" in policy for policy in shown):
+        return _POLICIES, rows
+    kinds = ["KINDS", *(", ".join(policy.get("kinds", (PLAIN,))) for policy in shown)]
+    table = zip(kinds, (_POLICIES, *rows), strict=True)
+    header, *with_kinds = [(row[0], of_policy, *row[1:]) for of_policy, row in table]
+    return header, with_kinds
 
 
 def _policy(shown: Mapping[str, Any]) -> tuple[str, ...]:

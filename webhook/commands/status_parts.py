@@ -22,6 +22,7 @@ from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of
+from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
@@ -93,6 +94,7 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     tested: Mapping[str, Any] = next(
         (condition for condition in conditions if condition.get("type") == "KueueTested"), {}
     )
+    kinds = list((spec.get("match") or {}).get("kinds") or (PLAIN,))
     shown = {
         "name": metadata["name"],
         "mode": spec.get("mode", "Observe"),
@@ -106,6 +108,8 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
         "kueueTested": {"True": True, "False": False}.get(tested.get("status", "")),
         "kueueMessage": tested.get("message", ""),
     }
+    if kinds != [PLAIN]:
+        shown["kinds"] = kinds
     is_of_now = ready and ready.get("observedGeneration", 0) >= metadata.get("generation", 0)
     if ready and is_of_now:
         shown |= {"ready": ready.get("status") == "True", "message": ready.get("message", "")}

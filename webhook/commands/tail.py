@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
-from webhook.api.kubernetes_api import Gone, Unreachable
+from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed, Unreachable
 from webhook.api.watch import list_pages
 from webhook.commands import completion, decision_table, terminal
 from webhook.commands.connect import (
@@ -22,14 +24,15 @@ from webhook.commands.connect import (
     kubeconfig_option,
     namespace_or_current,
 )
-from webhook.jobs import JOB
-from webhook.model.job import QUEUE_LABEL
+from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
+from webhook.model.job import PLAIN, QUEUE_LABEL, reference_of
 from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
+_POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
 _WATCH_SECONDS = 240.0
 _GRACE_SECONDS = 10.0
 _TOO_SHORT_SECONDS = 0.5
@@ -56,15 +59,19 @@ class DecisionLine:
     reason: str
     id: str
     moves: int
+    kind: str = PLAIN
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Return all fields; the kind of a batch Job goes without saying."""
+        found = asdict(self)
+        return found if self.kind != PLAIN else {k: v for k, v in found.items() if k != "kind"}
 
 
 class Decisions:
-    """The last known decision of each Job."""
+    """The last known decision of each Job of a kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: JobKind = JOB) -> None:
+        self.kind = kind
         self._known: dict[Key, tuple[str, DecisionLine]] = {}
 
     def replace(self, jobs: list[Mapping[str, Any]]) -> list[DecisionLine]:
@@ -81,7 +88,7 @@ class Decisions:
         uid, before = self._known.pop(key, ("", None))
         if uid != _uid(job):
             before = None
-        now = _line(job)
+        now = _line(job, self.kind.kind)
         if now is None:
             return None if before is None else _undone(before, job)
         self._known[key] = _uid(job), now
@@ -112,17 +119,51 @@ def lines(
         Unreachable: several calls in a row have failed.
 
     """
-    decisions, version, failures = Decisions(), "", 0
-    is_first = True
+    if until is not None and time.monotonic() >= until:
+        return
+    begun: list[DecisionLine] = []
+    courses: list[Iterator[DecisionLine]] = []
+    for kind in _kinds(client):
+        decisions = Decisions(kind)
+        try:
+            jobs, version = _listed(client, kind, namespace)
+        except NotServed:
+            continue
+        except Forbidden:
+            if kind is JOB:
+                raise
+            continue
+        begun += decisions.replace(jobs)
+        courses.append(_course(client, decisions, namespace, version=version, until=until))
+    yield from sorted(
+        (line for line in begun if _is_since(line, since)), key=lambda line: line.time
+    )
+    yield from courses[0] if len(courses) == 1 else _merged(courses)
+
+
+def _kinds(client: Client) -> Sequence[JobKind]:
+    """Return the kinds that policies name, and Job; all kinds for who may not list policies."""
+    try:
+        pages = list(list_pages(client, _POLICIES))
+    except (Forbidden, NotServed):
+        return (JOB, *(kind for kind in KINDS.values() if kind is not JOB))
+    specs = [policy.get("spec") or {} for page in pages for policy in page.get("items") or ()]
+    named = [name for spec in specs for name in (spec.get("match") or {}).get("kinds") or ()]
+    return (JOB, *(BY_NAME[name] for name in sorted({*named} - {PLAIN}) if name in BY_NAME))
+
+
+def _course(
+    client: Client, decisions: Decisions, namespace: str, *, version: str, until: float | None
+) -> Iterator[DecisionLine]:
+    """Yield the decisions of a kind's Jobs from a *version* on, as ``lines`` does."""
+    kind, failures = decisions.kind, 0
     while until is None or time.monotonic() < until:
         try:
             if not version:
-                jobs, version = _listed(client, namespace)
-                changed = decisions.replace(jobs)
-                yield from (line for line in changed if not is_first or _is_since(line, since))
-                is_first = False
+                jobs, version = _listed(client, kind, namespace)
+                yield from decisions.replace(jobs)
             opened = time.monotonic()
-            for event in _watch(client, namespace, version, until):
+            for event in _watch(client, kind, namespace, version, until):
                 failures = 0
                 version = event["object"]["metadata"]["resourceVersion"]
                 if (line := _taken(decisions, event)) is not None:
@@ -135,9 +176,34 @@ def lines(
             if until is not None and time.monotonic() >= until:
                 return
             failures += 1
-            if is_first or failures >= _FAILURES:
+            if failures >= _FAILURES:
                 raise
             time.sleep(_wait(failures, until))
+
+
+def _merged(courses: Sequence[Iterator[DecisionLine]]) -> Iterator[DecisionLine]:
+    """Yield what all courses do, each in a thread; the first error of one ends all."""
+    told: SimpleQueue[DecisionLine | ClusterError | None] = SimpleQueue()
+
+    def follow(course: Iterator[DecisionLine]) -> None:
+        try:
+            for line in course:
+                told.put(line)
+        except ClusterError as error:
+            told.put(error)
+        told.put(None)
+
+    for course in courses:
+        threading.Thread(target=follow, args=(course,), daemon=True).start()
+    left = len(courses)
+    while left:
+        line = told.get()
+        if isinstance(line, ClusterError):
+            raise line
+        if line is None:
+            left -= 1
+        else:
+            yield line
 
 
 def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | None:
@@ -149,17 +215,17 @@ def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | Non
     return None
 
 
-def _listed(client: Client, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
+def _listed(client: Client, kind: JobKind, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
     jobs: list[Mapping[str, Any]] = []
     version = ""
-    for page in list_pages(client, JOB.path(namespace)):
+    for page in list_pages(client, kind.path(namespace)):
         jobs += page.get("items") or ()
         version = page["metadata"]["resourceVersion"]
     return jobs, version
 
 
 def _watch(
-    client: Client, namespace: str, version: str, until: float | None
+    client: Client, kind: JobKind, namespace: str, version: str, until: float | None
 ) -> Iterator[Mapping[str, Any]]:
     left = math.inf if until is None else max(until - time.monotonic(), 0.01)
     seconds = min(left, _WATCH_SECONDS)
@@ -169,7 +235,7 @@ def _watch(
         "timeoutSeconds": str(math.ceil(seconds)),
     }
     read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
-    for event in client.watch(JOB.path(namespace), params, read_seconds=read_seconds):
+    for event in client.watch(kind.path(namespace), params, read_seconds=read_seconds):
         if event.get("type") == "ERROR":
             if event["object"].get("code") == _GONE:
                 raise Gone
@@ -184,7 +250,7 @@ def _wait(failures: int, until: float | None) -> float:
     return seconds if until is None else max(0.0, min(seconds, until - time.monotonic()))
 
 
-def _line(job: Mapping[str, Any]) -> DecisionLine | None:
+def _line(job: Mapping[str, Any], kind: str) -> DecisionLine | None:
     decision = decision_table.decision_on(job)
     if decision is None:
         return None
@@ -204,6 +270,7 @@ def _line(job: Mapping[str, Any]) -> DecisionLine | None:
         reason=str(decision.get("reason", "")),
         id=str(decision.get("id", "")),
         moves=moves,
+        kind=kind,
     )
 
 
@@ -253,8 +320,9 @@ def command(**given: Any) -> None:
     """Follow Jobs and print a line when a decision appears, is moved, or is undone.
 
     With -o json each line is an object. A policy in mode Observe writes nothing on Jobs, so its
-    decisions are not seen here but in the server's log. You need the rights to list and watch
-    Jobs.
+    decisions are not seen here but in the server's log. Jobs of the kinds that policies name are
+    followed, of all kinds for who may not list policies. You need the rights to list and watch
+    Jobs; other kinds that you may not list are left out.
 
     \b
     Ctrl-C ends it with exit code 0; 3: the cluster cannot be reached.
@@ -300,7 +368,7 @@ def written(line: DecisionLine, output: str) -> str:
 
 def _cells(line: DecisionLine, limit: int | None) -> Iterator[str]:
     times = line.time.removesuffix("Z").replace("T", " ")
-    job = f"{line.namespace}/{line.name}"
+    job = f"{line.namespace}/{reference_of(line.kind, line.name)}"
     used = 0
     for text, size in zip((times, line.event, job, line.option or "-"), _WIDTHS, strict=True):
         shown = terminal.cut(terminal.harmless(text), None if limit is None else size)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.commands.connect import kubeconfig_option
-from webhook.jobs import JOB
-from webhook.model.job import OPTION_LABEL, QUEUE_LABEL
+from webhook.commands.decision_table import state_of
+from webhook.jobs import JOB, KINDS, JobKind
+from webhook.model.job import OPTION_LABEL, QUEUE_LABEL, reference_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
+_KINDS: Final = (JOB, *(kind for kind in KINDS.values() if kind is not JOB))
+_STATES: Final = {"pending": "pending", "started": "running"}
 _HEADER = ("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE")
 _AFTER = """\
 They go on as they are: what was decided stands in the Jobs themselves. Without the webhook,
@@ -38,34 +42,34 @@ def command(kubeconfig: str | None) -> None:
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        unfinished = list(_unfinished(Client(kubeconfig or "")))
+        client = Client(kubeconfig or "")
+        unfinished = [row for kind in _KINDS for row in _rows(client, kind)]
     except ClusterError as error:
         terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
         return
     if not unfinished:
         terminal.say("No unfinished Job carries a decision.")
         return
-    for line in terminal.table(_HEADER, [_row(job) for job in unfinished], limit=terminal.width()):
+    for line in terminal.table(_HEADER, unfinished, limit=terminal.width()):
         terminal.say(line)
     terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.\n{_AFTER}")
 
 
-def _unfinished(client: Client) -> Iterator[Mapping[str, Any]]:
-    for page in list_pages(client, JOB.path(), {"labelSelector": OPTION_LABEL}):
-        yield from (job for job in page.get("items") or () if not _is_finished(job))
+def _rows(client: Client, kind: JobKind) -> Iterator[tuple[str, ...]]:
+    """Yield the unfinished Jobs of a kind; of one that is not there, or not for the user, none."""
+    try:
+        for page in list_pages(client, kind.path(), {"labelSelector": OPTION_LABEL}):
+            for job in page.get("items") or ():
+                state = state_of(job, kind)
+                if state in _STATES:
+                    yield _row(job, kind, _STATES[state])
+    except (Forbidden, NotServed):
+        if kind is JOB:
+            raise
 
 
-def _is_finished(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions") or ()
-    return any(
-        condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
-        for condition in conditions
-    )
-
-
-def _row(job: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(job: Mapping[str, Any], kind: JobKind, state: str) -> tuple[str, ...]:
     metadata = job["metadata"]
     labels = metadata["labels"]
-    state = "pending" if job["spec"].get("suspend") else "running"
-    queue = labels.get(QUEUE_LABEL, "")
-    return metadata["namespace"], metadata["name"], labels[OPTION_LABEL], queue, state
+    name = reference_of(kind.kind, metadata["name"])
+    return metadata["namespace"], name, labels[OPTION_LABEL], labels.get(QUEUE_LABEL, ""), state

@@ -15,9 +15,10 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from webhook.api.kubernetes_api import ClusterError
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.fields import FieldError
+from webhook.model.job import PLAIN
 
 
 class Rights(Protocol):
@@ -26,8 +27,8 @@ class Rights(Protocol):
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:
         """Return which of these cluster-scoped objects the user may get."""
 
-    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
-        """Return the namespaces in which the user may list Jobs."""
+    def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
+        """Return the namespaces in which the user may list Jobs of a kind."""
 
 
 class Everybody:
@@ -36,7 +37,11 @@ class Everybody:
     def may_get(self, names: Iterable[str], *, group: str, resource: str) -> frozenset[str]:  # noqa: ARG002 - they may see all
         return frozenset(names)
 
-    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
+    def may_list_jobs(
+        self,
+        namespaces: Iterable[str],
+        kind: str = PLAIN,  # noqa: ARG002 - likewise
+    ) -> frozenset[str]:
         return frozenset(namespaces)
 
 
@@ -192,10 +197,13 @@ class _Reviewed:
             name for name in wanted[:ASKED] if self._has("get", group, resource, name=name)
         )
 
-    def may_list_jobs(self, namespaces: Iterable[str]) -> frozenset[str]:
+    def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
+        known = BY_NAME.get(kind)
+        if known is None:
+            return frozenset()
         # The newest decisions come first, so their namespaces are checked.
         wanted = tuple(dict.fromkeys(namespaces))
-        may_list = partial(self._has, "list", JOB.group, JOB.plural)
+        may_list = partial(self._has, "list", known.group, known.plural)
         if len(wanted) > 1 and may_list():
             return frozenset(wanted)
         return frozenset(name for name in wanted[:ASKED] if may_list(namespace=name))

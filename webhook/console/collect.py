@@ -72,6 +72,7 @@ def _shown(past: PastDecision) -> ShownDecision:
         at=past.at,
         namespace=past.namespace,
         job=past.job,
+        kind=past.kind,
         policy=past.policy,
         mode=past.mode,
         option=past.option,
@@ -190,10 +191,8 @@ def restricted(view: View, rights: Rights) -> View:
     kept = tuple(queue for queue in view.queues if queue.name in queues)
     # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
-    named_in = [decision.namespace for decision in view.decisions]
-    named_in += [gain.namespace for gain in view.gained]
-    namespaces = rights.may_list_jobs(named_in)
-    decisions = tuple(decision for decision in view.decisions if decision.namespace in namespaces)
+    namespaces = rights.may_list_jobs(gain.namespace for gain in view.gained)
+    decisions = seen_decisions(view, rights)
     gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
         view,
@@ -213,6 +212,15 @@ def restricted(view: View, rights: Rights) -> View:
         would_save=promised(gains),
         gained=gains,
     )
+
+
+def seen_decisions(view: View, rights: Rights) -> tuple[ShownDecision, ...]:
+    """Return the decisions on Jobs of kinds that a user may list in their namespaces."""
+    named_in: defaultdict[str, list[str]] = defaultdict(list)
+    for decision in view.decisions:
+        named_in[decision.kind].append(decision.namespace)
+    seen = {kind: rights.may_list_jobs(named, kind) for kind, named in named_in.items()}
+    return tuple(shown for shown in view.decisions if shown.namespace in seen[shown.kind])
 
 
 def seen_clusters(view: View, rights: Rights) -> frozenset[str]:

@@ -25,9 +25,9 @@ from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.view import ShownDecision, View
 from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
-from webhook.model.job import OPTION_LABEL
+from webhook.model.job import OPTION_LABEL, PLAIN
 from webhook.server.probes import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
@@ -35,7 +35,6 @@ from webhook.state.feed import Counted
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""
-JOBS: Final = "jobs"
 LEASES: Final = "leases"
 
 
@@ -45,8 +44,8 @@ class NewestJobs:
     A list can have many thousands, each with an annotation of some thousand characters.
     """
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, kept: int = KEPT, kind: str = PLAIN) -> None:
+        self._kept, self._kind = kept, kind
         self._newest: list[tuple[str, str]] = []
         self._uids: set[str] = set()
 
@@ -57,7 +56,7 @@ class NewestJobs:
         metadata = fields.mapping(source, "metadata", "")
         created = fields.text(metadata, "creationTimestamp", "metadata")
         uid = fields.text(metadata, "uid", "metadata")
-        return from_job(source) if self._is_among(created, uid) else None
+        return from_job(source, self._kind) if self._is_among(created, uid) else None
 
     def _is_among(self, created: str, uid: str) -> bool:
         if uid in self._uids:
@@ -111,7 +110,10 @@ class Followed:
             SAVINGS: self._published,
         }
         self._troubles: dict[str, str] = {}
-        self._listed = {kind: threading.Event() for kind in (JOBS, *self._known)}
+        followed = settings.kinds if settings.console_follow_jobs else ()
+        self._jobs = {BY_NAME[name].plural: BY_NAME[name] for name in followed}
+        """The kinds whose Jobs are followed, by the names of their watches."""
+        self._listed = {kind: threading.Event() for kind in (*self._jobs, *self._known)}
         self._lock = threading.Lock()
         self._until: float | None = None
         """Until when the first views wait for the lists; None: the console was not used yet."""
@@ -138,10 +140,8 @@ class Followed:
             is_first = self._until is None
             until = self._until = self._until or time.monotonic() + FIRST_SECONDS
         if is_first:
-            if self._settings.console_follow_jobs:
-                self._start(jobs(NewestJobs()), metadata_only=True)
-            else:
-                self._listed[JOBS].set()
+            for kind in self._jobs.values():
+                self._start(jobs(NewestJobs(kind=kind.kind), kind), metadata_only=True)
             self._start(JUDGED, metadata_only=False)
             self._start(lease_in(self._settings.namespace), metadata_only=False)
             self._start(savings_in(self._settings.namespace), metadata_only=False)
@@ -158,23 +158,23 @@ class Followed:
             if message.unreadable:
                 self._listed[message.kind].set()
             return
-        if message.kind == JOBS:
-            self._take_jobs(message)
+        if message.kind in self._jobs:
+            self._take_jobs(message, self._jobs[message.kind].kind)
         else:
             with self._lock:
                 _apply(message, self._known[message.kind])
         if message.entries is not None:
             self._listed[message.kind].set()
 
-    def _take_jobs(self, message: WatchUpdate) -> None:
+    def _take_jobs(self, message: WatchUpdate, kind: str) -> None:
         """Store decisions of Jobs; of deleted ones only those that the log reported, too."""
         if message.entries is not None:
             for entry in message.entries:
-                self._book.put(entry.key, entry.value)
-            self._book.forget_others({entry.key for entry in message.entries})
+                self._book.put(entry.key, entry.value, kind)
+            self._book.forget_others({entry.key for entry in message.entries}, kind)
         elif message.event is not None:
             event_type, entry = message.event
-            self._book.put(entry.key, None if event_type == "DELETED" else entry.value)
+            self._book.put(entry.key, None if event_type == "DELETED" else entry.value, kind)
 
     def _start(self, resource: Resource, *, metadata_only: bool) -> None:
         follower = Follower(
@@ -231,11 +231,11 @@ def savings_in(namespace: str) -> Resource:
     )
 
 
-def jobs(newest: NewestJobs) -> Resource:
-    """Return the Jobs that a policy has sent to an option."""
+def jobs(newest: NewestJobs, kind: JobKind = JOB) -> Resource:
+    """Return the Jobs of a kind that a policy has sent to an option."""
     return Resource(
-        kind=JOBS,
-        path=JOB.path(),
+        kind=kind.plural,
+        path=kind.path(),
         label_selector=OPTION_LABEL,
         required=False,
         read=newest.read,

@@ -17,7 +17,7 @@ from webhook.decide import decision_record
 from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
-from webhook.model.job import DECISION, QUEUE_LABEL
+from webhook.model.job import DECISION, PLAIN, QUEUE_LABEL, reference_of
 
 _OPTIONS = 16
 """Twice as many as a policy may have."""
@@ -33,19 +33,20 @@ def from_line(text: str | bytes) -> ShownDecision | None:
     """Read a line of the decision log; None: it is not that of a decision."""
     try:
         line = fields.from_json(_decoded(text), "", longest=_LONGEST_LINE)
-        name = fields.text(line, "name", "")
+        name = fields.text(line, "name", "") or fields.text(line, "generateName", "")
         return _decision(
             decision_record.from_object(fields.mapping(line, "decision", "")),
             namespace=fields.text(line, "namespace", ""),
-            job=name or fields.text(line, "generateName", ""),
+            kind=fields.text(line, "kind", "") or PLAIN,
+            name=name,
             queue=fields.text(line, "queue", ""),
         )
     except FieldError:
         return None
 
 
-def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
-    """Read a Job, or its metadata alone; None: no decision can be read from it.
+def from_job(source: Mapping[str, Any], kind: str = PLAIN) -> ShownDecision | None:
+    """Read a Job of a kind, or its metadata alone; None: no decision can be read from it.
 
     Who may write the Job may have written the decision, so its time counts only as far as the API
     server's own times confirm it.
@@ -58,7 +59,8 @@ def from_job(source: Mapping[str, Any]) -> ShownDecision | None:
         decision = _decision(
             decision_record.from_json(fields.text(annotations, DECISION, _AT)),
             namespace=fields.text(metadata, "namespace", "metadata"),
-            job=fields.text(metadata, "name", "metadata"),
+            kind=kind,
+            name=fields.text(metadata, "name", "metadata"),
             queue=fields.text(labels, QUEUE_LABEL, "metadata.labels"),
         )
         return replace(decision, at=_borne_out(decision, metadata), is_unverified=True)
@@ -90,7 +92,9 @@ def _decoded(text: str | bytes) -> str:
     return text.decode(errors="replace") if isinstance(text, bytes) else text
 
 
-def _decision(recorded: Recorded, *, namespace: str, job: str, queue: str) -> ShownDecision:
+def _decision(
+    recorded: Recorded, *, namespace: str, kind: str, name: str, queue: str
+) -> ShownDecision:
     if not recorded.id or not namespace:
         raise FieldError(child(_AT, "id"), "expected what tells it from others")
     # Under Advise, the Job is in another queue than that of the option taken.
@@ -102,7 +106,8 @@ def _decision(recorded: Recorded, *, namespace: str, job: str, queue: str) -> Sh
         id=recorded.id,
         at=_unix(recorded.time),
         namespace=namespace,
-        job=job,
+        job=reference_of(kind, name),
+        kind=kind,
         policy=recorded.policy,
         mode=str(recorded.mode),
         option=recorded.option or "",
@@ -138,32 +143,34 @@ class DecisionStore:
         self._lines: deque[bytes] = deque(maxlen=kept)
         self._decisions: dict[tuple[str, str], ShownDecision] = {}
         """By namespace and id: no namespace can replace another's."""
-        self._of_jobs: dict[Key, str] = {}
-        """Jobs to the ids of the decisions that they carry."""
+        self._of_jobs: dict[str, dict[Key, str]] = {}
+        """Of each kind: Jobs to the ids of the decisions that they carry."""
         self._lock = threading.Lock()
 
     def put_line(self, line: bytes) -> None:
         """Add a line of the server's decision log."""
         self._lines.append(line)
 
-    def put(self, job: Key, decision: ShownDecision | None) -> None:
-        """Add what a Job carries; of one Job only the last decision is kept."""
+    def put(self, job: Key, decision: ShownDecision | None, kind: str = PLAIN) -> None:
+        """Add what a Job of a kind carries; of one Job only the last decision is kept."""
         with self._lock:
-            before = self._of_jobs.get(job)
+            of_jobs = self._of_jobs.setdefault(kind, {})
+            before = of_jobs.get(job)
             if before is not None and (decision is None or decision.id != before):
-                self._drop(job)
+                self._drop(job, of_jobs)
             if decision is not None:
-                self._of_jobs[job] = decision.id
+                of_jobs[job] = decision.id
                 self._put(decision)
 
-    def forget_others(self, jobs: Container[Key]) -> None:
-        """Forget what was read from Jobs that do not exist any more."""
+    def forget_others(self, jobs: Container[Key], kind: str = PLAIN) -> None:
+        """Forget what was read from Jobs of a kind that do not exist any more."""
         with self._lock:
-            for job in [known_job for known_job in self._of_jobs if known_job not in jobs]:
-                self._drop(job)
+            of_jobs = self._of_jobs.setdefault(kind, {})
+            for job in [known_job for known_job in of_jobs if known_job not in jobs]:
+                self._drop(job, of_jobs)
 
-    def _drop(self, job: Key) -> None:
-        key = job[0], self._of_jobs.pop(job)
+    def _drop(self, job: Key, of_jobs: dict[Key, str]) -> None:
+        key = job[0], of_jobs.pop(job)
         decision = self._decisions.get(key)
         if decision is not None and decision.is_unverified:
             del self._decisions[key]
@@ -191,8 +198,10 @@ class DecisionStore:
         self._decisions = {
             (decision.namespace, decision.id): decision for decision in ranked[: self._kept]
         }
-        kept = {job: id_ for job, id_ in self._of_jobs.items() if (job[0], id_) in self._decisions}
-        self._of_jobs = kept
+        self._of_jobs = {
+            kind: {job: id_ for job, id_ in jobs.items() if (job[0], id_) in self._decisions}
+            for kind, jobs in self._of_jobs.items()
+        }
 
 
 def _together(before: ShownDecision, decision: ShownDecision) -> ShownDecision:

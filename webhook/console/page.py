@@ -262,12 +262,13 @@ class Filters:
     namespace: str = ""
     policy: str = ""
     queue: str = ""
+    kind: str = ""
     before: str = ""
     """The id of a decision: only older ones are listed; empty or not known: the latest."""
 
     @property
     def narrow(self) -> bool:
-        return bool(self.namespace or self.policy or self.queue)
+        return bool(self.namespace or self.policy or self.queue or self.kind)
 
 
 NONE: Final = Filters()
@@ -275,7 +276,7 @@ NONE: Final = Filters()
 
 def read(parameters: Mapping[str, str]) -> Filters:
     """Read an address's parameters; unknown ones are ignored."""
-    names = ("namespace", "policy", "queue", "before")
+    names = ("namespace", "policy", "queue", "kind", "before")
     return Filters(**{name: parameters.get(name, "").strip()[:_LONGEST] for name in names})
 
 
@@ -285,6 +286,7 @@ def address(filters: Filters, *, before: str = "") -> str:
         "namespace": filters.namespace,
         "policy": filters.policy,
         "queue": filters.queue,
+        "kind": filters.kind,
         "before": before,
     }
     return "?" + urlencode({name: value for name, value in asked.items() if value})
@@ -318,6 +320,7 @@ def _is_decision(decision: ShownDecision, filters: Filters) -> bool:
     queues = (decision.queue, *(option.queue for option in decision.options))
     return (
         _has(decision.namespace, filters.namespace)
+        and _has(decision.kind, filters.kind)
         and _has(decision.policy, filters.policy)
         and any(_has(queue, filters.queue) for queue in queues)
     )
@@ -396,6 +399,7 @@ def _suggested(view: View) -> dict[str, list[str]]:
         "namespace": sorted({decision.namespace for decision in view.decisions}),
         "policy": sorted({policy.name for policy in view.policies}),
         "queue": sorted({queue.name for queue in view.queues}),
+        "kind": sorted({decision.kind for decision in view.decisions}),
     }
 
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any
 
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Rights
-from webhook.console.collect import seen_clusters
+from webhook.console.collect import seen_clusters, seen_decisions
 from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
+from webhook.jobs import BY_NAME
+from webhook.model.job import PLAIN
 
 RETRY_SECONDS = 5
 LIMIT = 100
@@ -62,15 +65,27 @@ def workloads(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[s
 
 def decisions(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, Any]:
     """Return the newest decisions, of one namespace or of all that the user may see."""
-    limit = _limit(given.get("limit"))
-    if (namespace := given.get("namespace")) is not None:
-        if namespace not in rights.may_list_jobs((namespace,)):
-            raise Problem(HTTPStatus.FORBIDDEN, f"needs list jobs in namespace {namespace}")
-        chosen = [decision for decision in view.decisions if decision.namespace == namespace]
-    else:
-        seen = rights.may_list_jobs(decision.namespace for decision in view.decisions)
-        chosen = [decision for decision in view.decisions if decision.namespace in seen]
-    return {"decisions": [plain(decision) for decision in chosen[:limit]]}
+    limit, namespace, kind = _limit(given.get("limit")), given.get("namespace"), _kind(given)
+    chosen = [
+        decision
+        for decision in view.decisions
+        if namespace in (None, decision.namespace) and kind in (None, decision.kind)
+    ]
+    seen = seen_decisions(replace(view, decisions=tuple(chosen)), rights)
+    asked = BY_NAME[kind or PLAIN]
+    # Who may see those of some kind is not told whether there are others.
+    if namespace is not None and not (seen or rights.may_list_jobs((namespace,), asked.kind)):
+        text = f"needs list {asked.plural} in namespace {namespace}"
+        raise Problem(HTTPStatus.FORBIDDEN, text)
+    return {"decisions": [plain(decision) for decision in seen[:limit]]}
+
+
+def _kind(given: Mapping[str, str]) -> str | None:
+    kind = given.get("kind")
+    if kind is not None and kind not in BY_NAME:
+        known = ", ".join(sorted(BY_NAME))
+        raise Problem(HTTPStatus.BAD_REQUEST, f"kind: must be one of {known}")
+    return kind
 
 
 def _queue(view: View, given: Mapping[str, str], rights: Rights) -> Queue:

@@ -19,6 +19,7 @@ from webhook.console.access import Rights, Unanswered, Unknown
 from webhook.console.collect import restricted
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
+from webhook.jobs import BY_NAME
 
 _DIRECTIVES = (
     "default-src 'none'",
@@ -70,7 +71,7 @@ _Answer = Callable[[View, Mapping[str, str], Rights], Mapping[str, Any]]
 _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/quota": (frozenset({"clusterqueue", "cluster", "flavor", "resource"}), quota_api.quota),
     "/workloads": (frozenset({"clusterqueue", "cluster"}), quota_api.workloads),
-    "/decisions": (frozenset({"limit", "namespace"}), quota_api.decisions),
+    "/decisions": (frozenset({"kind", "limit", "namespace"}), quota_api.decisions),
     "/view": (frozenset(), lambda view, _, rights: view_json(restricted(view, rights))),
 }
 """Path to its parameters and the function that answers it."""
@@ -88,9 +89,7 @@ def create_app(
     It answers only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
-    description = yaml.safe_load(
-        resources.files("webhook.console").joinpath("openapi.yaml").read_text(encoding="utf-8")
-    )
+    description = _description()
 
     def asked(path: str) -> Response:
         rights = rights_of(request.headers.get("Authorization", ""))
@@ -113,6 +112,14 @@ def create_app(
     _answer_errors(app, on_error)
     _guard(app, hosts)
     return app
+
+
+def _description() -> Mapping[str, Any]:
+    """Return the OpenAPI description, with the kinds of Jobs that are known."""
+    text = resources.files("webhook.console").joinpath("openapi.yaml").read_text(encoding="utf-8")
+    description: dict[str, Any] = yaml.safe_load(text)
+    description["components"]["schemas"]["Kind"]["enum"] = sorted(BY_NAME)
+    return description
 
 
 def _route(app: Flask, path: str, answer: Callable[[], Response]) -> None:

@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.savings_record import Gained
+from webhook.model.job import PLAIN
 from webhook.model.quantity import CPU
 
 FORECASTS: Final = "forecasts"
@@ -88,6 +89,7 @@ class ShownDecision:
     """Seconds since 1970."""
     namespace: str
     job: str
+    """``Job.reference``: with the kind, where that is another than Job."""
     policy: str
     mode: str
     option: str
@@ -99,6 +101,7 @@ class ShownDecision:
     moves: tuple[ShownMove, ...] = ()
     is_replayed: bool = False
     """Made by a replay of the journal, in place of one that only another replica knows."""
+    kind: str = PLAIN
     is_unverified: bool = False
     """Read from the Job alone, and not in the decision log of this replica."""
 

@@ -6,12 +6,12 @@ It must not know how full queues are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from webhook.jobs import BY_NAME
+from webhook.jobs import BY_NAME, FRAMEWORKS
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
@@ -139,6 +139,13 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
     return None
 
 
+def queueing_all(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
+    if snapshot.kueue.is_read:
+        return snapshot
+    return replace(snapshot, kueue=replace(snapshot.kueue, frameworks=FRAMEWORKS))
+
+
 def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapping[str, str]:
     """Return the policies that do not match a Job, each with the first reason, for people."""
     submitted = submission(job, snapshot)
@@ -227,13 +234,20 @@ def _mismatch(
 ) -> str:
     """Return the first reason why a policy does not match a Job; empty: it matches."""
     match = policy.spec.match
-    if job.kind not in match.kinds:
-        return f"it is for {', '.join(match.kinds)}, not for a {job.kind}"
+    if other := of_another_kind(match, job):
+        return other
     if not _queue_matches(policy, submitted, job.namespace, snapshot):
         return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
         return f"it is not for namespace {job.namespace}"
     return unlike(match, job) or _too_large(match, job, snapshot)
+
+
+def of_another_kind(match: Match, job: Job) -> str:
+    """Return that a policy is for other kinds of Jobs; empty: it is for this one's."""
+    if job.kind in match.kinds:
+        return ""
+    return f"it is for {', '.join(match.kinds)}, not for a {job.kind}"
 
 
 def unlike(match: Match, job: Job) -> str:
@@ -354,7 +368,9 @@ def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
 
 
 def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
-    return BY_NAME[job.kind].framework in snapshot.kueue.frameworks
+    kind = BY_NAME.get(job.kind)
+    # A record of what runs may name a kind that is not known.
+    return kind is not None and kind.framework in snapshot.kueue.frameworks
 
 
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:

@@ -17,6 +17,7 @@ from itertools import chain
 from math import inf
 from typing import TypeAlias
 
+from webhook.jobs import JOB, JobKind
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
 from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
@@ -146,11 +147,8 @@ _LONGEST_NAME = 40
 """Characters of an option's name that a user wrote."""
 _LONGEST_READ = 2000
 """Characters of a sentence that are used at all: it may quote what a user wrote."""
-_TO_OBJECT = (
-    "to object: kubectl fallback undo JOB, or submit with annotation kueue-fallback.dev/policy=none"
-)
+_AT_SUBMISSION = "submit with annotation kueue-fallback.dev/policy=none"
 _WOULD = "would run in"
-_BACK = "to take it back: kubectl fallback undo JOB"
 _PLACE = re.compile(r"metadata\.(annotation|label)s\[([^\]]*)\]")
 _PRINTED = re.compile(r"[^ -~]")
 _MINUTE, _HOUR = 60, 3600
@@ -159,7 +157,9 @@ _Phrase: TypeAlias = tuple[str, tuple[str, ...]]
 """A text with ``{}`` for each name, and the names, which may be shortened."""
 
 
-def decided(decision: Decision, differences: Differences, *, submitted: str) -> tuple[str, ...]:
+def decided(
+    decision: Decision, differences: Differences, *, submitted: str, kind: JobKind
+) -> tuple[str, ...]:
     """Say what a decision changes in a Job of the LocalQueue *submitted*; empty: nothing.
 
     A Job that stays as it was submitted gets no warning.
@@ -176,13 +176,28 @@ def decided(decision: Decision, differences: Differences, *, submitted: str) -> 
     alternative = _compared(decision.options, taken, submitted)
     # Where the queue stays the same, there is no other queue to compare figures with.
     why = _why(taken, alternative) if differences.queue else ("", ())
-    return (*_lines(head, why), *((PREFIX + _TO_OBJECT,) if acts else ()))
+    return (*_lines(head, why), *((_to_object(kind),) if acts else ()))
 
 
-def moved(taken: Assessment, differences: Differences, *, left: str) -> tuple[str, ...]:
+def moved(
+    taken: Assessment, differences: Differences, *, left: str, kind: JobKind
+) -> tuple[str, ...]:
     """Say where a pending Job of the LocalQueue *left* was moved, and what that changes."""
     head = _head("moved to", taken, differences, left=left)
-    return _lines(head, (_BACK, ()), joint="; ")
+    return _lines(head, (f"to take it back: {_undo(kind)}", ()), joint="; ")
+
+
+def _to_object(kind: JobKind) -> str:
+    # What can never change once it exists has nothing that could be undone.
+    if not kind.is_movable:
+        return f"{PREFIX}to object: {_AT_SUBMISSION}"
+    whole = f"{PREFIX}to object: {_undo(kind)}, or {_AT_SUBMISSION}"
+    # The name of a long kind leaves no room for the word.
+    return whole if len(whole) <= LONGEST else whole.replace("annotation ", "")
+
+
+def _undo(kind: JobKind) -> str:
+    return f"kubectl fallback undo {'JOB' if kind is JOB else f'{kind.kind.lower()}/NAME'}"
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:

@@ -174,7 +174,7 @@ def _if_it_fits(case: RecoveredJob, outcome: Decided) -> Decided:
         reason=f"left as submitted: {what}",
         changed=(),
     )
-    warnings = warning.decided(decision, Differences(), submitted="")
+    warnings = warning.decided(decision, Differences(), submitted="", kind=case.kind)
     return Decided(decision=decision, warnings=warnings, job=case.submitted)
 
 

@@ -220,7 +220,7 @@ def _recorded(
         decision=decision,
         edits=edits,
         original=original,
-        warnings=warning.moved(taken, changed, left=now.queue),
+        warnings=warning.moved(taken, changed, left=now.queue, kind=case.kind),
     )
 
 

@@ -14,14 +14,14 @@ from typing import Any, Final
 from webhook.decide import match
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import elsewhere
-from webhook.jobs import JOB
+from webhook.jobs import reduced
 from webhook.kueue.durations import learned_on
 from webhook.learn.estimates import Learned
 from webhook.learn.expected_runs import slowdown_of
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
-from webhook.model.job import Job
+from webhook.model.job import PLAIN, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
@@ -69,7 +69,7 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
     in_order = sorted(_lines(lines, file), key=lambda each: each.at)
     snapshot = emptied(sources.snapshot)
     sources = replace(sources, snapshot=snapshot)
-    over = {(entry.namespace, entry.name): entry for entry in sources.entries}
+    over = {(entry.namespace, entry.reference): entry for entry in sources.entries}
     queued = [line for line in in_order if _is_queued(line.job, snapshot)]
     if not queued:
         raise FieldError(file, "expected lines with a `job` that names a queue of the snapshot")
@@ -128,7 +128,8 @@ def _line(source: Mapping[str, Any], number: int) -> _Line:
     metadata = {**fields.mapping(logged, "metadata", "job")}
     name = metadata.pop("name", "") or str(metadata.pop("generateName", "")) + f"{number}"
     metadata.pop("generateName", None)
-    job = {"metadata": metadata, "spec": fields.mapping(logged, "spec", "job")}
+    kind = fields.text(logged, "kind", "job") or PLAIN
+    job = {"kind": kind, "metadata": metadata, "spec": fields.mapping(logged, "spec", "job")}
     decision = fields.mapping(source, "decision", "")
     options = fields.objects(decision, "options", "decision")
     return _Line(
@@ -153,14 +154,16 @@ def _at(source: Mapping[str, Any]) -> float:
 
 
 def _job(source: Mapping[str, Any]) -> Job:
-    job = JOB.read(source)
-    if not job.pod_sets[0].template.containers:
-        where = "job.spec.template.spec.containers"
+    job = reduced.kind_of(source).read(source)
+    if job.pod_sets and not job.pod_sets[0].template.containers:
+        where = ".".join(("job", *job.pod_sets[0].path, "spec", "containers"))
         raise FieldError(where, "expected at least one, whose image names the Job's class")
     return job
 
 
 def _is_queued(job: Job, snapshot: Snapshot) -> bool:
+    if not job.pod_sets:
+        return False
     place = snapshot.local_queues.get((job.namespace, match.submission(job, snapshot).queue))
     return place is not None and place.cluster_queue in snapshot.cluster_queues
 
@@ -170,7 +173,7 @@ def _run_seconds(
 ) -> Mapping[str, float]:
     """Return its run time on each flavor: as it ran, else as learned, expected or stated."""
     snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)
-    entry = over.get((line.job.namespace, line.name))
+    entry = over.get((line.job.namespace, reference_of(line.job.kind, line.name)))
     if entry is not None and entry.admitted and abs(entry.created - line.at) < NEAR_SECONDS:
         took = float(entry.finished - entry.admitted)
         learned = sources.learned.estimates

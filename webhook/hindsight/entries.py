@@ -1,7 +1,8 @@
-"""Turns a finished Workload and its Job's metadata into an entry of the journal. Pure.
+"""Turns a finished Workload and its Job into an entry of the journal. Pure.
 
-The Job's own pod template is not needed: its Workload has the same one, and the decision on the Job
-says what it was before.
+Of a batch Job only the metadata is needed: its Workload has the same pod template, and the decision
+on the Job says what it was before. Of a Job of another kind the whole object is, as its pod
+templates lie where its kind has them.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any, Final, NamedTuple
 from webhook.decide import decision_record
 from webhook.decide.decision_record import OptionFigures, Recorded
 from webhook.flow import decided_job
+from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry
-from webhook.jobs import JOB
+from webhook.jobs import BY_NAME, reduced
 from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
     FAILED,
@@ -29,14 +31,14 @@ from webhook.learn.workload_runs import (
     seconds_of,
 )
 from webhook.model import fields, flags, job_manifest, marks
-from webhook.model.fields import EMPTY
+from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
-from webhook.model.job import DECISION, OURS, QUEUE_LABEL
+from webhook.model.job import DECISION, OURS, PLAIN, QUEUE_LABEL
 from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload import USED_OF_SPEC
+from webhook.state.workload import USED_OF_SPEC, read_count, read_owner
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
@@ -53,6 +55,8 @@ class FinishedWorkload(NamedTuple):
     name: str
     job_uid: str
     """Empty: it belongs to no Job."""
+    kind: str
+    """Of the Job; of what belongs to none that is known, the batch Job's."""
     job: str
     created: int
     admitted: int
@@ -62,9 +66,8 @@ class FinishedWorkload(NamedTuple):
     queue: str
     cluster_queue: str
     flavors: str
-    pods: int
-    template: str
-    """Its pod template as JSON, reduced to what decisions need; equal ones are one object."""
+    pod_sets: str
+    """As JSON, reduced to what decisions need; equal ones are one object."""
     job_class: str
     coarse: str
     cluster: str = ""
@@ -83,36 +86,32 @@ def read_finished(
 ) -> FinishedWorkload | None:
     """Read a Workload; None: no replay can submit it.
 
-    That is one with several pod sets, or with a template of over ``LONGEST_TEMPLATE`` characters. A
-    mark that is not signed with one of the *keys* is ignored; None: every mark is believed.
+    That is one with several pod sets that belongs to no Job, or with templates of over
+    ``LONGEST_TEMPLATE`` characters. A mark that is not signed with one of the *keys* is ignored;
+    None: every mark is believed.
 
     Raises:
         FieldError: it cannot be read.
 
     """
     metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
-    pod_sets = fields.objects(spec, "podSets", "spec")
-    if len(pod_sets) != 1:
+    owner, pod_sets = read_owner(metadata), _pod_sets(spec)
+    kind = owner.kind or PLAIN
+    if len(pod_sets) > LONGEST_TEMPLATE or not _is_replayed(spec, kind):
         return None
-    pod_set, here = pod_sets[0]
-    template = fields.mapping(pod_set, "template", here)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
     own, _ = own_marks(metadata, spec, keys)
-    mark = read_mark(spec, own, namespace)
+    mark = read_mark(spec, own, namespace, kind)
     conditions = read_conditions(status)
     admission = fields.mapping(status, "admission", "status")
-    owner = _owner(metadata)
     finished, outcome = _end(metadata, status)
-    count = fields.integer(pod_set, "count", here)
-    pruned = _pruned(template, here)
-    if len(pruned) > LONGEST_TEMPLATE:
-        return None
     return FinishedWorkload(
         key=fields.text(metadata, "uid", "metadata"),
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
-        job_uid=fields.text(owner, "uid", "metadata"),
-        job=fields.text(owner, "name", "metadata"),
+        job_uid=owner.uid,
+        kind=kind,
+        job=owner.name,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         admitted=admitted_at(conditions),
         finished=finished,
@@ -120,8 +119,7 @@ def read_finished(
         queue=intern(fields.text(spec, "queueName", "spec")),
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         flavors=read_flavors(admission),
-        pods=1 if count is None else count,
-        template=intern(pruned),
+        pod_sets=intern(pod_sets),
         job_class=intern(mark.job_class.key) if mark else "",
         coarse=intern(mark.job_class.coarse) if mark else "",
         cluster=intern(fields.text(status, "clusterName", "status")),
@@ -144,14 +142,24 @@ def _end(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[int, s
     return deleted, journal.GONE if deleted else ""
 
 
-def _owner(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    for owner, _ in fields.objects(metadata, "ownerReferences", "metadata"):
-        if owner.get("kind") == "Job" and owner.get("controller") is True:
-            return owner
-    return fields.EMPTY
+def _is_replayed(spec: Mapping[str, Any], kind: str) -> bool:
+    count = len(fields.sequence(spec, "podSets", "spec"))
+    return count == 1 or (count > 1 and kind != PLAIN)
 
 
-def _pruned(template: Mapping[str, Any], path: str) -> str:
+def _pod_sets(spec: Mapping[str, Any]) -> str:
+    listed = [
+        {
+            "name": fields.text(pod_set, "name", here),
+            "count": read_count(pod_set, here),
+            "template": _pruned(fields.mapping(pod_set, "template", here), here),
+        }
+        for pod_set, here in fields.objects(spec, "podSets", "spec")
+    ]
+    return json.dumps(listed, separators=(",", ":"), sort_keys=True)
+
+
+def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Keep what decisions depend on.
 
     What differs from Job to Job, and may be secret, is dropped.
@@ -167,8 +175,7 @@ def _pruned(template: Mapping[str, Any], path: str) -> str:
             for container, here in fields.objects(spec, key, path)
         ]
     said = said_to_kueue(fields.mapping(metadata, "annotations", path))
-    reduced = {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
-    return json.dumps(reduced, separators=(",", ":"), sort_keys=True)
+    return {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
 
 
 def _values_of(container: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -215,25 +222,28 @@ def entry(
     seen: float = 0.0,
     keys: SigningKeys | None = None,
     named: Named = _NONE,
+    whole: Mapping[str, Any] | None = None,
 ) -> JournalEntry:
     """Combine a Workload and its Job's metadata to an entry.
+
+    *whole* is the Job itself where it is of another kind than batch; None: it is not there.
 
     *seen*: when the Job was first observed, in seconds since 1970, to order Jobs created within one
     second. A decision not signed with one of the *keys* is ignored. *named*: the flags and
     variables whose values may be kept.
 
     Raises:
-        FieldError: the Job cannot be read.
+        FieldError: the Job cannot be read, or how it was submitted is not known without it.
 
     """
-    source = _job(past, metadata or EMPTY)
-    decided = decided_job.read_stored(source, JOB, keys)
+    decided = _decided_job(past, metadata or EMPTY, keys, whole)
     raw = decided.current
     submitted = marks.unmarked(decided.recovered_if_possible().submitted)
     created = float(past.created)
     return JournalEntry(
         key=past.key,
         uid=past.job_uid,
+        kind=past.kind,
         namespace=past.namespace,
         name=raw.name,
         created=min(max(created, seen), created + _ALMOST_A_SECOND),
@@ -254,13 +264,32 @@ def entry(
     )
 
 
+def _decided_job(
+    past: FinishedWorkload,
+    metadata: Mapping[str, Any],
+    keys: SigningKeys | None,
+    whole: Mapping[str, Any] | None,
+) -> DecidedJob:
+    kind = BY_NAME.get(past.kind)
+    if whole is not None and kind is not None:
+        return decided_job.read_stored(whole, kind, keys)
+    decided = decided_job.read_stored(_job(past, metadata), reduced.kind_named(past.kind), keys)
+    # Where its kind has the values that were changed, only the Job itself can tell.
+    if past.kind != PLAIN and decided.believed is not None and decided.believed.original:
+        raise FieldError("", f"its {past.kind} is gone, so how it was submitted is not known")
+    return decided
+
+
 def _job(past: FinishedWorkload, metadata: Mapping[str, Any]) -> dict[str, Any]:
     named = {"namespace": past.namespace, "name": past.job or past.name}
     metadata = {**named, **metadata}
     labels = fields.mapping(metadata, "labels", "metadata")
     if QUEUE_LABEL not in labels:
         metadata["labels"] = {**labels, QUEUE_LABEL: past.queue}
-    spec = {"parallelism": past.pods, "template": json.loads(past.template)}
+    pod_sets = json.loads(past.pod_sets)
+    spec = {"podSets": pod_sets}
+    if past.kind == PLAIN:
+        spec = {"parallelism": pod_sets[0]["count"], "template": pod_sets[0]["template"]}
     return {"metadata": metadata, "spec": spec}
 
 

@@ -1,4 +1,4 @@
-"""What decisions gained, by policy and namespace, from the replays of the journal. Pure.
+"""What decisions gained, by policy, namespace and kind, from the replays of the journal. Pure.
 
 For a policy that enforces, what its decisions have gained; for one that observes or advises, what
 they would have. Both compare two replays of the same arrivals, as docs/decisions/0015-journal.md
@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
 from statistics import fmean, median
-from typing import Final
+from typing import Final, TypeAlias
 
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob, Rests
@@ -99,6 +100,8 @@ def _span(ends: Iterable[float | None], first: float) -> float | None:
     return max(ended) - first if ended else None
 
 
+_Group: TypeAlias = tuple[str, str, str]
+"""Policy, namespace and kind."""
 NOBODY: Final = ""
 """In place of a policy: Jobs that none matches, in the queues that the others use."""
 _NOTICED_SECONDS: Final = 1.0
@@ -111,10 +114,11 @@ policy are wrong in the same direction, so their errors add up."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """Jobs of one policy in one namespace; seconds are sums over those that have ended."""
+    """Jobs of one policy, namespace and kind; seconds are sums over those that have ended."""
 
     policy: str
     namespace: str
+    kind: str
     mode: str
     """Empty for Jobs that no policy matches."""
     seen: int
@@ -200,9 +204,9 @@ def gains(
     over = [job for job in jobs if _is_compared(job)]
     confidence = confidence_of(over)
     part = abs(confidence.turnaround) / 100 if confidence else 0.0
-    groups: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
+    groups: defaultdict[_Group, list[ReplayedJob]] = defaultdict(list)
     for member in jobs:
-        groups[_policy(member), member.entry.namespace].append(member)
+        groups[_policy(member), member.entry.namespace, member.entry.kind].append(member)
     rows = [_row(name, members, part) for name, members in sorted(groups.items(), key=_order)]
     return Gains(
         since=since,
@@ -235,9 +239,9 @@ def _in_clusters(jobs: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:
         )
 
 
-def _order(group: tuple[tuple[str, str], Sequence[ReplayedJob]]) -> tuple[bool, str, str]:
-    (policy, namespace), _ = group
-    return policy == NOBODY, policy, namespace
+def _order(group: tuple[_Group, Sequence[ReplayedJob]]) -> tuple[bool, str, str, str]:
+    (policy, namespace, kind), _ = group
+    return policy == NOBODY, policy, namespace, kind
 
 
 def _policy(job: ReplayedJob) -> str:
@@ -256,8 +260,8 @@ def _is_compared(job: ReplayedJob) -> bool:
     return job.is_over and job.happened is not None and job.happened.finish is not None
 
 
-def _row(name: tuple[str, str], members: Sequence[ReplayedJob], part: float) -> Row:
-    policy, namespace = name
+def _row(name: _Group, members: Sequence[ReplayedJob], part: float) -> Row:
+    policy, namespace, kind = name
     stayed = Counter(why for member in members if (why := _why(member)))
     moved = [member for member in members if _is_moved(member)]
     pairs = list(_pairs(members))
@@ -265,6 +269,7 @@ def _row(name: tuple[str, str], members: Sequence[ReplayedJob], part: float) -> 
     return Row(
         policy=policy,
         namespace=namespace,
+        kind=kind,
         mode=_mode(members[-1]) if policy else "",
         seen=len(members),
         moved=len(moved),
@@ -385,19 +390,21 @@ def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
 def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gained]:
     # Gains of the others would be the forecasts of their decisions.
     jobs = tuple(job for job in hindsight.jobs if not job.unseen)
-    for row in gains(replace(hindsight, jobs=jobs), since=since, until=until).rows:
-        if row.policy and row.saved is not None:
-            yield Gained(
-                policy=row.policy,
-                namespace=row.namespace,
-                mode=row.mode,
-                since=since,
-                jobs=row.over,
-                moved=row.moved,
-                saved_seconds=row.saved,
-                margin_seconds=row.margin,
-                slower=row.slower,
-            )
+    rows = gains(replace(hindsight, jobs=jobs), since=since, until=until).rows
+    known = (row for row in rows if row.policy and row.saved is not None)
+    for (policy, namespace), group in groupby(known, lambda row: (row.policy, row.namespace)):
+        of_all_kinds = list(group)
+        yield Gained(
+            policy=policy,
+            namespace=namespace,
+            mode=of_all_kinds[-1].mode,
+            since=since,
+            jobs=sum(row.over for row in of_all_kinds),
+            moved=sum(row.moved for row in of_all_kinds),
+            saved_seconds=sum(row.saved or 0.0 for row in of_all_kinds),
+            margin_seconds=sum(row.margin for row in of_all_kinds),
+            slower=sum(row.slower for row in of_all_kinds),
+        )
 
 
 def _decision(job: ReplayedJob) -> PastDecision | None:
@@ -438,4 +445,5 @@ def _advised(entry: JournalEntry) -> PastDecision:
 def _of_its_job(entry: JournalEntry) -> partial[PastDecision]:
     """Return a decision as far as the Job says it; the decision's own id is not in the journal."""
     id_ = f"job-{entry.uid or entry.key}"
-    return partial(PastDecision, id=id_, namespace=entry.namespace, job=entry.name)
+    named = {"job": entry.reference, "kind": entry.kind}
+    return partial(PastDecision, id=id_, namespace=entry.namespace, **named)

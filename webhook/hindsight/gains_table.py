@@ -15,20 +15,22 @@ OTHERS: Final = "(others)"
 _DONE: Final = ("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A JOB", "SLOWER")
 _PROMISED: Final = ("POLICY", "NAMESPACE", "SEEN", "WOULD MOVE", "STAY", "SAVE", "A JOB", "SLOWER")
 _CLUSTERS: Final = ("RAN IN", "STARTED", "WAIT", "SAVED", "A JOB", "SLOWER")
+_KIND: Final = "KIND"
 _WIDE: Final = ("RECONSIDERED", "ENDED", "ASSUMED", "WHY NOT MOVED")
 
 
 def as_text(gains: Gains, *, wide: bool = False) -> str:
     lines = [_title(gains)]
+    kinds = len({row.kind for row in gains.rows}) > 1
     for header, rows in (
         (_DONE, [row for row in gains.rows if row.mode == "Enforce"]),
         (_PROMISED, [row for row in gains.rows if row.mode not in ("Enforce", "")]),
         (("QUEUES' " + _DONE[0], *_DONE[1:]), [row for row in gains.rows if not row.mode]),
     ):
         if rows:
-            lines += ["", *_rows(header, rows, wide=wide)]
+            lines += ["", *_rows(header, rows, wide=wide, kinds=kinds)]
     if not wide:
-        lines += ["", *_whys(gains.rows)]
+        lines += ["", *_whys(gains.rows, kinds=kinds)]
     return "\n".join([*lines, "", *_clusters(gains.clusters), *_sure(gains)])
 
 
@@ -68,6 +70,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {
         "policy": row.policy or None,
         "namespace": row.namespace,
+        "kind": row.kind,
         "mode": row.mode or None,
         "seen": row.seen,
         "moved": row.moved if row.is_moved_known else None,
@@ -100,10 +103,15 @@ def _title(gains: Gains) -> str:
     return f"Since {rfc3339(gains.since)} ({span}) policies have seen {seen} Jobs."
 
 
-def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool) -> list[str]:
+def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool, kinds: bool) -> list[str]:
+    """Return the table; with a column of *kinds* where there are Jobs of several."""
     cells = [(*header, *_WIDE) if wide else tuple(header)]
     cells += [(*_cells(row), *_wide(row)) if wide else _cells(row) for row in rows]
-    return aligned(cells, left=2)
+    if not kinds:
+        return aligned(cells, left=2)
+    named = [_KIND, *(row.kind for row in rows)]
+    cells = [(*line[:2], kind, *line[2:]) for kind, line in zip(named, cells, strict=True)]
+    return aligned(cells, left=3)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -128,12 +136,13 @@ def _stayed(row: Row) -> str:
     return ", ".join(f"{why} {count}" for why, count in row.stayed.items())
 
 
-def _whys(rows: Sequence[Row]) -> Iterator[str]:
+def _whys(rows: Sequence[Row], *, kinds: bool) -> Iterator[str]:
     stayed = [row for row in rows if row.stayed]
     if stayed:
         yield "Why Jobs stayed:"
     for row in stayed:
-        yield f"  {row.policy} in {row.namespace}: {_stayed(row)}"
+        of_kind = f", {row.kind}" if kinds else ""
+        yield f"  {row.policy} in {row.namespace}{of_kind}: {_stayed(row)}"
     moved = sum(row.reconsidered for row in rows)
     if moved:
         yield f"Moved while they were pending: {moved}."

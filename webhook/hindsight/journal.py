@@ -24,6 +24,7 @@ from webhook.decide.decision_record import OptionFigures
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
+from webhook.model.job import PLAIN, reference_of
 from webhook.state.run_records_reader import path_of
 
 SUCCEEDED: Final = "Succeeded"
@@ -50,6 +51,7 @@ class JournalEntry:
     finished: int = 0
     outcome: str = ""
     """Empty: it is not finished."""
+    kind: str = PLAIN
     queue: str
     """The LocalQueue that it was last in."""
     cluster_queue: str = ""
@@ -76,10 +78,16 @@ class JournalEntry:
     moves: int = 0
     offers: tuple[OptionFigures, ...] = ()
 
+    @property
+    def reference(self) -> str:
+        """The Job's name within its namespace, such as ``rayjob/train``."""
+        return reference_of(self.kind, self.name)
+
 
 _TEXTS: Final = {
     "k": "key",
     "u": "uid",
+    "kd": "kind",
     "ns": "namespace",
     "n": "name",
     "o": "outcome",
@@ -131,6 +139,8 @@ def read(text: str) -> Iterator[JournalEntry]:
 
 def _line(entry: JournalEntry) -> dict[str, Any]:
     line = {short: getattr(entry, name) for short, name in _TEXTS.items()}
+    # Batch Jobs are most, and older entries are all of them.
+    line["kd"] = "" if entry.kind == PLAIN else entry.kind
     line |= {
         "t": [round(entry.created, 3), entry.admitted, entry.finished],
         "s": _digest(entry.submitted),
@@ -154,8 +164,9 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
     created, admitted, finished = fields.sequence(source, "t", "")
     submitted = fields.text(templates, fields.text(source, "s", ""), "")
     ran = fields.text(source, "r", "")
+    texts = {name: _shared(name, fields.text(source, short, "")) for short, name in _TEXTS.items()}
     return JournalEntry(
-        **{name: _shared(name, fields.text(source, short, "")) for short, name in _TEXTS.items()},
+        **{**texts, "kind": texts["kind"] or PLAIN},
         created=float(created),
         admitted=int(admitted),
         finished=int(finished),

@@ -1,5 +1,8 @@
 """Keeps the journal: collects finished Jobs from the watches and writes them to its ConfigMaps.
 
+A Job of another kind than batch is asked for when its Workload has ended: watches have only its
+metadata, and its Workload does not say where in it the pod templates are.
+
 A replica that does not lead keeps the last minutes in memory, and writes nothing.
 """
 
@@ -17,8 +20,10 @@ from webhook.decide import match
 from webhook.hindsight import entries, journal
 from webhook.hindsight.entries import FinishedRun, FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, Slot, Written
+from webhook.jobs import BY_NAME
 from webhook.model.faults import attempted
 from webhook.model.flags import Named
+from webhook.model.job import PLAIN
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
 from webhook.state.forecast_input import queues_of
@@ -28,6 +33,8 @@ WRITE_SECONDS: Final = 20.0
 """Between two writes."""
 MOST_WRITTEN: Final = 4
 """ConfigMaps written in one step."""
+MOST_FETCHED: Final = 100
+"""Jobs asked for in one step; the others wait for the next."""
 GRACE_SECONDS: Final = 2.0
 """Wait after a Workload's end: by then its Job's last change is known, too."""
 MOST_JOBS: Final = 20_000
@@ -146,11 +153,13 @@ class Journal:
         unix = self._unix()
         queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
         named = match.named_by(snapshot.policies)
-        while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS:
+        fetched = 0
+        while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS and fetched < MOST_FETCHED:
             _, ended = self._ended.popleft()
             slot = journal.slot_of(ended.finished)
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
                 continue
+            fetched += ended.kind != PLAIN
             if (entry := self._entry(ended, snapshot.signing, named)) is not None:
                 self._due.setdefault(slot, []).append(entry)
         for slot in [slot for slot in self._due if slot < oldest]:
@@ -165,8 +174,25 @@ class Journal:
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
         seen = known.seen if known else 0.0
         # Whatever is wrong with a Job, it only gets no entry: the others do.
-        made = attempted(lambda: entries.entry(ended, metadata, seen=seen, keys=keys, named=named))
+        whole = self._fetched(ended)
+        made = attempted(
+            lambda: entries.entry(ended, metadata, seen=seen, keys=keys, named=named, whole=whole)
+        )
         return made[0]
+
+    def _fetched(self, ended: FinishedWorkload) -> Mapping[str, Any] | None:
+        """Return a Job of another kind than batch; None: it is not there, or cannot be read now."""
+        kind = BY_NAME.get(ended.kind)
+        if kind is None or kind.kind == PLAIN or not ended.job:
+            return None
+        # As a list of one, so that only the right to list them is needed.
+        params = {"fieldSelector": f"metadata.name={ended.job}"}
+        try:
+            items = self._transport.get(kind.path(ended.namespace), params).get("items") or ()
+        except ClusterError:
+            return None
+        same = (item for item in items if item["metadata"].get("uid") == ended.job_uid)
+        return next(same, None)
 
     def _write(self, number: int) -> bool:
         """Add to one slot; after a conflict it is read and written later."""

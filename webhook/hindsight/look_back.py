@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from webhook.decide import match
 from webhook.hindsight.journal import JournalEntry
-from webhook.jobs import JOB
+from webhook.jobs import reduced
 from webhook.kueue import multikueue
 from webhook.kueue.durations import learned_on
 from webhook.kueue.requests import needs
@@ -281,7 +281,7 @@ class Replays:
             if record is None or (entry.job_class, entry.submitted) in done:
                 continue
             done.add((entry.job_class, entry.submitted))
-            submitted = JOB.read(submitted_manifest(entry))
+            submitted = reduced.kind_named(entry.kind).read(submitted_manifest(entry))
             by_policies = (
                 match.class_of(submitted, policy, snapshot) for policy in policies.values()
             )
@@ -333,7 +333,7 @@ def _manifest(entry: JournalEntry, spec: str, labels: Mapping[str, str]) -> dict
         "labels": dict(labels),
         "annotations": dict(entry.annotations),
     }
-    return {"metadata": metadata, "spec": json.loads(spec)}
+    return {"kind": entry.kind, "metadata": metadata, "spec": json.loads(spec)}
 
 
 WAITED_SECONDS: Final = 2.0
@@ -468,8 +468,9 @@ def _handover(entries: Sequence[JournalEntry]) -> float:
 
 def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
     snapshot = world.snapshot
-    job = JOB.read(submitted_manifest(entry))
-    if not (_is_whole(job, snapshot) and _is_whole(JOB.read(ran_manifest(entry)), snapshot)):
+    kind = reduced.kind_named(entry.kind)
+    job, ran = (kind.read(manifest(entry)) for manifest in (submitted_manifest, ran_manifest))
+    if not (_is_whole(job, snapshot) and _is_whole(ran, snapshot)):
         return None
     queue = match.submission(job, snapshot).queue
     for name in {queue, entry.queue}:

@@ -18,6 +18,7 @@ from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
 from webhook.decide.decision_record import OptionFigures
 from webhook.model import fields
 from webhook.model.fields import FieldError, field_errors
+from webhook.model.job import PLAIN
 
 MOST_DECISIONS: Final = 500
 MOST_BYTES: Final = 700_000
@@ -59,6 +60,7 @@ class PastDecision:
     at: Unix
     namespace: str
     job: str
+    """``Job.reference``: with the kind, where that is another than Job."""
     policy: str
     mode: str
     """Advise: its advice, as the journal has it; Observe: what a replay decides."""
@@ -66,6 +68,7 @@ class PastDecision:
     queue: str
     reason: str
     options: tuple[OptionFigures, ...] = ()
+    kind: str = PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """A Job's class: which Jobs run alike, so that run times and failures are remembered together.
 
-It is computed from a Job as submitted or from its Workload's pod sets, with the same result; what a
-Workload alone does not show (LimitRange defaults, overheads) is left out. A class has a home, the
-Job's namespace or those that share under a policy: runs of one home teach nothing about another's.
+Jobs of different kinds are never of one class. It is computed from a Job as submitted or from its
+Workload's pod sets, with the same result; what a Workload alone does not show (LimitRange defaults,
+overheads) is left out. A class has a home, the Job's namespace or those that share under a policy:
+runs of one home teach nothing about another's.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from webhook.kueue.requests import per_pod
 from webhook.model import flags
 from webhook.model.fields import EMPTY
 from webhook.model.forecasts import JobClass
-from webhook.model.job import Job, PodSet, of_pod_sets
+from webhook.model.job import PLAIN, Job, PodSet, of_pod_sets
 from webhook.model.queues import KueueConfig
 
 COARSE = "~"
@@ -27,7 +28,7 @@ COARSE = "~"
 LONGEST_NAME = 60
 
 _MARK = re.compile(
-    r"(?P<key>[0-9a-f]{1,16}|[A-Za-z0-9._/-]+=[A-Za-z0-9._-]*)"
+    r"(?P<key>[0-9a-f]{1,16}|(?:[a-z0-9]+:)?[A-Za-z0-9._/-]+=[A-Za-z0-9._-]*)"
     r" (?P<coarse>~[0-9a-f]{1,16}) (?P<generation>[0-9]{1,10})"
     r"(?: (?P<home>\*[a-z0-9.-]+))?"
 )
@@ -81,11 +82,11 @@ def of_job(job: Job, by: ToldApartBy = _TEMPLATE_ALONE, *, shared: str = "") -> 
         FieldError: a quantity cannot be read.
 
     """
-    job_class = of_pod_sets(of_pods, job.pod_sets, by.args, by.env)
+    job_class = of_pod_sets(of_pods, job.pod_sets, job.kind, by.args, by.env)
     value = job.labels.get(by.label) if by.label else None
     if value:
         values = of_pod_sets(flags.named, job.pod_sets, by.args, by.env)
-        named = f"{by.label}={value}"
+        named = f"{_prefix(job.kind)}{by.label}={value}"
         # Only a digest: values must stand in no record.
         key = _digest(json.dumps([named, values])) if values else named
         job_class = job_class._replace(key=key)
@@ -93,9 +94,12 @@ def of_job(job: Job, by: ToldApartBy = _TEMPLATE_ALONE, *, shared: str = "") -> 
 
 
 def of_pods(
-    pod_sets: Sequence[PodSet], args: tuple[str, ...] = (), env: tuple[str, ...] = ()
+    pod_sets: Sequence[PodSet],
+    kind: str = PLAIN,
+    args: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
 ) -> JobClass:
-    """Return the class of pods by images, commands, arguments and resources; without home.
+    """Return the class of a kind's pods by images, commands, arguments and resources; no home.
 
     Values of the flags *args* and of the variables *env* count in full; of other arguments, the
     coarse class leaves the numbers out.
@@ -115,13 +119,18 @@ def of_pods(
         )
         words += [part for container in containers for part in (container.command, container.args)]
     text = json.dumps(words, separators=(",", ":"))
-    rest = json.dumps(asked, separators=(",", ":"))
+    rest = json.dumps(asked, separators=(",", ":")) + _prefix(kind)
     coarse = masked(text)
     if variables := flags.named(pod_sets, (), env):
         rest += json.dumps(variables)
     if values := flags.named(pod_sets, args):
         coarse += json.dumps(values)
     return JobClass(key=_digest(rest + text), coarse=COARSE + _digest(rest + coarse))
+
+
+def _prefix(kind: str) -> str:
+    """Return what tells a kind's classes from others'; of batch Jobs it is empty, as it was."""
+    return "" if kind.lower() == PLAIN.lower() else f"{kind.lower()}:"
 
 
 @lru_cache(maxsize=4096)

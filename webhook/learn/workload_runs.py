@@ -17,7 +17,7 @@ from webhook.learn.run_records import Began, Ended, Run
 from webhook.model import fields, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import child
-from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PodSet
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PLAIN, PodSet
 from webhook.model.pods import read_template, recalling
 from webhook.model.signatures import SigningKeys, are_own_marks
 
@@ -111,11 +111,12 @@ def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
 
 
 def read_mark(
-    spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str, kind: str
 ) -> Mark | None:
     """Return the mark that a decision wrote, or else one with the class of the pod sets.
 
-    None: the resources of the pod sets cannot be read, or they are too large.
+    *kind* is that of the Job that owns the Workload, in any case of letters; empty: it is not
+    known. None: the resources of the pod sets cannot be read, or they are too large.
     """
     if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
@@ -126,7 +127,7 @@ def read_mark(
         ]
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
-    text = json.dumps(used, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps([kind or PLAIN, used], separators=(",", ":"), ensure_ascii=False)
     mark = _mark_of(text) if len(text) <= _LONGEST_USED else None
     return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
 
@@ -229,6 +230,7 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
 
 @recalling(most=4096, longest=4096)
 def _mark_of(used: str) -> Mark | None:
+    kind, pod_sets = json.loads(used)
     pods_class, _ = attempted(
         lambda: job_class.of_pods(
             tuple(
@@ -237,8 +239,9 @@ def _mark_of(used: str) -> Mark | None:
                     count=1 if count is None else int(count),
                     template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
                 )
-                for index, (count, spec) in enumerate(json.loads(used))
-            )
+                for index, (count, spec) in enumerate(pod_sets)
+            ),
+            kind,
         )
     )
     return None if pods_class is None else Mark(pods_class, 0)

@@ -1,7 +1,8 @@
 """A Job cut down to what deciding about it needs, as a manifest that a replay can submit again.
 
-Of environment, command and arguments only what policies name is kept, and of that only numbers and
-the policies' own texts; the class stands where the image stood.
+A batch Job is written as it is, one of another kind with its pod sets in one list, as
+``jobs.reduced`` reads it. Of environment, command and arguments only what policies name is kept,
+and of that only numbers and the policies' own texts; the class stands where the image stood.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any, Final
 
 from webhook.model import flags
 from webhook.model.flags import Named
-from webhook.model.job import OURS, Job, PodSet
+from webhook.model.job import OURS, PLAIN, Job, PodSet
 from webhook.model.marks import MARKS
-from webhook.model.pods import Container, Resources
+from webhook.model.pods import Container, PodTemplate, Resources
 
 _NONE: Final = Named()
 KUEUES: Final = "kueue.x-k8s.io/"
@@ -24,7 +25,7 @@ _SOME: Final = [{"name": "some"}]
 
 
 def manifest(job: Job, job_class: str, named: Named = _NONE) -> dict[str, Any]:
-    """Write a Job of one pod set as it was submitted; its name is left out where it has none.
+    """Write a Job as it was submitted; its name is left out where it has none.
 
     *named*: the flags and variables that policies name.
     """
@@ -36,7 +37,8 @@ def manifest(job: Job, job_class: str, named: Named = _NONE) -> dict[str, Any]:
     if job.owner is not None:
         owner = {"apiVersion": job.owner.api_version, "kind": job.owner.kind, "controller": True}
         metadata["ownerReferences"] = [owner]
-    return {"metadata": metadata, "spec": spec(job, job_class, named)}
+    kind = {} if job.kind == PLAIN else {"kind": job.kind}
+    return {**kind, "metadata": metadata, "spec": spec(job, job_class, named)}
 
 
 def labels_of(job: Job) -> dict[str, str]:
@@ -55,13 +57,31 @@ def spec(job: Job, job_class: str, named: Named = _NONE) -> dict[str, Any]:
         written["managedBy"] = job.managed_by
     if job.active_deadline_seconds is not None:
         written["activeDeadlineSeconds"] = job.active_deadline_seconds
+    if job.kind != PLAIN:
+        pod_sets = [_pod_set(pod_set, job_class, named) for pod_set in job.pod_sets]
+        return {**written, **_of_kind(job), "podSets": pod_sets}
     for pod_set in job.pod_sets[:1]:
-        written |= _pods(pod_set, job_class, named)
+        template = _template(pod_set.template, job_class, named)
+        written |= {"parallelism": pod_set.count, "template": template}
     return written
 
 
-def _pods(pod_set: PodSet, job_class: str, named: Named) -> dict[str, Any]:
-    template = pod_set.template
+def _of_kind(job: Job) -> dict[str, Any]:
+    """Return what Jobs of some kinds have besides their pod sets."""
+    written = {"priorityClass": job.priority_class, "unmodelled": job.unmodelled}
+    workloads = {} if job.workloads == 1 else {"workloads": job.workloads}
+    return {**{key: text for key, text in written.items() if text}, **workloads}
+
+
+def _pod_set(pod_set: PodSet, job_class: str, named: Named) -> dict[str, Any]:
+    written: dict[str, Any] = {"name": pod_set.name, "count": pod_set.count}
+    written["template"] = _template(pod_set.template, job_class, named)
+    if pod_set.added:
+        written["added"] = _containers(pod_set.added, job_class, named)
+    return written if pod_set.path else {**written, "made": True}
+
+
+def _template(template: PodTemplate, job_class: str, named: Named) -> dict[str, Any]:
     pods = {
         "containers": _containers(template.containers, job_class, named),
         "initContainers": _containers(template.init_containers, job_class, named),
@@ -76,7 +96,7 @@ def _pods(pod_set: PodSet, job_class: str, named: Named) -> dict[str, Any]:
     written: dict[str, Any] = {"spec": {key: value for key, value in pods.items() if value}}
     if said := said_to_kueue(template.annotations):
         written["metadata"] = {"annotations": said}
-    return {"parallelism": pod_set.count, "template": written}
+    return written
 
 
 def _containers(

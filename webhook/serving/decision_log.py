@@ -24,7 +24,7 @@ from webhook.model.decision import (
 )
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
-from webhook.model.job import QUEUE_LABEL, Job
+from webhook.model.job import PLAIN, QUEUE_LABEL, Job
 from webhook.serving.handler import Considered
 from webhook.serving.server_metrics import DECIDED, NO_OPTION
 
@@ -194,12 +194,17 @@ def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, An
 
 
 def about(review: Review) -> dict[str, Any]:
-    """Return the fields that identify a review; a Job without a name has its generateName."""
+    """Return the fields that identify a review; a Job without a name has its generateName.
+
+    A batch Job's kind goes without saying.
+    """
     name = review.name or _text(review.object, "name")
     named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
+    kind = {} if review.kind[2] == PLAIN else {"kind": review.kind[2]}
     return {
         "uid": review.uid,
         "operation": review.operation,
+        **kind,
         "namespace": review.namespace,
         **named,
     }

@@ -15,7 +15,7 @@ from webhook.adapt.accelerators import is_accelerator
 from webhook.decide import match
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
-from webhook.jobs import JOB
+from webhook.jobs import reduced
 from webhook.kueue import requests
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
@@ -222,12 +222,13 @@ class _Replay:
 
     def _submit(self, submission: Submission) -> None:
         source = self._scenario.manifest(submission)
-        job = JOB.read(source)
+        kind = reduced.kind_of(source)
+        job = kind.read(source)
         moment = create.Moment(
             now=submission.at, unix=submission.at, time="1970-01-01T00:00:00Z", uid=submission.name
         )
         view = self._view(job, submission.at)
-        outcome = create.consider(source, JOB, view, moment, _RULES)
+        outcome = create.consider(source, kind, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)
         if arrival is None:
             raise FieldError(f"jobs.{submission.template}", "expected a Job that can be queued")

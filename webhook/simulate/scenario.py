@@ -6,12 +6,16 @@ each strategy gets the same Jobs with the same true run times.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from webhook.admission import patch
+from webhook.jobs import reduced
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL
+from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet
+from webhook.model.pods import Resources
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
     FinishTime,
@@ -68,19 +72,27 @@ class RowChanges:
         }
         return self._with_requests(changed) if self.requests else changed
 
-    def _with_requests(self, job: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = dict(self.requests)
-        pods = job["spec"]["template"]
+    def _with_requests(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Let the pods ask for what the row says; of several pod sets those that ask for it."""
+        kind = reduced.kind_of(source)
+        job = kind.read(source)
+        is_only = len(job.pod_sets) == 1
+        pod_sets = tuple(self._asking(pod_set, is_only=is_only) for pod_set in job.pod_sets)
+        body = copy.deepcopy(dict(source))
+        changes = kind.edits(job, replace(job, pod_sets=pod_sets))
+        patch.operations(changes, body, kind.allowed)
+        return body
+
+    def _asking(self, pod_set: PodSet, *, is_only: bool) -> PodSet:
         # The first container stands for the whole pod.
-        first, *others = pods["spec"]["containers"]
-        resources = first.get("resources", {})
+        first, *others = pod_set.template.containers
+        requests, limits = first.resources.requests, first.resources.limits
+        known = {**requests, **limits}
+        asked = {name: amount for name, amount in self.requests if is_only or name in known}
         # A limit must not be below what is requested, and an accelerator's must equal it.
-        limits = resources.get("limits", {})
-        limits = {key: asked.get(key, value) for key, value in limits.items()}
-        requests = {**resources.get("requests", {}), **asked}
-        first = {**first, "resources": {**resources, "requests": requests, "limits": limits}}
-        spec = {**pods["spec"], "containers": [first, *others]}
-        return {**job, "spec": {**job["spec"], "template": {**pods, "spec": spec}}}
+        limited = {key: asked.get(key, value) for key, value in limits.items()}
+        first = replace(first, resources=Resources(requests={**requests, **asked}, limits=limited))
+        return replace(pod_set, template=replace(pod_set.template, containers=(first, *others)))
 
 
 NO_CHANGES = RowChanges()
@@ -150,7 +162,7 @@ class Scenario:
     policies: tuple[FallbackPolicy, ...]
     policy_objects: tuple[Mapping[str, Any], ...]
     templates: Mapping[str, Mapping[str, Any]]
-    """batch/v1 Jobs by name; each has a namespace and no name of its own."""
+    """Jobs by name, of any kind; each has a namespace and no name of its own."""
     submissions: tuple[Submission, ...]
     """Ascending by time."""
     workers: Mapping[str, Worker] = field(default_factory=dict)

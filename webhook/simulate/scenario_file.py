@@ -12,11 +12,12 @@ from dataclasses import replace
 from random import Random
 from typing import Any, TypeAlias
 
-from webhook.jobs import JOB
+from webhook.decide import match
+from webhook.jobs import BY_NAME, JobKind, kind_of
 from webhook.kueue import multikueue, requests
 from webhook.model import fields
 from webhook.model.fields import FieldError
-from webhook.model.job import QUEUE_LABEL
+from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import (
     KIND,
     FallbackPolicy,
@@ -85,21 +86,38 @@ def policy(source: Object, place: str) -> FallbackPolicy:
 def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
     """Read a Job's manifest, without its name, uid and times, which each of its runs has anew."""
     source, place = _manifest(spec, path, read_text)
+    kind = _kind_of(source, place)
     metadata = fields.mapping(source, "metadata", place)
     kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
     job = {
-        "apiVersion": JOB.api_version,
-        "kind": JOB.kind,
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
         "metadata": {"namespace": "default", **kept},
         "spec": fields.mapping(source, "spec", place),
     }
     try:
-        pod_sets = JOB.read(job).pod_sets
+        read = kind.read(job)
     except FieldError as error:
         raise FieldError(f"{place}.{error.path}", error.message) from error
-    if not all(pod_set.template.containers for pod_set in pod_sets):
-        raise FieldError(f"{place}.spec.template.spec.containers", "expected at least one")
+    for pod_set in read.pod_sets:
+        if not pod_set.template.containers:
+            where = ".".join((place, *pod_set.path, "spec", "containers"))
+            raise FieldError(where, "expected at least one")
+    if not read.pod_sets or read.workloads != 1:
+        queued = read.workloads if read.pod_sets else 0
+        message = f"expected what Kueue queues as one Workload, got a {kind.kind} that is {queued}"
+        raise FieldError(f"{place}.spec", message)
     return job
+
+
+def _kind_of(source: Object, place: str) -> JobKind:
+    for key in ("apiVersion", "kind"):
+        if key not in source:
+            raise FieldError(f"{place}.{key}", "expected, but not there")
+    try:
+        return kind_of(source)
+    except FieldError as error:
+        raise FieldError(f"{place}.{error.path}", error.message) from error
 
 
 def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
@@ -108,13 +126,9 @@ def _manifest(spec: JobTemplate, path: str, read_text: ReadText) -> Placed:
     else:
         file, place = str(spec.file), f"{path}.file"
         jobs = [dict(source) for source, _ in objects_in(text(read_text, file, place), file)]
-        jobs = [job for job in jobs if job.get("kind") == JOB.kind]
+        jobs = [job for job in jobs if job.get("kind") in BY_NAME]
         if len(jobs) != 1:
             raise FieldError(place, f"expected one Job in {file}, found {len(jobs)}")
-    kind = jobs[0].get("apiVersion"), jobs[0].get("kind")
-    if kind != (JOB.api_version, JOB.kind):
-        got = " ".join(map(str, kind))
-        raise FieldError(place, f"expected a {JOB.api_version} {JOB.kind}, got {got}")
     return jobs[0], place
 
 
@@ -284,7 +298,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     templates = {name: template(job, f"jobs.{name}", read_text) for name, job in spec.jobs.items()}
     rest = [entry for entry in in_cluster if entry[0].get("kind") != KIND]
     placed = with_namespaces(rest, templates.values())
-    snapshot = snapshot_of(placed)
+    snapshot = _queueing(templates, snapshot_of(placed))
     policies = tuple(policy(*entry) for entry in ruling)
     _check_templates(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
@@ -303,13 +317,29 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     )
 
 
+def _queueing(templates: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot in which Kueue queues Jobs of all these kinds.
+
+    Raises:
+        FieldError: its configuration is in the scenario and switches one of them off.
+
+    """
+    snapshot = match.queueing_all(snapshot)
+    for name, job in templates.items():
+        kind = kind_of(job)
+        if kind.framework not in snapshot.kueue.frameworks:
+            message = f"{kind.framework} is not among the frameworks of Kueue's configuration"
+            raise FieldError(f"jobs.{name}", message)
+    return snapshot
+
+
 def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
     """Reject Jobs that name a queue or a priority class that the cluster does not have."""
     for name, job in templates.items():
         metadata = job["metadata"]
         queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
         _check_queue((metadata["namespace"], queue or DEFAULT_QUEUE), snapshot, f"jobs.{name}")
-        if missing := requests.unknown_class(JOB.read(job), snapshot):
+        if missing := requests.unknown_class(kind_of(job).read(job), snapshot):
             raise FieldError(f"jobs.{name}", f"no {missing} in `cluster`")
 
 
@@ -323,9 +353,18 @@ def _check_queue(key: tuple[str, str], snapshot: Snapshot, path: str) -> None:
 def _check_rows(
     submissions: Iterable[Submission], templates: Mapping[str, Object], snapshot: Snapshot
 ) -> None:
-    """Reject rows with a queue or a priority that the cluster does not have."""
+    """Reject rows with a queue or a priority that the cluster does not have.
+
+    Also those with a resource that no pods of a Job of several pod sets ask for.
+    """
+    jobs = {name: kind_of(source).read(source) for name, source in templates.items()}
+    asked_for = {name: _asked_for(job) for name, job in jobs.items() if len(job.pod_sets) > 1}
     for submission in submissions:
         changes = submission.changes
+        for name, _ in changes.requests if submission.template in asked_for else ():
+            if name not in asked_for[submission.template]:
+                kind = jobs[submission.template].kind
+                raise FieldError(changes.place, f"no pods of the {kind} ask for {name}")
         if changes.queue:
             namespace = templates[submission.template]["metadata"]["namespace"]
             _check_queue((namespace, changes.queue), snapshot, changes.place)
@@ -334,6 +373,11 @@ def _check_rows(
             known = ", ".join(snapshot.priority_classes) or "none"
             message = f"no WorkloadPriorityClass {name} in `cluster`; there is {known}"
             raise FieldError(changes.place, message)
+
+
+def _asked_for(job: Job) -> frozenset[str]:
+    resources = [pod_set.template.containers[0].resources for pod_set in job.pod_sets]
+    return frozenset(name for each in resources for name in (*each.requests, *each.limits))
 
 
 def _check_keys(

@@ -99,7 +99,7 @@ class JobTemplate(StrictSpec):
 
     file: str | None = None
     job: dict[str, Any] | None = None
-    """A batch/v1 Job."""
+    """A Job of any kind that is decided."""
     run_times: RunTimes
     """By ResourceFlavor (several joined by commas, sorted), or by option of a policy."""
 

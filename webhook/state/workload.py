@@ -254,9 +254,10 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     admission = fields.mapping(status, "admission", "status")
     annotations, labels = own_marks(metadata, spec, keys)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
+    owner = read_owner(metadata)
     policy = intern(marks.of(annotations, DECIDED_BY))
     option = intern(marks.of(labels, OPTION_LABEL))
-    mark, flavors = read_mark(spec, annotations, namespace), read_flavors(admission)
+    mark, flavors = read_mark(spec, annotations, namespace, owner.kind), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     place = RunPlace(flavors, policy, option, began, cluster_queue)
@@ -277,7 +278,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         decision_id=marks.of(annotations, DECISION_ID),
         policy=policy,
         option=option,
-        job=_owner(metadata),
+        job=owner.reference,
         replaces=_replaced(metadata),
         pod_sets=_shape(spec) if stage is Stage.PENDING else (),
         counted=_counted(metadata, spec, status) if stage is Stage.PENDING else (),
@@ -399,17 +400,34 @@ def _replaced(metadata: Mapping[str, Any]) -> str:
     return key if len(key) <= _LONGEST_KEY else ""
 
 
-def _owner(metadata: Mapping[str, Any]) -> str:
+class WorkloadOwner(NamedTuple):
+    """The Job that a Workload belongs to; all texts are empty where none is known."""
+
+    kind: str = ""
+    """In small letters where only the Workload's name tells it."""
+    name: str = ""
+    uid: str = ""
+
+    @property
+    def reference(self) -> str:
+        return reference_of(self.kind, self.name) if self.name else ""
+
+
+NO_OWNER: Final = WorkloadOwner()
+
+
+def read_owner(metadata: Mapping[str, Any]) -> WorkloadOwner:
     for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
         kind = owner.get("kind")
         if not isinstance(kind, str) or len(kind) > LONGEST_KIND:
             continue
         # The Workload of a variant is owned by another Workload.
         if kind in _NOT_CONTROLLING or (kind != "Workload" and owner.get("controller") is True):
-            return reference_of(kind, fields.text(owner, "name", here))
+            name, uid = (fields.text(owner, key, here) for key in ("name", "uid"))
+            return WorkloadOwner(intern(kind), name, uid)
     if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
         return _owner_by_name(fields.text(metadata, "name", "metadata"))
-    return ""
+    return NO_OWNER
 
 
 def _parent(metadata: Mapping[str, Any]) -> str:
@@ -422,13 +440,13 @@ def _parent(metadata: Mapping[str, Any]) -> str:
     return ""
 
 
-def _owner_by_name(name: str) -> str:
+def _owner_by_name(name: str) -> WorkloadOwner:
     """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
 
     Kueue names a Workload ``<kind>-<name>-<hash>``; a long name is cut, and its Job is not found.
     """
     kind, _, rest = name.partition("-")
-    return reference_of(kind, rest[:-_HASH]) if len(rest) > _HASH else ""
+    return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
 def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:

@@ -1,0 +1,138 @@
+"""Decisions on Jobs of every kind are shown with it, to those who may list Jobs of it."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests import kinds
+from tests.console import views
+from tests.console.viewers import Only
+from tests.servers import Server
+from webhook.console import page, quota_api
+from webhook.console.access import Everybody
+from webhook.console.collect import restricted
+from webhook.console.decisions import from_job, from_line
+from webhook.console.quota_api import Problem
+from webhook.hindsight.savings_record import (
+    PastDecision,
+    SavingsRecord,
+    config_map,
+    packed,
+    read_savings,
+)
+
+WORLD = views.view(
+    decisions=(
+        views.decision(1, namespace="team", job="train"),
+        views.decision(2, namespace="team", job="rayjob/train", kind="RayJob"),
+        views.decision(3, namespace="other", job="jobset/train", kind="JobSet"),
+    )
+)
+
+
+def shown(view):
+    return [decision.job for decision in view.decisions]
+
+
+def test_the_log_and_a_job_tell_its_kind():
+    server = Server(kinds.snapshot())
+    source = kinds.made("RayJob")
+    after, _ = server.create(source, kind=kinds.kind_of_review(source))
+    (line,) = server.logged()
+    created = line["decision"]["time"]
+
+    found = from_line(json.dumps(line))
+    itself = from_job(
+        {**after, "metadata": {**after["metadata"], "creationTimestamp": created}}, "RayJob"
+    )
+
+    assert (found.namespace, found.job, found.kind) == ("team", "rayjob/train", "RayJob")
+    assert itself == replace(found, is_unverified=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({"kind": "rayjob"}, ["rayjob/train"]),
+        ({"kind": "Job"}, ["train", "rayjob/train", "jobset/train"]),
+        ({"kind": "JobSet", "namespace": "team"}, []),
+    ],
+)
+def test_the_page_is_filtered_by_kind(asked, wanted):
+    assert shown(page.narrowed(WORLD, page.read(asked))) == wanted
+
+
+def test_the_page_offers_the_kinds_that_were_decided_and_writes_them():
+    text = page.render(WORLD, "nonce", page.read({"kind": "Ray"}))
+
+    assert '<option value="Job"><option value="JobSet"><option value="RayJob">' in text
+    assert 'name="kind" type="search" list="names-kind" value="Ray"' in text
+    assert "</span>rayjob/train</span>" in text
+    assert "jobset/train" not in text
+
+
+@pytest.mark.parametrize(
+    ("rights", "wanted"),
+    [
+        (["team"], ["train"]),
+        (["team", "RayJob in team"], ["train", "rayjob/train"]),
+        (["RayJob in other", "JobSet in other"], ["jobset/train"]),
+        ([], []),
+    ],
+)
+def test_who_may_list_jobs_of_a_kind_sees_its_decisions(rights, wanted):
+    assert shown(restricted(WORLD, Only(*rights))) == wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({}, ["train", "rayjob/train", "jobset/train"]),
+        ({"kind": "RayJob"}, ["rayjob/train"]),
+        ({"kind": "RayJob", "namespace": "other"}, []),
+        ({"kind": "Job", "limit": "1"}, ["train"]),
+    ],
+)
+def test_decisions_are_asked_for_by_kind(asked, wanted):
+    answer = quota_api.decisions(WORLD, asked, Everybody())
+
+    assert [decision["job"] for decision in answer["decisions"]] == wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ({"kind": "CronJob"}, "kind: must be one of AppWrapper, "),
+        ({"kind": "RayJob", "namespace": "team"}, "needs list rayjobs in namespace team"),
+    ],
+)
+def test_what_is_wrong_with_a_question_is_said(asked, text):
+    with pytest.raises(Problem) as refused:
+        quota_api.decisions(WORLD, asked, Only("team"))
+
+    assert refused.value.text.startswith(text)
+
+
+def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_read():
+    past = PastDecision(
+        id="job-1",
+        at=1.0,
+        namespace="team",
+        job="rayjob/train",
+        kind="RayJob",
+        policy="p",
+        mode="Observe",
+        option="cpu",
+        queue="cpu-lq",
+        reason="r",
+    )
+    record = SavingsRecord(as_of=2.0, decisions=(past,))
+    old = {key: value for key, value in vars_of(past).items() if key != "kind"}
+
+    assert read_savings(config_map(packed(record))) == record
+    assert PastDecision(**old).kind == "Job"
+
+
+def vars_of(past):
+    return {name: getattr(past, name) for name in past.__dataclass_fields__}
