@@ -293,6 +293,30 @@ def test_a_profile_tells_who_may_be_preempted_for_those_that_wait():
     assert outranking(ranked_state(), running, waiting) == []
 
 
+@pytest.mark.parametrize(("running_priority", "seconds"), [(9, 20.0), (0, 0.0)])
+def test_nobody_is_preempted_while_somebody_of_lower_priority_would_be_first(
+    running_priority, seconds
+):
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=PREEMPTS),
+    )
+    # Of the team's own quota 2 are lent; a newcomer borrows, until the owner comes in 10 s.
+    running = [
+        replace(runs("long", gpus=1, queue="gpu-cq"), priority=running_priority),
+        replace(runs("long", gpus=1, queue="gpu-cq"), priority=9),
+    ]
+    owner = [waits("short", gpus=2, queue="b-lq", priority=0, at=10.0)]
+    profile = forecast(queues, running, owner, run_time_of, 0.0)["gpu-cq"]
+    asked = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
+
+    first = start_of(profile, asked, priority=5)
+    last = last_start(profile, asked, first, 100.0, priority=5)
+
+    assert first.start.seconds == 0.0
+    assert (last.seconds > 0.0) == (seconds > 0.0)
+
+
 def test_only_who_borrows_makes_room_for_those_that_take_their_quota_back():
     queues = snapshot(
         cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all"),

@@ -70,6 +70,8 @@ class StartRecord:
         self.spread: list[float] = []
         """Standard deviation of each of *times*, in seconds."""
         self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
+        self.lowest: list[Sequence[float]] = []
+        """For each step the lowest priority that holds quota, by node; empty: nobody preempts."""
         """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
         begins, with what it would preempt."""
         self.started: Counter[tuple[float, int, int]] = Counter()
@@ -109,11 +111,13 @@ class StartRecord:
             self.used[-1] = list(map(max, self.used[-1], used))
             self.before[-1] = _least([self.before[-1], before])
             return
+            self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
         self.times.append(self._schedule.now)
         self.used.append(used)
         self.before.append(before)
         self.spread.append(self._schedule.spread)
         if len(self.times) >= _STEPS_BEFORE_MERGING:
+        self.lowest.append(self._schedule.lowest())
             self.merge()
 
     def merge(self) -> None:
@@ -135,6 +139,10 @@ class StartRecord:
             for first, last in parts
         ]
         self.spread = [self.spread[index] for index in kept]
+        self.lowest = [
+            list(map(max, *self.lowest[first:last])) if last - first > 1 else self.lowest[first]
+            for first, last in parts
+        ]
         self.times = [self.times[index] for index in kept]
 
     def close(self) -> None:
@@ -144,6 +152,7 @@ class StartRecord:
         self.before.append([self.used[-1]] * len(self.ranks))
         self.spread.append(self.spread[-1])
         self.is_whole = False
+        self.lowest.append(self.lowest[-1])
 
 
 def _ranks(
@@ -285,6 +294,7 @@ class _OutrankingStarts:
                 owned=None if is_own else rows.owned(used[step]),
                 workloads=counts[step, below, is_own],
             )
+                spared_above=self._record.lowest[step][leaf],
             for step, below, is_own in known[:_MOST_OUTRANKING]
         )
 

@@ -116,7 +116,8 @@ def last_start(
     last, usage, count = first.start, first.usage, 0
     for outranking in profile.outranking:
         after = outranking.at - elapsed
-        if not last.seconds < after < last.seconds + run_seconds or priority >= outranking.below:
+        is_spared = priority >= outranking.below or priority > outranking.spared_above
+        if is_spared or not last.seconds < after < last.seconds + run_seconds:
             continue
         free = profile.free[bisect_right(profile.times, outranking.at) - 1]
         # It keeps what would be left, and nobody takes back quota of its own ClusterQueue.

@@ -115,6 +115,8 @@ class QuotaHolders:
         """Groups of which no Workload is told apart yet."""
         self._usage: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
         """Node to priority to the usage of each cell, and the number of Workloads at the end."""
+        self.lowest = [inf] * len(tree.parents)
+        """Node to the lowest priority there; inf: nobody holds quota."""
         self._serial = 0
         self.changed: set[int] = set()
         """ClusterQueues of which others hold quota than when the caller last emptied this set."""
@@ -239,11 +241,13 @@ class QuotaHolders:
         row = levels.get(priority)
         if row is None:
             row = levels[priority] = [0] * (self._tree.width + 1)
+            self.lowest[group.leaf] = min(self.lowest[group.leaf], priority)
         for cell, amount in group.taken:
             row[cell] += sign * amount
         row[-1] += sign * group.count
         if not row[-1]:
             del levels[priority]
+            self.lowest[group.leaf] = min(levels, default=inf)
 
     def _tell_apart(self) -> None:
         for group in self._new.values():

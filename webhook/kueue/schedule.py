@@ -250,6 +250,10 @@ class Schedule:
     def evicts(self) -> bool:
         """Whether Workloads that were preempted still have to stop."""
         return bool(self._evicted)
+    def lowest(self) -> Sequence[float]:
+        """Return the lowest priority that holds quota, by node, in a tree that may preempt."""
+        return [] if self._holders is None else self._holders.lowest[:]
+
 
     def obtainable(self, cluster_queue: str, priority: int) -> Sequence[int]:
         """Return what a newcomer could have of each cell now, with what it would preempt."""

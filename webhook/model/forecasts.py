@@ -98,6 +98,8 @@ class Outranking(NamedTuple):
     owned: tuple[int, ...] | None
     """They take back quota: from none that finds as much as this of each cell unused of the
     ClusterQueue's own. None: they are in the same ClusterQueue."""
+    spared_above: float
+    """Above this priority nobody is preempted: somebody of a lower one is there, and goes first."""
     workloads: int
 
 
