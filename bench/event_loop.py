@@ -24,6 +24,7 @@ from webhook.model.queues import (
     Cohort,
     LocalQueue,
     PodSetNeeds,
+    Preemption,
     Queueing,
     Quota,
     ResourceFlavor,
@@ -34,6 +35,7 @@ from webhook.state.forecast_input import width_of
 
 PENDING: Final = 20_000
 QUEUES: Final = 200
+PRIORITIES: Final = (0, 100, 1000)
 GPU: Final = "nvidia.com/gpu"
 NEEDS: Final = tuple(
     (
@@ -88,6 +90,30 @@ def small() -> World:
 
 def strict() -> World:
     return _world(1, lambda _: "", {}, gpus=256, queueing=Queueing.STRICT)
+
+
+def preempting() -> World:
+    """Three levels in which half wait at the lowest of three priorities, and may be preempted."""
+    world = tree()
+    policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
+    queues = {
+        name: replace(queue, preemption=policy)
+        for name, queue in world.snapshot.cluster_queues.items()
+    }
+    priorities = {str(priority): priority for priority in PRIORITIES}
+    return World(
+        replace(world.snapshot, cluster_queues=queues, priority_classes=priorities),
+        [replace(each, priority=_priority(), created=1) for each in world.running],
+        [replace(each, arrival=_ranked(each.arrival)) for each in world.waiting],
+    )
+
+
+def _ranked(arrival: Arrival) -> Arrival:
+    return replace(arrival, priority=_priority(), created=2)
+
+
+def _priority() -> int:
+    return _RANDOM.choices(PRIORITIES, (5, 3, 2))[0]
 
 
 def limited() -> World:
@@ -162,6 +188,7 @@ WORLDS: Final = {
     "a flat cohort of 200": flat,
     "three levels of 200": tree,
     "a cohort with limits": limited,
+    "three levels, preempting": preempting,
 }
 
 
@@ -210,18 +237,19 @@ def _best(world: World, repeat: int) -> float:
 def _in_parts(world: World) -> World:
     """Put equal Workloads together within the parts that the observer makes of long queues."""
     of_queue: dict[str, list[QueuedGroup]] = {}
-    for each in world.waiting:
+    for each in sorted(world.waiting, key=lambda group: -group.arrival.priority):
         of_queue.setdefault(each.arrival.local_queue, []).append(each)
     waiting: list[QueuedGroup] = []
     for queue in of_queue.values():
         width = width_of(len(queue), len(world.waiting))
         for first in range(0, len(queue), width):
-            counts: dict[tuple[int, str], list[QueuedGroup]] = {}
+            counts: dict[tuple[int, int, str], list[QueuedGroup]] = {}
             for each in queue[first : first + width]:
-                counts.setdefault((id(each.arrival.needs), each.job_class), []).append(each)
+                kind = -each.arrival.priority, id(each.arrival.needs), each.job_class
+                counts.setdefault(kind, []).append(each)
             waiting += [
                 replace(alike[0], arrival=replace(alike[0].arrival, count=len(alike)))
-                for alike in counts.values()
+                for _, alike in sorted(counts.items(), key=lambda item: item[0][0])
             ]
     return world._replace(waiting=waiting)
 

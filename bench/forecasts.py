@@ -14,7 +14,11 @@ from hack.install import Installation
 
 OLDEST_SECONDS: Final = 2.0
 SAMPLE_SECONDS: Final = 0.1
-LOOPS: Final = ("200 queues alone", "one queue, 256 GPUs", "three levels of 200")
+PREEMPTING: Final = "three levels, preempting"
+LOOPS: Final = ("200 queues alone", "one queue, 256 GPUs", "three levels of 200", PREEMPTING)
+LOOP_SECONDS: Final = 1.0
+"""CPU for 20,000 pending in three priorities of a tree of 200 queues in which Kueue preempts."""
+LOOKUP_MICROSECONDS: Final = 20.0
 _COVERED: Final = 2
 """Cohorts that one policy has a queue in."""
 _AGE: Final = re.compile(r"^kueue_fallback_forecast_age_seconds (\S+)$", re.MULTILINE)
@@ -98,6 +102,16 @@ def targets(figures: Figures) -> list[Target]:
     return [
         Target(name="oldest forecast, seconds", value=figures["ages"]["max"], limit=OLDEST_SECONDS),
         Target(name="handler p99, ms", value=slowest, limit=HANDLER_MILLISECONDS),
+        Target(
+            name="forecast of 20,000 pending with preemption, CPU seconds",
+            value=figures["loops"][PREEMPTING]["parts"],
+            limit=LOOP_SECONDS,
+        ),
+        Target(
+            name="slowest lookup, microseconds",
+            value=max(found["lookup"] for found in figures["loops"].values()),
+            limit=LOOKUP_MICROSECONDS,
+        ),
     ]
 
 

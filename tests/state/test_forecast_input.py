@@ -225,3 +225,58 @@ def test_what_a_deleted_queue_held_is_forgotten():
 
     assert (steps(before["gpu-cq"])[0], while_gone) == ((0, 4), {})
     assert steps(back["gpu-cq"]) == [(0, 8)]
+
+
+def came(name, ago, *, priority=1000, over=False):
+    """A Workload that got quota at once, and has finished or still runs."""
+    found = reserving(name, guest=GUEST, also=(condition("Admitted"),), priority=priority)
+    found["metadata"]["creationTimestamp"] = time(ago)
+    for each in found["status"]["conditions"]:
+        each["lastTransitionTime"] = time(ago)
+    if over:
+        finished = {
+            **condition("Finished", reason="Succeeded"),
+            "lastTransitionTime": time(ago - 5),
+        }
+        found["status"]["conditions"].append(finished)
+        # Pods that have succeeded give back what they had.
+        found["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    return found
+
+
+@pytest.mark.parametrize("are_over", [False, True])
+def test_workloads_that_have_come_tell_of_those_who_are_to_come(are_over):
+    history = [came(f"past-{ago}", ago, over=are_over) for ago in range(10, 170, 10)]
+    state = state_with(*history, cpu="8")
+
+    contents = state.contents_of("gpu-cq")
+    (arrivals,) = forecast_input.expected("gpu-cq", forecast_input.came(contents), NOW)
+
+    assert (arrivals.cluster_queue, arrivals.priority) == ("gpu-cq", 1000)
+    assert arrivals.per_second == pytest.approx(0.1, rel=0.1)
+    assert arrivals.seconds == 160.0
+    assert {tuple(kind.asks.items()) for kind in arrivals.kinds} == {((("a100", "cpu"), 4000),)}
+
+
+def test_those_who_wait_tell_it_too_and_nobody_counts_twice():
+    ended = [came(f"past-{ago}", ago, over=True) for ago in range(80, 160, 10)]
+    pending = [waiting(f"new-{ago}", age=ago, priority=1000) for ago in range(0, 80, 10)]
+    state = state_with(*ended, *pending, cpu="8")
+    state.replace(kinds.WORKLOADS, [*ended, *pending])
+    evicted = reserving("past-150", guest=GUEST, priority=1000)
+    state.apply(kinds.WORKLOADS, "MODIFIED", evicted)
+
+    found = forecast_input.came(state.contents_of("gpu-cq"))
+
+    assert [round(NOW - each.created) for each in found[1000]] == list(range(0, 160, 10))
+
+
+def test_a_newcomer_is_forecast_with_those_who_outrank_it_and_are_to_come():
+    held = [running("first", 5, priority=1000), running("second", 5, priority=1000)]
+    history = [came(f"past-{ago}", ago, over=True) for ago in range(10, 170, 10)]
+
+    alone, busy = profile(*held), profile(*held, *history)
+
+    assert alone.later is None
+    assert busy.later is not None
+    assert busy.expected_per_second > 0.0

@@ -215,7 +215,7 @@ class _Prospects:
             return
         tree = self._tree
         free = [tree.available(leaf, cell) for cell in range(tree.width)]
-        lower: dict[int, Sequence[int] | None] = {}
+        lower: dict[float, Sequence[int] | None] = {}
         for heads in pending:
             priority, _, entry = heads.entries[0]
             if priority not in lower:

@@ -76,6 +76,10 @@ class Durations:
             return False
         return self._expected(cluster_queue, job_class, flavors) is not None
 
+    def knows(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
+        """Return whether a run time is known, whether it was asked for before or not."""
+        return self._expected(cluster_queue, job_class, flavors) is not None
+
     def whole(
         self, cluster_queue: str, job_class: str, flavors: str, *, limit: int = 0
     ) -> tuple[float, float]:

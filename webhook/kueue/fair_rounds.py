@@ -37,7 +37,7 @@ class Contender:
         return self.fitting.taken
 
     @property
-    def priority(self) -> int:
+    def priority(self) -> float:
         return -self.heads.entries[0][0]
 
     @property
@@ -173,7 +173,7 @@ class FairRounds:
         fitting = queue_heads.fitting(self._tree, first, self._claims, exact_height=True)
         return Contender(heads=first, fitting=fitting)
 
-    def _rank(self, heads: ClusterQueueHeads) -> tuple[bool, float, int, float]:
+    def _rank(self, heads: ClusterQueueHeads) -> tuple[bool, float, float, float]:
         priority, order, entry = heads.entries[0]
         # Use comes before priority: ``queueOrderingFunc`` in Kueue's ``cluster_queue.go``.
         by_use = self._use if heads.queue.usage_based else None

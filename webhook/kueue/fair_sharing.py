@@ -84,13 +84,13 @@ class Entry(Protocol):
     @property
     def taken(self) -> Taken: ...
     @property
-    def priority(self) -> int: ...
+    def priority(self) -> float: ...
     @property
     def queued_at(self) -> float: ...
 
 
 EntryT = TypeVar("EntryT", bound=Entry)
-_Key: TypeAlias = tuple[bool, tuple[bool, float], int, float]
+_Key: TypeAlias = tuple[bool, tuple[bool, float], float, float]
 
 
 class Tournament(Generic[EntryT]):

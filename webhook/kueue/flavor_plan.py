@@ -303,6 +303,18 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
     return Demand(parts=tuple(parts), combinations=_combinations(parts))
 
 
+def demand_of(usage: Amounts, count: int = 1) -> Demand:
+    """Return as what Workloads wait that had this much together, for the same flavors again."""
+    by_flavor: dict[str, list[tuple[FlavorResource, int]]] = {}
+    for cell, amount in usage.items():
+        by_flavor.setdefault(cell[0], []).append((cell, amount // count))
+    parts = tuple(
+        (FlavorChoice(flavor=flavor, usage=tuple(amounts)),)
+        for flavor, amounts in by_flavor.items()
+    )
+    return Demand(parts=parts, combinations=(",".join(sorted(by_flavor)),))
+
+
 def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
     for flavor in flavors:
         if flavor.unreadable is not None:

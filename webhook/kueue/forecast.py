@@ -7,22 +7,23 @@ forecast again. Nothing here knows of policies or of the Job that is to be decid
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, repeat
 from math import inf
-from operator import gt
+from operator import attrgetter, gt
 from typing import TypeAlias
 
 from webhook.kueue import flavor_plan, partial_admission, quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.fair_rounds import use_of
-from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.flavor_plan import Demand, demand, demand_of
 from webhook.kueue.preemption import ANY, LOWER_PRIORITY, NEVER
-from webhook.kueue.profile import PREEMPTION, kept_steps, served_before
+from webhook.kueue.profile import LATER, PREEMPTION, is_later, kept_steps, served_before
 from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
@@ -69,12 +70,12 @@ class StartRecord:
         """For each step and each of *ranks* the usage when its turn came in the cycle."""
         self.spread: list[float] = []
         """Standard deviation of each of *times*, in seconds."""
-        self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
         self.lowest: list[Sequence[float]] = []
         """For each step the lowest priority that holds quota, by node; empty: nobody preempts."""
+        self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
         """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
         begins, with what it would preempt."""
-        self.started: Counter[tuple[float, int, int]] = Counter()
+        self.started: Counter[tuple[float, int, float]] = Counter()
         """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
         a tree in which Kueue may preempt."""
         self._newcomers = sorted(newcomers) if schedule.preempts else []
@@ -110,14 +111,14 @@ class StartRecord:
         if self.times and self._schedule.now <= self.times[-1]:
             self.used[-1] = list(map(max, self.used[-1], used))
             self.before[-1] = _least([self.before[-1], before])
-            return
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
+            return
         self.times.append(self._schedule.now)
         self.used.append(used)
         self.before.append(before)
         self.spread.append(self._schedule.spread)
-        if len(self.times) >= _STEPS_BEFORE_MERGING:
         self.lowest.append(self._schedule.lowest())
+        if len(self.times) >= _STEPS_BEFORE_MERGING:
             self.merge()
 
     def merge(self) -> None:
@@ -138,11 +139,11 @@ class StartRecord:
             _least(self.before[first:last]) if last - first > 1 else self.before[first]
             for first, last in parts
         ]
-        self.spread = [self.spread[index] for index in kept]
         self.lowest = [
             list(map(max, *self.lowest[first:last])) if last - first > 1 else self.lowest[first]
             for first, last in parts
         ]
+        self.spread = [self.spread[index] for index in kept]
         self.times = [self.times[index] for index in kept]
 
     def close(self) -> None:
@@ -151,19 +152,20 @@ class StartRecord:
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
         self.before.append([self.used[-1]] * len(self.ranks))
         self.spread.append(self.spread[-1])
-        self.is_whole = False
         self.lowest.append(self.lowest[-1])
+        self.is_whole = False
 
 
 def _ranks(
-    schedule: Schedule, waiting: Sequence[int], newcomers: Collection[int]
+    schedule: Schedule, waiting: Sequence[float], newcomers: Collection[int]
 ) -> tuple[Rank, ...]:
     """Return the ranks that newcomers may have, in the order of their turns.
 
     The rank after all pending Workloads is left out: it finds the usage after the cycle.
     """
     last = len(waiting)
-    levels = sorted({served_before(waiting, priority) for priority in (*newcomers, *waiting)})
+    there = [priority for priority in waiting if not is_later(priority)]
+    levels = sorted({served_before(waiting, priority) for priority in (*newcomers, *there)})
     # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
@@ -172,7 +174,7 @@ def _ranks(
     return tuple(rank for rank in ranks if last and rank != (shares, last))
 
 
-def _turn(rank: Rank, waiting: Sequence[int]) -> Turn:
+def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
     """Return the place in a cycle after which a newcomer of this rank is served."""
     borrows, served = rank
     return int(borrows), -waiting[served - 1] if served else -inf
@@ -261,7 +263,7 @@ class _OutrankingStarts:
 
     def __init__(self, schedule: Schedule, record: StartRecord) -> None:
         self._record, self._policies = record, schedule.preemption_policies
-        self._own: defaultdict[int, Counter[tuple[int, int]]] = defaultdict(Counter)
+        self._own: defaultdict[int, Counter[tuple[int, float]]] = defaultdict(Counter)
         """ClusterQueue's node to step and priority to the number of starts."""
         self._reclaiming: Counter[tuple[int, float]] = Counter()
         """Step, and below which priority they take quota back, to the number of starts."""
@@ -292,19 +294,19 @@ class _OutrankingStarts:
                 at=self._since[step],
                 below=below,
                 owned=None if is_own else rows.owned(used[step]),
+                spared_above=self._record.lowest[step][leaf],
                 workloads=counts[step, below, is_own],
             )
-                spared_above=self._record.lowest[step][leaf],
             for step, below, is_own in known[:_MOST_OUTRANKING]
         )
 
 
-def _below(policy: str, priority: int) -> float:
+def _below(policy: str, priority: float) -> float:
     """Return below which priority a policy lets Workloads of this priority preempt newcomers."""
     if policy in (NEVER, ANY):
         return -inf if policy == NEVER else inf
-    # A newcomer is the newest of its priority.
-    return priority + (policy != LOWER_PRIORITY)
+    # A newcomer is the newest of its priority, but for those that are still to come.
+    return priority + (policy != LOWER_PRIORITY and not is_later(priority))
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
@@ -364,13 +366,14 @@ class _Rows:
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
     """Map each priority to when its last pending Workload starts; inf: some never start.
 
-    In seconds since the beginning of the schedule; priority 0 is always among them.
+    In seconds since the beginning of the schedule; priority 0 is always among them, and those that
+    are expected to come are not.
     """
-    last = {0: 0.0} | schedule.waits.get(queue.name, {})
+    last: dict[float, float] = {0: 0.0, **schedule.waits.get(queue.name, {})}
     for heads in schedule.waiting():
         if heads.queue.name == queue.name:
             last |= {entry.waiting.priority: inf for _, _, entry in heads.entries}
-    return last
+    return {int(priority): at for priority, at in last.items() if not is_later(priority)}
 
 
 def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
@@ -388,6 +391,12 @@ def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
 
 GRAIN = 0.01
 """Events closer than this part of the time from now share one scheduling cycle."""
+_HORIZON = 3.0
+"""For how long Workloads are expected to come, as a multiple of how long those take that are there:
+at a third of it, a newcomer has waited for as many again."""
+_LEAST_HORIZON_SECONDS = 60.0
+_MOST_EXPECTED = 256
+"""Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
 
@@ -430,6 +439,29 @@ class QueuedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedKind:
+    """One of the Workloads that have come, as which others are expected to come."""
+
+    asks: Arrival | Amounts
+    """What it asks for, or what it has got of which flavors."""
+    job_class: str = ""
+    limit_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedArrivals:
+    """Workloads of one priority that are expected to come to a ClusterQueue from *now* on."""
+
+    cluster_queue: str
+    priority: int
+    per_second: float
+    seconds: float
+    """For how long they go on coming: as long again as they have."""
+    kinds: tuple[ExpectedKind, ...]
+    """They come in turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """What the forecasts of all trees have in common."""
 
@@ -439,6 +471,7 @@ class _Case:
     """On the clock of ``Snapshot.as_of``."""
     keep: bool = False
     """Record when each pending Workload starts."""
+    expected: Sequence[ExpectedArrivals] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -451,23 +484,22 @@ class Planned:
     """Starts, in seconds from *now*; Workloads that never start are not among them."""
 
 
-def forecast(
+def forecast(  # noqa: PLR0913 - all that a forecast starts from
     snapshot: Snapshot,
     running: Sequence[Occupant],
     waiting: Sequence[QueuedGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
+    *,
+    expected: Sequence[ExpectedArrivals] = (),
 ) -> Mapping[str, Profile]:
     """Return the profile of each ClusterQueue, or of those that share a tree with one of *only*.
 
-    *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order.
+    *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order. Where
+    Workloads are *expected*, a profile has another one with them (``Profile.later``).
     """
-    case = _Case(
-        snapshot=snapshot,
-        run_time_of=run_time_of,
-        now=now,
-    )
+    case = _Case(snapshot=snapshot, run_time_of=run_time_of, now=now, expected=expected)
     profiles: dict[str, Profile] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
         profiles |= _of_tree(case, contents, _prepared(case, contents)).profiles
@@ -598,10 +630,36 @@ class _Targets:
 
 def _of_tree(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    queued, run_times = contents.queued, prepared.run_times
-    queues = [case.snapshot.cluster_queues[name] for name in contents.tree.leaves]
+    idle = contents.tree.copy()
     schedule = _filled(case, contents, prepared)
     record = recorded(schedule, _newcomers(case.snapshot))
+    profiles = _profiles(case, contents, prepared, schedule, record)
+    # Who comes later may come first, but not before it is there.
+    horizon = _HORIZON * max(record.times[-1], _LEAST_HORIZON_SECONDS)
+    coming = tuple(_coming(case, contents, prepared, horizon)) if record.is_whole else ()
+    if coming:
+        again = replace(contents, tree=idle)
+        later = _filled(case, again, prepared, coming)
+        with_coming = recorded(later, _newcomers(case.snapshot))
+        if with_coming.is_whole:
+            overtaken = _profiles(case, again, prepared, later, with_coming)
+            rate = sum(group.count for group in coming) / max(group.at for group in coming)
+            profiles = {
+                name: replace(of_queue, later=overtaken[name], expected_per_second=rate)
+                for name, of_queue in profiles.items()
+            }
+    return Planned(profiles=profiles, begun=tuple(schedule.begun))
+
+
+def _profiles(
+    case: _Case,
+    contents: _TreeContents,
+    prepared: _Prepared,
+    schedule: Schedule,
+    record: StartRecord,
+) -> dict[str, Profile]:
+    queued, run_times = contents.queued, prepared.run_times
+    queues = [case.snapshot.cluster_queues[name] for name in contents.tree.leaves]
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
     profiles = {}
@@ -620,7 +678,72 @@ def _of_tree(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Plann
             unordered=_unordered(queue, tuple(kinds.values()), case.snapshot),
             outranked_below=_outranked_below(queue, record, case.snapshot),
         )
-    return Planned(profiles=profiles, begun=tuple(schedule.begun))
+    return profiles
+
+
+def _coming(
+    case: _Case, contents: _TreeContents, prepared: _Prepared, horizon: float
+) -> Iterator[PendingGroup]:
+    """Yield the Workloads that are expected to come to a tree, by time, at even intervals."""
+    rows = heapq.merge(
+        *(
+            _row(arrivals, prepared, horizon)
+            for arrivals in case.expected
+            if arrivals.cluster_queue in contents.tree.leaves
+            and _may_overtake(arrivals, case.snapshot)
+        ),
+        key=attrgetter("at"),
+    )
+    yield from islice(rows, _MOST_EXPECTED)
+
+
+def _may_overtake(arrivals: ExpectedArrivals, snapshot: Snapshot) -> bool:
+    """Return whether those who come later may come before anybody who is there."""
+    # Under StrictFIFO nobody overtakes those of his own priority, however wide they are.
+    queue = snapshot.cluster_queues[arrivals.cluster_queue]
+    return queue.queueing is not Queueing.STRICT or arrivals.priority > min(_newcomers(snapshot))
+
+
+def _row(arrivals: ExpectedArrivals, prepared: _Prepared, horizon: float) -> Iterator[PendingGroup]:
+    name, known = arrivals.cluster_queue, {}
+    for number in range(int(min(horizon, arrivals.seconds) * arrivals.per_second)):
+        kind = arrivals.kinds[number % len(arrivals.kinds)]
+        if id(kind) not in known:
+            known[id(kind)] = _expected_group(name, arrivals.priority, kind, prepared)
+        group = known[id(kind)]
+        if group is not None:
+            yield replace(group, at=(number + 1) / arrivals.per_second)
+
+
+def _expected_group(
+    name: str, priority: int, kind: ExpectedKind, prepared: _Prepared
+) -> PendingGroup | None:
+    """Return a Workload that is expected to come; None: how long it would run is not known."""
+    arrival, shape = None, None
+    if isinstance(kind.asks, Arrival):
+        arrival = kind.asks
+        shape = prepared.demands.of(name, arrival)
+    else:
+        shape = demand_of(kind.asks)
+    run_times = prepared.run_times
+    if shape is None or not shape.is_possible:
+        return None
+    if not all(run_times.knows(name, kind.job_class, flavors) for flavors in shape.combinations):
+        return None
+    runs = {
+        flavors: run_times.whole(name, kind.job_class, flavors, limit=kind.limit_seconds)
+        for flavors in shape.combinations
+    }
+    seconds, spread = next(iter(runs.values()))
+    return PendingGroup(
+        cluster_queue=name,
+        demand=shape,
+        seconds=seconds,
+        spread=spread,
+        by_flavors=runs if len(runs) > 1 else {},
+        priority=priority - LATER,
+        local_queue=f"{arrival.namespace}/{arrival.local_queue}" if arrival else "",
+    )
 
 
 def _newcomers(snapshot: Snapshot) -> Collection[int]:
@@ -633,7 +756,7 @@ def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapsho
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
-    highest = max((*record.priorities, *_newcomers(snapshot)))
+    highest = max(map(int, (*record.priorities, *_newcomers(snapshot))))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
@@ -740,8 +863,13 @@ def _learned(
     )
 
 
-def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedule:
-    """Return a schedule of a tree with all its Workloads."""
+def _filled(
+    case: _Case,
+    contents: _TreeContents,
+    prepared: _Prepared,
+    coming: Sequence[PendingGroup] = (),
+) -> Schedule:
+    """Return a schedule of a tree with all its Workloads, and with those that are *coming*."""
     tree = contents.tree
     schedule = Schedule(
         tree,
@@ -761,6 +889,10 @@ def _filled(case: _Case, contents: _TreeContents, prepared: _Prepared) -> Schedu
             # among those that wait.
             age = _age(group.arrival.created) + place if schedule.preempts else None
             schedule.add_waiting(waiting, age=age)
+    newest = max((group.arrival.created for _, group in contents.queued), default=0)
+    first = _age(newest) + len(contents.queued)
+    for place, later in enumerate(coming):
+        schedule.add_waiting(later, age=first + place if schedule.preempts else None)
     return schedule
 
 

@@ -29,7 +29,7 @@ LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
 LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
 _DEFAULT_STRATEGIES = (LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
 
-_Order: TypeAlias = tuple[bool, int, float, str, str]
+_Order: TypeAlias = tuple[bool, float, float, str, str]
 
 
 class Possibility(IntEnum):
@@ -57,7 +57,7 @@ class QuotaHolder:
     leaf: int
     """Its ClusterQueue's node in the tree."""
     taken: Taken
-    priority: int
+    priority: float
     reserved_at: float
     queued_at: float
     """The time by which its queue would order it."""
@@ -73,7 +73,7 @@ class Preemptor:
 
     leaf: int
     taken: Taken
-    priority: int
+    priority: float
     queued_at: float
 
 
@@ -197,7 +197,7 @@ class _Candidates:
         for node, parent in enumerate(tree.parents):
             self.children.setdefault(parent, []).append(node)
         self._by_leaf: dict[int, list[tuple[_Order, QuotaHolder]]] = {}
-        self._counts: dict[int, int] = {}
+        self._counts: dict[float, int] = {}
         """Priority to the number of holders."""
         self._newest: dict[int, float] = {}
         """By leaf: no holder was queued later than this."""

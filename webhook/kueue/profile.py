@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, sqrt
 from typing import TypeAlias
 
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
@@ -24,10 +24,18 @@ _WIDER = 1.5
 """Factor by which each reason for uncertainty widens a range."""
 _LEAST_PART = 0.25
 """Least half-width of an uncertain range, as a part of the wait."""
+_LEAST_DELAY = 0.05
+"""Part of a wait by which those who come later must prolong it: event loops that differ anywhere
+differ by a little everywhere."""
 PREEMPTION = "preemption"
 """A reason why a start is uncertain: those who are still to come may preempt the Job."""
+ARRIVALS = "arrivals"
+"""A reason why a start is uncertain: others that are expected to come may come first."""
 PRIORITIES = "priorities"
 """A reason why the order is not known: the profile does not tell this priority's turn apart."""
+LATER = 0.5
+"""How much lower those rank that are expected to come: behind newcomers of the same priority,
+before all lower ones, as priorities are whole numbers."""
 _Table: TypeAlias = tuple[tuple[int, ...], ...]
 """For each step what is free of each cell: milli-CPU, or whole units of other resources."""
 
@@ -53,8 +61,48 @@ def start_of(
     """Return the expected start of a Job that comes *elapsed* seconds after the profile was made.
 
     The start is in seconds from then on; inf: it never starts. Pending Workloads of at least its
-    priority are admitted before it, except those that would borrow while the Job need not.
+    priority are admitted before it, except those that would borrow while the Job need not; others
+    that are expected to come may be, too.
     """
+    found = start_among_pending(profile, demand, priority=priority, elapsed=elapsed)
+    if profile.later is None or found.start.seconds in (0.0, inf):
+        return found
+    # Under StrictFIFO nobody overtakes those of his own priority, however wide they are.
+    if profile.behind and not _is_outranked_later(profile.later, priority):
+        return found
+    later = start_among_pending(profile.later, demand, priority=priority, elapsed=elapsed)
+    rate = profile.expected_per_second
+    return replace(found, start=_overtaken(found.start, later.start, rate))
+
+
+def _is_outranked_later(later: Profile, priority: int) -> bool:
+    """Return whether any of those that are expected to come are of a higher priority."""
+    return any(is_later(level) and level > priority for level in later.priorities)
+
+
+def _overtaken(start: Start, later: Start, per_second: float) -> Start:
+    """Return a start before which others may come that are not there yet.
+
+    *later* is the start if they come as often as they have, *per_second*.
+    """
+    delay = later.seconds - start.seconds
+    if not _LEAST_DELAY * start.seconds < delay < inf:
+        return start
+    # The number of those that come within a time varies as the root of its mean.
+    off = SIGMAS_OF_A_SIDE * delay / sqrt(max(1.0, per_second * later.seconds))
+    is_large = later.seconds > start.high
+    return replace(
+        start,
+        seconds=later.seconds if is_large else start.seconds,
+        high=max(start.high, later.high, later.seconds + off),
+        uncertain=(*start.uncertain, ARRIVALS),
+    )
+
+
+def start_among_pending(
+    profile: Profile, demand: Demand, *, priority: int = 0, elapsed: float = 0.0
+) -> FoundStart:
+    """Return the start as ``start_of`` does, if no other Job came any more."""
     if profile.outranked_below is not None and priority >= profile.outranked_below:
         # Nobody can preempt it.
         certain = tuple(reason for reason in profile.uncertain if reason != PREEMPTION)
@@ -140,6 +188,25 @@ def _shifted(start: Start, seconds: float) -> Start:
         low=start.low + seconds,
         high=start.high + seconds,
     )
+
+
+def taken_after(profile: Profile, usage: Amounts, at: float, *, priority: int) -> Amounts:
+    """Return the part of *usage* that those get at *at* who come after a Job of this priority.
+
+    *at* is in seconds since ``computed_at``.
+    """
+    index = bisect_right(profile.times, at) - 1
+    if profile.times[index] != at:
+        return {}
+    columns = {cell: index for index, cell in enumerate(profile.cells)}
+    after = profile.free[index]
+    rows = (table[index] for table in _tables(profile, priority))
+    row = next((row for row in rows if _covers(row, usage, columns)), after)
+    return {
+        cell: min(amount, row[columns[cell]] - after[columns[cell]])
+        for cell, amount in usage.items()
+        if cell in columns and row[columns[cell]] > after[columns[cell]]
+    }
 
 
 def with_placement(
@@ -370,7 +437,12 @@ def _with_behind(
     return tuple(updated)
 
 
-def served_before(waiting: Sequence[int], priority: int) -> int:
+def is_later(priority: float) -> bool:
+    """Return whether this is the priority of Workloads that are expected to come."""
+    return not float(priority).is_integer()
+
+
+def served_before(waiting: Sequence[float], priority: float) -> int:
     """Count the priorities among *waiting* that are admitted before a newcomer's."""
     # Of equal priorities Kueue takes the older Workload first, and a newcomer is the youngest.
     return sum(level >= priority for level in waiting)

@@ -26,7 +26,7 @@ from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
-Key: TypeAlias = tuple[int, int, int, float, int]
+Key: TypeAlias = tuple[int, int, float, float, int]
 """Order of heads, the least first: place in the ClusterQueue, height from which it borrows, negated
 priority, age, a serial number. In a bucket that heads share, the height is 1 for all above 0."""
 
@@ -43,7 +43,8 @@ class PendingGroup:
     """Standard deviation of ``seconds``, in seconds."""
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
-    priority: int = 0
+    priority: float = 0
+    """A whole number but of those who are not there yet; see ``kueue.forecast``."""
     count: int = 1
     at: float = 0.0
     """When it begins to compete for quota, in seconds since the beginning of the schedule."""
@@ -115,7 +116,7 @@ class ClusterQueueHeads:
     bucket: FullQueues | None = None
     claim: FullQueues | None = None
     """Its own bucket in a cycle in which it may preempt."""
-    entries: list[tuple[int, float, QueueEntry]] = field(default_factory=list)
+    entries: list[tuple[float, float, QueueEntry]] = field(default_factory=list)
     """A heap of (negated priority, age, group): the highest priority first, then the oldest."""
     place: int = 0
     """How many heads of its ClusterQueue come before it."""

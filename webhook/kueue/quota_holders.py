@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import add
+from operator import add, le, lt
 
 from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
 from webhook.kueue.queue_heads import QueueEntry
@@ -52,7 +52,7 @@ class RunningGroup:
     """0: all of them were preempted."""
     variance: float
     """Of the run time of each one, in seconds squared."""
-    priority: int | None = None
+    priority: float | None = None
     """None: it is not known, and they are not preempted."""
     begun: StartedWorkloads | None = None
     """Their start; None: it was before the schedule began, or starts are not recorded."""
@@ -113,7 +113,7 @@ class QuotaHolders:
         """The group of each Workload that is told apart, by its key."""
         self._new: dict[int, RunningGroup] = {}
         """Groups of which no Workload is told apart yet."""
-        self._usage: defaultdict[int, dict[int, list[int]]] = defaultdict(dict)
+        self._usage: defaultdict[int, dict[float, list[int]]] = defaultdict(dict)
         """Node to priority to the usage of each cell, and the number of Workloads at the end."""
         self.lowest = [inf] * len(tree.parents)
         """Node to the lowest priority there; inf: nobody holds quota."""
@@ -171,10 +171,10 @@ class QuotaHolders:
         self._tell_apart()
         return self.preemptions.possibility(preemptor, cell, amount)
 
-    def priorities(self) -> set[int]:
+    def priorities(self) -> set[float]:
         return {priority for levels in self._usage.values() for priority in levels}
 
-    def has_lower(self, leaf: int, priority: int) -> bool:
+    def has_lower(self, leaf: int, priority: float) -> bool:
         """Return whether a ClusterQueue's policy lets *priority* preempt somebody there."""
         usage = self._usage.get(leaf)
         policy = self._queues[leaf].preemption.within_cluster_queue
@@ -183,14 +183,14 @@ class QuotaHolders:
         lowest = min(usage)
         return lowest < priority or (lowest == priority and policy == _NEWER_EQUAL)
 
-    def lower(self, leaf: int, priority: int) -> Sequence[int]:
+    def lower(self, leaf: int, priority: float) -> Sequence[int]:
         """Return the usage, by cell, that *priority* may preempt in its ClusterQueue."""
         policy = self._queues[leaf].preemption.within_cluster_queue
-        most = priority if policy == _NEWER_EQUAL else priority - 1
-        rows = [usage for level, usage in self._usage[leaf].items() if level <= most]
+        reaches = le if policy == _NEWER_EQUAL else lt
+        rows = [usage for level, usage in self._usage[leaf].items() if reaches(level, priority)]
         return [sum(column) for column in zip(*rows, strict=True)]
 
-    def obtainable(self, leaf: int, priority: int) -> Sequence[int]:
+    def obtainable(self, leaf: int, priority: float) -> Sequence[int]:
         """Return what a newcomer could have of each cell at once, with what it would preempt.
 
         Each cell is judged alone. Under fair sharing, where shares decide who is preempted, it is

@@ -16,7 +16,7 @@ from typing import Final
 
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.fair_rounds import LocalQueueUse
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.flavor_plan import Demand, demand_of
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
@@ -32,7 +32,6 @@ from webhook.kueue.scheduling_cycle import SchedulingCycle, StartedGroup, Turn, 
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
-    FlavorResource,
     KueueConfig,
     Preemption,
     StopPolicy,
@@ -204,7 +203,7 @@ class Schedule:
         """Sum of the variances of the runs that have finished, in seconds squared."""
         self.spread = 0.0
         """Standard deviation of the time at which quota was last released, in seconds."""
-        self.waits: dict[str, dict[int, float]] = {}
+        self.waits: dict[str, dict[float, float]] = {}
         """ClusterQueue to priority to when the last Workload with it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
@@ -250,10 +249,10 @@ class Schedule:
     def evicts(self) -> bool:
         """Whether Workloads that were preempted still have to stop."""
         return bool(self._evicted)
+
     def lowest(self) -> Sequence[float]:
         """Return the lowest priority that holds quota, by node, in a tree that may preempt."""
         return [] if self._holders is None else self._holders.lowest[:]
-
 
     def obtainable(self, cluster_queue: str, priority: int) -> Sequence[int]:
         """Return what a newcomer could have of each cell now, with what it would preempt."""
@@ -293,18 +292,11 @@ class Schedule:
 
     def _entry_of(self, run: Running) -> QueueEntry:
         """Return as what Workloads wait that held quota before the schedule began."""
-        # They get the flavors again that they had: what else would do is not known.
-        by_flavor: dict[str, list[tuple[FlavorResource, int]]] = {}
-        for cell, amount in run.usage.items():
-            by_flavor.setdefault(cell[0], []).append((cell, amount // run.count))
-        parts = tuple(
-            (FlavorChoice(flavor=flavor, usage=tuple(usage)),)
-            for flavor, usage in by_flavor.items()
-        )
         seconds, spread = run.whole or (run.seconds, run.spread)
         waiting = PendingGroup(
             cluster_queue=run.cluster_queue,
-            demand=Demand(parts=parts, combinations=(",".join(sorted(by_flavor)),)),
+            # What else would do than the flavors that they had is not known.
+            demand=demand_of(run.usage, run.count),
             seconds=seconds,
             spread=spread,
             priority=run.priority or 0,
@@ -400,12 +392,12 @@ class Schedule:
         before = self._cycle.before
         return after, before + [after] * (len(self._cycle.turns) - len(before))
 
-    def priorities(self) -> tuple[int, ...]:
+    def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.
 
         Workloads that hold quota and may have to give it back count among them.
         """
-        waiting = {
+        waiting: set[float] = {
             entry.waiting.priority for heads in self.waiting() for _, _, entry in heads.entries
         }
         coming = {entry.waiting.priority for _, _, _, entry in self._arrivals}

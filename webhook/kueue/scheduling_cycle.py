@@ -30,7 +30,7 @@ from webhook.model.queues import ClusterQueue, KueueConfig
 Turn: TypeAlias = tuple[int, float]
 """A place in the order of a cycle, after all heads with this key: how high up it borrows, negated
 priority."""
-Kept: TypeAlias = tuple[int, int, int, Taken]
+Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 _Kept: TypeAlias = "list[Kept]"
 
@@ -570,7 +570,7 @@ class SchedulingCycle:
         return room < 1
 
 
-def _first(heads: ClusterQueueHeads) -> tuple[int, float, QueueEntry]:
+def _first(heads: ClusterQueueHeads) -> tuple[float, float, QueueEntry]:
     return heads.entries[0]
 
 

@@ -16,7 +16,14 @@ from typing import TypeAlias
 
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.profile import FoundStart, last_start, start_of, with_placement
+from webhook.kueue.profile import (
+    FoundStart,
+    last_start,
+    start_among_pending,
+    start_of,
+    taken_after,
+    with_placement,
+)
 from webhook.kueue.quota import tree_names
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import (
@@ -32,6 +39,8 @@ from webhook.model.queues import Amounts, Arrival, Snapshot
 
 _RUNS_IN_ORDER = 16
 """From so many groups in a tree on, a placement joins an earlier group of equals out of order."""
+_MOMENT = 1e-6
+"""Seconds that are as good as none."""
 _TURNS = 16
 """Waves of equal placements whose starts are worked out; the rest is taken to run in waves of
 equal length after the last of them."""
@@ -62,6 +71,10 @@ class _Start:
     """Of all of them together."""
     at: float
     """In seconds since ``Profile.computed_at``."""
+    later_at: float
+    """The same where others come that are expected to; that of ``Profile.later``."""
+    displaced: Amounts
+    """Of the usage, what such others get there that then come after these."""
     seconds: float
     """For how long they hold the quota, with the waves that follow them."""
     spread: float
@@ -213,7 +226,9 @@ class StartTimes:
             if profile is None:
                 return
             elapsed = max(0.0, run.at - profile.computed_at)
-            earliest = start_of(profile, run.demand, priority=run.priority, elapsed=elapsed)
+            earliest = start_among_pending(
+                profile, run.demand, priority=run.priority, elapsed=elapsed
+            )
             # What never starts takes no quota from anybody.
             if earliest.start.seconds == inf:
                 return
@@ -233,16 +248,31 @@ def _start(
     if seconds is None:
         seconds, spread = profile.unknown_seconds, profile.unknown_seconds
     # Start and run are taken to vary independently, so their variances add up at the release.
+    usage = {cell: amount * together for cell, amount in earliest.usage.items()}
+    later_at, displaced = _later(run, profile, at, usage)
     waits = (earliest.start.high - earliest.start.low) / (2 * SIGMAS_OF_A_SIDE)
     return _Start(
         cluster_queue=run.cluster_queue,
-        usage={cell: amount * together for cell, amount in earliest.usage.items()},
+        usage=usage,
         at=at,
+        later_at=later_at,
+        displaced=displaced,
         seconds=seconds * turns,
         spread=hypot(waits, spread),
         priority=run.priority,
         unseen=_unseen(run, earliest, together * turns) if run.seconds is None else None,
     )
+
+
+def _later(run: PlacedJob, profile: Profile, at: float, usage: Amounts) -> tuple[float, Amounts]:
+    """Return when Jobs start that start at *at*, if others come, and what these get instead."""
+    later = profile.later
+    if later is None or not at:
+        return at, {}
+    elapsed = max(0.0, run.at - later.computed_at)
+    found = start_among_pending(later, run.demand, priority=run.priority, elapsed=elapsed)
+    later_at = max(at, elapsed + found.start.seconds)
+    return later_at, taken_after(later, usage, later_at, priority=run.priority)
 
 
 def _unseen(run: PlacedJob, earliest: FoundStart, count: int) -> Unseen:
@@ -319,7 +349,20 @@ def _taken(profile: Profile, start: _Start, *, is_own: bool) -> Profile:
     )
     if start.unseen is not None:
         changed = replace(changed, unseen=(*changed.unseen, start.unseen))
+    if profile.later is not None:
+        changed = replace(changed, later=_taken_later(profile.later, start, is_own=is_own))
     return changed if is_own else replace(changed, behind=profile.behind)
+
+
+def _taken_later(later: Profile, start: _Start, *, is_own: bool) -> Profile:
+    """Return a profile with those who are expected to come, and with a start added."""
+    # Those who come after it wait for longer, and do not take what they would have in vain: it
+    # is theirs at that moment only.
+    more = {cell: n - start.displaced.get(cell, 0) for cell, n in start.usage.items()}
+    own = replace(start, at=start.later_at, usage=more, displaced={})
+    moment = replace(own, usage=start.displaced, seconds=_MOMENT, spread=0.0, unseen=None)
+    changed = _taken(later, own, is_own=is_own)
+    return _taken(changed, moment, is_own=is_own) if start.displaced else changed
 
 
 def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None:

@@ -115,7 +115,7 @@ class Profile:
     free: tuple[tuple[int, ...], ...]
     """``free[i][c]``: what a new Job could take of ``cells[c]`` from ``times[i]`` to
     ``times[i + 1]``, borrowing included, after all pending Workloads were tried."""
-    priorities: tuple[int, ...] = ()
+    priorities: tuple[float, ...] = ()
     """Those of the Workloads that are pending in the tree, each once, the highest first."""
     ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
@@ -147,6 +147,10 @@ class Profile:
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
     "podsReady", "topology", "depth", "runTimes"."""
+    later: Profile | None = None
+    """The same with the Workloads that are expected to come from now on; None: none are."""
+    expected_per_second: float = 0.0
+    """How many of these come to the whole tree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,7 @@ class Start:
     low: float
     high: float
     uncertain: tuple[str, ...] = ()
+    """As in ``Profile``; "arrivals": others that come later may come first."""
     unseen: int = 0
     """How many Workloads it waits for of whose run times nothing is known; 0: none."""
     unordered: str = ""

@@ -18,6 +18,7 @@ from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.start_times import StartTimes, placed
+from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
@@ -27,7 +28,7 @@ from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.reconsider import choose
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, watched
-from webhook.state.workload import Group, QueueContents, Workload
+from webhook.state.workload import Group, QueueContents, Workload, arrived
 
 EPOCH = 1
 """Seconds since 1970 at the scenario's start: 0 stands for no admission."""
@@ -114,11 +115,15 @@ class Joining:
     """Generation of the policy that decided."""
 
 
+_ONLY = ""
+
+
 @dataclass(slots=True)
 class _Queue:
     waiting: dict[_Shape, tuple[Arrival, dict[str, Workload]]] = field(default_factory=dict)
     """Shape to its first Arrival and its Workloads."""
     holding: dict[str, Workload] = field(default_factory=dict)
+    arrived: ArrivedWorkloads = field(default_factory=ArrivedWorkloads)
 
     def contents_of(self) -> QueueContents:
         groups = (
@@ -126,7 +131,11 @@ class _Queue:
             for arrival, members in self.waiting.values()
             if members
         )
-        return QueueContents(holding=tuple(self.holding.values()), waiting=tuple(groups))
+        return QueueContents(
+            holding=tuple(self.holding.values()),
+            waiting=tuple(groups),
+            arrived=self.arrived.of(_ONLY),
+        )
 
 
 class Forecasts:
@@ -157,7 +166,7 @@ class Forecasts:
         self._start_times: StartTimes = NO_START_TIMES
         self.published = snapshot
         """The snapshot with the last forecasts."""
-        self._number = 0
+        self._number = 1
         self._fresh_until = -inf
 
     def seen(self, job: Job, now: float) -> Snapshot:
@@ -218,7 +227,7 @@ class Forecasts:
         joining, shape = self._joined.pop(key)
         self._changed.add(joining.cluster_queue)
         self._fresh_until = -inf
-        return self._queues[joining.cluster_queue].waiting[shape][1].pop(key).created
+        return self._queues[joining.cluster_queue].waiting[shape][1].pop(key).queued_at
 
     def join(self, joining: Joining, now: float, *, age: int | None = None) -> None:
         arrival, name = joining.arrival, joining.cluster_queue
@@ -233,7 +242,8 @@ class Forecasts:
             joining.demand,
         )
         group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
-        group[1][joining.key] = _pending(joining, self._number if age is None else age)
+        order = self._number if age is None else age
+        group[1][joining.key] = _pending(joining, order, created=int(now) + EPOCH)
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
@@ -270,12 +280,16 @@ class Forecasts:
         joining, shape = self._joined[key]
         queue = self._queues[joining.cluster_queue]
         workload = queue.waiting[shape][1].pop(key)
-        queue.holding[key] = workload._replace(
+        holding = workload._replace(
             stage=Stage.RESERVING,
             cluster_queue=joining.cluster_queue,
             charge=tuple(usage.items()),
             admitted=admitted,
+            is_evicted=False,
         )
+        queue.holding[key] = holding
+        if not workload.is_evicted:
+            queue.arrived.note(_ONLY, arrived(holding))
         self._changed.add(joining.cluster_queue)
 
     def preempt(self, key: str) -> None:
@@ -285,7 +299,7 @@ class Forecasts:
         joining, shape = self._joined[key]
         queue = self._queues[joining.cluster_queue]
         held = queue.holding.pop(key)
-        waiting = _pending(joining, held.created)
+        waiting = _pending(joining, held.queued_at, created=held.created)._replace(is_evicted=True)
         queue.waiting.setdefault(shape, (joining.arrival, {}))[1][key] = waiting
         self._changed.add(joining.cluster_queue)
 
@@ -332,8 +346,8 @@ class Forecasts:
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 
 
-def _pending(joining: Joining, order: int) -> Workload:
-    """Return it as the observer would read it; *order* is in place of its age."""
+def _pending(joining: Joining, order: int, *, created: int) -> Workload:
+    """Return it as the observer would read it; by *order* its queue orders it."""
     arrival = joining.arrival
     return Workload(
         namespace=arrival.namespace,
@@ -344,7 +358,9 @@ def _pending(joining: Joining, order: int) -> Workload:
         cluster_queue="",
         charge=(),
         priority=arrival.priority,
-        created=order,
+        created=created,
+        # Many may come within a second, in an order that the whole seconds do not tell.
+        evicted_at=order,
         decision_id=arrival.key,
         policy=arrival.policy,
         option=arrival.option,

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 from itertools import groupby
-from operator import itemgetter
-from typing import TypeAlias
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, TypeAlias
 
 from webhook.kueue.durations import learned_on, of_any_class
-from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
+from webhook.kueue.forecast import (
+    ExpectedArrivals,
+    ExpectedKind,
+    Occupant,
+    QueuedGroup,
+    forecast,
+)
 from webhook.kueue.quota import tree_names
+from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
@@ -31,6 +39,7 @@ within a part equal Workloads are grouped."""
 SHORT = 32
 """A queue of at most so many is forecast one by one, however long the others are."""
 _BETWEEN = "\n"
+_created = attrgetter("created")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +92,7 @@ class ForecastInputs:
     def __init__(self) -> None:
         self._running: dict[str, tuple[Occupant, ...]] = {}
         self._waiting: dict[str, tuple[QueuedGroup, ...]] = {}
+        self._came: dict[str, Mapping[int, tuple[_Came, ...]]] = {}
         self._lengths: dict[str, int] = {}
 
     def profiles(self, forecast_input: ForecastInput) -> Mapping[str, Profile]:
@@ -100,6 +110,7 @@ class ForecastInputs:
             waiting = tuple(queued(contents.waiting, clock, width))
             self._running[name] = tuple(occupants(name, contents.holding, clock))
             self._waiting[name] = waiting
+            self._came[name] = came(contents)
         asked = forecast_input.asked
         trees = Trees(forecast_input.snapshot, self._running)
         names = sorted({member for name in asked for member in trees.members(trees.root(name))})
@@ -113,10 +124,15 @@ class ForecastInputs:
             LentRunTimes(forecast_input.snapshot),
             forecast_input.now,
             only=asked,
+            expected=[
+                arrivals
+                for name in names
+                for arrivals in expected(name, self._came[name], forecast_input.unix)
+            ],
         )
 
     def _forget_all_but(self, names: Collection[str]) -> None:
-        for kept in (self._running, self._waiting, self._lengths):
+        for kept in (self._running, self._waiting, self._came, self._lengths):
             for name in kept.keys() - names:
                 del kept[name]
 
@@ -204,6 +220,58 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
         )
 
 
+class _Came(NamedTuple):
+    """A Workload that has come, and as which others may come."""
+
+    created: int
+    """Seconds since 1970."""
+    kind: ExpectedKind
+
+
+def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
+    """Return by priority what has come to a ClusterQueue, the newest first."""
+    by_priority: defaultdict[int, list[_Came]] = defaultdict(list)
+    for gone in contents.arrived:
+        kind = ExpectedKind(
+            asks=dict(gone.charge), job_class=class_text(gone), limit_seconds=gone.limit_seconds
+        )
+        by_priority[gone.priority].append(_Came(gone.created, kind))
+    for group in contents.waiting:
+        for workload in _newest(group.members):
+            kind = ExpectedKind(
+                asks=group.arrival,
+                job_class=class_text(workload),
+                limit_seconds=workload.limit_seconds,
+            )
+            by_priority[workload.priority].append(_Came(workload.created, kind))
+    return {
+        priority: tuple(sorted(all_came, key=_created, reverse=True)[:MOST_ARRIVED])
+        for priority, all_came in by_priority.items()
+    }
+
+
+def _newest(members: Iterable[Workload]) -> Sequence[Workload]:
+    """Return the newest of those that wait for the first time: others have come before."""
+    first = (workload for workload in members if not workload.is_evicted)
+    return nlargest(MOST_ARRIVED, first, key=_created)
+
+
+def expected(
+    name: str, by_priority: Mapping[int, Sequence[_Came]], unix: float
+) -> Iterator[ExpectedArrivals]:
+    """Yield who is expected to come to a ClusterQueue after *unix*, in seconds since 1970."""
+    for priority, all_came in by_priority.items():
+        rate = steady_rate((workload.created for workload in all_came), unix)
+        if rate is not None:
+            yield ExpectedArrivals(
+                cluster_queue=name,
+                priority=priority,
+                per_second=rate.per_second,
+                seconds=rate.seen_seconds,
+                kinds=tuple(workload.kind for workload in all_came),
+            )
+
+
 def width_of(length: int, pending: int) -> int:
     """Return how many Workloads of a queue form one part, if *pending* wait in all queues."""
     if length <= SHORT or pending <= EXACT:
@@ -274,7 +342,7 @@ def _ranked(
     ]
 
 
-def class_text(workload: Workload) -> str:
+def class_text(workload: Workload | Arrived) -> str:
     """Return the key to look a run time up by: class, and which policy chose which option."""
     job_class = workload.job_class or JobClass("", "")
     return class_name(job_class, workload.policy, workload.option)

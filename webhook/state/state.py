@@ -408,8 +408,9 @@ class State:
     def contents_of(self, cluster_queue: str) -> QueueContents:
         """Return the Workloads of a ClusterQueue, as of the last snapshot."""
         counts = self._workloads.counts_of.get(cluster_queue)
+        arrived = self._workloads.arrived(cluster_queue)
         if counts is None:
-            return QueueContents()
+            return QueueContents(arrived=arrived)
         alone = ((workload, (workload,)) for workload in counts.backing_off.values())
         return QueueContents(
             holding=tuple(counts.holding.values()),
@@ -417,6 +418,7 @@ class State:
                 *self._groups(counts.groups(), competes=True),
                 *self._groups(alone, competes=False),
             ),
+            arrived=arrived,
         )
 
     def _groups(

@@ -15,6 +15,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.api.resources import KUEUE_GROUP, Key
+from webhook.learn.arrival_rates import Arrived
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
@@ -32,7 +33,7 @@ from webhook.learn.workload_runs import (
     since,
 )
 from webhook.model import fields, marks, quantity
-from webhook.model.fields import child
+from webhook.model.fields import EMPTY, child
 from webhook.model.forecasts import JobClass
 from webhook.model.job import (
     DECIDED_BY,
@@ -182,6 +183,7 @@ class Workload(NamedTuple):
     cluster_queue: str
     """The one in which its quota is reserved."""
     charge: Charge
+    """Of one with quota; of one whose run has ended, with all its pods."""
     priority: int
     created: int
     """Seconds since 1970."""
@@ -259,6 +261,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     began = read_began(metadata, status, conditions)
     place = RunPlace(flavors, policy, option, began, cluster_queue)
     requeued = _requeued(conditions)
+    ended = read_ended(source, mark, place) if mark else None
+    holds = stage is Stage.RESERVING
     return Workload(
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
@@ -266,7 +270,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         stage=stage,
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
         cluster_queue=cluster_queue,
-        charge=read_charge(spec, status, admission) if stage is Stage.RESERVING else (),
+        # Pods that have succeeded give quota back, but tell nothing of what it came with.
+        charge=read_charge(spec, status if holds else EMPTY, admission) if holds or ended else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         decision_id=marks.of(annotations, DECISION_ID),
@@ -279,7 +284,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         job_class=mark.job_class if mark else None,
         flavors=flavors,
         admitted=admitted_at(conditions),
-        ended=read_ended(source, mark, place) if mark else None,
+        ended=ended,
         requeue_at=_requeue_at(status),
         obstacle=_obstacle(metadata, spec, conditions),
         is_repaired=REPAIR in _annotations(metadata),
@@ -298,6 +303,19 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         pod_counts=_pod_counts(metadata, spec, status, admission)
         if stage is Stage.RESERVING
         else (),
+    )
+
+
+def arrived(workload: Workload) -> Arrived:
+    """Return what tells how often Workloads like this one come; it got quota."""
+    return Arrived(
+        created=workload.created,
+        priority=workload.priority,
+        charge=workload.charge,
+        job_class=workload.job_class,
+        policy=workload.policy,
+        option=workload.option,
+        limit_seconds=workload.limit_seconds,
     )
 
 
@@ -530,6 +548,8 @@ class QueueContents:
     holding: tuple[Workload, ...] = ()
     """Those with quota reserved."""
     waiting: tuple[Group, ...] = ()
+    arrived: tuple[Arrived, ...] = ()
+    """Those that got quota, the newest of them whether they are still there or not."""
 
 
 BY_NAME = "job:"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
+from webhook.learn.arrival_rates import Arrived, ArrivedWorkloads
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.learn.run_records import Began, Ended
 from webhook.model.forecasts import JobClass
@@ -27,7 +28,14 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.model.reasons import Obstacle
-from webhook.state.workload import BY_NAME, Counted, Obstacles, SeenWorkload, Workload
+from webhook.state.workload import (
+    BY_NAME,
+    Counted,
+    Obstacles,
+    SeenWorkload,
+    Workload,
+    arrived,
+)
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int, Counted]
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
@@ -315,6 +323,7 @@ class Workloads:
         self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
         self._begun: list[StartedRun] = []
+        self._arrived = ArrivedWorkloads()
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
         self._obstacles = Obstacles()
@@ -386,6 +395,10 @@ class Workloads:
         for key in touched:
             self._count(key, QueueCounts.add)
 
+    def arrived(self, cluster_queue: str) -> tuple[Arrived, ...]:
+        """Return the newest Workloads that got quota in a ClusterQueue, the oldest first."""
+        return self._arrived.of(cluster_queue)
+
     def obstacles(self) -> Mapping[Key, Obstacle]:
         """Return the obstacle of each Job that has one; the same object until that changes."""
         return self._obstacles.current(self.newest)
@@ -429,6 +442,8 @@ class Workloads:
         is_new = before is None or before.created != after.created
         if is_new and (seen := _seen(after)):
             self._seen.append((after.created, seen))
+        if _has_come(before, after):
+            self._arrived.note(after.cluster_queue, arrived(after))
         if _has_reserved(before, after) and (seen := _seen(after)):
             self._reserved.append(seen)
         if after.ended is not None and (before is None or before.ended != after.ended):
@@ -549,6 +564,13 @@ def _begun(workload: Workload) -> Iterable[StartedRun]:
     began, job_class = workload.began, workload.job_class
     if began is not None and began.admitted and job_class is not None:
         yield StartedRun(job_class, began)
+
+
+def _has_come(before: Workload | None, after: Workload) -> bool:
+    """Return whether a Workload has got its first quota, or is seen for the first time after it."""
+    # One that was evicted waits again, but comes no second time; nor does one that grows.
+    has_had = before is not None and (before.charge or before.is_evicted)
+    return bool(after.charge) and not has_had and not after.replaces
 
 
 def _has_reserved(before: Workload | None, after: Workload) -> bool:
