@@ -117,7 +117,11 @@ def _by_waiting(profile: Profile, demand: Demand, priority: int, elapsed: float)
     # In a cycle its turn comes after all pending heads of its rank (decision 0023), and it waits
     # for the first cycle in which it finds room at its turn.
     columns = {cell: index for index, cell in enumerate(profile.cells)}
+    only = _only(demand, columns)
     for index, at, tables in _turns(profile, priority, elapsed) if demand.is_possible else ():
+        # Most Jobs have no choice, and of hundreds of steps few have room.
+        if only is not None and not any(_holds(table[index], only) for table in tables):
+            continue
         tries = (_flavors_at(table[index], columns, demand) for table in tables)
         chosen = next((flavors for flavors in tries if flavors is not None), None)
         if chosen is not None:
@@ -317,6 +321,33 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
     # In front of a StrictFIFO queue it would block Workloads that this profile lets start.
     overtakes = any(level < priority for level, _ in profile.behind)
     return not overtakes and (served == waiting or (False, served) in profile.ranked)
+
+
+def _only(
+    demand: Demand, columns: Mapping[FlavorResource, int]
+) -> Sequence[tuple[int, int]] | None:
+    """Return what a demand needs of each column, where it has no choice of flavors.
+
+    None: it has one, or it needs what the ClusterQueue does not have.
+    """
+    needed: dict[int, int] = {}
+    for choices in demand.parts:
+        if len(choices) != 1:
+            return None
+        for cell, amount in choices[0].usage:
+            if amount and cell not in columns:
+                return None
+            if amount:
+                column = columns[cell]
+                needed[column] = needed.get(column, 0) + amount
+    return tuple(needed.items())
+
+
+def _holds(row: tuple[int, ...], needed: Sequence[tuple[int, int]]) -> bool:
+    for column, amount in needed:  # noqa: SIM110 - a generator takes twice as long
+        if row[column] < amount:
+            return False
+    return True
 
 
 def _flavors_at(
