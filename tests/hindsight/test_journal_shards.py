@@ -1,4 +1,5 @@
 import random
+import sys
 from collections import Counter
 from dataclasses import replace
 
@@ -175,3 +176,14 @@ def test_what_packs_well_takes_no_more_room_before_it_is_packed(monkeypatch):
     assert kept["team"] == 20
     assert 0 < kept["hostile"] < 10
     assert len(journal.write(found.entries.values())) <= 50_000
+
+
+def test_only_texts_that_many_entries_have_are_shared():
+    """The table of shared strings grows by what is read at once, and never shrinks."""
+    written = config_map(Slot(number=5, entries={"w-own": entry("w-own")}))
+
+    (found,) = read_slot(written).entries.values()
+
+    copied = {name: getattr(found, name).encode().decode() for name in ("key", "uid", "name")}
+    assert [name for name, text in copied.items() if sys.intern(text) is getattr(found, name)] == []
+    assert sys.intern(found.namespace.encode().decode()) is found.namespace

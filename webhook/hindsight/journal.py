@@ -95,6 +95,9 @@ _TEXTS: Final = {
     "la": "left_alone",
 }
 """Short, because there are thousands: key of the line to the field."""
+_ITS_OWN: Final = frozenset({"key", "uid", "name"})
+"""Fields whose texts no other entry has: Python's table of shared strings would grow by all that
+are read at once, and never shrinks."""
 
 
 def write(entries: Iterable[JournalEntry]) -> str:
@@ -152,7 +155,7 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
     submitted = fields.text(templates, fields.text(source, "s", ""), "")
     ran = fields.text(source, "r", "")
     return JournalEntry(
-        **{name: intern(fields.text(source, short, "")) for short, name in _TEXTS.items()},
+        **{name: _shared(name, fields.text(source, short, "")) for short, name in _TEXTS.items()},
         created=float(created),
         admitted=int(admitted),
         finished=int(finished),
@@ -164,6 +167,10 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
         moves=fields.integer(source, "mv", "") or 0,
         offers=tuple(_offer(offer) for offer in fields.sequence(source, "of", "")),
     )
+
+
+def _shared(field_name: str, text: str) -> str:
+    return text if field_name in _ITS_OWN else intern(text)
 
 
 def _offer(line: Any) -> OptionFigures:
