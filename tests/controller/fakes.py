@@ -3,7 +3,7 @@
 from functools import partial
 
 from webhook.controller import look_back_process
-from webhook.controller.controller import Controller
+from webhook.controller.controller import Controller, Leadership
 
 
 class Elector:
@@ -37,9 +37,13 @@ class AtOnce:
 class Followed(Controller):
     """Its watches are the messages of a test, and it looks back in the test's process."""
 
-    def __init__(self, settings, client, **rest):
+    def __init__(self, settings, client, *, elector, log, **rest):
         looking_back = partial(look_back_process.saved, transport=client)
-        super().__init__(settings, client, look_back=looking_back, **rest)
+        super().__init__(settings, client, elector=elector, log=log, look_back=looking_back, **rest)
+        # Without chance: that of another thread disturbs tests that draw.
+        self.leadership = Leadership(
+            elector, on_change=lambda: self.put(None), log=log, uniform=max
+        )
 
     def has_messages(self):
         return not self._messages.empty()
