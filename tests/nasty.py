@@ -9,7 +9,7 @@ from typing import Any
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.jobs import BY_NAME, KINDS
-from webhook.model.queues import KueueConfig
+from webhook.model.queues import KueueConfig, Snapshot
 
 OURS = "kueue-fallback.dev/"
 UNITS = (
@@ -21,11 +21,16 @@ UNITS = (
 
 def answer_all(size: int) -> int:
     """Let a server answer reviews of all of them; returns how many it admitted."""
-    frameworks = tuple(kind.framework for kind in KINDS.values())
-    server = Server(paper_snapshot(kinds=sorted(BY_NAME), kueue=KueueConfig(frameworks=frameworks)))
+    server = Server(all_kinds())
     answers = [server.post(json.dumps(asked(job))) for _, job in jobs(size)]
     server.lines.close()
     return sum(answer.status_code == 200 for answer in answers)
+
+
+def all_kinds() -> Snapshot:
+    """Give the paper's queues, with a policy for Jobs of every kind."""
+    frameworks = tuple(kind.framework for kind in KINDS.values())
+    return paper_snapshot(kinds=sorted(BY_NAME), kueue=KueueConfig(frameworks=frameworks))
 
 
 def asked(job: dict[str, Any]) -> dict[str, Any]:
@@ -108,16 +113,16 @@ def _of_other_kinds(count: int) -> Iterator[tuple[str, dict[str, Any]]]:
         ):
             yield (
                 f"{what} of a {kind}",
-                _of_kind(kind, spec_of(kind, template, sets=sets, pods=pods_each)),
+                of_kind(kind, spec_of(kind, template, sets=sets, pods=pods_each)),
             )
     empty = {"template": {"apiVersion": "batch/v1", "kind": "Job"}}
     paths = {"podSets": [{"path": "template" + ".spec" * count}] * 3}
-    yield "long paths", _of_kind("AppWrapper", {"components": [{**empty, **paths}]})
+    yield "long paths", of_kind("AppWrapper", {"components": [{**empty, **paths}]})
     names = {"pytorchReplicaSpecs": {"x" * count: {}}}
-    yield "a long replica type", _of_kind("PyTorchJob", names)
+    yield "a long replica type", of_kind("PyTorchJob", names)
 
 
-def _of_kind(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+def of_kind(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     job = light_job()
     return {**job, "apiVersion": BY_NAME[kind].api_version, "kind": kind, "spec": spec}
 

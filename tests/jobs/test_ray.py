@@ -112,6 +112,10 @@ def test_what_is_not_modelled_is_named(source, words):
     assert RAYJOB.read(source).unmodelled == words
 
 
+def test_a_number_of_gpus_that_no_double_holds_is_one():
+    assert "entrypointNumGpus" in RAYJOB.read(rayjob(entrypointNumGpus=10**399)).unmodelled
+
+
 def test_limits_and_who_runs_it_are_read():
     job = RAYJOB.read(rayjob(activeDeadlineSeconds=60, managedBy="kueue.x-k8s.io/multikueue"))
 
