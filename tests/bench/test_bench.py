@@ -189,6 +189,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "moves",
         "alone",
         "workers",
+        "signatures",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
 
