@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.e2e.agreement_maker import Maker, Object
+from tests.e2e.kind_maker import KindMaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,28 @@ class Case:
         return [*self.objects, *self.jobs]
 
 
+def seeds(count: int) -> list[int]:
+    """Return the first *count* seeds, or those that the environment asks for."""
+    given = os.environ.get("AGREEMENT_SEEDS", f"1-{count}")
+    found: list[int] = []
+    for part in given.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
 def make_case(seed: int) -> Case:
     maker = Maker(seed)
+    return _case(maker, maker.job)
+
+
+def make_mixed_case(seed: int) -> Case:
+    """Make a case in which Jobs of several kinds wait in the same queues."""
+    maker = KindMaker(seed)
+    return _case(maker, maker.job_of_any_kind)
+
+
+def _case(maker: Maker, make_job: Callable[[int, list[str]], Object]) -> Case:
     queues = [f"{maker.name}-q{index}" for index in range(maker.random.randint(1, 4))]
     objects = [
         maker.namespace(),
@@ -35,9 +58,9 @@ def make_case(seed: int) -> Case:
     ]
     if maker.chance(0.3):
         objects.append(maker.limit_range())
-    jobs = [maker.job(index, queues) for index in range(maker.random.randint(4, 9))]
+    jobs = [make_job(index, queues) for index in range(maker.random.randint(4, 9))]
     return Case(
-        seed=seed,
+        seed=maker.seed,
         namespace=maker.name,
         objects=tuple(objects),
         jobs=tuple(jobs),

@@ -175,6 +175,21 @@ class Maker:
         return self.namespaced("v1", "LimitRange", "defaults", {"limits": [item]})
 
     def job(self, index: int, queues: list[str]) -> Object:
+        job = self.namespaced("batch/v1", "Job", f"job-{index}", self.job_spec())
+        job["metadata"]["labels"] |= {"kueue.x-k8s.io/queue-name": self.random.choice(queues)}
+        return job
+
+    def job_spec(self) -> Object:
+        template = self.template()
+        parallelism = self.random.choice([1, 1, 1, 2, 3])
+        return {
+            "parallelism": parallelism,
+            "completions": self.random.choice([parallelism, parallelism + 1, 1]),
+            "backoffLimit": 0,
+            "template": template,
+        }
+
+    def template(self) -> Object:
         pods: Object = {
             "restartPolicy": "Never",
             "containers": [
@@ -186,16 +201,7 @@ class Maker:
                 self.container(f"init-{number}", sidecar=self.chance(0.5)) for number in range(2)
             ]
         pods |= self.placement()
-        parallelism = self.random.choice([1, 1, 1, 2, 3])
-        spec = {
-            "parallelism": parallelism,
-            "completions": self.random.choice([parallelism, parallelism + 1, 1]),
-            "backoffLimit": 0,
-            "template": {"metadata": {"annotations": dict(RUNS_ON)}, "spec": pods},
-        }
-        job = self.namespaced("batch/v1", "Job", f"job-{index}", spec)
-        job["metadata"]["labels"] |= {"kueue.x-k8s.io/queue-name": self.random.choice(queues)}
-        return job
+        return {"metadata": {"annotations": dict(RUNS_ON)}, "spec": pods}
 
     def placement(self) -> Object:
         found: Object = {}

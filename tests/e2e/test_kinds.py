@@ -11,6 +11,8 @@ from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
 from hack.job_definitions import definitions
 from hack.kwok import GPU
+from tests.e2e.agreement import make_mixed_case, seeds
+from tests.e2e.comparing import compare_all, disagreements
 from tests.e2e.decisions import applied_policy, cpu_job, decision_of, fill, queue_of
 from tests.e2e.plane import has_condition, wait_for, wait_until_reserved, workload_of
 from webhook.__main__ import main
@@ -20,6 +22,8 @@ pytestmark = pytest.mark.xdist_group("own-plane")
 
 SERVING = frozenset({"Deployment", "LeaderWorkerSet", "StatefulSet"})
 """What never ends, and is queued by its pods."""
+MIXED_CASES = 12
+"""About half a minute on two cores; `make verify` compares 300."""
 POD_SETS = {
     "AppWrapper": ["appwrapper-0"],
     "JAXJob": ["worker"],
@@ -139,6 +143,13 @@ def made(kind, names, *, labels, name):
 
 def test_every_kind_is_tried():
     assert {"Job", *SPECS, *SERVING} == {kind.kind for kind in KINDS.values()}
+
+
+@pytest.mark.timeout(3600)
+def test_of_mixed_kinds_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
+    found = compare_all(plane.client, map(make_mixed_case, seeds(MIXED_CASES)), tmp_path)
+
+    assert [str(item) for item in disagreements(found)] == []
 
 
 @pytest.mark.parametrize("kind", SPECS)

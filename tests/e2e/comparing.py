@@ -1,0 +1,227 @@
+"""What Kueue does with the Jobs of a case, beside what we say that it will do.
+
+Its Jobs are created for real, one by one, each predicted just before from the same objects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hack import kueue
+from hack.api import ApiClient, Object
+from tests.e2e.agreement import Case
+from tests.e2e.agreement_maker import KUEUE, LABEL
+from tests.e2e.plane import has_condition, wait_for, workload_of
+from webhook.api import resources as kinds
+from webhook.jobs import BY_NAME
+from webhook.kueue import occupancy
+from webhook.kueue.explained import ExplainedAssignment
+from webhook.kueue.requests import needs
+from webhook.model import quantity
+from webhook.model.decision import Fit
+from webhook.model.job import Job
+from webhook.model.queues import Amounts, Queueing, Snapshot
+from webhook.state.state import State
+
+POLL_SECONDS = 0.3
+AT_ONCE = 25
+JUDGED_SECONDS = 90.0
+UNJUDGED_SECONDS = 2.0
+"""Kueue never looks at a Workload behind a StrictFIFO head: there is no verdict to wait for."""
+
+WATCHED = (
+    (kinds.CLUSTER_QUEUES, KUEUE, "ClusterQueue", False),
+    (kinds.LOCAL_QUEUES, KUEUE, "LocalQueue", True),
+    (kinds.COHORTS, KUEUE, "Cohort", False),
+    (kinds.FLAVORS, KUEUE, "ResourceFlavor", False),
+    (kinds.NAMESPACES, "v1", "Namespace", False),
+    (kinds.LIMIT_RANGES, "v1", "LimitRange", True),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    seed: int
+    job: str
+    predicted: bool
+    assignment: ExplainedAssignment
+    reserved: bool
+    usage: Amounts
+    """What Kueue charged, where it reserved quota."""
+    message: str
+    """What Kueue says of it; empty: it has not looked at it."""
+
+    @property
+    def excused(self) -> str:
+        """Say which listed kind of difference this may be; empty: none."""
+        return "preemption" if self.assignment.fit is Fit.MAY_PREEMPT else ""
+
+    @property
+    def agrees(self) -> bool:
+        same = dict(self.assignment.usage) == dict(self.usage)
+        return self.predicted == self.reserved and (same or not self.reserved)
+
+    def __str__(self) -> str:
+        found = f"seed {self.seed} {self.job}: we say {self.predicted} ({self.assignment.detail}; "
+        found += f"{dict(self.assignment.usage)}), Kueue {self.reserved} {dict(self.usage)}"
+        found += f": {self.message or 'no verdict'}"
+        return found
+
+
+def compare_all(client: ApiClient, cases: Iterable[Case], folder: Path) -> list[Comparison]:
+    """Compare all Jobs of all cases; print how many, and what disagrees, whose cases are saved."""
+    found: list[Comparison] = []
+    by_seed = {case.seed: case for case in cases}
+    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
+        for compared in pool.map(lambda case: compare(client, case), by_seed.values()):
+            found += compared
+    wrong = disagreements(found)
+    print(
+        f"{len(found)} Jobs compared, {sum(item.reserved for item in found)} given quota at once, "
+        f"{sum(bool(item.excused) for item in found)} set aside for preemption, "
+        f"{len(wrong)} disagreements"
+    )
+    for item in wrong:
+        saved = folder / f"seed-{item.seed}.yaml"
+        saved.write_text(yaml.safe_dump_all(by_seed[item.seed].manifests()))
+        print(f"{item} (the case is in {saved})")
+    return found
+
+
+def disagreements(compared: Iterable[Comparison]) -> list[Comparison]:
+    return [item for item in compared if not item.agrees and not item.excused]
+
+
+def compare(client: ApiClient, case: Case) -> list[Comparison]:
+    """Create the case for real, its Jobs one by one, each predicted just before."""
+    for item in case.objects:
+        client.create(item)
+    try:
+        wait_for(
+            lambda: queues_are_active(client, case),
+            f"queues of seed {case.seed} are active",
+            timeout_seconds=JUDGED_SECONDS,
+        )
+        marker = client.create(case.marker)
+        assert wait_until_judged(client, marker, "True") is not None, "Kueue knows all cohorts"
+        state = read_state(client, case)
+        found: list[Comparison] = []
+        for job in case.jobs:
+            found.append(compare_job(client, case, job, state))
+            if found[-1].excused or not found[-1].agrees:
+                # From here on Kueue's state depends on what it preempts.
+                break
+        return found
+    finally:
+        clean_up(client, case)
+
+
+def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
+    state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
+    snapshot = state.snapshot(0.0, 0.0)
+    if occupancy.build(snapshot).heads:
+        wait_for_the_next_second()
+    created = client.create(source)
+    predicted, assignment = predict(snapshot, source)
+    behind = is_behind(snapshot, BY_NAME[source["kind"]].read(source))
+    seconds = UNJUDGED_SECONDS if behind else JUDGED_SECONDS
+    workload = wait_until_judged(client, created, seconds=seconds)
+    reserved = workload is not None and has_condition(workload, "QuotaReserved")
+    return Comparison(
+        seed=case.seed,
+        job=source["metadata"]["name"],
+        predicted=predicted,
+        assignment=assignment,
+        reserved=reserved,
+        usage=charged(workload) if workload is not None and reserved else {},
+        message=verdict(workload or {}).get("message", ""),
+    )
+
+
+def wait_for_the_next_second() -> None:
+    """Make the next Job younger: times of creation are whole seconds, and Kueue goes by them."""
+    now = int(time.time())
+    wait_for(lambda: int(time.time()) > now, "a second passes")
+
+
+def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignment]:
+    job = BY_NAME[source["kind"]].read(source)
+    found = occupancy.build(snapshot)
+    local_queue = snapshot.local_queues[(job.namespace, job.queue)]
+    cluster_queue = snapshot.cluster_queues[local_queue.cluster_queue]
+    assignment = occupancy.assignment(found, needs(job, snapshot), cluster_queue)
+    return occupancy.starts_now(found, assignment, local_queue, cluster_queue), assignment
+
+
+def is_behind(snapshot: Snapshot, job: Job) -> bool:
+    name = snapshot.local_queues[(job.namespace, job.queue)].cluster_queue
+    strict = snapshot.cluster_queues[name].queueing is Queueing.STRICT
+    return strict and occupancy.build(snapshot).held(name).pending > 0
+
+
+def queues_are_active(client: ApiClient, case: Case) -> bool:
+    queues = client.list(KUEUE, "ClusterQueue", selector=f"{LABEL}={case.namespace}")
+    queues += client.list(KUEUE, "LocalQueue", namespace=case.namespace)
+    return all(has_condition(queue, "Active") for queue in queues)
+
+
+def read_state(client: ApiClient, case: Case) -> State:
+    state = State()
+    for table, version, kind, namespaced in WATCHED:
+        place = case.namespace if namespaced else ""
+        selector = f"{LABEL}={case.namespace}"
+        state.replace(table, client.list(version, kind, namespace=place, selector=selector))
+    deployments = client.list("apps/v1", "Deployment", namespace=kueue.NAMESPACE)
+    state.replace(kinds.KUEUE_DEPLOYMENT, deployments)
+    return state
+
+
+def wait_until_judged(
+    client: ApiClient, job: Object, status: str = "", *, seconds: float = JUDGED_SECONDS
+) -> Object | None:
+    """Return the Workload once Kueue has said something of it, or *status*; None: it has not."""
+    deadline = time.monotonic() + seconds
+    workload = None
+    while time.monotonic() < deadline:
+        if workload is None:
+            workload = workload_of(client, job)
+        else:
+            found = workload["metadata"]
+            workload = client.get(KUEUE, "Workload", found["name"], namespace=found["namespace"])
+        said = verdict(workload or {})
+        if said and status in ("", said["status"]):
+            return workload
+        time.sleep(POLL_SECONDS)
+    return None
+
+
+def verdict(workload: Object) -> Object:
+    """Find the condition QuotaReserved; empty while there is none."""
+    for condition in workload.get("status", {}).get("conditions") or ():
+        if condition["type"] == "QuotaReserved":
+            return dict(condition)
+    return {}
+
+
+def charged(workload: Object) -> Amounts:
+    found: dict[tuple[str, str], int] = {}
+    for assigned in workload["status"]["admission"]["podSetAssignments"]:
+        flavors: dict[str, Any] = assigned.get("flavors", {})
+        for resource, amount in assigned.get("resourceUsage", {}).items():
+            cell = (flavors[resource], resource)
+            found[cell] = found.get(cell, 0) + quantity.parse(amount, resource=resource)
+    return found
+
+
+def clean_up(client: ApiClient, case: Case) -> None:
+    client.delete("v1", "Namespace", case.namespace)
+    for item in case.objects:
+        if item["kind"] in ("ClusterQueue", "Cohort", "ResourceFlavor"):
+            client.delete(KUEUE, item["kind"], item["metadata"]["name"])
