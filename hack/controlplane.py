@@ -43,6 +43,8 @@ class Options:
     feature_gates: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     # Merged into Kueue's Configuration, mapping by mapping.
     kueue_config: Object = dataclasses.field(default_factory=dict)
+    # Further ones of the kube-controller-manager.
+    controllers: Sequence[str] = ()
     # Further CustomResourceDefinitions, there before Kueue starts.
     definitions: Sequence[Object] = ()
     # The context's name in the kubeconfig.
@@ -210,7 +212,7 @@ class ControlPlane:
 
     def _start_controllers(self) -> None:
         self._report("kube-controller-manager, kube-scheduler, kwok")
-        wanted = flags.controller_manager(self.kubeconfig, self.pki)
+        wanted = flags.controller_manager(self.kubeconfig, self.pki, more=self.options.controllers)
         self._run("kube-controller-manager", **wanted)
         self._run("kube-scheduler", **flags.scheduler(self.kubeconfig))
         stages = self.state / "stages.yaml"
@@ -246,14 +248,7 @@ class ControlPlane:
         secret = self.client.get(
             "v1", "Secret", kueue.CERTIFICATE_SECRET, namespace=kueue.NAMESPACE
         )
-        data = secret.get("data") or {}
-        folder = self._kueue_certificates
-        folder.mkdir(exist_ok=True)
-        # The certificate last: Kueue takes it as the sign that all are there.
-        for name in ("ca.crt", "tls.key", "tls.crt"):
-            if name in data:
-                (folder / name).write_bytes(base64.b64decode(data[name]))
-        return "tls.crt" in data
+        return pki.write_mounted(secret, self._kueue_certificates)
 
     def install(self, items: Sequence[Object], *, namespace: str) -> None:
         """Apply a chart's objects: the namespace, definitions, then everything else at once."""

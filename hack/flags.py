@@ -1,6 +1,6 @@
 """The flags that a control plane's programs are started with. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -74,12 +74,12 @@ def scheduler(kubeconfig: Path) -> Flags:
     }
 
 
-def controller_manager(kubeconfig: Path, pki: Pki) -> Flags:
+def controller_manager(kubeconfig: Path, pki: Pki, *, more: Sequence[str] = ()) -> Flags:
     return {
         **scheduler(kubeconfig),
         "service_account_private_key_file": pki.key("service-accounts"),
         "root_ca_file": pki.certificate("ca"),
-        "controllers": ",".join(CONTROLLERS),
+        "controllers": ",".join((*CONTROLLERS, *more)),
         "concurrent_job_syncs": 20,
     }
 

@@ -1,6 +1,7 @@
 """The certificates, keys and kubeconfigs of one control plane, as files in its state folder."""
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -94,6 +95,17 @@ def write_kubeconfig(
         "users": [{"name": name, "user": user}],
     }
     _write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def write_mounted(secret: Mapping[str, Any], folder: Path) -> bool:
+    """Do what the kubelet does for a mounted Secret; tell whether it has a certificate yet."""
+    data = secret.get("data") or {}
+    folder.mkdir(exist_ok=True)
+    # The certificate last: who waits for the files takes it as the sign that all are there.
+    for name in ("ca.crt", "tls.key", "tls.crt"):
+        if name in data:
+            (folder / name).write_bytes(base64.b64decode(data[name]))
+    return "tls.crt" in data
 
 
 def encoded(path: Path) -> str:

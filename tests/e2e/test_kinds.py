@@ -1,4 +1,4 @@
-"""Every kind of Job against its own definition, its defaults and the real Kueue's webhooks."""
+"""Every kind of Job on the real Kueue, with its own controller and all of their webhooks."""
 
 import contextlib
 import json
@@ -9,21 +9,40 @@ from click.testing import CliRunner
 from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
+from hack.job_controllers import JobControllers
 from hack.job_definitions import definitions
 from hack.kwok import GPU
 from tests.e2e.agreement import make_mixed_case, seeds
 from tests.e2e.comparing import compare_all, disagreements
-from tests.e2e.decisions import applied_policy, cpu_job, decision_of, fill, queue_of
+from tests.e2e.decisions import applied_policy, cpu_job, decision_of, queue_of, wait_until_counted
+from tests.e2e.lives import RUNS_ON, Dashboard, end, env_of, gpus_of, has_started, pods_of
 from tests.e2e.plane import has_condition, wait_for, wait_until_reserved, workload_of
 from webhook.__main__ import main
 from webhook.jobs import BY_NAME, KINDS
 
 pytestmark = pytest.mark.xdist_group("own-plane")
 
-SERVING = frozenset({"Deployment", "LeaderWorkerSet", "StatefulSet"})
+SERVING = ("Deployment", "LeaderWorkerSet", "StatefulSet")
 """What never ends, and is queued by its pods."""
+PODS_THAT_SERVE = {"Deployment": 1, "LeaderWorkerSet": 2, "StatefulSet": 1}
 MIXED_CASES = 12
 """About half a minute on two cores; `make verify` compares 300."""
+CONTROLLERS = {
+    "AppWrapper": "appwrapper",
+    "JAXJob": "training-operator",
+    "JobSet": "jobset",
+    "LeaderWorkerSet": "lws",
+    "MPIJob": "mpi-operator",
+    "PaddleJob": "training-operator",
+    "PyTorchJob": "training-operator",
+    "RayCluster": "kuberay",
+    "RayJob": "kuberay",
+    "TFJob": "training-operator",
+    "XGBoostJob": "training-operator",
+}
+APPLIED_BY_SERVER = frozenset({"JobSet"})
+"""Of these kubectl's own apply is refused after the creation, with or without this project: it
+takes away from a list what the kind's webhook has filled in there, which may not change."""
 POD_SETS = {
     "AppWrapper": ["appwrapper-0"],
     "JAXJob": ["worker"],
@@ -42,10 +61,24 @@ POD_SETS = {
 def plane(tmp_path_factory):
     frameworks = ["pod", *(kind.framework for kind in KINDS.values())]
     options = Options(
-        kueue_config={"integrations": {"frameworks": frameworks}}, definitions=definitions()
+        controllers=("deployment-controller", "replicaset-controller", "statefulset-controller"),
+        kueue_config={"integrations": {"frameworks": frameworks}},
+        definitions=definitions(),
     )
     with ControlPlane(tmp_path_factory.mktemp("kinds"), options=options) as started:
         yield started
+
+
+@pytest.fixture(scope="module")
+def dashboard(plane):
+    with Dashboard(plane.ports.lease()).serving() as played:
+        yield played
+
+
+@pytest.fixture(scope="module")
+def controllers(plane, dashboard):
+    """Those that a test starts; KubeRay asks the dashboards of its clusters by a proxy."""
+    return JobControllers(plane, environment={"HTTP_PROXY": dashboard.address})
 
 
 @pytest.fixture(scope="module")
@@ -66,20 +99,25 @@ def crowded(plane, webhook):
     policy = paper.policy(names)
     policy["spec"]["match"]["kinds"] = sorted(kind.kind for kind in KINDS.values())
     with applied_policy(client, policy, names):
-        fill(plane, names, gpu=14)
+        # For hours: building a controller may take a while.
+        jobs = [paper.heavy_job(f"fill-{number}", names, faster=0.002) for number in range(14)]
+        client.create_all(jobs)
+        wait_until_counted(client, names, gpu=14)
         yield names
 
 
 def pods():
     """The pods of one of the paper's Jobs, which ask for a GPU and for its nodes."""
     spec = paper.gpu_job("any", paper.Names(), labels={}, run={})["spec"]["template"]["spec"]
-    return {"spec": {**spec, "nodeSelector": {"nvidia.com/gpu.present": "true"}}}
+    spec = {**spec, "nodeSelector": {"nvidia.com/gpu.present": "true"}}
+    return {"metadata": {"annotations": RUNS_ON}, "spec": spec}
 
 
 def small():
     resources = {"requests": {"cpu": "1", "memory": "1Gi"}}
     container = {"name": "small", "image": "stable-diffusion", "resources": resources}
-    return {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    return {"metadata": {"annotations": RUNS_ON}, "spec": spec}
 
 
 def ray_cluster():
@@ -97,10 +135,13 @@ def without_restarts(template):
     return template
 
 
-def replicas(field, first):
+def replicas(field, first, container="main"):
+    """Return the pods of a framework; its webhook asks for a container of this name."""
     specs = {"Worker": {"replicas": 1, "template": pods()}}
     if first:
         specs[first] = {"replicas": 1, "template": small()}
+    for spec in specs.values():
+        spec["template"]["spec"]["containers"][0]["name"] = container
     return {field: specs}
 
 
@@ -111,21 +152,21 @@ def wrapped(template):
 
 SPECS = {
     "AppWrapper": lambda: {"components": [wrapped(pods())]},
-    "JAXJob": lambda: replicas("jaxReplicaSpecs", None),
+    "JAXJob": lambda: replicas("jaxReplicaSpecs", None, "jax"),
     "JobSet": lambda: {
         "replicatedJobs": [{"name": "workers", "template": {"spec": {"template": pods()}}}]
     },
     "MPIJob": lambda: replicas("mpiReplicaSpecs", "Launcher"),
-    "PaddleJob": lambda: replicas("paddleReplicaSpecs", "Master"),
-    "PyTorchJob": lambda: replicas("pytorchReplicaSpecs", "Master"),
+    "PaddleJob": lambda: replicas("paddleReplicaSpecs", "Master", "paddle"),
+    "PyTorchJob": lambda: replicas("pytorchReplicaSpecs", "Master", "pytorch"),
     "RayCluster": ray_cluster,
     "RayJob": lambda: {
         "entrypoint": "python train.py",
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": ray_cluster(),
     },
-    "TFJob": lambda: replicas("tfReplicaSpecs", "Chief"),
-    "XGBoostJob": lambda: replicas("xgbReplicaSpecs", "Master"),
+    "TFJob": lambda: replicas("tfReplicaSpecs", "Chief", "tensorflow"),
+    "XGBoostJob": lambda: replicas("xgbReplicaSpecs", "Master", "xgboost"),
 }
 
 
@@ -153,13 +194,15 @@ def test_of_mixed_kinds_what_starts_now_is_what_kueue_gives_quota_at_once(plane,
 
 
 @pytest.mark.parametrize("kind", SPECS)
-def test_a_light_one_takes_the_free_queue_and_kueue_admits_it(plane, crowded, kind, tmp_path):
+def test_a_light_one_runs_to_its_end_in_the_free_queue(
+    plane, crowded, controllers, dashboard, kind, tmp_path
+):
+    controllers.start(CONTROLLERS[kind])
     client, name = plane.client, kind.lower()
     wanted = made(kind, crowded, labels=paper.LIGHT, name=name)
     manifest = tmp_path / "manifest.json"
     manifest.write_text(json.dumps(wanted))
-    applied = plane.kubectl("apply", "-f", str(manifest))
-    assert applied.returncode == 0, applied.stderr
+    apply(plane, manifest, kind)
     here = {"namespace": crowded.namespace}
 
     def now():
@@ -176,28 +219,62 @@ def test_a_light_one_takes_the_free_queue_and_kueue_admits_it(plane, crowded, ki
     # Kueue starts it a moment after its quota is reserved.
     suspend = BY_NAME[kind].suspend
     wait_for(lambda: at(now(), suspend) is not True, "Kueue starts it")
+    pods = wait_for(lambda: started_pods(client, job, len(POD_SETS[kind])), "its pods run")
+    assert gpus_of(pods) == []
+    assert "cpu" in env_of(pods, "RUN_ENV")
+    assert "gpu" not in env_of(pods, "RUN_ENV")
     before = now()
     for _ in range(3):
-        again = plane.kubectl("apply", "-f", str(manifest))
-        assert again.returncode == 0, again.stderr
+        apply(plane, manifest, kind)
     after = now()
+    assert_same(after, before)
+
+    told = asked(plane, "explain", f"{kind.lower()}/{name}", "-n", crowded.namespace)
+    assert told.startswith(f"{kind} {crowded.namespace}/{name}: started.")
+    assert decision_of(after)["reason"].partition(";")[0] in told
+
+    if BY_NAME[kind].finishes:
+        let_end(client, dashboard, kind, pods)
+        wait_for(lambda: has_condition(workload_of(client, job), "Finished"), "Kueue sees its end")
+    client.delete(wanted["apiVersion"], kind, name, **here)
+    wait_for(lambda: workload_of(client, job) is None, "its Workload is gone")
+
+
+def apply(plane, manifest, kind):
+    by_server = ("--server-side", "--field-manager=team") if kind in APPLIED_BY_SERVER else ()
+    applied = plane.kubectl("apply", *by_server, "-f", str(manifest))
+    assert applied.returncode == 0, applied.stderr
+
+
+def assert_same(after, before):
     # kubectl replaces lists of such objects as a whole, with what Kueue has filled in there.
     assert containers_of(after) == containers_of(before)
     assert GPU not in json.dumps(after["spec"])
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
     assert decision_of(after)["id"] == decision_of(before)["id"]
 
-    told = asked(plane, "explain", f"{kind.lower()}/{name}", "-n", crowded.namespace)
-    assert told.startswith(f"{kind} {crowded.namespace}/{name}: started.")
-    assert decision_of(after)["reason"].partition(";")[0] in told
 
-    client.delete(wanted["apiVersion"], kind, name, **here)
-    wait_for(lambda: workload_of(client, job) is None, "its Workload is gone")
+def started_pods(client, job, count):
+    """Return its pods once all of them run."""
+    found = pods_of(client, job)
+    return found if len(found) == count and all(map(has_started, found)) else None
 
 
-@pytest.mark.parametrize("kind", SPECS)
-def test_a_heavy_one_waits_where_it_was_submitted(plane, crowded, kind):
-    wanted = made(kind, crowded, labels=paper.HEAVY, name=f"heavy-{kind.lower()}")
+def let_end(client, dashboard, kind, pods):
+    if kind == "RayJob":
+        dashboard.has_ended = True
+    elif kind == "MPIJob":
+        end(client, [pod for pod in pods if "launcher" in pod["metadata"]["name"]])
+    else:
+        end(client, pods)
+
+
+@pytest.mark.parametrize("kind", [*SPECS, *SERVING])
+def test_a_heavy_one_waits_where_it_was_submitted(plane, crowded, controllers, kind):
+    if kind in CONTROLLERS:
+        controllers.start(CONTROLLERS[kind])
+    make = served if kind in SERVING else made
+    wanted = make(kind, crowded, labels=paper.HEAVY, name=f"heavy-{kind.lower()}")
 
     made_here = plane.client.create(wanted, dry_run=True)
 
@@ -222,36 +299,56 @@ def test_one_that_waits_is_undone_by_its_kind_and_name(plane, crowded, kind):
         assert containers_of(after) == containers_of(before)
 
 
-def served(kind, names):
-    labels = {"app": kind.lower()}
-    template = {**without_restarts(pods()), "metadata": {"labels": labels}}
-    metadata = {"name": f"serves-{kind.lower()}", "namespace": names.namespace}
-    metadata["labels"] = {paper.QUEUE_LABEL: names.gpu_queue, **paper.LIGHT}
-    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+def served(kind, names, *, labels, name):
+    app = {"app": name}
+    template = without_restarts(pods())
+    template["metadata"]["labels"] = app
+    metadata = {"name": name, "namespace": names.namespace}
+    metadata["labels"] = {paper.QUEUE_LABEL: names.gpu_queue, **labels}
+    spec = {"replicas": 1, "selector": {"matchLabels": app}, "template": template}
+    if kind == "LeaderWorkerSet":
+        spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 2, "workerTemplate": template}}
+    api_version = BY_NAME[kind].api_version
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def test_the_pods_of_a_deployment_are_handed_the_free_queue(plane, crowded):
-    serving = plane.client.create(served("Deployment", crowded), dry_run=True)
+@pytest.mark.parametrize("kind", SERVING)
+def test_what_serves_runs_in_the_free_queue(plane, crowded, controllers, kind, tmp_path):
+    client, name = plane.client, f"serves-{kind.lower()}"
+    if kind in CONTROLLERS:
+        controllers.start(CONTROLLERS[kind])
+    wanted = served(kind, crowded, labels=paper.LIGHT, name=name)
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text(json.dumps(wanted))
+    apply(plane, manifest, kind)
 
-    assert (decision_of(serving)["option"], queue_of(serving)) == ("cpu", crowded.cpu_queue)
-    assert queue_of(serving["spec"]["template"]) == crowded.cpu_queue
-    assert GPU not in json.dumps(serving["spec"])
+    def now():
+        return client.get(wanted["apiVersion"], kind, name, namespace=crowded.namespace)
 
+    before = now()
+    assert (decision_of(before)["option"], queue_of(before)) == ("cpu", crowded.cpu_queue)
+    made_pods = wait_for(
+        lambda: started_pods(client, before, PODS_THAT_SERVE[kind]), "its pods run"
+    )
+    assert {queue_of(pod) for pod in made_pods} == {crowded.cpu_queue}
+    assert gpus_of(made_pods) == []
+    assert set(env_of(made_pods, "RUN_ENV")) == {"cpu"}
+    (workload,) = workloads_in(client, crowded, crowded.cpu_queue)
+    assert has_condition(workload, "Admitted")
 
-def test_a_stateful_set_is_admitted_in_the_free_queue(plane, crowded):
-    client = plane.client
-    with created(client, [served("StatefulSet", crowded)]) as (serving,):
-        assert (decision_of(serving)["option"], queue_of(serving)) == ("cpu", crowded.cpu_queue)
-        found = wait_for(lambda: workloads_in(client, crowded, crowded.cpu_queue), "its pods wait")
-        assert GPU not in json.dumps(found[0]["spec"]["podSets"])
-        wait_for(
-            lambda: has_condition(
-                workloads_in(client, crowded, crowded.cpu_queue)[0], "QuotaReserved"
-            ),
-            "Kueue admits it",
-        )
+    for _ in range(3):
+        apply(plane, manifest, kind)
+    after = now()
+    assert after["spec"] == before["spec"]
+    assert_same(after, before)
+    assert uids(pods_of(client, after)) == uids(made_pods)
+
+    client.delete(wanted["apiVersion"], kind, name, namespace=crowded.namespace)
     wait_for(lambda: not workloads_in(client, crowded, crowded.cpu_queue), "nothing is left")
+
+
+def uids(objects):
+    return {each["metadata"]["uid"] for each in objects}
 
 
 def workloads_in(client, names, queue):
