@@ -30,7 +30,7 @@ _FILES: Final = (
 def definitions() -> list[Object]:
     """Return them as what `kubectl create` takes."""
     listed = hashlib.sha256(repr(_FILES).encode()).hexdigest()[:8]
-    folder = tools.built(f"definitions-{listed}", (tools.TOOLS,), _keep)
+    folder = tools.built(f"job-definitions-{listed}", (tools.TOOLS,), _keep)
     return list(json.loads((folder / "definitions.json").read_text()))
 
 
@@ -44,6 +44,22 @@ def _keep(go: tools.Go, folder: Path) -> None:
 
 
 def _plain(definition: Object) -> Object:
-    """Return a definition without what asks for a controller's own webhook."""
+    """Return a definition without what asks for a controller's own webhook, and without texts.
+
+    They are most of it, and the API server takes each of them in again with every definition.
+    """
     definition["spec"].pop("conversion", None)
-    return definition
+    return dict(_without_texts(definition))
+
+
+def _without_texts(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_texts(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    # A field that is called so has a schema, no text.
+    return {
+        key: _without_texts(value)
+        for key, value in part.items()
+        if key != "description" or not isinstance(value, str)
+    }
