@@ -445,5 +445,5 @@ def _advised(entry: JournalEntry) -> PastDecision:
 def _of_its_job(entry: JournalEntry) -> partial[PastDecision]:
     """Return a decision as far as the Job says it; the decision's own id is not in the journal."""
     id_ = f"job-{entry.uid or entry.key}"
-    named = {"job": entry.reference, "kind": entry.kind}
-    return partial(PastDecision, id=id_, namespace=entry.namespace, **named)
+    job, kind = entry.reference, entry.kind
+    return partial(PastDecision, id=id_, namespace=entry.namespace, job=job, kind=kind)
