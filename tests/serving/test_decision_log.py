@@ -11,6 +11,7 @@ import pytest
 
 from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
+from tests.nasty import all_kinds, asked, of_kind
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.decide import match
@@ -20,6 +21,7 @@ from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
 
 KIND = KINDS["batch", "v1", "Job"]
+REPLICA = {"template": {"spec": {"containers": [{"name": "main"}]}}}
 PAGE = Path(__file__).resolve().parents[2] / "docs/log.md"
 
 
@@ -299,3 +301,15 @@ def test_jobs_that_nobody_decides_are_carried_too_and_dry_runs_are_not():
     assert skipped["reason"] == "noPolicy"
     assert skipped["job"]["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "gpu-lq"}
     assert "job" not in tried
+
+
+def test_a_replica_type_of_any_length_makes_no_line_and_no_answer_long():
+    job = of_kind("PyTorchJob", {"pytorchReplicaSpecs": {"x" * 100_000: {}, "Master": REPLICA}})
+    server = Server(all_kinds())
+
+    answer = server.post(json.dumps(asked(job)))
+
+    (line,) = server.logged()
+    assert line["reason"] == "unmodelled"
+    assert len(json.dumps(line)) < 5_000
+    assert len(answer.data) < 10_000
