@@ -191,7 +191,7 @@ def test_filters_are_filled_in_and_what_is_left_is_counted():
     said = text(view, queue="speech")
     fields = {a["name"]: a["value"] for tag, a in read(view, queue="speech").tags if tag == "input"}
 
-    assert fields == {"namespace": "", "policy": "", "queue": "speech"}
+    assert fields == {"namespace": "", "policy": "", "kind": "", "queue": "speech"}
     assert "Filtered: 0 decisions of 500, 9 ClusterQueues of 50." in said
     assert "No decisions match the filters." in said
 
