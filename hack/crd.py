@@ -1,24 +1,100 @@
-"""Write the CRD of FallbackPolicy into the chart: `python -m hack.crd`.
+"""Write the CRDs of our kinds into the chart: `python -m hack.crd`.
 
-It is generated from the pydantic models of a policy and the rules on them.
+They are generated from the pydantic models of each kind and the rules on them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import yaml
 
+from webhook.model.costs.accelerator_profile import (
+    PROFILE_KIND,
+    PROFILES_PLURAL,
+    AcceleratorProfileSpec,
+    AcceleratorProfileStatus,
+)
+from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, TariffSpec, TariffStatus
 from webhook.model.policy.fallback_policy import GROUP, KIND, PLURAL, VERSION, PolicyStatus
 from webhook.model.policy.rules import RULES, Rule, quoted
 from webhook.model.policy.spec import Spec, Structural
 
 Schema: TypeAlias = dict[str, Any]
 
-TARGET: Final = Path(__file__).resolve().parent.parent / "helm" / "files" / "fallbackpolicies.yaml"
+FOLDER: Final = Path(__file__).resolve().parent.parent / "helm" / "files"
 _HEADER = "# Generated from webhook/model by `python -m hack.crd`; change it there.\n"
+_Column: TypeAlias = Mapping[str, Any]
+
+
+def _ready(part: str, **rest: Any) -> _Column:
+    """Return the column with one part of the condition Ready."""
+    path = f".status.conditions[?(@.type=='Ready')].{part}"
+    name = "Ready" if part == "status" else part.capitalize()
+    return {"name": name, "type": "string", **rest, "jsonPath": path}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """One kind of ours: its names, its models, and what ``kubectl get`` shows of it."""
+
+    kind: str
+    plural: str
+    short: str
+    description: str
+    spec: type[Structural]
+    status: type[Structural]
+    columns: tuple[_Column, ...]
+    whole: str = ""
+    """The name of the model of the whole object, where rules are on it."""
+
+    @property
+    def target(self) -> Path:
+        return FOLDER / f"{self.plural}.yaml"
+
+
+POLICIES: Final = Definition(
+    kind=KIND,
+    plural=PLURAL,
+    short="fbp",
+    description="Where Jobs may run instead of where they were submitted, and when.",
+    spec=Spec,
+    status=PolicyStatus,
+    whole="PolicyObject",
+    columns=(
+        {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
+        {"name": "Strategy", "type": "string", "jsonPath": ".spec.strategy.type"},
+    ),
+)
+PROFILES: Final = Definition(
+    kind=PROFILE_KIND,
+    plural=PROFILES_PLURAL,
+    short="fbap",
+    description="What one device of a kind is, and which ResourceFlavors have it.",
+    spec=AcceleratorProfileSpec,
+    status=AcceleratorProfileStatus,
+    columns=(
+        {"name": "Like", "type": "string", "jsonPath": ".spec.like"},
+        {"name": "Flavors", "type": "string", "jsonPath": ".status.flavors"},
+    ),
+)
+TARIFFS: Final = Definition(
+    kind=TARIFF_KIND,
+    plural=TARIFFS_PLURAL,
+    short="fbt",
+    description="What hours of resources cost somewhere, in money, electricity and carbon.",
+    spec=TariffSpec,
+    status=TariffStatus,
+    columns=(
+        {"name": "Zone", "type": "string", "jsonPath": ".spec.timeZone"},
+        {"name": "Electricity", "type": "string", "jsonPath": ".status.now.electricity"},
+        {"name": "Carbon", "type": "string", "jsonPath": ".status.now.carbon"},
+    ),
+)
+DEFINITIONS: Final = (POLICIES, PROFILES, TARIFFS)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -28,75 +104,69 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def text() -> str:
-    """Write it out; deleting it would delete every policy, so helm shall keep it on uninstall."""
-    definition = crd()
-    kept = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
-    definition = {**definition, "metadata": kept}
-    return _HEADER + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=96)
+def text(definition: Definition = POLICIES) -> str:
+    """Write it out; deleting it would delete its objects, so helm shall keep it on uninstall."""
+    whole = crd(definition)
+    kept = {**whole["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
+    return _HEADER + yaml.dump(
+        {**whole, "metadata": kept}, Dumper=_Dumper, sort_keys=False, width=96
+    )
 
 
-def schema() -> Schema:
+def schema(definition: Definition = POLICIES) -> Schema:
     """Generate the structural schema of the whole object."""
-    return {
-        "description": "Where Jobs may run instead of where they were submitted, and when.",
+    found: Schema = {
+        "description": definition.description,
         "type": "object",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
-            "spec": _schema_of(Spec),
-            "status": _schema_of(PolicyStatus),
+            "spec": _schema_of(definition.spec),
+            "status": _schema_of(definition.status),
         },
-        "x-kubernetes-validations": [_validation(rule) for rule in RULES["PolicyObject"]],
     }
+    if definition.whole:
+        found["x-kubernetes-validations"] = list(map(_validation, RULES[definition.whole]))
+    return found
 
 
-def crd() -> Schema:
+def crd(definition: Definition = POLICIES) -> Schema:
     """Generate the CustomResourceDefinition."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{definition.plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
             "scope": "Cluster",
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["fbp"],
+                "kind": definition.kind,
+                "listKind": f"{definition.kind}List",
+                "plural": definition.plural,
+                "singular": definition.kind.lower(),
+                "shortNames": [definition.short],
             },
-            "versions": [_version()],
+            "versions": [_version(definition)],
         },
     }
 
 
-def _version() -> Schema:
+def _version(definition: Definition) -> Schema:
+    age = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     return {
         "name": VERSION,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": [
-            {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
-            {"name": "Strategy", "type": "string", "jsonPath": ".spec.strategy.type"},
-            {
-                "name": "Ready",
-                "type": "string",
-                "jsonPath": ".status.conditions[?(@.type=='Ready')].status",
-            },
-            {
-                "name": "Message",
-                "type": "string",
-                "priority": 1,
-                "jsonPath": ".status.conditions[?(@.type=='Ready')].message",
-            },
-            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+            *map(dict, definition.columns),
+            _ready("status"),
+            _ready("message", priority=1),
+            age,
         ],
-        "schema": {"openAPIV3Schema": schema()},
+        "schema": {"openAPIV3Schema": schema(definition)},
     }
 
 
@@ -183,7 +253,7 @@ def _int_or_string(node: Mapping[str, Any]) -> Schema:
         "pattern": node["pattern"],
         "maxLength": node["maxLength"],
         "minimum": 0,
-    }
+    } | {key: node[key] for key in ("description", "default") if node.get(key)}
 
 
 def _whole(value: Any) -> Any:
@@ -198,6 +268,7 @@ def _defaults(schema: Schema) -> Schema:
 
 
 if __name__ == "__main__":
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    TARGET.write_text(text(), encoding="utf-8")
-    print(TARGET)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for each in DEFINITIONS:
+        each.target.write_text(text(each), encoding="utf-8")
+        print(each.target)

@@ -11,10 +11,12 @@ from webhook.model.reasons import (
     Explained,
     LeftAlone,
     Obstacle,
+    ProfileReady,
     Ready,
     Reason,
     Skip,
     Stayed,
+    TariffReady,
 )
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs/reasons.md"
@@ -77,6 +79,17 @@ GROUPS: Final = (
         seen="Seen as `reason` of the condition Ready; `kubectl get fbp` shows it. The message "
         "names the path in the policy. A policy that is not ready still decides with what is "
         "there, except one that is Invalid.",
+    ),
+    Group(
+        title="Why an AcceleratorProfile is ready, or not",
+        reasons=ProfileReady,
+        seen="Seen as `reason` of the condition Ready; `kubectl get fbap` shows it.",
+    ),
+    Group(
+        title="Why a Tariff is ready, or not",
+        reasons=TariffReady,
+        seen="Seen as `reason` of the condition Ready; `kubectl get fbt` shows it. The message "
+        "names the path in the tariff. What can be used of it is used.",
     ),
     Group(
         title="Why Kueue counts as tested, or not",

@@ -32,7 +32,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         ControlPlane(Path(folder), report=print) as plane,
     ):
-        for path in (crd.TARGET, EXAMPLES / "queues.yaml"):
+        for path in (*(each.target for each in crd.DEFINITIONS), EXAMPLES / "queues.yaml"):
             _checked(plane.kubectl("create", "-f", str(path)))
         wait = ("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         _checked(plane.kubectl(*wait))

@@ -147,9 +147,9 @@ egress:
     - workloadpriorityclasses
     - workloads
   verbs: [list, watch]
-# What to do.
+# What to do, and what it costs.
 - apiGroups: [kueue-fallback.dev]
-  resources: [fallbackpolicies]
+  resources: [fallbackpolicies, acceleratorprofiles, tariffs]
   verbs: [list, watch]
 # Selectors of policies, and defaults of what pods ask for.
 - apiGroups: [""]

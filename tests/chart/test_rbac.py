@@ -27,7 +27,7 @@ READS = [
     },
     {
         "apiGroups": ["kueue-fallback.dev"],
-        "resources": ["fallbackpolicies"],
+        "resources": ["fallbackpolicies", "acceleratorprofiles", "tariffs"],
         "verbs": ["list", "watch"],
     },
     {
@@ -88,7 +88,11 @@ def test_the_controller_may_also_write_the_status_of_policies_and_move_jobs(rend
         *READS,
         {
             "apiGroups": ["kueue-fallback.dev"],
-            "resources": ["fallbackpolicies/status"],
+            "resources": [
+                "fallbackpolicies/status",
+                "acceleratorprofiles/status",
+                "tariffs/status",
+            ],
             "verbs": ["patch"],
         },
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},

@@ -20,7 +20,9 @@ PARTS = [
     ("ClusterRoleBinding", "kueue-fallback-controller"),
     ("ClusterRoleBinding", "kueue-fallback-unfinished"),
     ("ConfigMap", "kueue-fallback"),
+    ("CustomResourceDefinition", "acceleratorprofiles.kueue-fallback.dev"),
     ("CustomResourceDefinition", "fallbackpolicies.kueue-fallback.dev"),
+    ("CustomResourceDefinition", "tariffs.kueue-fallback.dev"),
     ("Deployment", "kueue-fallback"),
     ("Deployment", "kueue-fallback-controller"),
     ("Job", "kueue-fallback-probe"),
@@ -141,10 +143,12 @@ def named_anew(rendering):
     ]
 
 
-def test_the_definition_of_policies_is_the_generated_one_and_stays_on_uninstall(render):
-    definition = render().one("CustomResourceDefinition", "fallbackpolicies.kueue-fallback.dev")
+@pytest.mark.parametrize("generated", crd.DEFINITIONS, ids=lambda each: each.plural)
+def test_each_definition_is_the_generated_one_and_stays_on_uninstall(render, generated):
+    name = f"{generated.plural}.kueue-fallback.dev"
+    definition = render().one("CustomResourceDefinition", name)
 
-    assert definition == yaml.safe_load(crd.text())
+    assert definition == yaml.safe_load(crd.text(generated))
     assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 
 

@@ -92,6 +92,11 @@ def test_a_setting_that_a_value_already_says_is_refused(refusal, setting):
     assert text == f"- at '/settings': additional properties '{setting}' not allowed"
 
 
+DELETE_DEFINITIONS = (
+    "kubectl delete crd {fallbackpolicies,acceleratorprofiles,tariffs}.kueue-fallback.dev"
+)
+
+
 def test_the_schema_knows_the_settings_that_the_server_knows():
     assert chart_schema.TARGET.read_text() == chart_schema.text(), "run python -m hack.chart_schema"
 
@@ -146,7 +151,10 @@ def test_the_chart_passes_helms_own_lint(helm):
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({}, "kubectl delete crd fallbackpolicies.kueue-fallback.dev"),
+        (
+            {},
+            DELETE_DEFINITIONS,
+        ),
         ({"webhook.failurePolicy": '"Fail"'}, "while no server answers, no Job can be created."),
         ({"certificates.mode": '"files"'}, "and admits every Job as it was submitted."),
         (
@@ -155,7 +163,7 @@ def test_the_chart_passes_helms_own_lint(helm):
         ),
         (
             {"certificates.mode": '"files"', "certificates.files.caBundle": '"QQ=="'},
-            "kubectl delete crd fallbackpolicies.kueue-fallback.dev",
+            DELETE_DEFINITIONS,
         ),
     ],
 )

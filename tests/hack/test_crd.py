@@ -1,3 +1,5 @@
+import pytest
+
 from hack import crd
 from tests.model.policies import policy
 from webhook.model.policy.rules import RULES
@@ -14,12 +16,17 @@ def _others(node):
     return node.get("additionalProperties")
 
 
-def test_the_charts_crd_is_the_generated_one():
-    assert crd.TARGET.read_text() == crd.text()
+of_each = pytest.mark.parametrize("definition", crd.DEFINITIONS, ids=lambda each: each.plural)
 
 
-def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
-    spec = crd.schema()["properties"]["spec"]
+@of_each
+def test_the_charts_crd_is_the_generated_one(definition):
+    assert definition.target.read_text() == crd.text(definition)
+
+
+@of_each
+def test_every_text_list_and_map_of_the_spec_has_an_upper_bound(definition):
+    spec = crd.schema(definition)["properties"]["spec"]
     unbounded = [
         node
         for node in _nodes(spec)
@@ -31,8 +38,9 @@ def test_every_text_list_and_map_of_the_spec_has_an_upper_bound():
     assert unbounded == []
 
 
-def test_every_field_of_the_spec_is_described():
-    spec = crd.schema()["properties"]["spec"]
+@of_each
+def test_every_field_of_the_spec_is_described(definition):
+    spec = crd.schema(definition)["properties"]["spec"]
     silent = [
         name
         for node in _nodes(spec)
@@ -46,15 +54,17 @@ def test_every_field_of_the_spec_is_described():
 def test_every_rule_stands_in_the_schema():
     written = {
         (item["rule"], item.get("fieldPath", ""))
-        for node in _nodes(crd.schema())
+        for definition in crd.DEFINITIONS
+        for node in _nodes(crd.schema(definition))
         for item in node.get("x-kubernetes-validations", ())
     }
 
     assert written == {(rule.cel, rule.field) for rules in RULES.values() for rule in rules}
 
 
-def test_the_schema_holds_no_reference_union_or_title():
-    nodes = list(_nodes(crd.schema()))
+@of_each
+def test_the_schema_holds_no_reference_union_or_title(definition):
+    nodes = list(_nodes(crd.schema(definition)))
 
     assert not any({"$ref", "$defs", "anyOf", "oneOf", "title"} & set(node) for node in nodes)
 

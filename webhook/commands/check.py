@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 import click
@@ -18,6 +18,13 @@ import click
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.commands import manifest, terminal
 from webhook.decide import undo_limits
+from webhook.model.costs.accelerator_profile import (
+    PROFILE_KIND,
+    PROFILES_PLURAL,
+    read_accelerator_profile,
+)
+from webhook.model.costs.device_table import DEVICES
+from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, read_tariff
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import (
     GROUP,
@@ -27,18 +34,64 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
     read_policy,
 )
+from webhook.model.words import nearest
+from webhook.state.price_compiler import zone_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.check_sample import Trial
 
 
-_PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 _DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 _TRIES: Final = 3
 _ROOT: Final = "<nil>"
 """How the API server writes the path of the whole object."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
+
+
+_Note: TypeAlias = tuple[str, str]
+"""The path of what is to be known, and the words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedKind:
+    """A kind of ours that is checked."""
+
+    plural: str
+    notes: Callable[[Mapping[str, Any]], Iterator[_Note]]
+    """Reads an object, and yields what is to be known of a valid one.
+
+    Raises PolicyError with every mistake in it."""
+
+    @property
+    def path(self) -> str:
+        return f"/apis/{GROUP}/{VERSION}/{self.plural}"
+
+
+def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
+    for limit in undo_limits.of_policy(read_policy(value)):
+        yield limit.path, str(limit)
+
+
+def _of_profile(value: Mapping[str, Any]) -> Iterator[_Note]:
+    like = read_accelerator_profile(value).unknown_like
+    if like:
+        text = f"no product {like}{nearest(like, DEVICES)}; only the figures given here count"
+        yield "spec.like", f"spec.like: {text}"
+
+
+def _of_tariff(value: Mapping[str, Any]) -> Iterator[_Note]:
+    name = read_tariff(value).spec.time_zone
+    if zone_of(name) is None:
+        text = f"there is no time zone {name}; only entries that hold always count"
+        yield "spec.timeZone", f"spec.timeZone: {text}"
+
+
+CHECKED: Final[Mapping[str, CheckedKind]] = {
+    KIND: CheckedKind(plural=PLURAL, notes=_of_policy),
+    PROFILE_KIND: CheckedKind(plural=PROFILES_PLURAL, notes=_of_profile),
+    TARIFF_KIND: CheckedKind(plural=TARIFFS_PLURAL, notes=_of_tariff),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +111,7 @@ class Finding:
         return f"{where}: {'API server: ' if self.is_servers else ''}{self.message}"
 
 
-@click.command("check", short_help="Check policies, and a sample Job in each option.")
+@click.command("check", short_help="Check policies and tariffs, and a sample Job in each option.")
 @click.option(
     "-f",
     "--filename",
@@ -84,7 +137,9 @@ def command(
     output: str,
     kubeconfig: str | None,
 ) -> None:
-    """Check FallbackPolicies: what the API server would refuse is a mistake.
+    """Check FallbackPolicies, AcceleratorProfiles and Tariffs.
+
+    What the API server would refuse is a mistake.
 
     Each mistake is one line: file, line, path and what was expected. Other kinds are skipped with
     a note. No cluster is needed.
@@ -147,21 +202,21 @@ def check(file: str, client: Client | None = None) -> Iterator[Finding]:
     With *client* the API server is asked about each policy as well.
     """
     name = "stdin" if file == "-" else file
-    policies = 0
+    ours = 0
     try:
         for entry in manifest.objects(file):
-            policies += _is_policy(entry.value)
+            ours += _kind_of(entry.value) in CHECKED
             yield from _check(entry, client)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
     else:
-        if not policies:
+        if not ours:
             message = f"no {KIND} in it"
             yield Finding(kind="error", file=name, line=0, path="", message=message)
 
 
-def _is_policy(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("kind") == KIND
+def _kind_of(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, dict) else None
 
 
 def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Finding]:
@@ -176,10 +231,10 @@ def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Fi
     elif "kind" not in value or "apiVersion" not in value:
         missing = [key for key in ("apiVersion", "kind") if key not in value]
         yield finding("error", "", ", ".join(f"{key} not set" for key in missing))
-    elif not _is_policy(value):
+    elif value["kind"] not in CHECKED:
         yield finding("skipped", "kind", f"skipped: {value['kind']} is not a {KIND}")
     elif value["apiVersion"] != f"{GROUP}/{VERSION}":
-        message = f'no matches for kind "{KIND}" in version "{value["apiVersion"]}"'
+        message = f'no matches for kind "{value["kind"]}" in version "{value["apiVersion"]}"'
         yield finding("error", "apiVersion", message)
     else:
         for path, text in entry.notes:
@@ -193,15 +248,16 @@ def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Fi
 
 def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield (kind, path, message): each mistake, or that it is valid and what to know of it."""
+    kind = value["kind"]
     try:
-        policy = read_policy(value)
+        notes = list(CHECKED[kind].notes(value))
     except PolicyError as error:
         for mistake in error.errors:
             yield "error", mistake.path, str(mistake)
     else:
-        yield "valid", "", f"{KIND} {policy.name} is valid"
-        for limit in undo_limits.of_policy(policy):
-            yield "note", limit.path, str(limit)
+        yield "valid", "", f"{kind} {value['metadata']['name']} is valid"
+        for path, text in notes:
+            yield "note", path, text
 
 
 def _judged_by(client: Client, value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -210,7 +266,7 @@ def _judged_by(client: Client, value: Mapping[str, Any]) -> Iterator[tuple[str, 
     for error in errors:
         yield "error", error.path, str(error)
     if not errors:
-        yield "valid", "", f"{KIND} {value['metadata'].get('name', '')} is valid"
+        yield "valid", "", f"{value['kind']} {value['metadata'].get('name', '')} is valid"
 
 
 def _summary(
@@ -252,10 +308,11 @@ def refusals(client: Client, policy: Mapping[str, Any]) -> tuple[FieldError, ...
 
 
 def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
+    kind = policy["kind"]
     try:
-        client.post(_PATH, policy, _DRY_RUN)
+        client.post(CHECKED[kind].path, policy, _DRY_RUN)
     except NotServed:
-        raise Unreachable(f"the cluster has no {KIND}: its CRD is not installed") from None
+        raise Unreachable(f"the cluster has no {kind}: its CRD is not installed") from None
     except Refused as error:
         if not error.is_conflict:
             raise
@@ -265,7 +322,7 @@ def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
 def _update(client: Client, policy: Mapping[str, Any]) -> None:
     """Try the policy in place of the stored one, whose status may be written meanwhile."""
     metadata = policy["metadata"]
-    path = f"{_PATH}/{quote(metadata['name'], safe='')}"
+    path = f"{CHECKED[policy['kind']].path}/{quote(metadata['name'], safe='')}"
     for number in range(_TRIES):
         version = client.get(path)["metadata"]["resourceVersion"]
         update = {**policy, "metadata": {**metadata, "resourceVersion": version}}

@@ -35,6 +35,7 @@ _NAME_LEAST = 8
 _MOST_MISMATCHES = 10
 _WHY_WIDTH = 28
 """With less room than this the reasons get lines of their own."""
+_WHOLE_AMOUNTS_FROM = 100.0
 _WHY = "WHY"
 _NAMES = ("OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER")
 _CLUSTER = _NAMES.index("CLUSTER")
@@ -57,6 +58,12 @@ def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, s
     lines = textwrap.wrap(head, width, subsequent_indent="  ")
     if decision.options:
         lines += ["", *_rows(decision, width)]
+    costs = {
+        option.option: decision_record.cost_json(option.cost)
+        for option in decision.options
+        if option.cost is not None
+    }
+    lines += _costs([option.option for option in decision.options], costs, width)
     return "\n".join(lines)
 
 
@@ -91,6 +98,37 @@ def _rows(decision: Decision, width: int) -> list[str]:
         else:
             lines += _below(start, row[-1], width)
     return lines
+
+
+_COSTS = ("OPTION", "RATES", "POWER", "KWH", "CO2", "TOTAL")
+
+
+def _costs(
+    names: Sequence[str], costs: Mapping[str, Mapping[str, Any]], limit: int | None
+) -> list[str]:
+    """Return what each option would cost, in a table of its own; none where nothing is known.
+
+    *costs* are as ``decision_record.cost_json`` writes them.
+    """
+    if not any(costs.values()):
+        return []
+    rows = [_cost_row(name, costs.get(name, EMPTY)) for name in names]
+    title = "Expected cost (RATES and POWER are money; ? is not known):"
+    return ["", title, *terminal.table(_COSTS, rows, limit=limit, indent="  ")]
+
+
+def _cost_row(name: str, cost: Mapping[str, Any]) -> tuple[str, ...]:
+    keys = ("money", "electricity", "kWh")
+    grams = cost.get("carbonGrams")
+    carbon = f"{_figure(grams)} g" if _is_number(grams) else "?"
+    return (name, *(_figure(cost.get(key)) for key in keys), carbon, _figure(cost.get("total")))
+
+
+def _figure(amount: Any) -> str:
+    """Write an amount with three digits that count, and no exponent."""
+    if not _is_number(amount):
+        return "?"
+    return f"{amount:,.0f}" if abs(amount) >= _WHOLE_AMOUNTS_FROM else f"{amount:.3g}"
 
 
 def _beside(start: str, why: str, width: int) -> list[str]:
@@ -244,6 +282,12 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
     options = _objects(decision, "options")
     if options:
         lines += ["", *_table(options, _text(decision, "option"), limit)]
+        costs = {
+            _text(option, "name"): option["cost"]
+            for option in options
+            if isinstance(option.get("cost"), dict)
+        }
+        lines += _costs([_text(option, "name") for option in options], costs, limit)
     history = _objects(decision, "history")
     if history:
         stays = [

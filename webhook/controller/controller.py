@@ -30,6 +30,7 @@ from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import look_back_process, unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.cost_status import reconcile_costs
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
@@ -431,11 +432,19 @@ class Controller:
                     changes_resources=self._changes_resources(),
                 ),
             )
+            costs = reconcile_costs(
+                self._client,
+                self._snapshot,
+                unix=time.time(),
+                time=_now(),
+                is_leader=self.is_leader,
+            )
         except ClusterError as error:
             self._due = True
             self._log(f"policies: {error}")
             return
-        self._due = report.again or bool(report.failed)
+        self._log_all(costs.lines)
+        self._due = report.again or bool(report.failed) or costs.again
         self._reconciled = self._snapshot.generation
         self._report(report)
 

@@ -137,7 +137,7 @@ def status_of(
         "message": judged.message,
     }
     said = [ready, {**_kueue_tested(snapshot), "observedGeneration": judged.generation}]
-    new = [_dated(written, conditions, now) for written in said]
+    new = [dated_condition(written, conditions, now) for written in said]
     if all(condition in conditions for condition in new):
         return None
     types = [condition["type"] for condition in new]
@@ -166,7 +166,7 @@ def _kueue_condition(state: str, reason: KueueTested, message: str) -> Mapping[s
     }
 
 
-def _dated(
+def dated_condition(
     said: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: str
 ) -> Mapping[str, Any]:
     """Return the condition with the time of the last change of its status."""

@@ -27,6 +27,7 @@ from pydantic.alias_generators import to_camel
 
 from webhook.admission.patch import to_pointer
 from webhook.model import fields
+from webhook.model.costs.prices import Cost
 from webhook.model.decision import (
     HISTORY_KEPT,
     Assessment,
@@ -287,9 +288,23 @@ def _option_json(option: Assessment) -> dict[str, Any]:
     # Without forecasts, as under Threshold, what fits now is still known to start now.
     elif option.starts_now:
         entry["startsIn"] = 0
+    if option.cost is not None:
+        entry["cost"] = cost_json(option.cost)
     if option.rejection is not None:
         entry["rejected"] = str(option.rejection)
     return entry
+
+
+def cost_json(cost: Cost) -> dict[str, float]:
+    """Return what an option costs, to three digits; what is not known is left out."""
+    amounts = {
+        "money": cost.money,
+        "electricity": cost.electricity,
+        "carbonGrams": cost.carbon_grams,
+        "kWh": cost.kwh,
+        "total": cost.total,
+    }
+    return {name: float(f"{amount:.3g}") for name, amount in amounts.items() if amount is not None}
 
 
 def _quota_json(option: Assessment) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
+from webhook.cost import terms
 from webhook.decide import remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
@@ -19,6 +20,7 @@ from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
+from webhook.model.costs.prices import Cost
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
@@ -44,6 +46,8 @@ class ForecastCase:
     wishes: Wishes
     now: float
     """Seconds on the clock of ``Snapshot.as_of``."""
+    unix: float
+    """The same instant in seconds since 1970."""
     first: RunTime | None = None
     """Its expected run time in the first option; None: not known."""
 
@@ -192,11 +196,22 @@ def _with_forecast(
     elif run is not None:
         start = _last(case, begun, option, run, start)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
+    assessment = replace(assessment, forecast=forecast, cost=_cost(case, begun, forecast))
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
-            return replace(assessment, forecast=forecast, rejection=rejection)
-    return replace(assessment, forecast=forecast)
+            return replace(assessment, rejection=rejection)
+    return assessment
+
+
+def _cost(case: ForecastCase, begun: _Begun, forecast: Forecast) -> Cost | None:
+    """Return what the Job would cost in an option; None: no prices, no start or no run is known."""
+    prices = case.occupancy.snapshot.prices.get(begun.item.cluster)
+    span = terms.span_of(forecast, case.unix)
+    usage = begun.found.usage if begun.found is not None else None
+    if prices is None or span is None or not usage:
+        return None
+    return terms.cost_of(usage, prices, span)
 
 
 def _last(case: ForecastCase, begun: _Begun, option: Option, run: RunTime, start: Start) -> Start:

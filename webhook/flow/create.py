@@ -303,11 +303,9 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
 
 
 def assessed(
-    job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, now: float
+    job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, moment: Moment
 ) -> tuple[Assessment, ...]:
     """Assess each option, in the policy's order; with forecasts if its strategy is FinishTime.
-
-    *now* is in seconds on the clock of ``Snapshot.as_of``.
 
     Raises:
         FieldError: something in the Job cannot be read.
@@ -325,7 +323,8 @@ def assessed(
         occupancy=occupancy,
         job_class=match.class_of(job, policy, occupancy.snapshot),
         wishes=wanted.wishes,
-        now=now,
+        now=moment.now,
+        unix=moment.unix,
     )
     return expectations.expect(expecting, assessments)
 

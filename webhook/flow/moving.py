@@ -85,7 +85,7 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     wanted = _wanted(asked, policy, moment)
     # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
     submitted = asked.case.submitted.as_created
-    assessments = create.assessed(submitted, policy, occupancy, wanted=wanted, now=moment.now)
+    assessments = create.assessed(submitted, policy, occupancy, wanted=wanted, moment=moment)
     taken = next(assessment for assessment in assessments if assessment.option == asked.option)
     if taken.rejection is not None or taken.job is None:
         return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))

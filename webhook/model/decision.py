@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.policy.fallback_policy import Mode
 
 if TYPE_CHECKING:
+    from webhook.model.costs.prices import Cost
     from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.forecasts import Forecast
     from webhook.model.job import Job
@@ -75,6 +76,8 @@ class Assessment:
     rejection: Rejection | None = None
     forecast: Forecast | None = None
     """None: nothing is forecast for its queue, or nobody asked."""
+    cost: Cost | None = None
+    """What it would cost there; None: nothing is known of prices, or it is not forecast."""
     job: Job | None = None
     """The Job as it would be under this option."""
     needs: tuple[PodSetNeeds, ...] = ()

@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
+    from webhook.model.costs.accelerator_profile import AcceleratorProfile
+    from webhook.model.costs.prices import Prices
+    from webhook.model.costs.tariff import Tariff
     from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
     from webhook.model.kueue_support import Doubt, Gate, KueueManager
     from webhook.model.pods import PodTemplate
@@ -417,6 +420,12 @@ class Snapshot:
     """That of pods that name no PriorityClass."""
     policies: tuple[FallbackPolicy, ...] = ()
     """The valid ones, the one that applies first at the front: priority down, then name."""
+    accelerator_profiles: tuple[AcceleratorProfile, ...] = ()
+    """The valid ones, by name."""
+    tariffs: tuple[Tariff, ...] = ()
+    """Likewise."""
+    prices: Mapping[str, Prices] = field(default_factory=dict)
+    """Worker cluster, or "" for this one, to what resources cost there."""
     signing: SigningKeys | None = None
     """What decisions are signed with; None: they are not, and all are believed."""
     kueue: KueueConfig = field(default_factory=KueueConfig)

@@ -83,6 +83,81 @@ class Ready(Explained):
     )
 
 
+class ProfileReady(Explained):
+    """Why an AcceleratorProfile's condition Ready is as it is: True with the first, else False."""
+
+    RESOLVED = (
+        "Resolved",
+        "some ResourceFlavor has this device",
+        "Nothing.",
+    )
+    INVALID = (
+        "Invalid",
+        "the profile breaks a rule; it was stored before that rule was there, and is passed over",
+        "Mend what the message names; `kueue-fallback check` says the same.",
+    )
+    UNKNOWN_MODEL = (
+        "UnknownModel",
+        "the built-in table does not have the product that `like` names",
+        "Mend the name, or give the figures in the profile.",
+    )
+    NO_FLAVOR = (
+        "NoFlavor",
+        "no ResourceFlavor is among its `flavors` or has its `nodeLabels`",
+        "Create the ResourceFlavor, or mend the name or the labels.",
+    )
+    AMBIGUOUS = (
+        "Ambiguous",
+        "another profile, the first by name, claims the same ResourceFlavor",
+        "Take the flavor out of one of them.",
+    )
+
+
+class TariffReady(Explained):
+    """Why a Tariff's condition Ready is as it is: True with the first, else False."""
+
+    RESOLVED = (
+        "Resolved",
+        "every entry and series can be used",
+        "Nothing.",
+    )
+    INVALID = (
+        "Invalid",
+        "the tariff breaks a rule; it was stored before that rule was there, and is passed over",
+        "Mend what the message names; `kueue-fallback check` says the same.",
+    )
+    BAD_TIME_ZONE = (
+        "BadTimeZone",
+        "nobody knows the time zone",
+        "Mend `timeZone`. Until then only entries count that hold always.",
+    )
+    UNKNOWN_CLUSTER = (
+        "UnknownCluster",
+        "there is no MultiKueueCluster of a name in `clusters`",
+        "Create it, or mend the name.",
+    )
+    NO_FLAVOR = (
+        "NoFlavor",
+        "a ResourceFlavor that `rates` names does not exist",
+        "Create it, or mend the name.",
+    )
+    AMBIGUOUS = (
+        "Ambiguous",
+        "another tariff, the first by name, says the same of the same cluster",
+        "Take it out of one of them.",
+    )
+    BAD_SERIES = (
+        "BadSeries",
+        "the points of a series cannot be read",
+        "Mend what writes the ConfigMap. Until then the entries count.",
+    )
+    SERIES_ENDED = (
+        "SeriesEnded",
+        "the last point of a series is past",
+        "See why the ConfigMap is not written any more. Until then the entries count.",
+    )
+
+
 class EventReason(Explained):
     """What an Event tells of."""
 

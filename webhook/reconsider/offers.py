@@ -151,6 +151,7 @@ class MoveOptions:
             job_class=match.class_of(job, policy, self._occupancy.snapshot),
             wishes=_wishes(question, self._world.unix),
             now=self._world.now,
+            unix=self._world.unix,
         )
         return expectations.expect(case, assessments)
 

@@ -14,6 +14,8 @@ from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
 from webhook.learn.workload_runs import seconds_of
 from webhook.model import fields, quantity
+from webhook.model.costs.accelerator_profile import read_accelerator_profile
+from webhook.model.costs.tariff import read_tariff
 from webhook.model.fields import FieldError, child
 from webhook.model.pods import (
     EVERYTHING,
@@ -391,6 +393,8 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.LIMIT_RANGES: _read_limit_range,
     kinds.RUNTIME_CLASSES: _read_overhead,
     kinds.POLICIES: read_policy,
+    kinds.ACCELERATOR_PROFILES: read_accelerator_profile,
+    kinds.TARIFFS: read_tariff,
     kinds.KUEUE_CONFIG: read_kueue_config,
     kinds.KUEUE_DEPLOYMENT: read_kueue_manager,
     kinds.OFF_SWITCH: _read_off_switch,

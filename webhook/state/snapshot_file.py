@@ -44,6 +44,8 @@ _KINDS: Mapping[str, str] = {
     "RuntimeClass": kinds.RUNTIME_CLASSES,
     "PriorityClass": kinds.POD_PRIORITIES,
     "FallbackPolicy": kinds.POLICIES,
+    "AcceleratorProfile": kinds.ACCELERATOR_PROFILES,
+    "Tariff": kinds.TARIFFS,
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
 _CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
@@ -53,6 +55,8 @@ DEFAULTED = {
     kinds.WEBHOOKS,
     kinds.RUN_TIMES,
     kinds.POD_PRIORITIES,
+    kinds.ACCELERATOR_PROFILES,
+    kinds.TARIFFS,
 }
 """Not every user may read these; without them defaults are assumed."""
 

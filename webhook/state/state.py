@@ -19,6 +19,8 @@ from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
+from webhook.model.costs.accelerator_profile import AcceleratorProfile
+from webhook.model.costs.tariff import Tariff
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
@@ -39,6 +41,7 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.state.kueue_config import read_kueue_config, under_gates
+from webhook.state.price_compiler import PriceCompiler
 from webhook.state.readers import read
 from webhook.state.workload import Counted, Group, QueueContents, SeenWorkload, Workload
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
@@ -84,6 +87,14 @@ def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
 
 def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
     return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
+
+
+def _accelerator_profiles(tables: _Tables) -> tuple[AcceleratorProfile, ...]:
+    return tuple(profile for _, profile in sorted(tables[kinds.ACCELERATOR_PROFILES].items()))
+
+
+def _tariffs(tables: _Tables) -> tuple[Tariff, ...]:
+    return tuple(tariff for _, tariff in sorted(tables[kinds.TARIFFS].items()))
 
 
 def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
@@ -163,6 +174,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
     kinds.POLICIES: (("policies", _policies),),
+    kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
+    kinds.TARIFFS: (("tariffs", _tariffs),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),
@@ -300,6 +313,7 @@ class State:
         """ClusterQueues in which somebody may be preempted."""
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since ``take_recounted``."""
+        self._prices = PriceCompiler()
         self._snapshot = Snapshot()
         self._admitted: dict[str, Admitted] = {}
         self._problems: dict[tuple[str, Key], str] = {}
@@ -361,7 +375,12 @@ class State:
         built = self._with_runs(built, unix)
         built = self._with_delays(built, recounted, now - unix)
         built = replace(built, obstacles=self._workloads.obstacles())
-        if fresh or built.held is not self._snapshot.held:
+        built = replace(built, prices=self._prices.of(built, unix))
+        if (
+            fresh
+            or built.held is not self._snapshot.held
+            or built.prices is not self._snapshot.prices
+        ):
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
         return built

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from webhook.api.resources import (
+    ACCELERATOR_PROFILES,
     CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
@@ -29,10 +30,12 @@ from webhook.api.resources import (
     RUN_TIMES_VALUE,
     RUNTIME_CLASSES,
     SIGNING_KEYS,
+    TARIFFS,
     WEBHOOKS,
     WORKLOADS,
     Resource,
 )
+from webhook.model.policy.fallback_policy import GROUP, VERSION
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing
 
@@ -62,7 +65,15 @@ def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
         Resource(
             kind=POD_PRIORITIES, read=read, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"
         ),
-        Resource(kind=POLICIES, read=read, path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}"),
+        *(
+            Resource(kind=kind, read=read, path=f"/apis/{GROUP}/{VERSION}/{kind}", required=needed)
+            for kind, needed in (
+                (POLICIES, True),
+                # Nothing is decided by these alone, so their absence keeps nothing from being so.
+                (ACCELERATOR_PROFILES, False),
+                (TARIFFS, False),
+            )
+        ),
         _config_map(kueue_namespace, KUEUE_CONFIG),
         Resource(
             read=read,

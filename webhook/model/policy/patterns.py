@@ -1,4 +1,4 @@
-"""The patterns of a policy's texts, and how each is said to a person."""
+"""The patterns of texts in our custom resources, and how each is said to a person."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ RUNTIME_CLASS: Final = f"^(Keep|Remove|{_SUBDOMAIN})$"
 QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 )
+DECIMAL: Final = r"^[0-9]{1,9}([.][0-9]{1,6})?$"
+HOURS: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
+DATE: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
+TIME_ZONE: Final = r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$"
+FILE_KEY: Final = r"^[-._a-zA-Z0-9]+$"
 
 _OBJECT_NAME = "lower-case letters, digits, - and ."
 _KEY = "a key such as team or example.com/team"
@@ -39,5 +44,10 @@ FORMS: Final[Mapping[str, str]] = {
     FLAG: "a flag such as --steps, without its value",
     ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
+    DECIMAL: "a number that is not negative, such as 3900 or 95.7, with at most 6 decimals",
+    HOURS: "hours such as 09:00-17:30; 22:00-06:00 goes past midnight",
+    DATE: "a date such as 2026-06-01",
+    TIME_ZONE: "the name of a time zone such as Asia/Seoul",
+    FILE_KEY: "the key of a ConfigMap",
     QUANTITY: "a quantity that is not negative, such as 4, 500m or 6Gi",
 }

@@ -1,4 +1,4 @@
-"""What a schema cannot say about a FallbackPolicy, by the model that each rule is for.
+"""What a schema cannot say about our custom resources, by the model that each rule is for.
 
 Each rule stands here twice: in CEL, for the CRD, and in Python, for whoever has no API server.
 """
@@ -27,7 +27,7 @@ _RESERVED: Final = ("kueue.x-k8s.io/", "kueue-fallback.dev/", "batch.kubernetes.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A rule on one object of a policy. Both forms see it with its defaults filled in."""
+    """A rule on one object of a custom resource. Both forms see it with its defaults filled in."""
 
     cel: str
     holds: Callable[[Any], bool]
@@ -377,6 +377,89 @@ _SPEC = (
     ),
 )
 
+
+def _at_most(field: str, other: str, message: str) -> Rule:
+    """Demand that one number, if both are given, be no greater than another beside it."""
+    lower, upper = f"self.{field}", f"self.{other}"
+    return Rule(
+        cel=f"!has({lower}) || !has({upper}) || "
+        f"({_quantity_cel(lower)}).compareTo({_quantity_cel(upper)}) <= 0",
+        holds=lambda it: _is_at_most(getattr(it, field), getattr(it, other)),
+        message=message,
+        field=f".{field}",
+    )
+
+
+def _is_at_most(lower: str | None, upper: str | None) -> bool:
+    return lower is None or upper is None or quantity.exact(lower) <= quantity.exact(upper)
+
+
+_WATTS = (
+    _at_most("busy", "maximum", "above maximum"),
+    _at_most("idle", "maximum", "above maximum"),
+    _at_most("idle", "busy", "above busy"),
+)
+
+_PROFILE = (
+    Rule(
+        cel="has(self.flavors) && size(self.flavors) > 0 || "
+        "has(self.nodeLabels) && size(self.nodeLabels) > 0",
+        holds=lambda it: bool(it.flavors or it.node_labels),
+        message="flavors or nodeLabels must be given",
+        reason=REQUIRED,
+    ),
+    label_keys("nodeLabels"),
+)
+
+_SLICE = (
+    Rule(
+        cel="self.compute <= self.of",
+        holds=lambda it: it.compute <= it.of,
+        message="above the number that the whole device has",
+        field=".compute",
+    ),
+)
+
+_WHEN = (
+    Rule(
+        cel="!has(self.from) || !has(self.until) || self.from <= self.until",
+        holds=lambda it: it.from_date is None or it.until is None or it.from_date <= it.until,
+        message="before the first day",
+        field=".until",
+    ),
+    Rule(
+        cel="!has(self.hours) || self.hours.substring(0, 5) != self.hours.substring(6)",
+        holds=lambda it: it.hours is None or it.hours[:5] != it.hours[6:],
+        message="ends when it begins; leave it out to mean the whole day",
+        field=".hours",
+    ),
+)
+
+_UNCONDITIONAL_CEL = "!has({0}.months) && !has({0}.days) && !has({0}.hours) && !has({0}.from)"
+
+
+def _first_is_always(name: str) -> Rule:
+    first = f"self.{name}[0]"
+    never_limited = _UNCONDITIONAL_CEL.format(first) + f" && !has({first}.until)"
+    return Rule(
+        cel=f"!has(self.{name}) || size(self.{name}) == 0 || {never_limited}",
+        holds=lambda it: not getattr(it, name) or getattr(it, name)[0].always,
+        message="the first entry must hold always, so that there is a value at any time",
+        field=f".{name}",
+    )
+
+
+_TARIFF = (
+    _first_is_always("electricity"),
+    _first_is_always("carbon"),
+    Rule(
+        cel=f"!({_quantity_cel('self.overhead')}).isLessThan(quantity('1'))",
+        holds=lambda it: quantity.exact(it.overhead) >= 1,
+        message="below 1: the building cannot take less than its machines",
+        field=".overhead",
+    ),
+)
+
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,
     "Spec": _SPEC,
@@ -392,4 +475,11 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "TolerationSpec": _TOLERATION,
     "Strategy": _STRATEGY,
     "FinishTime": _FINISH_TIME,
+    "AcceleratorProfileSpec": _PROFILE,
+    "WattsSpec": _WATTS,
+    "SliceSpec": _SLICE,
+    "RateEntry": (*_WHEN, resource_names("resources")),
+    "PriceEntry": _WHEN,
+    "CarbonEntry": _WHEN,
+    "TariffSpec": _TARIFF,
 }

@@ -66,7 +66,7 @@ def _stored(given: Any, nullable: Container[str | None] | None = None) -> Any:
     }
 
 
-def _unique(items: tuple[str, ...]) -> tuple[str, ...]:
+def unique(items: tuple[str, ...]) -> tuple[str, ...]:
     repeated = [index for index, text in enumerate(items) if text in items[:index]]
     if repeated:
         raise _mistakes(((index,), f"{items[index]!r} is there already") for index in repeated)
@@ -137,6 +137,17 @@ Amount: TypeAlias = Annotated[
     BeforeValidator(_text),
 ]
 """A quantity that is not negative; a whole number in YAML is read as its text."""
+Decimal: TypeAlias = Annotated[
+    str,
+    Field(
+        max_length=16,
+        pattern=patterns.DECIMAL,
+        json_schema_extra={"x-kubernetes-int-or-string": True},
+    ),
+    BeforeValidator(_text),
+]
+"""A number that is not negative, as text, since a CRD has no exact fractions; a whole number in
+YAML is read as its text."""
 
 Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16), BeforeValidator(_stored)]
 ReplicaCounts: TypeAlias = Annotated[
@@ -170,7 +181,7 @@ class ResourceChanges(Structural):
     """Changes to the containers' requests and limits; what is taken away goes first."""
 
     remove: Annotated[
-        tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE), AfterValidator(_unique)
+        tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
     """Resources to take away from requests and limits, such as `nvidia.com/gpu`."""
     requests: Amounts = Field(default_factory=dict)
@@ -183,7 +194,7 @@ class NodeSelectorChanges(Structural):
     """Changes to the pod's `nodeSelector`; what is taken away goes first."""
 
     remove: Annotated[
-        tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE), AfterValidator(_unique)
+        tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
     """Label keys to take away."""
     set: Labels = Field(default_factory=dict)
@@ -237,7 +248,7 @@ class Adaptation(Structural):
         Annotated[
             tuple[ContainerName, ...],
             Field(min_length=1, max_length=18, json_schema_extra=UNIQUE),
-            AfterValidator(_unique),
+            AfterValidator(unique),
         ]
         | None
     ) = None
@@ -259,7 +270,7 @@ class Adaptation(Structural):
         Annotated[
             tuple[ContainerName, ...],
             Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
-            AfterValidator(_unique),
+            AfterValidator(unique),
         ]
         | None
     ) = None
@@ -368,7 +379,7 @@ class Match(Structural):
     kinds: Annotated[
         tuple[KindName, ...],
         Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
-        AfterValidator(_unique),
+        AfterValidator(unique),
     ] = ("Job",)
     """Kinds of Jobs; each must be among the chart's `kinds`, and switched on in Kueue."""
     namespace_selector: LabelSelector | None = None
@@ -392,7 +403,7 @@ class Match(Structural):
         Annotated[
             tuple[QueueOrNone, ...],
             Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
-            AfterValidator(_unique),
+            AfterValidator(unique),
         ]
         | None
     ) = None
@@ -527,13 +538,13 @@ class Spec(Structural):
     """Label of the Jobs whose value tells which of them run alike. Absent, and for Jobs without it:
     Jobs with the same images, commands, arguments and requests do."""
     job_class_args: Annotated[
-        tuple[FlagName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(_unique)
+        tuple[FlagName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
     """Flags, such as `--steps`, whose values tell Jobs apart that do not run alike. Without them,
     and while few runs were seen, Jobs whose arguments differ in numbers alone are taken for
     alike."""
     job_class_env: Annotated[
-        tuple[EnvName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(_unique)
+        tuple[EnvName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
     """Environment variables, such as `STEPS`, whose values tell Jobs apart likewise."""
     shared_namespaces: LabelSelector | None = None

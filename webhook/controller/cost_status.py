@@ -1,0 +1,291 @@
+"""Judges AcceleratorProfiles and Tariffs and writes their status: Ready, and what holds now.
+
+Ready is False where something in them cannot be used; what can be used is used all the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isnan
+from typing import Any, Final
+
+from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
+from webhook.api.watch import list_pages
+from webhook.controller.policy_status import dated_condition
+from webhook.cost.flavor_devices import claimed, devices_of
+from webhook.cost.rates import Problem, compile_tariff
+from webhook.model.costs.accelerator_profile import (
+    PROFILES_PLURAL,
+    AcceleratorProfile,
+    read_accelerator_profile,
+)
+from webhook.model.costs.prices import Curve, Prices
+from webhook.model.costs.tariff import TARIFFS_PLURAL, Tariff, read_tariff
+from webhook.model.policy.fallback_policy import GROUP, VERSION, PolicyError
+from webhook.model.queues import Snapshot
+from webhook.model.reasons import Explained, ProfileReady, TariffReady
+from webhook.state.price_compiler import zone_of
+
+_LONGEST_MESSAGE: Final = 32768
+_MOST_RATES: Final = 256
+_Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What is to be written of one object."""
+
+    reason: Explained
+    message: str
+    generation: int
+    rest: Mapping[str, Any]
+    """The status beside its conditions."""
+
+    @property
+    def ready(self) -> bool:
+        return self.reason in (ProfileReady.RESOLVED, TariffReady.RESOLVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """The result of one reconciliation: lines for the log, and whether it is to be done again."""
+
+    lines: tuple[str, ...] = ()
+    again: bool = False
+
+
+def reconcile_costs(
+    transport: KubernetesApi,
+    snapshot: Snapshot,
+    *,
+    unix: float,
+    time: str,
+    is_leader: Callable[[], bool],
+) -> CostReport:
+    """Write the status of every AcceleratorProfile and Tariff whose status is another.
+
+    *unix* is now in seconds since 1970, *time* the same as RFC 3339; *is_leader* is called before
+    each write.
+
+    Raises:
+        ClusterError: the objects cannot be read.
+
+    """
+    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], Judged]], ...] = (
+        (PROFILES_PLURAL, partial(_judge_profile, snapshot=snapshot)),
+        (TARIFFS_PLURAL, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
+    )
+    lines: list[str] = []
+    again = False
+    for plural, judge in judges:
+        for source in _objects(transport, plural):
+            judged = judge(source)
+            status = _status_of(judged, source.get("status") or {}, time)
+            if status is None or not is_leader():
+                continue
+            problem, changed = _write(transport, plural, source, status)
+            again = again or changed or bool(problem)
+            state = "ready" if judged.ready else f"not ready: {judged.message}"
+            name = f"{plural}/{source['metadata']['name']}"
+            lines.append(
+                f"{name}: status not written: {problem}" if problem else f"{name}: {state}"
+            )
+    return CostReport(lines=tuple(lines), again=again)
+
+
+def _objects(transport: KubernetesApi, plural: str) -> Iterator[Mapping[str, Any]]:
+    with contextlib.suppress(NotServed):
+        for page in list_pages(transport, f"/apis/{GROUP}/{VERSION}/{plural}"):
+            yield from page.get("items") or ()
+
+
+def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> Judged:
+    try:
+        profile = read_accelerator_profile(source)
+    except PolicyError as error:
+        return _invalid(ProfileReady.INVALID, error, source)
+    return judge_profile(profile, snapshot)
+
+
+def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> Judged:
+    """Return what the controller says of a profile beside the others of *snapshot*."""
+    profiles = snapshot.accelerator_profiles
+    devices = devices_of(snapshot.flavors.values(), profiles)
+    own = sorted(name for name, device in devices.items() if device.name == profile.name)
+    findings = list(_of_profile(profile, snapshot, own))
+    reason, _ = findings[0] if findings else (ProfileReady.RESOLVED, "")
+    message = "; ".join(text for _, text in findings) or reason.meaning
+    return Judged(
+        reason=reason,
+        message=message[:_LONGEST_MESSAGE],
+        generation=profile.generation,
+        rest={"flavors": own},
+    )
+
+
+def _of_profile(
+    profile: AcceleratorProfile, snapshot: Snapshot, own: Sequence[str]
+) -> Iterator[tuple[ProfileReady, str]]:
+    if profile.unknown_like:
+        yield ProfileReady.UNKNOWN_MODEL, f"spec.like: no product {profile.unknown_like}"
+    others = {
+        flavor.name: claimed(flavor, snapshot.accelerator_profiles)
+        for flavor in snapshot.flavors.values()
+        if flavor.name not in own
+    }
+    for name, claims in others.items():
+        if profile.name in claims:
+            first = next(other for other in claims if other != profile.name)
+            yield ProfileReady.AMBIGUOUS, f"ResourceFlavor {name} is that of {first}"
+    missing = [name for name in profile.flavors if name not in snapshot.flavors]
+    for name in missing:
+        index = profile.flavors.index(name)
+        yield ProfileReady.NO_FLAVOR, f"spec.flavors[{index}]: no ResourceFlavor {name}"
+    if not own and not missing and not any(profile.name in claims for claims in others.values()):
+        yield ProfileReady.NO_FLAVOR, f"spec.nodeLabels: {ProfileReady.NO_FLAVOR.meaning}"
+
+
+def _judge_tariff(source: Mapping[str, Any], *, snapshot: Snapshot, unix: float) -> Judged:
+    try:
+        tariff = read_tariff(source)
+    except PolicyError as error:
+        return _invalid(TariffReady.INVALID, error, source)
+    return judge_tariff(tariff, snapshot, unix)
+
+
+def judge_tariff(tariff: Tariff, snapshot: Snapshot, unix: float) -> Judged:
+    """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
+    compiled = compile_tariff(tariff, now=unix, zone=zone_of(tariff.spec.time_zone))
+    problems = [*compiled.problems, *_of_tariff(tariff, snapshot)]
+    reason = problems[0].reason if problems else TariffReady.RESOLVED
+    return Judged(
+        reason=reason,
+        message=("; ".join(map(str, problems)) or reason.meaning)[:_LONGEST_MESSAGE],
+        generation=tariff.generation,
+        rest={"now": _now(compiled.prices, unix)},
+    )
+
+
+def _of_tariff(tariff: Tariff, snapshot: Snapshot) -> Iterator[Problem]:
+    for index, cluster in enumerate(tariff.spec.clusters):
+        if cluster and cluster not in snapshot.worker_clusters:
+            message = f"no MultiKueueCluster {cluster}"
+            path = f"spec.clusters[{index}]"
+            yield Problem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
+    # The flavors of worker clusters are not known where these are not watched.
+    if "" in tariff.spec.clusters:
+        for index, entry in enumerate(tariff.spec.rates):
+            yield from _flavors(f"spec.rates[{index}].flavors", entry.flavors, snapshot)
+    yield from _said_before(tariff, snapshot.tariffs)
+
+
+def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[Problem]:
+    for index, name in enumerate(names):
+        if name not in snapshot.flavors:
+            yield Problem(
+                reason=TariffReady.NO_FLAVOR,
+                path=f"{path}[{index}]",
+                message=f"no ResourceFlavor {name}",
+            )
+
+
+def _said_before(tariff: Tariff, tariffs: Iterable[Tariff]) -> Iterator[Problem]:
+    """Find what a tariff that comes first by name says of the same cluster."""
+    for other in tariffs:
+        if other.name >= tariff.name or not set(other.spec.clusters) & set(tariff.spec.clusters):
+            continue
+        for field in ("electricity", "carbon"):
+            if getattr(tariff.spec, field) and getattr(other.spec, field):
+                yield _ambiguous(f"spec.{field}", other)
+        theirs = {flavor for entry in other.spec.rates for flavor in entry.flavors}
+        for index, entry in enumerate(tariff.spec.rates):
+            for flavor in entry.flavors:
+                if flavor in theirs:
+                    yield _ambiguous(f"spec.rates[{index}].flavors", other, flavor)
+
+
+def _ambiguous(path: str, other: Tariff, flavor: str = "") -> Problem:
+    of_what = f" of ResourceFlavor {flavor}" if flavor else ""
+    message = f"Tariff {other.name} says it{of_what} for the same cluster, and counts"
+    return Problem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
+
+
+def _now(prices: Prices, unix: float) -> Mapping[str, Any]:
+    rates = {
+        f"{flavor}/{resource}": _value(rate, unix)
+        for (flavor, resource), rate in sorted(prices.rates.items())[:_MOST_RATES]
+    }
+    values = {
+        "electricity": _value(prices.electricity, unix),
+        "carbon": _value(prices.carbon, unix),
+    }
+    known = {name: value for name, value in values.items() if value}
+    return {"rates": {name: value for name, value in rates.items() if value}, **known}
+
+
+def _value(rate: Curve | None, unix: float) -> str:
+    """Return what a curve is at a moment; empty: not known."""
+    value = rate.at(unix) if rate is not None else None
+    return "" if value is None or isnan(value) else f"{value:.10g}"
+
+
+def _invalid(reason: Explained, error: PolicyError, source: Mapping[str, Any]) -> Judged:
+    return Judged(
+        reason=reason,
+        message=str(error)[:_LONGEST_MESSAGE],
+        generation=source["metadata"].get("generation", 0),
+        rest={},
+    )
+
+
+def _status_of(judged: Judged, before: Mapping[str, Any], time: str) -> _Status | None:
+    """Return the status to write; None: *before*, the current one, says the same."""
+    conditions = [old for old in before.get("conditions") or () if isinstance(old, dict)]
+    ready = dated_condition(
+        {
+            "type": "Ready",
+            "status": "True" if judged.ready else "False",
+            "observedGeneration": judged.generation,
+            "reason": str(judged.reason),
+            "message": judged.message,
+        },
+        conditions,
+        time,
+    )
+    # What is no longer so is taken away by a merge patch only where it is null.
+    gone = {name: None for name in before if name != "conditions" and name not in judged.rest}
+    same = all(before.get(name) == value for name, value in judged.rest.items())
+    if same and not gone and ready in conditions:
+        return None
+    return {**gone, **judged.rest, "conditions": [ready]}
+
+
+def _write(
+    transport: KubernetesApi, plural: str, source: Mapping[str, Any], status: _Status
+) -> tuple[str, bool]:
+    """Write a status; return the API server's error, and whether the object changed meanwhile."""
+    metadata = source["metadata"]
+    path = f"/apis/{GROUP}/{VERSION}/{plural}/{metadata['name']}/status"
+    body = {
+        "metadata": {"resourceVersion": metadata.get("resourceVersion")},
+        "status": _with_gone(status, source.get("status") or {}),
+    }
+    try:
+        transport.patch(path, body)
+    except NotServed:
+        return "", True
+    except Refused as error:
+        return ("", True) if error.is_conflict else (str(error), False)
+    return "", False
+
+
+def _with_gone(status: _Status, before: Mapping[str, Any]) -> _Status:
+    """Return the status as a merge patch that also takes away rates that are not there any more."""
+    old, new = (before.get("now") or {}), (status.get("now") or {})
+    if not old or not new:
+        return status
+    rates = {**dict.fromkeys(old.get("rates") or {}), **new["rates"]}
+    return {**status, "now": {**dict.fromkeys(old), **new, "rates": rates}}

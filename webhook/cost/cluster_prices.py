@@ -1,0 +1,43 @@
+"""Joins what Tariffs and AcceleratorProfiles say into the prices of each cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from webhook.model.costs.devices import Device
+from webhook.model.costs.prices import Prices
+from webhook.model.costs.tariff import Tariff
+
+
+def prices_by_cluster(
+    compiled: Iterable[tuple[Tariff, Prices]], devices: Mapping[str, Device]
+) -> Mapping[str, Prices]:
+    """Return the prices of each cluster that a Tariff or a device is known for.
+
+    *compiled* is in the order of names: where several Tariffs of a cluster say the same, the first
+    counts. *devices* are those of this cluster's ResourceFlavors; in worker clusters flavors of
+    the same names have them, too.
+    """
+    found: dict[str, Prices] = {"": Prices(devices=devices)} if devices else {}
+    for tariff, prices in compiled:
+        for cluster in tariff.spec.clusters:
+            before = found.get(cluster)
+            new = replace(prices, devices=devices)
+            found[cluster] = new if before is None or not _is_priced(before) else _both(before, new)
+    return found
+
+
+def _is_priced(prices: Prices) -> bool:
+    return bool(prices.rates) or not (prices.electricity is None and prices.carbon is None)
+
+
+def _both(first: Prices, second: Prices) -> Prices:
+    """Return the first one's prices, and the second one's where the first has none."""
+    return replace(
+        first,
+        rates={**second.rates, **first.rates},
+        electricity=first.electricity or second.electricity,
+        carbon=first.carbon or second.carbon,
+        holds=first.holds | second.holds,
+    )

@@ -1,0 +1,292 @@
+"""Compiles Tariffs into curves: what each hour of the next days costs, in a time zone of its own.
+
+Of the entries that hold at a moment the last counts. Daylight saving time is kept: an entry holds
+by the clock on the wall. What cannot be used is a ``Problem``, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from itertools import compress, pairwise
+from math import isnan
+from statistics import median
+from typing import Final, NamedTuple, TypeVar
+
+from webhook.model.costs.prices import UNKNOWN, Curve, Prices, curve
+from webhook.model.costs.tariff import DAYS, MONTHS, CarbonEntry, PriceEntry, Tariff, When
+from webhook.model.queues import FlavorResource
+from webhook.model.reasons import TariffReady
+
+HORIZON_DAYS: Final = 8
+_MOST_TIMES_MEDIAN: Final = 20
+"""A point of a series above so many times the median is taken for an error, and clipped."""
+_DAY: Final = timedelta(days=1)
+_MINUTES_A_DAY: Final = 24 * 60
+_MINUTE: Final = 60.0
+
+_Entry = TypeVar("_Entry", bound=When)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """A series as read: moments ascending, with the value from each on, until ``end``."""
+
+    steps: Mapping[float, float]
+    end: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """What of a Tariff cannot be used."""
+
+    reason: TariffReady
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTariff:
+    """One Tariff over the next days."""
+
+    prices: Prices
+    problems: tuple[Problem, ...] = ()
+    clipped: int = 0
+    """Points of its series that were out of all proportion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesPoints:
+    """What the ConfigMaps of a Tariff's series hold; None: it names none, or it is not usable."""
+
+    electricity: Points | None = None
+    carbon: Points | None = None
+
+
+NO_SERIES: Final = SeriesPoints()
+
+
+def compile_tariff(
+    tariff: Tariff, *, now: float, zone: tzinfo | None, series: SeriesPoints = NO_SERIES
+) -> CompiledTariff:
+    """Return what a Tariff says of the time from *now* on, for ``HORIZON_DAYS``.
+
+    *zone* is None where its name is not known: then the entries that hold always are used alone.
+    """
+    spec = tariff.spec
+    entries = (*spec.rates, *spec.electricity, *spec.carbon)
+    span = _Span.of(now, zone, entries)
+    electricity, clipped_prices = _with_series(
+        _curve(span, spec.electricity, _price), series.electricity, span
+    )
+    carbon, clipped_carbon = _with_series(
+        _curve(span, spec.carbon, _intensity), series.carbon, span
+    )
+    prices = Prices(
+        rates=_rates(tariff, span),
+        electricity=electricity,
+        carbon=carbon,
+        overhead=float(spec.overhead),
+        core_watts=float(spec.watts.core),
+        gibibyte_watts=float(spec.watts.gibibyte),
+        interruptions=float(spec.interruptions),
+        transfer=float(spec.transfer),
+        holds=frozenset(spec.holds),
+    )
+    return CompiledTariff(
+        prices=prices,
+        problems=_problems(tariff, zone),
+        clipped=clipped_prices + clipped_carbon,
+    )
+
+
+def _problems(tariff: Tariff, zone: tzinfo | None) -> tuple[Problem, ...]:
+    if zone is not None:
+        return ()
+    message = f"there is no time zone {tariff.spec.time_zone}; only entries that hold always count"
+    return (Problem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
+
+
+def _price(entry: PriceEntry) -> float:
+    return float(entry.price)
+
+
+def _intensity(entry: CarbonEntry) -> float:
+    return float(entry.intensity)
+
+
+class _Wall(NamedTuple):
+    """The clock on the wall at one moment."""
+
+    month: str
+    weekday: str
+    day: str
+    """As an ISO date."""
+    minute: int
+    """Of the day."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """The time that is compiled: the moments at which some entry may begin or end to hold."""
+
+    moments: tuple[float, ...]
+    """Ascending; the first is now."""
+    walls: tuple[_Wall | None, ...]
+    """The clock on the wall at each; None: the time zone is not known."""
+    end: float
+
+    @classmethod
+    def of(cls, now: float, zone: tzinfo | None, entries: Iterable[When]) -> _Span:
+        end = now + HORIZON_DAYS * _DAY.total_seconds()
+        if zone is None:
+            return cls((now,), (None,), end)
+        minutes = {0} | {minute for entry in entries for minute in _boundaries(entry)}
+        moments = sorted(
+            {now} | {moment for moment in _moments(now, zone, minutes) if now < moment < end}
+        )
+        return cls(tuple(moments), tuple(_wall(moment, zone) for moment in moments), end)
+
+
+def _wall(moment: float, zone: tzinfo) -> _Wall:
+    local = datetime.fromtimestamp(moment, zone)
+    return _Wall(
+        month=MONTHS[local.month - 1],
+        weekday=DAYS[local.weekday()],
+        day=local.date().isoformat(),
+        minute=local.hour * 60 + local.minute,
+    )
+
+
+def _boundaries(entry: When) -> tuple[int, ...]:
+    return () if entry.hours is None else _minutes(entry.hours)
+
+
+def _minutes(hours: str) -> tuple[int, int]:
+    """Return the minutes of the day at which hours such as ``22:00-06:00`` begin and end."""
+    begin, end = hours.split("-")
+    return int(begin[:2]) * 60 + int(begin[3:]), int(end[:2]) * 60 + int(end[3:])
+
+
+def _moments(now: float, zone: tzinfo, minutes: Iterable[int]) -> Iterable[float]:
+    first = datetime.fromtimestamp(now, zone).date() - _DAY
+    days = [first + _DAY * number for number in range(HORIZON_DAYS + 3)]
+    within = [minute for minute in minutes if minute < _MINUTES_A_DAY]
+    for day in days:
+        for minute in within:
+            wall = datetime.combine(day, time(minute // 60, minute % 60))
+            # An hour that the clock goes through twice begins twice.
+            for fold in (0, 1):
+                yield wall.replace(tzinfo=zone, fold=fold).timestamp()
+    for begin, end in pairwise(_midnight(day) for day in days):
+        yield from _clock_changes(begin, end, zone)
+
+
+def _midnight(day: date) -> float:
+    return datetime.combine(day, time(), UTC).timestamp()
+
+
+def _clock_changes(begin: float, end: float, zone: tzinfo) -> Iterable[float]:
+    """Find, to the minute, when the clock is put forward or back within a day."""
+    before = datetime.fromtimestamp(begin, zone).utcoffset()
+    if before == datetime.fromtimestamp(end, zone).utcoffset():
+        return
+    low, high = begin, end
+    while high - low > _MINUTE:
+        middle = low + (high - low) // (2 * _MINUTE) * _MINUTE
+        if datetime.fromtimestamp(middle, zone).utcoffset() == before:
+            low = middle
+        else:
+            high = middle
+    yield high
+
+
+def _held(span: _Span, entry: When) -> tuple[bool, ...]:
+    """Return for each moment whether an entry holds from then on."""
+    if entry.always:
+        return (True,) * len(span.moments)
+    hours = _minutes(entry.hours) if entry.hours is not None else (0, _MINUTES_A_DAY)
+    return tuple(wall is not None and _holds(entry, wall, *hours) for wall in span.walls)
+
+
+def _holds(entry: When, wall: _Wall, begin: int, end: int) -> bool:
+    after, before = begin <= wall.minute, wall.minute < end
+    return (
+        (after and before if begin < end else after or before)
+        and (not entry.days or wall.weekday in entry.days)
+        and (not entry.months or wall.month in entry.months)
+        and (entry.from_date is None or entry.from_date <= wall.day)
+        and (entry.until is None or wall.day <= entry.until)
+    )
+
+
+def _last_that_holds(
+    span: _Span, held: Sequence[tuple[bool, ...]], values: Sequence[float]
+) -> Curve | None:
+    """Return the value of the last entry that holds, over time; None: none ever does."""
+    latest = [UNKNOWN] * len(span.moments)
+    for holds, value in zip(held, values, strict=True):
+        for moment in compress(range(len(latest)), holds):
+            latest[moment] = value
+    if all(map(isnan, latest)):
+        return None
+    return curve(dict(zip(span.moments, latest, strict=True)), span.end)
+
+
+def _curve(
+    span: _Span, entries: Sequence[_Entry], value: Callable[[_Entry], float]
+) -> Curve | None:
+    held = [_held(span, entry) for entry in entries]
+    return _last_that_holds(span, held, [value(entry) for entry in entries])
+
+
+def _rates(tariff: Tariff, span: _Span) -> Mapping[FlavorResource, Curve]:
+    """Return the curve of each flavor and resource; while no entry holds, it is not known."""
+    entries = tariff.spec.rates
+    naming: dict[FlavorResource, list[int]] = {}
+    for index, entry in enumerate(entries):
+        for flavor in entry.flavors:
+            for resource in entry.resources:
+                naming.setdefault((flavor, resource), []).append(index)
+    held = [_held(span, entry) for entry in entries]
+    # Flavors that the same entries name have the same curve, which is worked out once.
+    known: dict[tuple[tuple[int, ...], str], Curve | None] = {}
+    for (_, resource), places in naming.items():
+        key = tuple(places), resource
+        if key not in known:
+            prices = [float(entries[index].resources[resource]) for index in places]
+            known[key] = _last_that_holds(span, [held[index] for index in places], prices)
+    rates = {cell: known[tuple(places), cell[1]] for cell, places in naming.items()}
+    return {cell: rate for cell, rate in rates.items() if rate is not None}
+
+
+def _with_series(
+    entries: Curve | None, points: Points | None, span: _Span
+) -> tuple[Curve | None, int]:
+    """Return a curve in which a series stands where it reaches, and how many points were clipped.
+
+    Without entries the series alone counts, and past its end its mean.
+    """
+    if points is None or points.end <= span.moments[0]:
+        return entries, 0
+    usual = median(entries.values if entries is not None else points.steps.values())
+    most = _MOST_TIMES_MEDIAN * usual
+    clipped = {moment: min(max(value, 0.0), most) for moment, value in points.steps.items()}
+    count = sum(clipped[moment] != value for moment, value in points.steps.items())
+    first, end = next(iter(clipped)), min(points.end, span.end)
+    if entries is None:
+        return curve(clipped, end), count
+    steps = {at: value for at, value in _pairs(entries) if at < first}
+    steps |= {max(at, span.moments[0]): value for at, value in clipped.items() if at < end}
+    if end < span.end:
+        steps[end] = entries.at(end)
+    steps |= {at: value for at, value in _pairs(entries) if at > end}
+    return curve(dict(sorted(steps.items())), span.end), count
+
+
+def _pairs(values: Curve) -> Iterable[tuple[float, float]]:
+    return zip(values.times, values.values, strict=True)

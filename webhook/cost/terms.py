@@ -1,0 +1,134 @@
+"""What one option costs: money by its rates, and the power, electricity and carbon of its devices.
+
+What is not known is None, and never 0: an option of which something is not known is not comparable
+with others in that term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, inf, isnan, log
+from typing import Final
+
+from webhook.model.costs.devices import Device
+from webhook.model.costs.prices import HOUR, Cost, Curve, Prices
+from webhook.model.forecasts import Forecast, RunTime
+from webhook.model.queues import Amounts, FlavorResource
+
+_CPU: Final = "cpu"
+_BYTES: Final = ("memory", "ephemeral-storage")
+_GIBIBYTE: Final = 1 << 30
+_WATTS_A_KILOWATT: Final = 1000.0
+_SIGMAS_IN_80_PERCENT: Final = 2.563
+"""Between the tenth and the ninetieth percentile of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """When an option's quota is held and when its Job runs, in seconds since 1970."""
+
+    reserved: float
+    """From when on its quota is held."""
+    begun: float
+    """When its pods begin to run."""
+    end: float
+
+
+def span_of(forecast: Forecast, unix: float) -> Span | None:
+    """Return when a Job is expected to hold quota and to run, if it is decided at *unix*.
+
+    None: its start or its run is not known, or it never starts.
+    """
+    start, run = forecast.start, forecast.run
+    if run is None or not start.is_known or start.seconds == inf:
+        return None
+    reserved = unix + start.seconds
+    begun = reserved + (forecast.delay.seconds if forecast.delay is not None else 0.0)
+    return Span(reserved=reserved, begun=begun, end=begun + mean_seconds(run))
+
+
+def mean_seconds(run: RunTime) -> float:
+    """Return the mean of a run time, whose ``seconds`` are its median.
+
+    Run times are taken to be lognormal: a few long ones cost more than as many short ones save.
+    """
+    if not 0 < run.low < run.high:
+        return run.seconds
+    sigma = log(run.high / run.low) / _SIGMAS_IN_80_PERCENT
+    return run.seconds * exp(sigma**2 / 2)
+
+
+def cost_of(usage: Amounts, prices: Prices, span: Span) -> Cost:
+    """Return what *usage* costs during *span*.
+
+    Amounts of *usage* are as in ``model.quantity``: cpu in milli, memory in bytes.
+    """
+    kilowatts = _kilowatts(usage, prices)
+    return Cost(
+        money=_money(usage, prices, span),
+        kwh=None if kilowatts is None else kilowatts * (span.end - span.begun) / HOUR,
+        electricity=_over(kilowatts, prices.electricity, span),
+        carbon_grams=_over(kilowatts, prices.carbon, span),
+    )
+
+
+def units(cell: FlavorResource, amount: int) -> float:
+    """Return an amount in the units that rates are given for: cores, GiB, devices."""
+    _, resource = cell
+    if resource == _CPU:
+        return amount / 1000
+    return amount / _GIBIBYTE if resource in _BYTES else float(amount)
+
+
+def _money(usage: Amounts, prices: Prices, span: Span) -> float | None:
+    """Sum up the rates of all that is used; what a priced flavor has no rate for costs nothing."""
+    used = {flavor for (flavor, _), amount in usage.items() if amount}
+    priced = {flavor for flavor, _ in prices.rates}
+    if not used or not used <= priced:
+        return None
+    total = sum(
+        units(cell, amount) * prices.rates[cell].over(span.reserved, span.end)
+        for cell, amount in usage.items()
+        if amount and cell in prices.rates
+    )
+    return None if isnan(total) else total
+
+
+def _kilowatts(usage: Amounts, prices: Prices) -> float | None:
+    """Return the power of what is used; None: that of a device is not known."""
+    watts = 0.0
+    for cell, amount in usage.items():
+        flavor, resource = cell
+        if resource == _CPU:
+            watts += units(cell, amount) * prices.core_watts
+        elif resource in _BYTES:
+            watts += units(cell, amount) * prices.gibibyte_watts * (resource == "memory")
+        elif amount and _counts_devices(resource):
+            share = _share(prices.devices, flavor, resource)
+            if share is None:
+                return None
+            watts += amount * share
+    return watts * prices.overhead / _WATTS_A_KILOWATT
+
+
+def _counts_devices(resource: str) -> bool:
+    """Tell whether a resource is an extended one, which a vendor's domain begins."""
+    return "/" in resource
+
+
+def _share(devices: Mapping[str, Device], flavor: str, resource: str) -> float | None:
+    """Return the watts of one unit of a resource: those of a device, or of its part of one."""
+    device = devices.get(flavor)
+    if device is None or device.watts is None:
+        return None
+    for part in device.slices:
+        if part.resource == resource:
+            return device.watts.busy * part.compute / part.of
+    return device.watts.busy / device.replicas
+
+
+def _over(kilowatts: float | None, rate: Curve | None, span: Span) -> float | None:
+    if kilowatts is None or rate is None:
+        return None
+    return kilowatts * rate.over(span.begun, span.end)

@@ -1,0 +1,239 @@
+"""AcceleratorProfile: what a device of one kind is, and which ResourceFlavors have it.
+
+Read at one border into a ``Device``, or refused with every mistake. Its models are the one source
+of the CRD's schema, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from webhook.model import quantity
+from webhook.model.costs.device_table import DEVICES
+from webhook.model.costs.devices import Device, DeviceSlice, Isolation, Link, Watts
+from webhook.model.fields import field_errors
+from webhook.model.policy.fallback_policy import Metadata, PolicyError, StatusCondition
+from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.spec import (
+    ATOMIC,
+    UNIQUE,
+    Amount,
+    Decimal,
+    Key,
+    Labels,
+    ObjectName,
+    Structural,
+    unique,
+)
+
+PROFILE_KIND: Final = "AcceleratorProfile"
+PROFILES_PLURAL: Final = "acceleratorprofiles"
+_MEMORY: Final = "memory"
+
+DataType = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"]
+
+
+class ComputeSpec(Structural):
+    """Dense TFLOPS by data type, TOPS for integers; the types given are those that it has."""
+
+    fp64: Decimal | None = None
+    """TFLOPS in fp64."""
+    fp32: Decimal | None = None
+    """TFLOPS in fp32."""
+    tf32: Decimal | None = None
+    """TFLOPS in tf32."""
+    fp16: Decimal | None = None
+    """TFLOPS in fp16."""
+    bf16: Decimal | None = None
+    """TFLOPS in bf16."""
+    fp8: Decimal | None = None
+    """TFLOPS in fp8."""
+    fp4: Decimal | None = None
+    """TFLOPS in fp4."""
+    int8: Decimal | None = None
+    """TOPS in int8."""
+    int4: Decimal | None = None
+    """TOPS in int4."""
+
+
+class WattsSpec(Structural):
+    """The electric power of one device, in watts."""
+
+    idle: Decimal | None = None
+    """While no Job uses it. Absent: 0.15 of the maximum."""
+    busy: Decimal | None = None
+    """While a Job uses it, on average. Absent: 0.7 of the maximum."""
+    maximum: Decimal
+    """The most that it takes."""
+
+
+class LinkSpec(Structural):
+    """What joins devices to one another."""
+
+    kind: Annotated[str, Field(min_length=1, max_length=32)]
+    """Such as NVLink."""
+    bandwidth: Decimal | None = None
+    """GB/s between two devices."""
+    domain: Key
+    """The Node label within whose value devices are joined, such as kubernetes.io/hostname."""
+
+
+class SliceSpec(Structural):
+    """A part of a device that is counted as a resource of its own."""
+
+    resource: Key
+    """What counts it, such as nvidia.com/mig-1g.10gb."""
+    memory: Amount
+    """Its memory."""
+    compute: Annotated[int, Field(strict=True, ge=1, le=64)]
+    """How many compute slices it has."""
+    of: Annotated[int, Field(strict=True, ge=1, le=64)]
+    """How many the whole device has."""
+
+
+class AcceleratorProfileSpec(Structural):
+    """What one device is: its memory, speed and power, and which ResourceFlavors have it."""
+
+    like: Annotated[str, Field(max_length=63)] = ""
+    """A product of the built-in table, such as NVIDIA-A100-SXM4-80GB: its figures stand where none
+    is given here."""
+    flavors: Annotated[
+        tuple[ObjectName, ...],
+        Field(max_length=16, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ] = ()
+    """ResourceFlavors that have this device."""
+    node_labels: Labels = Field(default_factory=dict)
+    """ResourceFlavors that have it, by their `nodeLabels`: all of these must stand there."""
+    resource: Key | None = None
+    """What counts one device. Absent: each resource of the flavor that counts devices."""
+    memory: Amount | None = None
+    """Memory of one device."""
+    bandwidth: Decimal | None = None
+    """GB/s of its memory."""
+    compute: ComputeSpec = Field(default_factory=ComputeSpec)
+    """Dense TFLOPS by data type, TOPS for integers."""
+    watts: WattsSpec | None = None
+    """Its electric power."""
+    link: LinkSpec | None = None
+    """What joins devices to one another."""
+    isolation: Isolation = Isolation.EXCLUSIVE
+    """What keeps those apart who share a device: Exclusive: nobody shares it; Hardware: MIG,
+    SR-IOV; Memory: MPS; None: time-slicing."""
+    replicas: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
+    """Into how many resources a device is shared in time."""
+    slices: Annotated[
+        tuple[SliceSpec, ...],
+        Field(max_length=16, json_schema_extra=ATOMIC),
+    ] = ()
+    """Parts that are counted as resources of their own. Absent: those of the built-in table."""
+
+
+class AcceleratorProfileStatus(Structural):
+    """What the controller found out about the profile."""
+
+    flavors: Annotated[tuple[str, ...], Field(max_length=1024)] = ()
+    """ResourceFlavors that have this device."""
+    conditions: Annotated[
+        tuple[StatusCondition, ...],
+        Field(
+            max_length=8,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        ),
+    ] = ()
+    """Ready: some flavor has it, and no other profile claims the same flavor before it."""
+
+
+class AcceleratorProfileObject(Structural):
+    """The whole object, as the API server serves it or a file holds it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata
+    spec: AcceleratorProfileSpec
+    status: AcceleratorProfileStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorProfile:
+    """A valid profile. ``generation`` is the object's, for its status."""
+
+    name: str
+    generation: int = 0
+    device: Device
+    flavors: tuple[str, ...] = ()
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    unknown_like: str = ""
+    """A product that it names and that is not in the table."""
+
+
+def read_accelerator_profile(source: Mapping[str, Any]) -> AcceleratorProfile:
+    """Read the object as the API server serves it or a file holds it.
+
+    Raises:
+        PolicyError: with every mistake, each naming its path.
+
+    """
+    try:
+        profile = AcceleratorProfileObject.model_validate(source, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise PolicyError(field_errors(error, FORMS)) from error
+    spec = profile.spec
+    known = DEVICES.get(spec.like)
+    return AcceleratorProfile(
+        name=profile.metadata.name,
+        generation=profile.metadata.generation,
+        device=_device(profile.metadata.name, spec, known or Device(name="")),
+        flavors=spec.flavors,
+        node_labels=spec.node_labels,
+        unknown_like=spec.like if known is None else "",
+    )
+
+
+def _device(name: str, spec: AcceleratorProfileSpec, like: Device) -> Device:
+    """Return the device of a profile: what it says, and for the rest what *like* is."""
+    said = spec.compute.model_dump(exclude_none=True)
+    return replace(
+        like,
+        name=name,
+        resource=spec.resource or like.resource,
+        memory=like.memory if spec.memory is None else _bytes(spec.memory),
+        bandwidth=like.bandwidth if spec.bandwidth is None else float(spec.bandwidth),
+        compute={kind: float(speed) for kind, speed in said.items()} or like.compute,
+        watts=like.watts if spec.watts is None else _watts(spec.watts),
+        link=like.link if spec.link is None else _link(spec.link),
+        isolation=spec.isolation,
+        replicas=spec.replicas,
+        slices=tuple(map(_slice, spec.slices)) or like.slices,
+        source=f"AcceleratorProfile {name}" + (f", like {like.name}" if like.name else ""),
+    )
+
+
+def _bytes(amount: str) -> int:
+    return quantity.parse(amount, resource=_MEMORY)
+
+
+def _watts(spec: WattsSpec) -> Watts:
+    return Watts.of_maximum(
+        float(spec.maximum),
+        busy=None if spec.busy is None else float(spec.busy),
+        idle=None if spec.idle is None else float(spec.idle),
+    )
+
+
+def _link(spec: LinkSpec) -> Link:
+    bandwidth = None if spec.bandwidth is None else float(spec.bandwidth)
+    return Link(kind=spec.kind, bandwidth=bandwidth, domain=spec.domain)
+
+
+def _slice(spec: SliceSpec) -> DeviceSlice:
+    return DeviceSlice(
+        resource=spec.resource, memory=_bytes(spec.memory), compute=spec.compute, of=spec.of
+    )

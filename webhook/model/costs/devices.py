@@ -1,0 +1,93 @@
+"""What one accelerator is: its memory, speed and power, as data sheets say, and how it is shared.
+
+Frozen values; which ResourceFlavor has which device is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+_BUSY_SHARE: Final = 0.7
+_IDLE_SHARE: Final = 0.15
+
+
+class Isolation(StrEnum):
+    """What keeps those who share a device apart, from best to worst."""
+
+    EXCLUSIVE = "Exclusive"
+    HARDWARE = "Hardware"
+    MEMORY = "Memory"
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watts:
+    """The electric power of one device, in watts."""
+
+    idle: float
+    busy: float
+    """While a Job uses it, on average."""
+    maximum: float
+
+    @classmethod
+    def of_maximum(
+        cls, maximum: float, *, busy: float | None = None, idle: float | None = None
+    ) -> Watts:
+        """Return the power of a device of which at least the maximum is known.
+
+        A device in use takes 0.7 of its maximum on average and an idle one 0.15, unless known.
+        """
+        return cls(
+            idle=maximum * _IDLE_SHARE if idle is None else idle,
+            busy=maximum * _BUSY_SHARE if busy is None else busy,
+            maximum=maximum,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What joins devices to one another."""
+
+    kind: str
+    bandwidth: float | None = None
+    """GB/s between two devices; None: not known."""
+    domain: str = ""
+    """The Node label within whose value devices are joined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceSlice:
+    """A part of a device that is counted as a resource of its own."""
+
+    resource: str
+    memory: int
+    """In bytes."""
+    compute: int
+    """How many of the device's ``of`` compute slices it has."""
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator. What is not known is None, and never 0."""
+
+    name: str
+    resource: str = ""
+    """The resource that counts it; empty: each resource of its flavor that counts devices."""
+    memory: int | None = None
+    """In bytes."""
+    bandwidth: float | None = None
+    """Of its memory, in GB/s."""
+    compute: Mapping[str, float] = field(default_factory=dict)
+    """Data type (``bf16``, ``int8``) to dense TFLOPS, or TOPS for integers."""
+    watts: Watts | None = None
+    link: Link | None = None
+    isolation: Isolation = Isolation.EXCLUSIVE
+    replicas: int = 1
+    """Into how many resources one device is shared in time."""
+    slices: tuple[DeviceSlice, ...] = ()
+    source: str = ""
+    """Where its figures are from."""

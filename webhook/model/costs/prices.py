@@ -1,0 +1,138 @@
+"""What resources cost in one cluster over time, compiled from its Tariffs.
+
+Moments are seconds since 1970. Money has the cluster's one unit.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isnan, nan
+from typing import Final
+
+from webhook.model.costs.devices import Device
+from webhook.model.queues import FlavorResource
+
+HOUR: Final = 3600.0
+UNKNOWN: Final = nan
+"""Of a value that is not known for a while; nor is what is summed up over that while."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """A value that changes at moments: from ``times[i]`` on it is ``values[i]``, until ``end``.
+
+    Before, it is the first one; after, the mean of the whole, as nothing better is known.
+    """
+
+    times: tuple[float, ...]
+    """Ascending; at least one."""
+    values: tuple[float, ...]
+    sums: tuple[float, ...]
+    """The integral from ``times[0]`` to each of ``times``, in value times seconds, without what is
+    not known."""
+    gaps: tuple[float, ...]
+    """For how many seconds from ``times[0]`` to each of ``times`` it is not known."""
+    end: float
+
+    @property
+    def mean(self) -> float:
+        """Return the mean from the beginning to the end."""
+        length = self.end - self.times[0]
+        whole, unknown = self._until(self.end)
+        if unknown:
+            return UNKNOWN
+        return whole / length if length > 0 else self.values[-1]
+
+    def at(self, moment: float) -> float:
+        """Return the value at a moment."""
+        if moment >= self.end:
+            return self.mean
+        return self.values[max(bisect_right(self.times, moment) - 1, 0)]
+
+    def over(self, begin: float, end: float) -> float:
+        """Return the integral from *begin* to *end*, in value times hours."""
+        (low, unknown_before), (high, unknown_after) = self._until(begin), self._until(end)
+        return UNKNOWN if unknown_after > unknown_before else (high - low) / HOUR
+
+    def _until(self, moment: float) -> tuple[float, float]:
+        """Return the integral from the first of ``times`` to *moment*, negative before it.
+
+        Beside it, for how many seconds of that time the value is not known.
+        """
+        last = min(moment, self.end)
+        index = max(bisect_right(self.times, last) - 1, 0)
+        value, length = self.values[index], last - self.times[index]
+        unknown = self.gaps[index] + (length if isnan(value) else 0.0)
+        whole = self.sums[index] + (0.0 if isnan(value) else value * length)
+        if moment > self.end:
+            mean, beyond = self.mean, moment - self.end
+            return (whole, unknown + beyond) if isnan(mean) else (whole + mean * beyond, unknown)
+        return whole, unknown
+
+
+def curve(steps: Mapping[float, float], end: float) -> Curve:
+    """Return the curve of moments and the values from each on; equal neighbours are merged.
+
+    *steps* is not empty, and its moments ascend.
+    """
+    times: list[float] = []
+    values: list[float] = []
+    sums = [0.0]
+    gaps = [0.0]
+    for moment, value in steps.items():
+        if values and (values[-1] == value or (isnan(values[-1]) and isnan(value))):
+            continue
+        if values:
+            length, known = moment - times[-1], not isnan(values[-1])
+            sums.append(sums[-1] + (values[-1] * length if known else 0.0))
+            gaps.append(gaps[-1] + (0.0 if known else length))
+        times.append(moment)
+        values.append(value)
+    return Curve(
+        times=tuple(times), values=tuple(values), sums=tuple(sums), gaps=tuple(gaps), end=end
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """What resources cost in one cluster. A rate that no Tariff gives is not there."""
+
+    rates: Mapping[FlavorResource, Curve] = field(default_factory=dict)
+    """Money for one unit and hour: a device, a core, a GiB."""
+    electricity: Curve | None = None
+    """Money for a kWh; None: not known."""
+    carbon: Curve | None = None
+    """Grams of CO2 for a kWh; None: not known."""
+    overhead: float = 1.0
+    core_watts: float = 4.0
+    gibibyte_watts: float = 0.4
+    interruptions: float = 0.0
+    """An hour."""
+    transfer: float = 0.0
+    """Money for a GiB of data that is not here."""
+    holds: frozenset[str] = frozenset()
+    devices: Mapping[str, Device] = field(default_factory=dict)
+    """ResourceFlavor to its device; a flavor whose device is not known is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What running a Job in one option costs."""
+
+    money: float | None = None
+    """By the rates, for as long as its quota is held; None: no rate is known."""
+    kwh: float | None = None
+    """Energy of devices, cores and memory in use, with what the building takes; None: the power of
+    a device is not known."""
+    electricity: float | None = None
+    """Money for that energy; None: the energy or its price is not known."""
+    carbon_grams: float | None = None
+    """CO2 of that energy; None: the energy or its intensity is not known."""
+
+    @property
+    def total(self) -> float | None:
+        """Return the money in all, as far as it is known; None: nothing of it is."""
+        known = [amount for amount in (self.money, self.electricity) if amount is not None]
+        return sum(known) if known else None

@@ -1,0 +1,249 @@
+"""Tariff: what hours of resources cost somewhere, in money, electricity and carbon.
+
+Read at one border, or refused with every mistake. Its models are the one source of the CRD's
+schema, too. Money has one unit in a cluster, and none here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, ValidationError
+
+from webhook.model.fields import field_errors
+from webhook.model.policy import patterns
+from webhook.model.policy.fallback_policy import Metadata, PolicyError, StatusCondition
+from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.spec import (
+    ATOMIC,
+    FILLED,
+    UNIQUE,
+    Decimal,
+    Key,
+    ObjectName,
+    ObjectOrNone,
+    Structural,
+    unique,
+)
+
+TARIFF_KIND: Final = "Tariff"
+TARIFFS_PLURAL: Final = "tariffs"
+
+MonthName = Literal[
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"
+]
+DayName = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+MONTHS: Final[tuple[str, ...]] = MonthName.__args__  # type: ignore[attr-defined]
+DAYS: Final[tuple[str, ...]] = DayName.__args__  # type: ignore[attr-defined]
+Hours: TypeAlias = Annotated[str, Field(max_length=11, pattern=patterns.HOURS)]
+Date: TypeAlias = Annotated[str, Field(max_length=10, pattern=patterns.DATE)]
+
+
+def _real(written: str | None) -> str | None:
+    if written is not None:
+        try:
+            date.fromisoformat(written)
+        except ValueError:
+            raise ValueError(f"expected a date that exists, got {written!r}") from None
+    return written
+
+
+class When(Structural):
+    """When an entry holds, in the Tariff's time zone. What is absent does not limit it."""
+
+    months: Annotated[
+        tuple[MonthName, ...],
+        Field(max_length=12, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ] = ()
+    """Months of the year."""
+    days: Annotated[
+        tuple[DayName, ...], Field(max_length=7, json_schema_extra=UNIQUE), AfterValidator(unique)
+    ] = ()
+    """Days of the week. Of hours that go past midnight each part counts to its own day."""
+    hours: Hours | None = None
+    """Hours of the day, such as 09:00-17:30; 22:00-06:00 goes past midnight."""
+    from_date: Annotated[Date | None, AfterValidator(_real), Field(alias="from")] = None
+    """The first day."""
+    until: Annotated[Date | None, AfterValidator(_real)] = None
+    """The last day."""
+
+    @property
+    def always(self) -> bool:
+        """Tell whether it holds at any time, whatever the time zone."""
+        conditions = (self.hours, self.from_date, self.until)
+        return not (self.months or self.days or any(conditions))
+
+
+class RateEntry(When):
+    """What one unit of each resource costs for an hour, in some ResourceFlavors."""
+
+    flavors: Annotated[
+        tuple[ObjectName, ...],
+        Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ]
+    """ResourceFlavors whose resources cost this."""
+    resources: Annotated[dict[Key, Decimal], Field(min_length=1, max_length=16)]
+    """Resource to money for one unit and hour: a device, a core, a GiB of memory."""
+
+
+class PriceEntry(When):
+    """What a kWh costs on one's own meter."""
+
+    price: Decimal
+    """Money for a kWh."""
+
+
+class CarbonEntry(When):
+    """How much CO2 a kWh brings about."""
+
+    intensity: Decimal
+    """Grams for a kWh."""
+
+
+class SeriesFormat(StrEnum):
+    """How points in a ConfigMap are written."""
+
+    POINTS = "Points"
+    CARBON_AWARE = "CarbonAware"
+    ELECTRICITY_MAPS = "ElectricityMaps"
+    WATT_TIME = "WattTime"
+
+
+class SeriesSource(Structural):
+    """Points in a ConfigMap of our namespace, which hold where they reach."""
+
+    config_map: ObjectName
+    """Name of the ConfigMap."""
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=patterns.FILE_KEY)]
+    """Key of its `data` or `binaryData`."""
+    format: SeriesFormat = SeriesFormat.POINTS
+    """Points: a JSON list of `{"from": RFC 3339, "value": number}`. CarbonAware, ElectricityMaps,
+    WattTime: as these write their forecasts."""
+
+
+class SeriesSources(Structural):
+    """Series that stand above the entries where they reach."""
+
+    electricity: SeriesSource | None = None
+    """Prices of a kWh."""
+    carbon: SeriesSource | None = None
+    """Grams of CO2 for a kWh."""
+
+
+class HostWatts(Structural):
+    """The electric power of what is no device, in use."""
+
+    core: Decimal = "4"
+    """Watts of a core."""
+    gibibyte: Decimal = "0.4"
+    """Watts of a GiB of memory."""
+
+
+class TariffSpec(Structural):
+    """What resources cost in some clusters, by the hour."""
+
+    clusters: Annotated[
+        tuple[ObjectOrNone, ...],
+        Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ] = ("",)
+    """Clusters that this is for: "" is this one, other names are MultiKueueClusters."""
+    time_zone: Annotated[str, Field(max_length=64, pattern=patterns.TIME_ZONE)] = "UTC"
+    """Of months, days, hours and dates below: a name of the IANA database."""
+    rates: Annotated[tuple[RateEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)] = ()
+    """Money for one unit of a resource and hour. Of the entries that hold, the last counts,
+    resource by resource."""
+    electricity: Annotated[
+        tuple[PriceEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)
+    ] = ()
+    """Money for a kWh on one's own meter, beside the rates. Of the entries that hold, the last
+    counts; the first one holds always."""
+    carbon: Annotated[tuple[CarbonEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)] = ()
+    """Grams of CO2 for a kWh, likewise."""
+    series: SeriesSources = Field(default_factory=SeriesSources)
+    """Series that stand above these entries where they reach."""
+    overhead: Decimal = "1"
+    """What the building takes for each kWh of the machines (PUE): at least 1."""
+    watts: HostWatts = Field(default_factory=HostWatts, json_schema_extra=FILLED)
+    """Power of cores and memory in use."""
+    interruptions: Decimal = "0"
+    """How often an hour what runs here is interrupted, as spot capacity is."""
+    transfer: Decimal = "0"
+    """Money for a GiB of data that is not here."""
+    holds: Annotated[
+        tuple[ObjectName, ...],
+        Field(max_length=64, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ] = ()
+    """Names of data that is here."""
+
+
+class TariffNow(Structural):
+    """What holds at this moment."""
+
+    rates: Annotated[dict[str, str], Field(max_length=256)] = Field(default_factory=dict)
+    """Flavor and resource, as `h100/nvidia.com/gpu`, to money for one unit and hour."""
+    electricity: str = ""
+    """Money for a kWh; empty: not known."""
+    carbon: str = ""
+    """Grams of CO2 for a kWh; empty: not known."""
+
+
+class TariffStatus(Structural):
+    """What the controller found out about the tariff."""
+
+    now: TariffNow | None = None
+    """What holds at this moment."""
+    series_until: str = ""
+    """When the series that ends first ends."""
+    conditions: Annotated[
+        tuple[StatusCondition, ...],
+        Field(
+            max_length=8,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+            },
+        ),
+    ] = ()
+    """Ready: every entry and series can be used."""
+
+
+class TariffObject(Structural):
+    """The whole object, as the API server serves it or a file holds it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata
+    spec: TariffSpec
+    status: TariffStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """A valid tariff. ``generation`` is the object's, for its status."""
+
+    name: str
+    generation: int = 0
+    spec: TariffSpec
+
+
+def read_tariff(source: Mapping[str, Any]) -> Tariff:
+    """Read the object as the API server serves it or a file holds it.
+
+    Raises:
+        PolicyError: with every mistake, each naming its path.
+
+    """
+    try:
+        tariff = TariffObject.model_validate(source, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise PolicyError(field_errors(error, FORMS)) from error
+    metadata = tariff.metadata
+    return Tariff(name=metadata.name, generation=metadata.generation, spec=tariff.spec)
