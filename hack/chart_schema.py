@@ -33,6 +33,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "kinds",
         "kubeconfig",
         "drain_seconds",
+        "series",
         "watch_workers",
     }
 )

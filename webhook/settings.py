@@ -95,6 +95,10 @@ class Settings(BaseModel):
     """Kinds of Jobs that are switched on: those that reviews are sent of. Others are not followed,
     so that no right to them is needed."""
 
+    series: tuple[str, ...] = ()
+    """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our
+    namespace, or with theirs before it (``kube-system/carbon-intensity``)."""
+
     watch_workers: bool = False
     """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
     is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""

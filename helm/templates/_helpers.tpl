@@ -326,3 +326,14 @@ matchLabels:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/* The ConfigMaps with series that Tariffs may name, by namespace. */}}
+{{- define "kueue-fallback.series" -}}
+{{- $found := dict }}
+{{- range .Values.tariffs.series }}
+  {{- $parts := splitList "/" . }}
+  {{- $namespace := ternary (first $parts) $.Release.Namespace (gt (len $parts) 1) }}
+  {{- $_ := set $found $namespace (append (default list (get $found $namespace)) (last $parts)) }}
+{{- end }}
+{{- toYaml $found }}
+{{- end }}

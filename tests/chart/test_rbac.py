@@ -2,7 +2,7 @@
 
 import yaml
 
-from tests.chart.helm import CHART
+from tests.chart.helm import CHART, template
 from webhook.api import lease
 from webhook.api.resources import SAVINGS
 from webhook.hindsight import journal as journal_shards
@@ -290,4 +290,36 @@ def test_the_controller_may_follow_the_kinds_that_are_switched_on_and_no_others(
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+    ]
+
+
+def test_series_may_be_read_by_name_in_their_namespaces_and_nothing_else(render):
+    values = {"tariffs.series": '["day-ahead", "kube-system/carbon-intensity", "wind"]'}
+    # Of one name in two namespaces, which a rendering by kind and name cannot tell apart.
+    rendered = list(yaml.safe_load_all(template(values).stdout))
+
+    assert not any(name == "kueue-fallback-series" for _, name in render().objects)
+    roles = [
+        found
+        for found in rendered
+        if (found["kind"], found["metadata"]["name"]) == ("Role", "kueue-fallback-series")
+    ]
+    assert {role["metadata"]["namespace"]: role["rules"] for role in roles} == {
+        namespace: [
+            {
+                "apiGroups": [""],
+                "resources": ["configmaps"],
+                "resourceNames": names,
+                "verbs": ["list", "watch"],
+            }
+        ]
+        for namespace, names in (
+            ("ours", ["day-ahead", "wind"]),
+            ("kube-system", ["carbon-intensity"]),
+        )
+    }
+    assert yaml.safe_load(render(values).one("ConfigMap")["data"]["settings.yaml"])["series"] == [
+        "day-ahead",
+        "kube-system/carbon-intensity",
+        "wind",
     ]

@@ -3,7 +3,10 @@ import pytest
 from tests.cost.tariffs import profile, tariff, tariff_object
 from webhook.api.kubernetes_api import NotServed
 from webhook.controller import cost_status
+from webhook.cost.rates import compile_tariff
+from webhook.model.costs.tariff import read_tariff
 from webhook.model.queues import ResourceFlavor, Snapshot, WorkerCluster
+from webhook.state.price_compiler import zone_of
 
 ONLY_ALWAYS = "only entries that hold always count"
 NOW, TIME = 1796112000.0, "2026-12-01T08:00:00Z"
@@ -13,7 +16,7 @@ def cluster(*names, profiles=(), tariffs=(), workers=()):
     return Snapshot(
         flavors={name: ResourceFlavor(name=name, node_labels={"pool": name}) for name in names},
         accelerator_profiles=tuple(profiles),
-        tariffs=tuple(tariffs),
+        tariffs=tuple(map(compiled, tariffs)),
         worker_clusters={name: WorkerCluster(name=name) for name in workers},
     )
 
@@ -63,8 +66,13 @@ def test_a_flavor_that_two_profiles_claim_is_the_first_ones():
     assert judged_profile(first, second)[0] == "Resolved"
 
 
+def compiled(given):
+    return compile_tariff(given, now=NOW, zone=zone_of(given.spec.time_zone))
+
+
 def judged_tariff(given, *others, **state):
-    found = cost_status.judge_tariff(given, cluster("gpu", tariffs=[*others, given], **state), NOW)
+    state = cluster("gpu", tariffs=[*others, given], **state)
+    found = cost_status.judge_tariff(compiled(given), state, NOW)
     return str(found.reason), found.message, found.rest["now"]
 
 
@@ -131,8 +139,9 @@ class Cluster:
 
 def reconciled(*sources, leads=True):
     transport = Cluster(*sources)
+    valid = [read_tariff(source) for source in sources if source["metadata"]["name"] != "bad"]
     report = cost_status.reconcile_costs(
-        transport, cluster("gpu"), unix=NOW, time=TIME, is_leader=lambda: leads
+        transport, cluster("gpu", tariffs=valid), unix=NOW, time=TIME, is_leader=lambda: leads
     )
     return transport.patched, report
 

@@ -140,7 +140,11 @@ def _followed(
 
     The Workloads of the second take most of the memory, with the Jobs that are followed then.
     """
-    kinds = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    kinds = watched(
+        namespace=settings.namespace,
+        kueue_namespace=settings.kueue_namespace,
+        series=settings.series,
+    )
     always = (resource for resource in kinds if resource.kind != WORKLOADS)
     workloads = (
         replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS

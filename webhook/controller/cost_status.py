@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from math import isnan
 from typing import Any, Final
@@ -16,18 +17,16 @@ from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
 from webhook.api.watch import list_pages
 from webhook.controller.policy_status import dated_condition
 from webhook.cost.flavor_devices import claimed, devices_of
-from webhook.cost.rates import Problem, compile_tariff
 from webhook.model.costs.accelerator_profile import (
     PROFILES_PLURAL,
     AcceleratorProfile,
     read_accelerator_profile,
 )
-from webhook.model.costs.prices import Curve, Prices
+from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
 from webhook.model.costs.tariff import TARIFFS_PLURAL, Tariff, read_tariff
 from webhook.model.policy.fallback_policy import GROUP, VERSION, PolicyError
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Explained, ProfileReady, TariffReady
-from webhook.state.price_compiler import zone_of
 
 _LONGEST_MESSAGE: Final = 32768
 _MOST_RATES: Final = 256
@@ -74,7 +73,7 @@ def reconcile_costs(
         ClusterError: the objects cannot be read.
 
     """
-    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], Judged]], ...] = (
+    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], Judged | None]], ...] = (
         (PROFILES_PLURAL, partial(_judge_profile, snapshot=snapshot)),
         (TARIFFS_PLURAL, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
     )
@@ -83,6 +82,9 @@ def reconcile_costs(
     for plural, judge in judges:
         for source in _objects(transport, plural):
             judged = judge(source)
+            if judged is None:
+                again = True
+                continue
             status = _status_of(judged, source.get("status") or {}, time)
             if status is None or not is_leader():
                 continue
@@ -148,51 +150,57 @@ def _of_profile(
         yield ProfileReady.NO_FLAVOR, f"spec.nodeLabels: {ProfileReady.NO_FLAVOR.meaning}"
 
 
-def _judge_tariff(source: Mapping[str, Any], *, snapshot: Snapshot, unix: float) -> Judged:
+def _judge_tariff(source: Mapping[str, Any], *, snapshot: Snapshot, unix: float) -> Judged | None:
     try:
         tariff = read_tariff(source)
     except PolicyError as error:
         return _invalid(TariffReady.INVALID, error, source)
-    return judge_tariff(tariff, snapshot, unix)
+    compiled = next((known for known in snapshot.tariffs if known.tariff == tariff), None)
+    # One that has just been written is judged once it has been compiled.
+    return None if compiled is None else judge_tariff(compiled, snapshot, unix)
 
 
-def judge_tariff(tariff: Tariff, snapshot: Snapshot, unix: float) -> Judged:
+def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> Judged:
     """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
-    compiled = compile_tariff(tariff, now=unix, zone=zone_of(tariff.spec.time_zone))
-    problems = [*compiled.problems, *_of_tariff(tariff, snapshot)]
+    problems = [*compiled.problems, *_of_tariff(compiled.tariff, snapshot)]
     reason = problems[0].reason if problems else TariffReady.RESOLVED
+    until = {} if compiled.series_until is None else {"seriesUntil": _time(compiled.series_until)}
     return Judged(
         reason=reason,
         message=("; ".join(map(str, problems)) or reason.meaning)[:_LONGEST_MESSAGE],
-        generation=tariff.generation,
-        rest={"now": _now(compiled.prices, unix)},
+        generation=compiled.tariff.generation,
+        rest={"now": _now(compiled.prices, unix), **until},
     )
 
 
-def _of_tariff(tariff: Tariff, snapshot: Snapshot) -> Iterator[Problem]:
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _of_tariff(tariff: Tariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
     for index, cluster in enumerate(tariff.spec.clusters):
         if cluster and cluster not in snapshot.worker_clusters:
             message = f"no MultiKueueCluster {cluster}"
             path = f"spec.clusters[{index}]"
-            yield Problem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
+            yield TariffProblem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
     # The flavors of worker clusters are not known where these are not watched.
     if "" in tariff.spec.clusters:
         for index, entry in enumerate(tariff.spec.rates):
             yield from _flavors(f"spec.rates[{index}].flavors", entry.flavors, snapshot)
-    yield from _said_before(tariff, snapshot.tariffs)
+    yield from _said_before(tariff, (compiled.tariff for compiled in snapshot.tariffs))
 
 
-def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[Problem]:
+def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[TariffProblem]:
     for index, name in enumerate(names):
         if name not in snapshot.flavors:
-            yield Problem(
+            yield TariffProblem(
                 reason=TariffReady.NO_FLAVOR,
                 path=f"{path}[{index}]",
                 message=f"no ResourceFlavor {name}",
             )
 
 
-def _said_before(tariff: Tariff, tariffs: Iterable[Tariff]) -> Iterator[Problem]:
+def _said_before(tariff: Tariff, tariffs: Iterable[Tariff]) -> Iterator[TariffProblem]:
     """Find what a tariff that comes first by name says of the same cluster."""
     for other in tariffs:
         if other.name >= tariff.name or not set(other.spec.clusters) & set(tariff.spec.clusters):
@@ -207,10 +215,10 @@ def _said_before(tariff: Tariff, tariffs: Iterable[Tariff]) -> Iterator[Problem]
                     yield _ambiguous(f"spec.rates[{index}].flavors", other, flavor)
 
 
-def _ambiguous(path: str, other: Tariff, flavor: str = "") -> Problem:
+def _ambiguous(path: str, other: Tariff, flavor: str = "") -> TariffProblem:
     of_what = f" of ResourceFlavor {flavor}" if flavor else ""
     message = f"Tariff {other.name} says it{of_what} for the same cluster, and counts"
-    return Problem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
+    return TariffProblem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
 
 
 def _now(prices: Prices, unix: float) -> Mapping[str, Any]:

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from webhook.model.costs.devices import Device
-from webhook.model.costs.prices import Prices
-from webhook.model.costs.tariff import Tariff
+from webhook.model.costs.prices import CompiledTariff, Prices
 
 
 def prices_by_cluster(
-    compiled: Iterable[tuple[Tariff, Prices]], devices: Mapping[str, Device]
+    compiled: Iterable[CompiledTariff], devices: Mapping[str, Device]
 ) -> Mapping[str, Prices]:
     """Return the prices of each cluster that a Tariff or a device is known for.
 
@@ -20,10 +19,10 @@ def prices_by_cluster(
     the same names have them, too.
     """
     found: dict[str, Prices] = {"": Prices(devices=devices)} if devices else {}
-    for tariff, prices in compiled:
-        for cluster in tariff.spec.clusters:
+    for priced in compiled:
+        for cluster in priced.tariff.spec.clusters:
             before = found.get(cluster)
-            new = replace(prices, devices=devices)
+            new = replace(priced.prices, devices=devices)
             found[cluster] = new if before is None or not _is_priced(before) else _both(before, new)
     return found
 

@@ -1,7 +1,7 @@
 """Compiles Tariffs into curves: what each hour of the next days costs, in a time zone of its own.
 
 Of the entries that hold at a moment the last counts. Daylight saving time is kept: an entry holds
-by the clock on the wall. What cannot be used is a ``Problem``, and the rest goes on.
+by the clock on the wall. What cannot be used is a ``TariffProblem``, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,14 @@ from math import isnan
 from statistics import median
 from typing import Final, NamedTuple, TypeVar
 
-from webhook.model.costs.prices import UNKNOWN, Curve, Prices, curve
+from webhook.model.costs.prices import (
+    UNKNOWN,
+    CompiledTariff,
+    Curve,
+    Prices,
+    TariffProblem,
+    curve,
+)
 from webhook.model.costs.tariff import DAYS, MONTHS, CarbonEntry, PriceEntry, Tariff, When
 from webhook.model.queues import FlavorResource
 from webhook.model.reasons import TariffReady
@@ -38,33 +45,19 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """What of a Tariff cannot be used."""
-
-    reason: TariffReady
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledTariff:
-    """One Tariff over the next days."""
-
-    prices: Prices
-    problems: tuple[Problem, ...] = ()
-    clipped: int = 0
-    """Points of its series that were out of all proportion."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesPoints:
     """What the ConfigMaps of a Tariff's series hold; None: it names none, or it is not usable."""
 
     electricity: Points | None = None
     carbon: Points | None = None
+    problems: tuple[TariffProblem, ...] = ()
+    """Why a series that it names is not usable."""
+
+    @property
+    def until(self) -> float | None:
+        """Return when the first of them ends, in seconds since 1970; None: there is none."""
+        ends = [points.end for points in (self.electricity, self.carbon) if points is not None]
+        return min(ends, default=None)
 
 
 NO_SERIES: Final = SeriesPoints()
@@ -99,16 +92,18 @@ def compile_tariff(
     )
     return CompiledTariff(
         prices=prices,
-        problems=_problems(tariff, zone),
+        tariff=tariff,
+        problems=(*_zone_problems(tariff, zone), *series.problems),
         clipped=clipped_prices + clipped_carbon,
+        series_until=series.until,
     )
 
 
-def _problems(tariff: Tariff, zone: tzinfo | None) -> tuple[Problem, ...]:
+def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[TariffProblem, ...]:
     if zone is not None:
         return ()
     message = f"there is no time zone {tariff.spec.time_zone}; only entries that hold always count"
-    return (Problem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
+    return (TariffProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
 
 
 def _price(entry: PriceEntry) -> float:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 from math import isfinite
 from statistics import median
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from webhook.cost.rates import Points
+from webhook.cost.rates import Points, SeriesPoints
 from webhook.model import fields
-from webhook.model.costs.tariff import SeriesFormat
+from webhook.model.costs.prices import TariffProblem
+from webhook.model.costs.tariff import SeriesFormat, SeriesSource, Tariff
 from webhook.model.fields import FieldError, child
+from webhook.model.reasons import TariffReady
 
 LONGEST: Final = 1 << 20
 """Characters of a series; a ConfigMap has no more."""
@@ -26,8 +29,54 @@ _LARGEST: Final = 1e12
 _DEFAULT_SECONDS: Final = 3600.0
 """How long the only point of a series holds."""
 
+SeriesTexts: TypeAlias = Mapping[str, Mapping[str, str]]
+"""ConfigMap to its texts, by key."""
 _Point = tuple[float, float, float | None]
 """From when, the value, and for how many seconds; None: until the next one."""
+
+
+def series_of(tariff: Tariff, texts: SeriesTexts, unix: float) -> SeriesPoints:
+    """Return the points of the series that a Tariff names, and why others are not usable.
+
+    *unix* is now, in seconds since 1970: a series that ended before is not used.
+    """
+    sources = tariff.spec.series
+    problems: list[TariffProblem] = []
+    electricity = _usable(sources.electricity, "electricity", texts, unix, problems)
+    carbon = _usable(sources.carbon, "carbon", texts, unix, problems)
+    return SeriesPoints(electricity=electricity, carbon=carbon, problems=tuple(problems))
+
+
+def _usable(
+    source: SeriesSource | None,
+    name: str,
+    texts: SeriesTexts,
+    unix: float,
+    problems: list[TariffProblem],
+) -> Points | None:
+    """Return the points of a series; None: it is not usable, and *problems* gets why."""
+    if source is None:
+        return None
+    path, reason = f"spec.series.{name}", TariffReady.BAD_SERIES
+    where = f"ConfigMap {source.config_map}"
+    text = texts.get(source.config_map, {}).get(source.key)
+    message = f"no key {source.key} in {where}, or it is not among the chart's `tariffs.series`"
+    if text is not None:
+        try:
+            points = read_series(text, source.format, f"{where}.{source.key}")
+        except FieldError as error:
+            message = str(error)
+        else:
+            if points.end > unix:
+                return points
+            reason = TariffReady.SERIES_ENDED
+            message = f"the last point of {where} ended at {_time(points.end)}"
+    problems.append(TariffProblem(reason=reason, path=path, message=message))
+    return None
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def read_series(text: str, written_as: SeriesFormat, path: str) -> Points:

@@ -208,7 +208,7 @@ def _decide(
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)
-    assessments = assessed(case.submitted, policy, current, wanted=wanted, now=moment.now)
+    assessments = assessed(case.submitted, policy, current, wanted=wanted, moment=moment)
     asking = Asking(
         submitted=submitted.queue,
         wishes=wanted.wishes,

@@ -15,8 +15,7 @@ from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
     from webhook.model.costs.accelerator_profile import AcceleratorProfile
-    from webhook.model.costs.prices import Prices
-    from webhook.model.costs.tariff import Tariff
+    from webhook.model.costs.prices import CompiledTariff, Prices
     from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
     from webhook.model.kueue_support import Doubt, Gate, KueueManager
     from webhook.model.pods import PodTemplate
@@ -422,8 +421,8 @@ class Snapshot:
     """The valid ones, the one that applies first at the front: priority down, then name."""
     accelerator_profiles: tuple[AcceleratorProfile, ...] = ()
     """The valid ones, by name."""
-    tariffs: tuple[Tariff, ...] = ()
-    """Likewise."""
+    tariffs: tuple[CompiledTariff, ...] = ()
+    """Likewise, over the next days."""
     prices: Mapping[str, Prices] = field(default_factory=dict)
     """Worker cluster, or "" for this one, to what resources cost there."""
     signing: SigningKeys | None = None

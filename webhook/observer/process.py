@@ -144,7 +144,11 @@ def _follow(
 
 def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
     """Return what is followed; marks on Workloads are verified by the keys of the *ring*."""
-    resources = watched(namespace=settings.namespace, kueue_namespace=settings.kueue_namespace)
+    resources = watched(
+        namespace=settings.namespace,
+        kueue_namespace=settings.kueue_namespace,
+        series=settings.series,
+    )
     return (*proven(resources, ring), signing_keys(settings.namespace))
 
 

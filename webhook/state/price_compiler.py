@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
@@ -10,39 +11,66 @@ from zoneinfo import ZoneInfo
 from webhook.cost.cluster_prices import prices_by_cluster
 from webhook.cost.flavor_devices import devices_of
 from webhook.cost.rates import compile_tariff
-from webhook.model.costs.prices import HOUR, Prices
-from webhook.model.queues import Snapshot
+from webhook.cost.series import SeriesTexts, series_of
+from webhook.model.costs.accelerator_profile import AcceleratorProfile
+from webhook.model.costs.prices import HOUR, CompiledTariff, Prices
+from webhook.model.costs.tariff import Tariff
+from webhook.model.queues import ResourceFlavor
 
-_NO_PRICES: Final[Mapping[str, Prices]] = {}
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSources:
+    """What prices rest on. What has not changed is the same object again."""
+
+    tariffs: Mapping[str, Tariff] = field(default_factory=dict)
+    profiles: tuple[AcceleratorProfile, ...] = ()
+    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    series: SeriesTexts = field(default_factory=dict)
+
+    def is_same(self, other: PriceSources) -> bool:
+        """Tell whether nothing has changed."""
+        return (
+            self.tariffs == other.tariffs
+            and self.profiles is other.profiles
+            and self.flavors is other.flavors
+            and self.series == other.series
+        )
+
+
+_NONE: Final = PriceSources()
 
 
 class PriceCompiler:
     """Remembers what it compiled, so that a snapshot in which no price changed costs nothing."""
 
     def __init__(self) -> None:
-        self._from: tuple[object, ...] = ()
+        self._sources = _NONE
         self._hour = -1.0
-        self._prices = _NO_PRICES
+        self._tariffs: tuple[CompiledTariff, ...] = ()
+        self._prices: Mapping[str, Prices] = {}
 
-    def of(self, snapshot: Snapshot, unix: float) -> Mapping[str, Prices]:
-        """Return the prices of each cluster from *unix*, in seconds since 1970, on."""
-        sources = snapshot.tariffs, snapshot.accelerator_profiles, snapshot.flavors
-        hour = unix // HOUR if snapshot.tariffs else 0.0
-        unchanged = len(self._from) == len(sources) and all(map(_is, self._from, sources))
-        if unchanged and hour == self._hour:
-            return self._prices
-        self._from, self._hour = sources, hour
-        compiled = (
-            (tariff, compile_tariff(tariff, now=unix, zone=zone_of(tariff.spec.time_zone)).prices)
-            for tariff in snapshot.tariffs
-        )
-        devices = devices_of(snapshot.flavors.values(), snapshot.accelerator_profiles)
-        self._prices = prices_by_cluster(compiled, devices)
-        return self._prices
+    def compile(
+        self, sources: PriceSources, unix: float
+    ) -> tuple[tuple[CompiledTariff, ...], Mapping[str, Prices]]:
+        """Return the Tariffs by name, and each cluster's prices, from *unix* on.
+
+        *unix* is in seconds since 1970.
+        """
+        hour = unix // HOUR if sources.tariffs else 0.0
+        if hour != self._hour or not sources.is_same(self._sources):
+            self._sources, self._hour = sources, hour
+            self._tariffs = tuple(
+                _compiled(tariff, sources.series, unix)
+                for _, tariff in sorted(sources.tariffs.items())
+            )
+            devices = devices_of(sources.flavors.values(), sources.profiles)
+            self._prices = prices_by_cluster(self._tariffs, devices)
+        return self._tariffs, self._prices
 
 
-def _is(one: object, other: object) -> bool:
-    return one is other
+def _compiled(tariff: Tariff, series: SeriesTexts, unix: float) -> CompiledTariff:
+    zone, points = zone_of(tariff.spec.time_zone), series_of(tariff, series, unix)
+    return compile_tariff(tariff, now=unix, zone=zone, series=points)
 
 
 def zone_of(name: str) -> tzinfo | None:

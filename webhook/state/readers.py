@@ -6,6 +6,7 @@ object harms only itself.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -327,7 +328,18 @@ def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) 
     """
     if kind == kinds.WORKLOADS:
         return read_by(lambda workload: read_workload(workload, keys), kind, source)
-    return read_by(READERS[kind], kind, source)
+    return read_by(_read_texts if kind.startswith(kinds.SERIES) else READERS[kind], kind, source)
+
+
+def _read_texts(source: Mapping[str, Any]) -> Mapping[str, str]:
+    """Read all texts of a ConfigMap: its ``data``, and what of its ``binaryData`` is text."""
+    texts = dict(fields.texts(source, "data", ""))
+    for key, encoded in fields.texts(source, "binaryData", "").items():
+        try:
+            texts.setdefault(key, base64.b64decode(encoded, validate=True).decode())
+        except ValueError:
+            raise FieldError(child("binaryData", key), "expected text in base64") from None
+    return texts
 
 
 def _read_namespace(source: Mapping[str, Any]) -> Mapping[str, str]:

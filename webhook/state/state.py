@@ -20,7 +20,6 @@ from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
-from webhook.model.costs.tariff import Tariff
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
@@ -41,7 +40,7 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.state.kueue_config import read_kueue_config, under_gates
-from webhook.state.price_compiler import PriceCompiler
+from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
 from webhook.state.workload import Counted, Group, QueueContents, SeenWorkload, Workload
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
@@ -91,10 +90,6 @@ def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
 
 def _accelerator_profiles(tables: _Tables) -> tuple[AcceleratorProfile, ...]:
     return tuple(profile for _, profile in sorted(tables[kinds.ACCELERATOR_PROFILES].items()))
-
-
-def _tariffs(tables: _Tables) -> tuple[Tariff, ...]:
-    return tuple(tariff for _, tariff in sorted(tables[kinds.TARIFFS].items()))
 
 
 def _pod_priorities(tables: _Tables) -> Mapping[str, int]:
@@ -175,7 +170,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
     kinds.POLICIES: (("policies", _policies),),
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
-    kinds.TARIFFS: (("tariffs", _tariffs),),
+    # From Tariffs prices are compiled, with the time (``price_compiler``).
+    kinds.TARIFFS: (),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),
@@ -299,7 +295,9 @@ class State:
         *stated_version* is Kueue's version where the settings state it.
         """
         self._at_once = at_once
-        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
+        # Others are those of ConfigMaps with series, whose names are settings.
+        self._tables: defaultdict[str, dict[Key, Any]] = defaultdict(dict)
+        self._tables.update((kind, {}) for kind in BUILDERS)
         self._tables[_STATED] = {("", ""): stated_version}
         self._changed: set[str] = set()
         self._known: set[str] = set()
@@ -363,7 +361,7 @@ class State:
         """
         fresh: dict[str, Any] = {}
         for kind in self._changed:
-            for name, build in BUILDERS[kind]:
+            for name, build in BUILDERS.get(kind, ()):
                 built = build(self._tables)
                 # A LocalQueue's status must not let all queues count as changed.
                 if name != "local_queues" or built != self._snapshot.local_queues:
@@ -375,7 +373,7 @@ class State:
         built = self._with_runs(built, unix)
         built = self._with_delays(built, recounted, now - unix)
         built = replace(built, obstacles=self._workloads.obstacles())
-        built = replace(built, prices=self._prices.of(built, unix))
+        built = self._with_prices(built, unix)
         if (
             fresh
             or built.held is not self._snapshot.held
@@ -384,6 +382,24 @@ class State:
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
         return built
+
+    def _with_prices(self, snapshot: Snapshot, unix: float) -> Snapshot:
+        sources = PriceSources(
+            tariffs=dict(self._of_kind(kinds.TARIFFS)),
+            profiles=snapshot.accelerator_profiles,
+            flavors=snapshot.flavors,
+            series=dict(
+                entry
+                for kind in self._tables
+                if kind.startswith(kinds.SERIES)
+                for entry in self._of_kind(kind)
+            ),
+        )
+        tariffs, prices = self._prices.compile(sources, unix)
+        return replace(snapshot, tariffs=tariffs, prices=prices)
+
+    def _of_kind(self, kind: str) -> Iterator[tuple[str, Any]]:
+        return ((name, value) for (_, name), value in self._tables[kind].items())
 
     def build_anew(self) -> None:
         """Let the next snapshot be built from everything that is known."""

@@ -29,6 +29,7 @@ from webhook.api.resources import (
     RUN_TIMES_LABEL,
     RUN_TIMES_VALUE,
     RUNTIME_CLASSES,
+    SERIES,
     SIGNING_KEYS,
     TARIFFS,
     WEBHOOKS,
@@ -52,9 +53,15 @@ _KUEUE = (
 )
 
 
-def watched(*, namespace: str, kueue_namespace: str) -> tuple[Resource, ...]:
-    """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*."""
+def watched(
+    *, namespace: str, kueue_namespace: str, series: Iterable[str] = ()
+) -> tuple[Resource, ...]:
+    """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*.
+
+    *series* names ConfigMaps with prices by the hour: of our namespace, or with theirs before it.
+    """
     return (
+        *(_series(name, namespace) for name in series),
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
             for kind in _KUEUE
@@ -160,6 +167,12 @@ def _config_map(namespace: str, name: str) -> Resource:
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         field_selector=f"metadata.name={name}",
     )
+
+
+def _series(name: str, namespace: str) -> Resource:
+    where, _, own = name.rpartition("/")
+    config_map = _config_map(where or namespace, own)
+    return replace(config_map, kind=f"{SERIES}{name}", required=False)
 
 
 def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:

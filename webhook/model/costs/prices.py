@@ -12,7 +12,9 @@ from math import isnan, nan
 from typing import Final
 
 from webhook.model.costs.devices import Device
+from webhook.model.costs.tariff import Tariff
 from webhook.model.queues import FlavorResource
+from webhook.model.reasons import TariffReady
 
 HOUR: Final = 3600.0
 UNKNOWN: Final = nan
@@ -115,6 +117,31 @@ class Prices:
     holds: frozenset[str] = frozenset()
     devices: Mapping[str, Device] = field(default_factory=dict)
     """ResourceFlavor to its device; a flavor whose device is not known is not there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TariffProblem:
+    """What of a Tariff cannot be used."""
+
+    reason: TariffReady
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledTariff:
+    """One Tariff over the next days."""
+
+    tariff: Tariff
+    prices: Prices
+    problems: tuple[TariffProblem, ...] = ()
+    clipped: int = 0
+    """Points of its series that were out of all proportion."""
+    series_until: float | None = None
+    """When the series that ends first ends, in seconds since 1970; None: none is in use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

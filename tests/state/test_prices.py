@@ -1,0 +1,101 @@
+"""Prices in snapshots: from Tariffs, AcceleratorProfiles, flavors and series in ConfigMaps."""
+
+import base64
+import json
+
+from tests.cost.tariffs import tariff_object
+from webhook.state.state import State
+
+NOW = 1796112000.0
+GPU = {
+    "metadata": {"name": "gpu"},
+    "spec": {"nodeLabels": {"nvidia.com/gpu.product": "NVIDIA-L40S"}},
+}
+POINTS = [{"from": "2026-12-01T08:00:00Z", "value": 0.7}]
+
+
+def config_map(name="day-ahead", **fields):
+    return {"metadata": {"namespace": "ours", "name": name}, **fields}
+
+
+def state(*tariffs, flavors=(GPU,), config_maps=()):
+    found = State()
+    found.replace("resourceflavors", flavors)
+    found.replace("tariffs", tariffs)
+    for source in config_maps:
+        found.replace(f"series {source['metadata']['name']}", [source])
+    return found
+
+
+def with_series(**spec):
+    series = {"electricity": {"configMap": "day-ahead", "key": "kr.json"}}
+    return tariff_object(series=series, electricity=[{"price": "0.3"}], **spec)
+
+
+def electricity(found, at=NOW):
+    return found.snapshot(1.0, NOW).prices[""].electricity.at(at)
+
+
+def test_a_flavors_device_is_known_without_any_tariff():
+    prices = state().snapshot(1.0, NOW).prices
+
+    assert prices[""].devices["gpu"].name == "NVIDIA-L40S"
+    assert (prices[""].rates, prices[""].electricity) == ({}, None)
+
+
+def test_without_tariffs_and_devices_there_are_no_prices():
+    assert state(flavors=()).snapshot(1.0, NOW).prices == {}
+
+
+def test_a_series_stands_above_the_entries_and_ends_with_its_last_point():
+    found = state(with_series(), config_maps=[config_map(data={"kr.json": json.dumps(POINTS)})])
+
+    assert (electricity(found), electricity(found, NOW + 3600)) == (0.7, 0.3)
+    assert found.snapshot(1.0, NOW).tariffs[0].series_until == NOW + 3600
+
+
+def test_a_series_may_stand_in_binary_data():
+    encoded = base64.b64encode(json.dumps(POINTS).encode()).decode()
+
+    found = state(with_series(), config_maps=[config_map(binaryData={"kr.json": encoded})])
+
+    assert electricity(found) == 0.7
+
+
+def test_a_series_that_is_deleted_and_made_again_is_the_same_one():
+    found = state(with_series(), config_maps=[config_map(data={"kr.json": json.dumps(POINTS)})])
+
+    found.apply("series day-ahead", "DELETED", config_map())
+    gone = electricity(found)
+    found.apply("series day-ahead", "ADDED", config_map(data={"kr.json": json.dumps(POINTS)}))
+
+    assert (gone, electricity(found)) == (0.3, 0.7)
+
+
+def test_a_series_that_cannot_be_used_is_named_and_the_entries_count():
+    found = state(with_series(), config_maps=[config_map(data={"kr.json": "[1]"})])
+
+    assert electricity(found) == 0.3
+    assert [str(problem) for problem in found.snapshot(1.0, NOW).tariffs[0].problems] == [
+        "spec.series.electricity: ConfigMap day-ahead.kr.json[0]: expected an object, got a number"
+    ]
+
+
+def test_prices_are_compiled_anew_each_hour_and_not_in_between():
+    found = state(tariff_object(electricity=[{"price": "0.3"}]))
+
+    first, soon = found.snapshot(1.0, NOW), found.snapshot(2.0, NOW + 60)
+    later = found.snapshot(3.0, NOW + 3600)
+
+    assert soon.prices is first.prices
+    assert later.prices[""].electricity.end == first.prices[""].electricity.end + 3600
+    assert later.generation == soon.generation + 1
+
+
+def test_of_two_tariffs_of_a_cluster_the_first_by_name_counts_and_the_other_fills_in():
+    one = tariff_object("a", electricity=[{"price": 1}])
+    two = tariff_object("b", electricity=[{"price": 2}], carbon=[{"intensity": 300}])
+
+    prices = state(two, one).snapshot(1.0, NOW).prices[""]
+
+    assert (prices.electricity.at(NOW), prices.carbon.at(NOW)) == (1.0, 300.0)
