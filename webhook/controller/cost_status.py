@@ -34,8 +34,8 @@ _Status = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What is to be written of one object."""
+class CostVerdict:
+    """What is found of one object, and is to be written into its status."""
 
     reason: Explained
     message: str
@@ -73,7 +73,7 @@ def reconcile_costs(
         ClusterError: the objects cannot be read.
 
     """
-    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], Judged | None]], ...] = (
+    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], CostVerdict | None]], ...] = (
         (PROFILES_PLURAL, partial(_judge_profile, snapshot=snapshot)),
         (TARIFFS_PLURAL, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
     )
@@ -104,7 +104,7 @@ def _objects(transport: KubernetesApi, plural: str) -> Iterator[Mapping[str, Any
             yield from page.get("items") or ()
 
 
-def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> Judged:
+def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> CostVerdict:
     try:
         profile = read_accelerator_profile(source)
     except PolicyError as error:
@@ -112,7 +112,7 @@ def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> Judged:
     return judge_profile(profile, snapshot)
 
 
-def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> Judged:
+def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> CostVerdict:
     """Return what the controller says of a profile beside the others of *snapshot*."""
     profiles = snapshot.accelerator_profiles
     devices = devices_of(snapshot.flavors.values(), profiles)
@@ -120,7 +120,7 @@ def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> Judged:
     findings = list(_of_profile(profile, snapshot, own))
     reason, _ = findings[0] if findings else (ProfileReady.RESOLVED, "")
     message = "; ".join(text for _, text in findings) or reason.meaning
-    return Judged(
+    return CostVerdict(
         reason=reason,
         message=message[:_LONGEST_MESSAGE],
         generation=profile.generation,
@@ -150,7 +150,9 @@ def _of_profile(
         yield ProfileReady.NO_FLAVOR, f"spec.nodeLabels: {ProfileReady.NO_FLAVOR.meaning}"
 
 
-def _judge_tariff(source: Mapping[str, Any], *, snapshot: Snapshot, unix: float) -> Judged | None:
+def _judge_tariff(
+    source: Mapping[str, Any], *, snapshot: Snapshot, unix: float
+) -> CostVerdict | None:
     try:
         tariff = read_tariff(source)
     except PolicyError as error:
@@ -160,12 +162,12 @@ def _judge_tariff(source: Mapping[str, Any], *, snapshot: Snapshot, unix: float)
     return None if compiled is None else judge_tariff(compiled, snapshot, unix)
 
 
-def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> Judged:
+def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> CostVerdict:
     """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
     problems = [*compiled.problems, *_of_tariff(compiled.tariff, snapshot)]
     reason = problems[0].reason if problems else TariffReady.RESOLVED
     until = {} if compiled.series_until is None else {"seriesUntil": _time(compiled.series_until)}
-    return Judged(
+    return CostVerdict(
         reason=reason,
         message=("; ".join(map(str, problems)) or reason.meaning)[:_LONGEST_MESSAGE],
         generation=compiled.tariff.generation,
@@ -240,8 +242,8 @@ def _value(rate: Curve | None, unix: float) -> str:
     return "" if value is None or isnan(value) else f"{value:.10g}"
 
 
-def _invalid(reason: Explained, error: PolicyError, source: Mapping[str, Any]) -> Judged:
-    return Judged(
+def _invalid(reason: Explained, error: PolicyError, source: Mapping[str, Any]) -> CostVerdict:
+    return CostVerdict(
         reason=reason,
         message=str(error)[:_LONGEST_MESSAGE],
         generation=source["metadata"].get("generation", 0),
@@ -249,7 +251,7 @@ def _invalid(reason: Explained, error: PolicyError, source: Mapping[str, Any]) -
     )
 
 
-def _status_of(judged: Judged, before: Mapping[str, Any], time: str) -> _Status | None:
+def _status_of(judged: CostVerdict, before: Mapping[str, Any], time: str) -> _Status | None:
     """Return the status to write; None: *before*, the current one, says the same."""
     conditions = [old for old in before.get("conditions") or () if isinstance(old, dict)]
     ready = dated_condition(
