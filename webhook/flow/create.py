@@ -204,7 +204,7 @@ def _decide(
         reason = f"left as submitted: {error}"
         return decision(option=None, left_alone=LeftAlone.UNREADABLE, reason=reason)
     if why := _not_modelled(case.submitted, policy, submitted.queue, occupancy.snapshot):
-        reason = clip(f"left as submitted: {why}")
+        reason = f"left as submitted: {why}"
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     # A worker cluster that has been silent for too long takes no Job (decision 0016).
     current = remote_options.fresh(occupancy, moment.now, rules.max_state_age_seconds)

@@ -15,6 +15,7 @@ from webhook.model.edits import Path
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, PodSet, PodSets, Replicas
 from webhook.model.pods import Container, Memo, read_template
+from webhook.model.words import clip
 
 _WITHOUT_REFERENCES = 2
 """The version of ``marshal`` that writes equal values as equal bytes."""
@@ -70,7 +71,8 @@ def read(
         active_deadline_seconds=active_deadline_seconds,
         pod_sets=pod_sets,
         submitted=_submitted(metadata),
-        unmodelled=unmodelled,
+        # It may name what the Job's author called something, at any length.
+        unmodelled=clip(unmodelled),
     )
 
 
