@@ -100,11 +100,11 @@ tenant: setup programs
 	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
 		$(if $(SEED),--seed $(SEED))
 
-## Take hours: all tests at full length, 300 cases against Kueue, the bench, fuzz, tenant.
+## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz, tenant.
 .PHONY: verify
 verify: setup programs
 	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
-	FULL=1 AGREEMENT_SEEDS=1-300 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
+	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_WORLDS=1-200 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
 	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
 	$(BIN)/python -m hack.tenant --folder build/tenant

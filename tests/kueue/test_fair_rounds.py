@@ -13,7 +13,7 @@ from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.schedule import Running
-from webhook.model.queues import KueueConfig, LocalQueue, Preemption, Queueing
+from webhook.model.queues import AdmissionFairSharing, KueueConfig, LocalQueue, Preemption, Queueing
 
 FAIR = KueueConfig(fair_sharing=True)
 CPU = ("default", "cpu")
@@ -99,11 +99,11 @@ LOCAL = [LocalQueue(namespace="team", name=name, cluster_queue="a-cq") for name 
 
 
 def by_use(state, schedule, **amounts):
+    """Order LocalQueues by what they have used; a penalty is half of what a Workload asks for."""
+    rules = AdmissionFairSharing(half_life_seconds=300.0, sampling_seconds=300.0)
+    consumed = {f"team/{name}": {"cpu": amount} for name, amount in amounts.items()}
     schedule.order_by_use(
-        LocalQueueUse(
-            amounts={f"team/{name}": amount for name, amount in amounts.items()},
-            penalty=lambda _, taken: sum(amount for _, amount in taken) / 1000,
-        )
+        LocalQueueUse(schedule.tree, rules, consumed, lambda used, _: sum(used.values()))
     )
 
 
@@ -120,11 +120,25 @@ def test_the_localqueue_that_has_used_least_is_served_first(queueing):
 def test_what_gets_quota_counts_as_use_at_once():
     first = replace(queue("a", "1"), usage_based=True)
     state, schedule = tree(first, kueue=KueueConfig(), more=LOCAL)
-    by_use(state, schedule, x=0.0, y=1.5)
+    by_use(state, schedule, x=0.0, y=0.75)
     jobs = [(f"{name}{n}", name, 1, 0, 0.0, 1.0) for name in "xy" for n in range(3)]
     come(state, schedule, *jobs)
 
     assert run(schedule) == ["x0", "x1", "y0", "x2", "y1", "y2"]
+
+
+@pytest.mark.parametrize(("seconds", "served"), [(200.0, ["x", "y"]), (400.0, ["y", "x"])])
+def test_what_a_localqueue_holds_counts_as_use_at_each_sample(seconds, served):
+    first = replace(queue("a", "1"), usage_based=True)
+    state, schedule = tree(first, kueue=KueueConfig(), more=LOCAL)
+    by_use(state, schedule, x=0.0, y=0.2)
+    usage = {CPU: 1000}
+    schedule.add_running(
+        Running(cluster_queue="a-cq", usage=usage, seconds=seconds, local_queue="team/x")
+    )
+    come(state, schedule, ("x", "x", 1, 0, 0.0, 1.0), ("y", "y", 1, 0, 0.0, 1.0))
+
+    assert run(schedule) == served
 
 
 @given(st.data())

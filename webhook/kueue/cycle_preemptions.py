@@ -56,6 +56,8 @@ class CyclePreemptions:
     def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
         self.issued: list[IssuedPreemptions] = []
         """Those of the last cycle; victims may be among them that were issued before."""
+        self.skipped: list[ClusterQueueHeads] = []
+        """Heads of the last cycle that are tried again in the next one."""
         self._tree, self._holders = tree, holders
         self._waiting: dict[int, ClusterQueueHeads] = {}
         """ClusterQueue's node to the head for which victims are stopping."""
@@ -71,6 +73,7 @@ class CyclePreemptions:
     def begin(self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]) -> list[ClusterQueueHeads]:
         """Begin a cycle, and return the heads that may preempt in it."""
         self.issued = []
+        self.skipped = []
         self._victims.clear()
         for leaf in self._holders.changed:
             if self._may_find(of_leaf.get(leaf, ())):
@@ -102,6 +105,26 @@ class CyclePreemptions:
         """Return whether some head of a ClusterQueue waits for its victims to stop."""
         return leaf in self._waiting
 
+    def would_fit(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether a head has room in the usage as it is, before victims go."""
+        if self._now is None:
+            return False
+        tree = self._tree
+        restricted = list(tree.used)
+        tree.used[:] = self._now
+        has_room = queue_heads.has_room(tree, heads.leaf, heads.entries[0][2].shape)
+        tree.used[:] = restricted
+        return has_room
+
+    @property
+    def awaited(self) -> frozenset[int]:
+        """The ClusterQueues in which some head waits for its victims to stop."""
+        return frozenset(self._waiting)
+
+    def preemptor(self, leaf: int) -> ClusterQueueHeads:
+        """Return the head of a ClusterQueue that waits for its victims to stop."""
+        return self._waiting[leaf]
+
     def charge(self, leaf: int, taken: Taken, count: int) -> None:
         """Charge what reserves quota in this cycle."""
         tree = self._tree
@@ -129,23 +152,46 @@ class CyclePreemptions:
 
         return possibility
 
-    def attempt(self, heads: ClusterQueueHeads, assigned: Assignment) -> Outcome:
-        """Preempt for a head that does not fit, if Kueue would."""
+    def attempt(
+        self,
+        heads: ClusterQueueHeads,
+        assigned: Assignment,
+        *,
+        began: Sequence[int] | None = None,
+        kept: Sequence[tuple[int, Taken]] = (),
+    ) -> Outcome:
+        """Preempt for a head that does not fit, if Kueue would.
+
+        *began*: the usage with which the cycle began; None: as it is. *kept*: quota that is set
+        aside for heads that come before it, by ClusterQueue's node.
+        """
+        outcome = self._attempt(heads, assigned, began, kept)
+        if outcome is Outcome.SKIPPED:
+            self.skipped.append(heads)
+        return outcome
+
+    def _attempt(
+        self,
+        heads: ClusterQueueHeads,
+        assigned: Assignment,
+        began: Sequence[int] | None,
+        kept: Sequence[tuple[int, Taken]],
+    ) -> Outcome:
         tree, leaf, taken = self._tree, heads.leaf, assigned.taken
         if assigned.mode <= PreemptionMode.WAITS:
             self._waiting.pop(leaf, None)
             return Outcome.WAITS
-        restricted = list(tree.used)
-        if self._now is not None:
-            tree.used[:] = self._now
-        short = [cell for cell, amount in taken if tree.available(leaf, cell) < amount]
         # Kueue chooses the targets by the usage that the cycle began with.
+        restricted = list(tree.used)
+        if began is not None or self._now is not None:
+            tree.used[:] = self._now or () if began is None else began
+        short = [cell for cell, amount in taken if tree.available(leaf, cell) < amount]
         victims = self._holders.targets(_preemptor(heads, taken), short) if short else ()
         tree.used[:] = restricted
         if not victims:
             self._waiting.pop(leaf, None)
             return Outcome.SKIPPED if not short else Outcome.WAITS
-        if not self._fits(leaf, taken, victims):
+        if not self._fits(leaf, taken, victims, kept):
             return Outcome.SKIPPED
         self._victims.update(victim.holder.key for victim in victims)
         self._waiting[leaf] = heads
@@ -153,7 +199,13 @@ class CyclePreemptions:
         self.issued.append(IssuedPreemptions(heads=heads, key=key, victims=victims))
         return Outcome.PREEMPTS
 
-    def _fits(self, leaf: int, taken: Taken, victims: Sequence[Victim]) -> bool:
+    def _fits(
+        self,
+        leaf: int,
+        taken: Taken,
+        victims: Sequence[Victim],
+        kept: Sequence[tuple[int, Taken]],
+    ) -> bool:
         """Return whether there is room once all victims of this cycle have gone; if so, take it."""
         # Kueue skips a head some of whose targets another one preempts in the same cycle.
         if not self._victims.isdisjoint(victim.holder.key for victim in victims):
@@ -164,7 +216,12 @@ class CyclePreemptions:
             tree.used[:] = self._after
         for victim in victims:
             tree.charge(victim.holder.leaf, victim.holder.taken, -1)
-        if not queue_heads.has(tree, leaf, taken):
+        for node, aside in kept:
+            tree.charge(node, aside)
+        has_room = queue_heads.has(tree, leaf, taken)
+        for node, aside in kept:
+            tree.charge(node, aside, -1)
+        if not has_room:
             tree.used[:] = restricted
             return False
         tree.charge(leaf, taken)

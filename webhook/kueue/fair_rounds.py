@@ -9,7 +9,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.kueue import fair_sharing, queue_heads
@@ -18,7 +18,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import Snapshot
+from webhook.model.queues import AdmissionFairSharing, Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,26 +45,95 @@ class Contender:
         return self.heads.entries[0][1]
 
 
-@dataclass(slots=True, kw_only=True)
 class LocalQueueUse:
-    """The recent usage of LocalQueues in ClusterQueues that order them by it; elsewhere it is 0."""
+    """What LocalQueues have used of late, by which they are ordered; others have used nothing.
 
-    amounts: dict[str, float]
-    """LocalQueue (``namespace/name``) to its use, as Kueue weighs it: the least is served first."""
-    penalty: Callable[[str, Taken], float]
-    """What is added to a LocalQueue's use when one of its Workloads gets quota."""
+    Kueue settles it when a Workload is admitted, and at intervals.
+    """
+
+    def __init__(
+        self,
+        tree: UsageTree,
+        rules: AdmissionFairSharing,
+        consumed: Mapping[str, Mapping[str, float]],
+        weigh: Callable[[Mapping[str, float], str], float],
+        settled: Mapping[str, float] | None = None,
+    ) -> None:
+        """Begin with what LocalQueues (``namespace/name``) have *consumed*, by resource.
+
+        *weigh* is how Kueue weighs it. *settled* is when, in seconds since the beginning; 0
+        where nothing is said.
+        """
+        self.amounts = {name: weigh(amounts, name) for name, amounts in consumed.items()}
+        """LocalQueue to its use, as Kueue weighs it: the least is served first."""
+        self.now = 0.0
+        """In seconds since the beginning."""
+        self._tree, self._rules, self._weigh = tree, rules, weigh
+        self._consumed = dict(consumed)
+        self._settled = {name: (settled or {}).get(name, 0.0) for name in consumed}
+        self._held: dict[str, Counter[str]] = {name: Counter() for name in consumed}
 
     def of(self, entry: QueueEntry) -> float:
         return self.amounts.get(entry.waiting.local_queue, 0.0)
 
+    def hold(self, name: str, taken: Taken, sign: int) -> None:
+        """Note that Workloads of a LocalQueue get quota, or give it back."""
+        if name in self._held:
+            for resource, amount in self._requests(taken).items():
+                self._held[name][resource] += sign * amount
+
     def admit(self, entry: QueueEntry, taken: Taken, count: int) -> None:
-        name = entry.waiting.local_queue
-        if name in self.amounts:
-            self.amounts[name] += count * self.penalty(name, taken)
+        """Note that one of its Workloads gets quota."""
+        name, rules = entry.waiting.local_queue, self._rules
+        if name not in self.amounts:
+            return
+        for _ in range(count):
+            self.hold(name, taken, 1)
+        charged = fair_sharing.entry_penalty(
+            fair_sharing.in_whole_units(self._requests(taken)),
+            sampling=rules.sampling_seconds,
+            half_life=rules.half_life_seconds,
+        )
+        consumed = dict(self._decayed(name, self.now - self._settled[name]))
+        for resource, amount in charged.items():
+            consumed[resource] = consumed.get(resource, 0.0) + count * amount
+        self._settle(name, consumed, self.now)
+
+    def advance(self, now: float) -> None:
+        """Let time pass, and settle what is due by then."""
+        self.now = now
+        interval = self._rules.sampling_seconds
+        for name, at in self._settled.items():
+            if interval > 0 and now - at >= interval:
+                elapsed = (now - at) // interval * interval
+                self._settle(name, self._decayed(name, elapsed), at + elapsed)
+
+    def _decayed(self, name: str, elapsed: float) -> Mapping[str, float]:
+        return fair_sharing.decayed(
+            self._consumed[name],
+            fair_sharing.in_whole_units(self._held[name]),
+            elapsed=max(0.0, elapsed),
+            half_life=self._rules.half_life_seconds,
+        )
+
+    def _settle(self, name: str, consumed: Mapping[str, float], at: float) -> None:
+        self._consumed[name], self._settled[name] = consumed, at
+        self.amounts[name] = self._weigh(consumed, name)
+
+    def _requests(self, taken: Taken) -> Mapping[str, int]:
+        requests: Counter[str] = Counter()
+        for cell, amount in taken:
+            requests[self._tree.cells[cell][1]] += amount
+        return requests
 
 
-def use_of(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
-    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it."""
+def use_of(
+    snapshot: Snapshot, tree: UsageTree, *, unix: float | None = None
+) -> LocalQueueUse | None:
+    """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it.
+
+    *unix* is when the schedule begins, in seconds since 1970; None: it is not known.
+    """
     rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
     if rules is None or not any(queues[name].usage_based for name in tree.leaves):
         return None
@@ -73,31 +142,27 @@ def use_of(snapshot: Snapshot, tree: UsageTree) -> LocalQueueUse | None:
         f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
         for (namespace, name), local_queue in snapshot.local_queues.items()
         if local_queue.cluster_queue in tree.leaves
+        and queues[local_queue.cluster_queue].usage_based
     }
 
-    def use(amounts: Mapping[str, float], name: str) -> float:
-        weights, weight = rules.resource_weights, members[name][1]
+    def weigh(amounts: Mapping[str, float], name: str) -> float:
         return fair_sharing.queue_usage(
-            amounts, weight=weight, resource_weights=weights, weightless_last=weightless_last
+            amounts,
+            weight=members[name][1],
+            resource_weights=rules.resource_weights,
+            weightless_last=weightless_last,
         )
-
-    def penalty(name: str, taken: Taken) -> float:
-        requests: Counter[str] = Counter()
-        for cell, amount in taken:
-            requests[tree.cells[cell][1]] += amount
-        charged = fair_sharing.entry_penalty(
-            fair_sharing.in_whole_units(requests),
-            sampling=rules.sampling_seconds,
-            half_life=rules.half_life_seconds,
-        )
-        return use(charged, name)
 
     return LocalQueueUse(
-        amounts={
-            name: use(consumed.amounts if consumed else {}, name)
+        tree,
+        rules,
+        {name: consumed.amounts if consumed else {} for name, (consumed, _) in members.items()},
+        weigh,
+        settled={
+            name: min(0.0, consumed.updated - unix)
             for name, (consumed, _) in members.items()
+            if unix is not None and consumed is not None and consumed.updated
         },
-        penalty=penalty,
     )
 
 
@@ -111,34 +176,71 @@ class FairRounds:
         *,
         preemptions: CyclePreemptions | None,
         use: LocalQueueUse | None = None,
+        is_exact: bool = False,
     ) -> None:
+        """Begin with nothing left over.
+
+        *is_exact*: heads without room have their turns, too (see ``SchedulingCycle._reserved``).
+        """
         self.kept: list[tuple[int, Taken]] = []
         """Quota set aside for heads after the last cycle: (node, amounts)."""
+        self.skipped: list[ClusterQueueHeads] = []
+        """Heads of the last round that are tried again in the next cycle."""
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
+        self._is_exact = is_exact
+        self._left: dict[int, list[ClusterQueueHeads]] = {}
+        """The heads that had not had their turns when ``run`` ended, by ClusterQueue."""
+        self._has_started = False
+        self._asides: list[tuple[int, Taken]] = []
+        """What is set aside in this round."""
 
     def run(
         self,
         of_leaf: Mapping[int, Sequence[ClusterQueueHeads]],
         take: Callable[[ClusterQueueHeads, Assignment, int], None],
+        awake: Container[ClusterQueueHeads] | None = None,
+        *,
+        again: bool = False,
     ) -> None:
-        """Run rounds until nothing more starts; *take* lets Workloads of a head start."""
+        """Run rounds until nothing more starts; *take* lets Workloads of a head start.
+
+        *awake* are the heads that take part; None: all do. Where it is exact and somebody may
+        preempt, it ends with the first round in which something starts, and *again* goes on: who
+        has started may be preempted in the next.
+        """
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
-        pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
-        self.kept = []
-        while pending:
-            contenders = [self._contender(heads) for heads in pending.values() if heads]
-            served = [
-                self._serve(contender, pending, take, is_alone=len(contenders) == 1)
-                for contender in self._in_order(contenders)
-            ]
-            pending = {leaf: heads for leaf, heads in pending.items() if heads}
-            if not any(served):
-                break
-        for leaf, aside in self.kept:
-            self._charge(leaf, aside, -1)
+        if awake is not None:
+            of_leaf = {
+                leaf: [one for one in heads if one in awake] for leaf, heads in of_leaf.items()
+            }
+        if not (again and self._is_exact):
+            self._left = self._pending(of_leaf, {id(heads) for heads in hopeful})
+        elif self._preemptions is not None:
+            for leaf in self._preemptions.awaited:
+                self._left.setdefault(leaf, [self._preemptions.preemptor(leaf)])
+        stops = self._is_exact and self._preemptions is not None
+        self.kept, self.skipped, self._has_started = [], [], False
+        while self._left and not (stops and self._has_started) and self._has_moved(take):
+            pass
         if self._preemptions is not None:
             self._preemptions.end()
+
+    def _has_moved(self, take: Callable[[ClusterQueueHeads, Assignment, int], None]) -> bool:
+        """Run one round; return whether the next one would be another."""
+        self.kept, self.skipped = [], []
+        began, pending = list(self._tree.used), self._left
+        contenders = [self._contender(heads) for heads in pending.values() if heads]
+        has_moved = [
+            self._serve(contender, pending, take, began=began)
+            for contender in self._in_order(contenders)
+        ]
+        # Each cycle begins with the usage as it is, and sets quota aside anew.
+        for leaf, aside in self._asides:
+            self._charge(leaf, aside, -1)
+        self._asides.clear()
+        self._left = {leaf: heads for leaf, heads in pending.items() if heads}
+        return any(has_moved)
 
     def _pending(
         self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]], hopeful: set[int]
@@ -156,7 +258,7 @@ class FairRounds:
     ) -> bool:
         if not heads.entries:
             return False
-        if heads.is_strict or id(heads) in hopeful:
+        if heads.is_strict or self._is_exact or id(heads) in hopeful:
             return True
         tree, shape = self._tree, heads.entries[0][2].shape
         if shape.only is not None and not tree.keeps:
@@ -173,12 +275,12 @@ class FairRounds:
         fitting = queue_heads.fitting(self._tree, first, self._claims, exact_height=True)
         return Contender(heads=first, fitting=fitting)
 
-    def _rank(self, heads: ClusterQueueHeads) -> tuple[bool, float, float, float]:
+    def _rank(self, heads: ClusterQueueHeads) -> tuple[float, bool, float, float]:
         priority, order, entry = heads.entries[0]
-        # Use comes before priority: ``queueOrderingFunc`` in Kueue's ``cluster_queue.go``.
+        # Use comes before preemptors and priority: ``queueOrderingFunc`` in ``cluster_queue.go``.
         by_use = self._use if heads.queue.usage_based else None
         is_closed = self._preemptions is not None and self._preemptions.is_closed(heads)
-        return is_closed, by_use.of(entry) if by_use else 0.0, priority, order
+        return by_use.of(entry) if by_use else 0.0, is_closed, priority, order
 
     def _in_order(self, contenders: Sequence[Contender]) -> Iterator[Contender]:
         if not self._claims.fair_sharing:
@@ -196,30 +298,33 @@ class FairRounds:
         pending: Mapping[int, list[ClusterQueueHeads]],
         take: Callable[[ClusterQueueHeads, Assignment, int], None],
         *,
-        is_alone: bool,
+        began: Sequence[int],
     ) -> bool:
-        """Start a head, preempt for it or pass it over; False: it is to be tried again as it is."""
+        """Start a head, preempt for it or pass it over; False: its queue goes on as it was."""
         heads, fitting, others = contender.heads, contender.fitting, pending[contender.leaf]
         if fitting.fits:
             if not queue_heads.has(self._tree, heads.leaf, fitting.taken):
+                self.skipped.append(heads)
                 return False
-            self._start(heads, fitting, take, is_alone=is_alone)
+            self._start(heads, fitting, take, is_alone=len(pending) == 1)
             if not heads.entries:
                 others.remove(heads)
             return True
         outcome = Outcome.WAITS
         if self._preemptions is not None:
-            outcome = self._preemptions.attempt(heads, fitting)
+            outcome = self._preemptions.attempt(heads, fitting, began=began)
         if outcome is Outcome.SKIPPED:
+            self.skipped.append(heads)
             return False
-        if outcome is Outcome.WAITS:
-            self._set_aside(heads, fitting)
-        # A head that waits for its victims keeps its ClusterQueue's others out, as one does that
-        # is first in a StrictFIFO queue.
-        if outcome is Outcome.PREEMPTS or heads.is_strict:
+        if outcome is Outcome.PREEMPTS:
+            # A head that waits for its victims keeps its ClusterQueue's others out.
             others.clear()
-        else:
-            others.remove(heads)
+            return True
+        self._set_aside(heads, fitting)
+        if heads.is_strict:
+            # It is first in the next cycle, too.
+            return False
+        others.remove(heads)
         return True
 
     def _start(
@@ -238,15 +343,18 @@ class FairRounds:
             self._preemptions.admitted(heads)
         if self._use is not None and heads.queue.usage_based:
             self._use.admit(entry, fitting.taken, number)
+        self._has_started = True
         take(heads, fitting, number)
 
     def _set_aside(self, heads: ClusterQueueHeads, fitting: Assignment) -> None:
-        if not heads.is_strict or self._tree.parents[heads.leaf] < 0:
+        if self._tree.parents[heads.leaf] < 0 or not (heads.is_strict or self._is_exact):
             return
         aside = queue_heads.set_aside(self._tree, heads, fitting, self._claims)
         if aside:
             self._charge(heads.leaf, aside, 1)
-            self.kept.append((heads.leaf, aside))
+            self._asides.append((heads.leaf, aside))
+            if heads.is_strict:
+                self.kept.append((heads.leaf, aside))
 
     def _charge(self, leaf: int, taken: Taken, count: int) -> None:
         if self._preemptions is None:

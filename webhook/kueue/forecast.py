@@ -100,6 +100,10 @@ class StartRecord:
             for group in self._schedule.started:
                 place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
                 self.started[place] += group.count
+        # A newcomer is tried at once and then with the others, in Kueue's next requeue batch: what
+        # is free until then, it does not get.
+        if not self._schedule.is_settled:
+            return
         used, before = self._schedule.used()
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
@@ -421,6 +425,8 @@ class Occupant:
     """None: it is not known."""
     created: int = 0
     """The time by which its queue orders the first of them, in seconds since 1970."""
+    local_queue: str = ""
+    """``namespace/name``"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -933,6 +939,7 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
         # Of equal age, those that hold quota have come before those that wait.
         order=_age(occupant.created) - 1,
         reserved_at=-elapsed,
+        local_queue=occupant.local_queue,
         whole=run_times.whole(
             occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
         ),

@@ -145,6 +145,10 @@ class Preemptions:
     def remove(self, holder: QuotaHolder) -> None:
         self._candidates.remove(holder)
 
+    def order_by_use(self, usages: Mapping[str, float]) -> None:
+        """Go by these usages of LocalQueues from now on; they may change later."""
+        self._candidates.queue_usages = usages
+
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom to preempt; none: preempting does not help.
 

@@ -50,6 +50,8 @@ class PendingGroup:
     """When it begins to compete for quota, in seconds since the beginning of the schedule."""
     key: str = ""
     """A name by which the caller finds its start again; need not be unique."""
+    uid: str = ""
+    """As in ``RunningGroup``, for one Workload by itself."""
     local_queue: str = ""
     """``namespace/name``, for ClusterQueues that order their LocalQueues by usage."""
 

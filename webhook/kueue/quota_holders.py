@@ -60,6 +60,9 @@ class RunningGroup:
     """They have finished, and their quota lies idle until Kueue's next requeue batch."""
     entry: QueueEntry | None = None
     """As what they waited, and wait again once they are preempted; None: it is not known."""
+    uid: str = ""
+    """By which Kueue draws between equals; empty: not known, and the last to start comes first."""
+    local_queue: str = ""
     order: float = 0.0
     """Their place by age among those that wait: the least is the oldest."""
     reserved_at: float = 0.0
@@ -120,6 +123,10 @@ class QuotaHolders:
         self._serial = 0
         self.changed: set[int] = set()
         """ClusterQueues of which others hold quota than when the caller last emptied this set."""
+
+    def order_by_use(self, use: Mapping[str, float]) -> None:
+        """Let those of LocalQueues go first that use most; *use* may change later."""
+        self.preemptions.order_by_use(use)
 
     def hold(self, group: RunningGroup) -> None:
         """Note that a group holds quota; the caller charges the tree."""
@@ -204,12 +211,20 @@ class QuotaHolders:
         if policy.within_cluster_queue != _NEVER:
             # A newcomer is the newest of its priority.
             row = list(map(add, free, self._used_below(priority, [leaf])))
+            if policy.borrow_within_cohort == _NEVER and tree.parents[leaf] >= 0:
+                # It may not preempt for what its cohort would have to lend.
+                most = map(max, self._nominal(leaf), self.unused(leaf))
+                row = list(map(max, free, map(min, row, most)))
         if policy.reclaim_within_cohort != _NEVER and tree.parents[leaf] >= 0:
             bound = inf if policy.reclaim_within_cohort == _ANY else priority
             others = [other for other in self._usage if other != leaf]
             reach = map(add, free, self._used_below(bound, others))
             row = list(map(max, row, map(min, self.unused(leaf), reach)))
         return row
+
+    def _nominal(self, leaf: int) -> Sequence[int]:
+        width = self._tree.width
+        return self._tree.nominal[leaf * width : (leaf + 1) * width]
 
     def unused(self, leaf: int) -> Sequence[int]:
         """Return the most that a ClusterQueue and the cohorts below the root leave of their quota.
@@ -262,7 +277,8 @@ class QuotaHolders:
                     priority=group.priority or 0,
                     reserved_at=group.reserved_at,
                     queued_at=group.order,
-                    uid=key,
+                    uid=group.uid or key,
+                    local_queue=group.local_queue,
                 )
                 group.holders.append(holder)
                 self._groups[key] = group

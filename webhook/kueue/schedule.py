@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, sqrt
+from math import floor, inf, sqrt
 from typing import Final
 
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
@@ -96,19 +96,14 @@ class Runs:
     def end(self, key: str, at: float) -> None:
         """Let the group with this key finish at *at*, whatever was expected when it started.
 
-        Raises:
-            StopIteration: no group with this key is running.
-
+        Nothing happens where none is running: it may have been preempted as soon as it started.
         """
-        number, (_, order, run) = next(
-            (number, event)
-            for number, event in enumerate(self._heap)
-            if event[2].begun is not None and event[2].begun.key == key and event[2].count
-        )
-        if run.begun is not None:
-            run.begun = replace(run.begun, finish=at)
-        self._heap[number] = at, order, run
-        heapq.heapify(self._heap)
+        for number, (_, order, run) in enumerate(self._heap):
+            if run.begun is not None and run.begun.key == key and run.count:
+                run.begun = replace(run.begun, finish=at)
+                self._heap[number] = at, order, run
+                heapq.heapify(self._heap)
+                return
 
     def next_at(self) -> float:
         """Return when the next group finishes or releases its quota; inf: nothing runs."""
@@ -145,6 +140,34 @@ class Runs:
         heapq.heappush(self._heap, (at, self._order, run))
 
 
+@dataclass(slots=True)
+class _RequeueBatch:
+    """Kueue's next requeue batch, in which it tries again what did not fit."""
+
+    seconds: float
+    """So long after a release it comes; 0: nothing waits for it, or everything does."""
+    at: float = inf
+    """In seconds since the beginning of the schedule; inf: none comes."""
+
+    def expect(self, released_at: float) -> None:
+        """Let one come after a release, unless one does already."""
+        if self.seconds:
+            self.at = min(self.at, released_at + self.seconds)
+
+
+def _waits(queues: Collection[ClusterQueue], kueue: KueueConfig) -> tuple[float, float]:
+    """Return for how long released quota lies idle, and after what time a requeue batch comes.
+
+    One of the two is 0.
+    """
+    # A StrictFIFO head stays in the queue, and is tried again without a requeue batch. So does a
+    # preemptor: where only some wait for the batch, quota does not lie idle for all.
+    seconds = 0.0 if all(map(is_strict, queues)) else kueue.requeue_seconds
+    if any(map(is_strict, queues)) or any(map(_may_preempt, queues)):
+        return 0.0, seconds
+    return seconds, 0.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """Workloads that hold quota when they are added to a Schedule."""
@@ -164,6 +187,11 @@ class Running:
     """Their place by age among those that wait: the least is the oldest."""
     reserved_at: float = 0.0
     """When they got their quota, in seconds since the beginning of the schedule: before it."""
+    uid: str = ""
+    local_queue: str = ""
+    """``namespace/name``"""
+    demand: Demand | None = None
+    """What they wait for if they begin again; None: the flavors that they have."""
     whole: tuple[float, float] | None = None
     """Seconds of a whole run and their standard deviation, for those that begin again; None: what
     is left."""
@@ -180,6 +208,12 @@ class Schedule:
     *keep* records what starts; *live* also what finishes, step by step (see ``Runs``).
     """
 
+    unix: float | None = None
+    """When the schedule begins, in seconds since 1970. Where the caller sets it, times of
+    reservation are whole seconds of that clock, as Kueue compares them."""
+    _use: LocalQueueUse | None = None
+    _is_first = True
+
     def __init__(
         self,
         tree: UsageTree,
@@ -195,7 +229,7 @@ class Schedule:
         """Seconds since the beginning of the schedule."""
         self.begun: list[StartedWorkloads] = []
         """With *keep* or *live*, what has started since the caller last emptied this list."""
-        self.started: Sequence[StartedGroup] = ()
+        self.started: list[StartedGroup] = []
         """What the last cycle has started."""
         self.running = 0
         """Number of Workloads that hold quota."""
@@ -207,12 +241,9 @@ class Schedule:
         """ClusterQueue to priority to when the last Workload with it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
-        # A StrictFIFO head stays in the queue, and is tried again without a requeue batch.
-        idle = {
-            tree.leaves[queue.name]: 0.0 if is_strict(queue) else kueue.requeue_seconds
-            for queue in self._queues.values()
-        }
-        self.runs = Runs(idle, live=live)
+        idle, batch_seconds = _waits(self._queues.values(), kueue)
+        self._batch = _RequeueBatch(batch_seconds)
+        self.runs = Runs(dict.fromkeys(tree.leaves.values(), idle), live=live)
         self.preempted: list[PreemptedWorkloads] = []
         """With *keep* or *live*, what was preempted since the caller last emptied this list."""
         self.eviction = Eviction()
@@ -229,11 +260,11 @@ class Schedule:
             kueue,
             preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
             is_exact=not grain,
+            rests=self._batch.seconds > 0,
         )
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
         self._order = 0
-        self._is_first = True
 
     @property
     def preempts(self) -> bool:
@@ -255,15 +286,25 @@ class Schedule:
         return [] if self._holders is None else self._holders.lowest[:]
 
     def obtainable(self, cluster_queue: str, priority: int) -> Sequence[int]:
-        """Return what a newcomer could have of each cell now, with what it would preempt."""
-        leaf = self.tree.leaves[cluster_queue]
+        """Return what a newcomer could have of each cell now, with what it would preempt.
+
+        What is set aside for heads it could not.
+        """
+        leaf, tree = self.tree.leaves[cluster_queue], self.tree
+        used, tree.used[:] = tree.used[:], with_set_aside(tree, self._cycle.kept)
         if self._holders is None:
-            return [self.tree.available(leaf, cell) for cell in range(self.tree.width)]
-        return self._holders.obtainable(leaf, priority)
+            row: Sequence[int] = [tree.available(leaf, cell) for cell in range(tree.width)]
+        else:
+            row = self._holders.obtainable(leaf, priority)
+        tree.used[:] = used
+        return row
 
     def order_by_use(self, use: LocalQueueUse) -> None:
         """Serve LocalQueues by what they have used, before Workloads are added."""
+        self._use = use
         self._cycle.order_by_use(use)
+        if self._holders is not None:
+            self._holders.order_by_use(use.amounts)
 
     def add_running(self, run: Running) -> None:
         """Add Workloads that hold quota already, and charge it.
@@ -285,7 +326,11 @@ class Schedule:
             priority=run.priority,
             order=run.order,
             reserved_at=self.now + run.reserved_at,
+            uid=run.uid,
+            local_queue=run.local_queue,
         )
+        if self._use is not None:
+            self._use.hold(run.local_queue, taken, 1)
         if self._holders is not None and run.priority is not None:
             group.entry = self._entry_of(run)
         self._run(self.now + run.seconds, group)
@@ -295,13 +340,15 @@ class Schedule:
         seconds, spread = run.whole or (run.seconds, run.spread)
         waiting = PendingGroup(
             cluster_queue=run.cluster_queue,
-            # What else would do than the flavors that they had is not known.
-            demand=demand_of(run.usage, run.count),
+            # What else would do than the flavors that they had is not always known.
+            demand=run.demand or demand_of(run.usage, run.count),
             seconds=seconds,
             spread=spread,
             priority=run.priority or 0,
             count=run.count,
             key=run.key,
+            uid=run.uid,
+            local_queue=run.local_queue,
         )
         shape = shape_of(self.tree, self.tree.leaves[run.cluster_queue], waiting.demand)
         return QueueEntry(shape, waiting, run.count)
@@ -344,7 +391,7 @@ class Schedule:
             return self.now
         arrival = self._arrivals[0][0] if self._arrivals else inf
         evicted = self._evicted[0][0] if self._evicted else inf
-        return max(self.now, min(arrival, evicted, self.runs.next_at()))
+        return max(self.now, min(arrival, evicted, self.runs.next_at(), self._batch.at))
 
     def start_what_fits(self) -> int:
         """Run a scheduling cycle now, and return how many groups of equal Workloads started."""
@@ -362,13 +409,30 @@ class Schedule:
         until = first + self._grain * first
         releases = self._release(until)
         if self._holders is not None:
-            self._stop_evicted(until, self._holders)
+            self._stop_evicted(until)
         # Arrivals within the grain compete in the same cycle, so that their order is Kueue's.
         while self._arrivals and self._arrivals[0][0] <= until:
             at, order, name, entry = heapq.heappop(self._arrivals)
             self.now = max(self.now, at)
             self._cycle.join(self._queues[name], entry, order)
-        self._begin(releases)
+        is_batch = self._batch.at <= until
+        if is_batch:
+            self.now = max(self.now, self._batch.at)
+            self._batch.at = inf
+        self._begin(releases, wakes=is_batch or not self._batch.seconds)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is pending was tried since quota was last released."""
+        return self._batch.at == inf
+
+    def stop(self, key: str, at: float) -> None:
+        """Let the preempted Workloads with this key give their quota back at *at*."""
+        self._evicted = [
+            (at if group.entry is not None and group.entry.waiting.key == key else due, n, group)
+            for due, n, group in self._evicted
+        ]
+        heapq.heapify(self._evicted)
 
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         """Return the queues in which Workloads are pending now."""
@@ -414,9 +478,8 @@ class Schedule:
             self.now = max(self.now, at)
             if run is None:
                 continue
-            self.tree.charge(run.leaf, run.taken, -1)
-            if self._holders is not None:
-                self._holders.release(run)
+            self._free(run, at)
+            self._batch.expect(at)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
@@ -448,13 +511,22 @@ class Schedule:
                     )
                 )
 
-    def _stop_evicted(self, until: float, holders: QuotaHolders) -> None:
+    def _free(self, group: RunningGroup, at: float) -> None:
+        """Let a group give its quota back."""
+        self.tree.charge(group.leaf, group.taken, -1)
+        if self._holders is not None:
+            self._holders.release(group)
+        if self._use is not None:
+            self._use.advance(at)
+            self._use.hold(group.local_queue, group.taken, -1)
+
+    def _stop_evicted(self, until: float) -> None:
         """Release the quota of those that were preempted, and let them wait again."""
         while self._evicted and self._evicted[0][0] <= until:
             at, _, group = heapq.heappop(self._evicted)
             self.now = max(self.now, at)
-            self.tree.charge(group.leaf, group.taken, -1)
-            holders.release(group)
+            self._free(group, at)
+            self._batch.expect(at)
             self._cycle.released(group.leaf)
             if group.entry is not None:
                 waiting = group.entry.waiting
@@ -464,18 +536,47 @@ class Schedule:
                 entry = QueueEntry(group.entry.shape, waiting, group.count)
                 self._cycle.join(self._queues[waiting.cluster_queue], entry, group.order)
 
-    def _begin(self, releases: Sequence[tuple[float, int]]) -> int:
-        """Run one cycle, and return how many groups started; *releases* are those before it."""
-        started = self.started = self._cycle.starts()
+    def _begin(self, releases: Sequence[tuple[float, int]], *, wakes: bool = True) -> int:
+        """Run one cycle, and return how many groups started; *releases* are those before it.
+
+        *wakes* as for ``SchedulingCycle.starts``.
+        """
+        self.started = []
+        late = self._batch.seconds if wakes else 0.0
+        after = [(min(self.now, at + late), count) for at, count in releases] if late else releases
+        # Who does not wait for the requeue batch comes before all who do.
+        if self._batch.seconds and not self._is_first and self._cycle.is_awake:
+            after = self._serve(after, wakes=False)
+        if wakes:
+            self._serve(after, wakes=True)
         self._is_first = False
-        moments = _Moments(releases, sum(start.count for start in started), self.now)
+        return len(self.started)
+
+    def _serve(
+        self, releases: Sequence[tuple[float, int]], *, wakes: bool
+    ) -> Sequence[tuple[float, int]]:
+        """Run one cycle, and return the *releases* before it of which nobody has started."""
+        started = self._started(wakes=wakes)
+        while started:
+            moments = _Moments(releases, sum(start.count for start in started), self.now)
+            releases = ()
+            for start in started:
+                # The mean of the releases may lie before a Workload began to compete.
+                self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
+            self.started += started
+            # Who has found no room in this cycle may preempt in the next.
+            started = self._started(wakes=wakes, again=True) if self._holders is not None else []
+        return releases
+
+    def _started(self, *, wakes: bool, again: bool = False) -> list[StartedGroup]:
+        """Run one cycle; return what reserves quota in it, and evict whom it preempts."""
+        if self._use is not None:
+            self._use.advance(self.now)
+        started = self._cycle.starts(wakes=wakes, again=again)
         if self._holders is not None:
             for issued in self._cycle.preempted:
                 self._evict(issued, self._holders)
-        for start in started:
-            # The mean of the releases may lie before a Workload began to compete.
-            self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
-        return len(started)
+        return started
 
     def _note(self, start: StartedGroup, at: float) -> None:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
@@ -493,7 +594,9 @@ class Schedule:
             priority=waiting.priority,
             entry=start.entry,
             order=start.order,
-            reserved_at=at,
+            reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
+            uid=waiting.uid,
+            local_queue=waiting.local_queue,
         )
         if self._keep:
             run.begun = StartedWorkloads(

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
-from webhook.kueue.assignment import Assignment
+from webhook.kueue.assignment import Assignment, PreemptionMode
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
@@ -69,6 +69,18 @@ class _Moment:
     """Heads that are stored anew when the moment is over."""
     recorded: int = 0
     """The cycle to which the usage belongs that is recorded for *turns*."""
+    awake: Mapping[ClusterQueueHeads, None] | None = None
+    """The heads that take part in it; None: all do."""
+    skipped: list[ClusterQueueHeads] = field(default_factory=list)
+    """Heads that fit, but for what is kept free for others of the same cycle."""
+    goes_on: bool = False
+    """Only those take part in it who may preempt."""
+    waited_for: frozenset[int] = frozenset()
+    """ClusterQueues in which a head waited for its victims to stop when it began."""
+
+    def has(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether a head takes part in it."""
+        return self.awake is None or heads in self.awake
 
 
 class SchedulingCycle:
@@ -82,12 +94,13 @@ class SchedulingCycle:
         *,
         preemptions: CyclePreemptions | None = None,
         is_exact: bool = True,
+        rests: bool = False,
     ) -> None:
         """Begin with nothing pending.
 
         *preemptions*: None where no ClusterQueue of the tree may preempt. *is_exact*: what is
         released before a call of ``starts`` is released at one moment; False: at several, with
-        cycles after each of them.
+        cycles after each of them. *rests*: what was tried in vain waits for a requeue batch.
         """
         self.kept: Sequence[Kept] = ()
         """Quota set aside for heads after the last cycle."""
@@ -103,6 +116,8 @@ class SchedulingCycle:
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first, self._is_exact = True, is_exact and self._has_cohort
+        self._has_turns = self._is_exact and rests
+        """Heads without room have their turns, too: what is set aside for them is heeded."""
         self._has_places = False
         """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
         self._heads: dict[object, ClusterQueueHeads] = {}
@@ -114,32 +129,79 @@ class SchedulingCycle:
             self.claims.oracle_of = preemptions.oracle
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
+        self._rests = rests
+        self._never: defaultdict[int, dict[tuple[object, float], tuple[float, float]]] = (
+            defaultdict(dict)
+        )
+        """ClusterQueue to the places by priority and age of what can never fit, one of a kind."""
+        self._awake: dict[ClusterQueueHeads, None] = {}
+        """Heads that Kueue tries before its next requeue batch, in its ``heap``; the others are
+        among its ``inadmissibleWorkloads``."""
         self._rounds: FairRounds | None = None
         if kueue.fair_sharing and self._has_cohort:
-            self._rounds = FairRounds(tree, self.claims, preemptions=preemptions)
+            self._rounds = self._new_rounds(None)
 
     def order_by_use(self, use: LocalQueueUse) -> None:
         """Serve LocalQueues by their use, where ClusterQueues do so; before anything joins."""
-        self._rounds = FairRounds(self._tree, self.claims, preemptions=self._preemptions, use=use)
+        self._rounds = self._new_rounds(use)
+
+    def _new_rounds(self, use: LocalQueueUse | None) -> FairRounds:
+        return FairRounds(
+            self._tree,
+            self.claims,
+            preemptions=self._preemptions,
+            use=use,
+            is_exact=self._is_exact,
+        )
 
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
         # What can never fit is in nobody's way under BestEffortFIFO, but under StrictFIFO it
         # blocks all that come after it.
-        if not entry.shape.is_possible and not queue_heads.is_strict(queue):
+        has_turn = self._rounds is not None and self._is_exact
+        if not (entry.shape.is_possible or queue_heads.is_strict(queue) or has_turn):
+            self._take_turns(self._tree.leaves[queue.name], entry, order)
             return
         key: object = queue.name if queue_heads.is_strict(queue) else (queue.name, entry.shape)
+        if self._has_turns and not queue_heads.is_strict(queue):
+            # Of those that Kueue takes to be equal it tries one: ``computeSchedulingHash``.
+            key = key, entry.waiting.priority
         if self._rounds is not None and queue.usage_based:
             key = key, entry.waiting.local_queue
         heads = self._heads.get(key)
         if heads is None:
             heads = self._heads[key] = self._new_heads(queue)
+        if self._rests and not self._was_tried(heads, entry):
+            self._awake[heads] = None
         heads.add(entry, order)
         if heads.entries[0][2] is entry:
             self._store(heads, 0)
             self._count_places(heads.leaf)
         if self._preemptions is not None:
             self._preemptions.joined(heads.leaf)
+
+    def _take_turns(self, leaf: int, entry: QueueEntry, order: float) -> None:
+        """Let what can never fit take its turn in the cycles after each requeue batch."""
+        if self._has_turns:
+            kind = entry.shape, entry.waiting.priority
+            place = -entry.waiting.priority, order
+            turns = self._never[leaf]
+            turns[kind] = min(place, turns.get(kind, place))
+            self._count_places(leaf)
+
+    def _was_tried(self, heads: ClusterQueueHeads, entry: QueueEntry) -> bool:
+        """Return whether an equal Workload was tried in vain since the last requeue batch."""
+        # ``hashToBulkMoveReason`` in Kueue's ``cluster_queue.go``. Before the first cycle nothing
+        # was, and all take part in it.
+        if self._is_first or heads.is_strict:
+            return self._is_first
+        priority, shape = entry.waiting.priority, entry.shape
+        return any(
+            other.waiting.priority == priority and other.shape is shape
+            for lines in self._of_leaf[heads.leaf]
+            if lines not in self._awake and not lines.is_strict
+            for _, _, other in lines.entries
+        )
 
     def withdraw(self, key: str) -> None:
         """Remove the pending group with this key, if there is one."""
@@ -182,18 +244,29 @@ class SchedulingCycle:
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         return (heads for heads in self._heads.values() if heads.entries)
 
-    def starts(self) -> list[StartedGroup]:
+    @property
+    def is_awake(self) -> bool:
+        """Whether some head is tried again before the next requeue batch."""
+        return any(heads.entries for heads in self._awake)
+
+    def starts(self, *, wakes: bool = True, again: bool = False) -> list[StartedGroup]:
         """Run the cycles of this moment, and return what reserves quota, in order.
+
+        *wakes*: what was tried in vain is tried again; False: it rests until the next requeue
+        batch, and only heads take part that never do. *again*: it goes on, and those take part
+        that have no room any more and may preempt for it.
 
         As in Kueue's ``makeClassicalIterator``, heads that borrow from a lower height come first,
         then higher priorities, then older ones. At the very first moment only priority and age
-        count, as in ``kueue.occupancy``: most of the pending have just come, and Kueue took them
-        one by one.
+        count, as in ``kueue.occupancy``, unless some rest: most of the pending have just come, and
+        Kueue took them one by one.
         """
+        moment = self._new_moment(wakes=wakes, again=again)
         if self._rounds is not None:
-            return self._starts_in_rounds(self._rounds)
-        claims = self._claims() if self._preemptions is not None else ()
-        moment = self._begun(claims)
+            return self._starts_in_rounds(self._rounds, moment, again=again)
+        has_claims = self._preemptions is not None or moment.awake is not None
+        claims = self._claims(moment) if has_claims else ()
+        self._open(moment, claims)
         ready = moment.ready
         while ready:
             served, key, bucket = heapq.heappop(ready)
@@ -214,17 +287,29 @@ class SchedulingCycle:
         self._end(moment)
         return moment.started
 
-    def _begun(self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]) -> _Moment:
-        """Return a moment with the buckets whose first head may fit, or preempt."""
-        moment = _Moment()
-        self.before = []
-        for bucket in self._buckets.values():
+    def _new_moment(self, *, wakes: bool, again: bool) -> _Moment:
+        """Return a moment for ``starts``."""
+        if self._is_first and self._rests:
+            self._settle()
+        if not again:
+            self.before = []
+        # Exact rounds know themselves with whom they go on.
+        goes_on = again and not (self._rounds is not None and self._is_exact)
+        moment = _Moment(awake=self._taking_part(wakes=wakes, again=goes_on), goes_on=goes_on)
+        if self._rests and self._preemptions is not None:
+            moment.waited_for = self._preemptions.awaited
+        return moment
+
+    def _open(
+        self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
+    ) -> None:
+        """Add the buckets to a moment whose first head takes part, and may fit or preempt."""
+        for bucket in self._buckets.values() if moment.awake is None else ():
             if bucket.heap and bucket.top() is not None and self._may_fit(bucket):
                 self._add(bucket, moment)
         for heads, _ in claims:
             if heads.bucket is not None:
                 self._add(heads.bucket, moment)
-        return moment
 
     def _end(self, moment: _Moment) -> None:
         """Store the heads that were passed over, or served later than their places say."""
@@ -234,20 +319,60 @@ class SchedulingCycle:
                     self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
             self._closed.clear()
         if self._is_first:
-            self._is_first, self._has_places = False, self._has_cohort
-            for leaf in self._of_leaf:
-                self._count_places(leaf)
-        self.kept = [head for head in moment.kept if head[3]]
+            self._settle()
+        if not moment.goes_on:
+            self.kept = [head for head in moment.kept if head[3]]
+        if self._rests:
+            self._let_rest(moment)
 
-    def _starts_in_rounds(self, rounds: FairRounds) -> list[StartedGroup]:
+    def _settle(self) -> None:
+        """Let the places of heads count from now on."""
+        self._is_first, self._has_places = False, self._has_cohort
+        for leaf in self._of_leaf:
+            self._count_places(leaf)
+
+    def _taking_part(self, *, wakes: bool, again: bool) -> Mapping[ClusterQueueHeads, None] | None:
+        """Return the heads that take part in a moment; None: all do."""
+        if again and self._preemptions is not None:
+            hopeful = self._preemptions.begin(self._of_leaf)
+            return dict.fromkeys(
+                heads for heads in hopeful if wakes or not self._rests or heads in self._awake
+            )
+        return None if wakes or not self._rests else dict(self._awake)
+
+    def _let_rest(self, moment: _Moment) -> None:
+        """Let the heads rest that were tried in vain, until the next requeue batch."""
+        # StrictFIFO heads and those that were skipped go back to Kueue's heap at once, and so do
+        # preemptors. Others behind a preemptor are not tried.
+        stay = [heads for lines in self._of_leaf.values() for heads in lines if heads.is_strict]
+        stay += moment.skipped
+        if self._preemptions is not None:
+            stay += self._preemptions.skipped
+            for leaf in self._preemptions.awaited:
+                preemptor = self._preemptions.preemptor(leaf)
+                stay += [
+                    heads
+                    for heads in self._of_leaf[leaf]
+                    if heads.entries
+                    and moment.has(heads)
+                    and (leaf in moment.waited_for or heads.entries[0] >= preemptor.entries[0])
+                ]
+        self._awake = dict.fromkeys(stay)
+
+    def _starts_in_rounds(
+        self, rounds: FairRounds, moment: _Moment, *, again: bool
+    ) -> list[StartedGroup]:
         started: list[StartedGroup] = []
 
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
             started.append(self._taken(heads, fitting, number))
 
-        rounds.run(self._of_leaf, take)
-        self.before = []
+        rounds.run(self._of_leaf, take, awake=moment.awake, again=again)
+        moment.skipped += rounds.skipped
+        self._is_first = False
         self.kept = [(0, 0, leaf, aside) for leaf, aside in rounds.kept]
+        if self._rests:
+            self._let_rest(moment)
         return started
 
     def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
@@ -293,7 +418,10 @@ class SchedulingCycle:
         before = sum(
             1
             for other in self._of_leaf[heads.leaf]
-            if other.entries and other not in passed and other.entries[0] < first
+            if other.entries
+            and moment.has(other)
+            and other not in passed
+            and other.entries[0] < first
         )
         return last + 1 + before
 
@@ -312,7 +440,7 @@ class SchedulingCycle:
         if heads not in moment.assigned:
             tree, now = self._tree, self._tree.used[:]
             tree.used[:] = moment.began or now
-            exact = self._sets_aside or heads.claim is not None
+            exact = self._sets_aside or heads.claim is not None or self._rests
             fitting = queue_heads.fitting(tree, heads, self.claims, exact_height=exact)
             tree.used[:] = now
             moment.assigned[heads] = fitting
@@ -337,7 +465,10 @@ class SchedulingCycle:
             self._pass_over(served, heads, fitting, moment)
             return
         is_late = moment.began is not None and heads in moment.assigned
-        if is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken):
+        is_kept_out = self._has_turns and self._is_kept_out(
+            heads, fitting, self._reserved(served[0], heads, fitting, moment)
+        )
+        if is_kept_out or (is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken)):
             # Kueue tries it again in its next cycle, with what is then free.
             self._note_served(served[0], heads, moment)
             return
@@ -345,6 +476,39 @@ class SchedulingCycle:
             self._record(served, moment)
         self._note_served(served[0], heads, moment)
         moment.started.append(self._take(served, heads, fitting, moment))
+
+    def _reserved(
+        self, number: int, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
+    ) -> _Kept:
+        """Return what is set aside in this cycle alone, for heads that may not preempt.
+
+        A StrictFIFO head keeps it in all cycles; another one rests from the next cycle on.
+        """
+        # ``reserveCapacityForUnreclaimablePreempt`` in Kueue's ``scheduler.go``. It only shifts
+        # starts by some cycles, so forecasts do without.
+        found: _Kept = []
+        for leaf in self._of_leaf:
+            other = None if leaf == heads.leaf else self._head_in(number, leaf, moment)
+            if other is None or other.is_strict:
+                continue
+            assigned = self._assigned(other, moment)
+            is_before = (assigned.height, *other.entries[0][:2]) < (
+                fitting.height,
+                *heads.entries[0][:2],
+            )
+            if is_before and assigned.mode is PreemptionMode.NO_CANDIDATES:
+                aside = queue_heads.set_aside(self._tree, other, assigned, self.claims)
+                found.append((assigned.height, other.entries[0][0], leaf, aside))
+        return found
+
+    def _head_in(self, number: int, leaf: int, moment: _Moment) -> ClusterQueueHeads | None:
+        """Return which head a ClusterQueue has in a cycle of this moment; None: none rests then."""
+        for heads in self._of_leaf[leaf]:
+            if heads.entries and moment.has(heads):
+                place = self._number_of(heads, moment) if leaf in moment.behind else heads.place
+                if place == number:
+                    return heads
+        return None
 
     def _note_served(self, number: int, heads: ClusterQueueHeads, moment: _Moment) -> None:
         """Note that a head fitted in a cycle: its ClusterQueue offers another one in the next."""
@@ -366,16 +530,18 @@ class SchedulingCycle:
         Those whose place changes take part again in *moment*.
         """
         lines = self._of_leaf[leaf]
-        if not self._has_places or len(lines) == 1:
+        never = sorted(self._never[leaf].values()) if leaf in self._never else ()
+        if not self._has_places or (len(lines) == 1 and not never):
             return
         pending = sorted((heads for heads in lines if heads.entries), key=_first)
-        for place, heads in enumerate(pending):
+        for number, heads in enumerate(pending):
+            place = number + (bisect_left(never, heads.entries[0][:2]) if never else 0)
             if heads.place != place:
                 heads.place = place
                 if heads.stored is None:
                     continue
                 self._store(heads, heads.stored[1])
-                if moment is not None and heads.bucket is not None:
+                if moment is not None and heads.bucket is not None and moment.has(heads):
                     self._add(heads.bucket, moment)
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
@@ -485,6 +651,8 @@ class SchedulingCycle:
     ) -> None:
         """Let a queue's head wait, and set quota aside for it where Kueue does."""
         heads.stored = None
+        if self._rests and self._fits_now(heads, fitting):
+            moment.skipped.append(heads)
         if (
             heads.claim is not None
             and not fitting.fits
@@ -501,20 +669,33 @@ class SchedulingCycle:
         if fitting.fits or heads.is_strict or has_choice:
             moment.put_back.append(heads)
 
-    def _claims(self) -> list[tuple[ClusterQueueHeads, int | None]]:
+    def _fits_now(self, heads: ClusterQueueHeads, fitting: Assignment) -> bool:
+        """Return whether a head that is passed over would fit if nobody else were served."""
+        if fitting.fits or self._preemptions is None:
+            return fitting.fits
+        return self._preemptions.would_fit(heads)
+
+    def _claims(self, moment: _Moment) -> list[tuple[ClusterQueueHeads, int | None]]:
         """Give the heads that may preempt in this cycle a bucket of their own.
 
-        Return them with the first part of the key that each had; None: it was out of the heap.
+        Where others rest all that take part get one. Return them with the first part of the key
+        that each had; None: it was out of the heap.
         """
-        if self._preemptions is None:
-            return []
+        able = [] if self._preemptions is None else self._preemptions.begin(self._of_leaf)
+        places: dict[ClusterQueueHeads, int] = {}
+        if moment.awake is not None:
+            able = sorted((heads for heads in moment.awake if heads.entries), key=_first)
+            in_front: Counter[int] = Counter()
+            for heads in able:
+                places[heads] = in_front[heads.leaf]
+                in_front[heads.leaf] += 1
         claims = []
-        for heads in self._preemptions.begin(self._of_leaf):
+        for heads in able:
             had = heads.stored[1] if heads.stored else None
             claims.append((heads, had))
             heads.claim = FullQueues(node=heads.leaf)
             borrows = 0 if self._is_first else cycle_preemptions.borrows(self._tree, heads)
-            self._store(heads, borrows)
+            self._store(heads, borrows, place=places.get(heads))
         return claims
 
     def _claim(
@@ -525,7 +706,10 @@ class SchedulingCycle:
             return False
         # What is about to be taken for the head was free at the turns before.
         self._record(served, moment)
-        return self._preemptions.attempt(heads, fitting) is not Outcome.WAITS
+        outcome = self._preemptions.attempt(
+            heads, fitting, began=moment.began, kept=_before(heads, fitting, moment.kept)
+        )
+        return outcome is not Outcome.WAITS
 
     def _reopen(self, leaf: int, moment: _Moment) -> None:
         """Try the heads of a ClusterQueue that no other one of it keeps out any longer."""
@@ -558,8 +742,7 @@ class SchedulingCycle:
 
     def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
         """Return whether a head that fits needs quota set aside for heads that come before it."""
-        mine = fitting.height, heads.entries[0][0]
-        before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
+        before = _before(heads, fitting, kept)
         if not before:
             return False
         for leaf, aside in before:
@@ -568,6 +751,14 @@ class SchedulingCycle:
         for leaf, aside in before:
             self._tree.charge(leaf, aside, -1)
         return room < 1
+
+
+def _before(
+    heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept
+) -> Sequence[tuple[int, Taken]]:
+    """Return what is set aside for heads that come before one: (node, amounts)."""
+    mine = fitting.height, heads.entries[0][0]
+    return [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
 
 
 def _first(heads: ClusterQueueHeads) -> tuple[float, float, QueueEntry]:

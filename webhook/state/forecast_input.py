@@ -196,7 +196,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
 
     *clock* is added to seconds since 1970 to get times on the clock of ``Snapshot.as_of``.
     """
-    alike: defaultdict[tuple[Charge, str, int, int, int], list[int]] = defaultdict(list)
+    alike: defaultdict[tuple[Charge, str, int, int, int, str], list[int]] = defaultdict(list)
     for workload in holding:
         kind = (
             workload.charge,
@@ -204,9 +204,10 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             workload.admitted,
             workload.limit_seconds,
             workload.priority,
+            f"{workload.namespace}/{workload.queue}",
         )
         alike[kind].append(workload.queued_at)
-    for (charge, job_class, admitted, limit, priority), created in alike.items():
+    for (charge, job_class, admitted, limit, priority, local_queue), created in alike.items():
         count = len(created)
         yield Occupant(
             cluster_queue=name,
@@ -217,6 +218,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             count=count,
             priority=priority,
             created=min(created),
+            local_queue=local_queue,
         )
 
 

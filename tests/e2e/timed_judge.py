@@ -1,0 +1,367 @@
+"""Compares what happened in a played world with what our model says of it.
+
+The model starts from the objects as they were when the newcomer came, through the readers of the
+product. What runs ends when it really ended; everything else the model has to know by itself.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import groupby, zip_longest
+from math import inf
+
+from hack.api import Object
+from tests import worlds
+from tests.e2e.timed_player import Course
+from tests.e2e.timed_worlds import PRIORITIES
+from webhook.kueue import forecast, profile, quota
+from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.schedule import Eviction, Running, Schedule
+from webhook.model.forecasts import Basis, RunTime, Start
+from webhook.model.queues import Arrival, Snapshot
+from webhook.state import forecast_input
+from webhook.state.snapshot_file import kind_of, read_placed, state_of
+from webhook.state.state import State
+
+MOST_SECONDS = 600.0
+STARTS = "starts"
+PREEMPTED = "preempted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """Something that became of a Workload, in seconds since the question."""
+
+    at: float
+    what: str
+    """``starts`` or ``preempted``."""
+    name: str
+    detail: str
+    """The flavors, or the Workload that preempts it."""
+
+    def __str__(self) -> str:
+        return f"{self.at:6.2f} {self.what} {self.name} ({self.detail})"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.what, self.name, self.detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer:
+    """What was said of a newcomer, and what became of it."""
+
+    forecast: Start
+    waited: float
+    """inf: it never started."""
+    preempts: int
+    """How many Workloads Kueue preempted for it before its start."""
+    preempted_by: int
+    """How often it was preempted."""
+
+    @property
+    def error(self) -> float:
+        if self.waited == self.forecast.seconds == inf:
+            return 0.0
+        return abs(self.forecast.seconds - self.waited)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """One world: what happened, what the model says, and whether they agree."""
+
+    course: Course
+    happened: tuple[Event, ...]
+    modelled: tuple[Event, ...]
+    newcomer: Newcomer
+
+    @property
+    def agrees(self) -> bool:
+        """Tell whether the same start in the same order, and the same are preempted in theirs."""
+        return all(
+            [event.key for event in self._of(self.happened, what)]
+            == [event.key for event in self._of(self.modelled, what)]
+            for what in (STARTS, PREEMPTED)
+        )
+
+    @property
+    def cause(self) -> str:
+        """Say what Kueue's latency has drawn before the first difference; empty: nothing."""
+        first = min(
+            event.at
+            for what in (STARTS, PREEMPTED)
+            for pair in zip_longest(self._of(self.happened, what), self._of(self.modelled, what))
+            if None in pair or pair[0].key != pair[1].key
+            for event in pair
+            if event is not None
+        )
+        draws = [
+            cause for at, cause in self.course.draws if 0 <= at - self.course.asked < first + 1
+        ]
+        return draws[-1] if draws else ""
+
+    def _of(self, events: Sequence[Event], what: str) -> list[Event]:
+        return [event for event in events if event.what == what]
+
+    @property
+    def difference(self) -> str:
+        """Show both courses from the first difference on."""
+        rows = []
+        for number in range(max(len(self.happened), len(self.modelled))):
+            pair = [
+                events[number] if number < len(events) else None
+                for events in (self.happened, self.modelled)
+            ]
+            same = None not in pair and pair[0].key == pair[1].key
+            rows.append(f"{' ' if same else '*'} {pair[0]!s:45} | {pair[1]!s}")
+        return "\n".join(rows)
+
+
+def judge(course: Course) -> Judgement:
+    state, snapshot = read(course, course.state)
+    return Judgement(
+        course=course,
+        happened=happened(course),
+        modelled=modelled(course, state, snapshot),
+        newcomer=newcomer(course, state, snapshot),
+    )
+
+
+def read(course: Course, sources: Sequence[Object]) -> tuple[State, Snapshot]:
+    entries = defaultdict(list)
+    for source in sources:
+        kind = kind_of(source)
+        entries[kind].append(read_placed(kind, source, course.world.namespace))
+    state = state_of(entries)
+    return state, state.snapshot(course.asked, course.asked)
+
+
+def happened(course: Course) -> tuple[Event, ...]:
+    """Return what happened after the question, in Kueue's order."""
+    events = []
+    for run in course.runs:
+        if run.started >= course.asked:
+            at = run.started - course.asked
+            events.append(Event(at=at, what=STARTS, name=run.name, detail=run.flavors))
+        if run.evicted >= course.asked:
+            by, at = course.uids.get(run.by, "?"), run.evicted - course.asked
+            events.append(Event(at=at, what=PREEMPTED, name=run.name, detail=by))
+    return _in_order(events)
+
+
+def modelled(course: Course, state: State, snapshot: Snapshot) -> tuple[Event, ...]:
+    """Return what the event loop makes of the state at the question and of the ends of runs."""
+    schedule = filled(course, state, snapshot)
+    ends, stops = _ends(course), _stops(course)
+    events: list[Event] = []
+    while (at := schedule.next_event()) < MOST_SECONDS:
+        schedule.step()
+        for victims in schedule.preempted:
+            events.append(Event(at=victims.at, what=PREEMPTED, name=victims.key, detail=victims.by))
+            if stops[victims.key]:
+                schedule.stop(victims.key, max(schedule.now, stops[victims.key].popleft()))
+        for begun in schedule.begun:
+            flavors = ",".join(sorted(set(begun.flavors)))
+            events.append(Event(at=begun.at, what=STARTS, name=begun.key, detail=flavors))
+            if ends[begun.key] and (end := ends[begun.key].popleft()):
+                schedule.runs.end(begun.key, max(schedule.now, end))
+        schedule.preempted.clear()
+        schedule.begun.clear()
+        if at > MOST_SECONDS / 2:
+            break
+    return _in_order(events)
+
+
+def _ends(course: Course) -> Mapping[str, deque[float]]:
+    """Return when each run after the question ended, by Workload; 0: it was preempted."""
+    found: defaultdict[str, deque[float]] = defaultdict(deque)
+    for run in course.runs:
+        if run.started >= course.asked:
+            found[run.name].append(run.ended - course.asked if run.finished else 0.0)
+    return found
+
+
+def _stops(course: Course) -> Mapping[str, deque[float]]:
+    """Return when each Workload gave its quota back that was preempted after the question."""
+    # Those that stop between two cycles have all stopped for the next one.
+    last: dict[int, float] = {}
+    for run in course.runs:
+        last[run.cycle] = max(run.ended, last.get(run.cycle, 0.0))
+    found: defaultdict[str, deque[float]] = defaultdict(deque)
+    for run in course.runs:
+        if run.evicted >= course.asked and run.ended:
+            found[run.name].append(last[run.cycle] - course.asked)
+    return found
+
+
+def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
+    """Return the event loop with what holds quota at the question, and with all that wait."""
+    (tree,) = quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees
+    queues = snapshot.cluster_queues.values()
+    schedule = Schedule(tree, queues, kueue=snapshot.kueue, live=True)
+    schedule.eviction = Eviction(seconds=_eviction_seconds(course))
+    schedule.unix = course.asked
+    if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
+        schedule.order_by_use(use)
+    runs = {run.name: run for run in course.runs if run.started < course.asked}
+    demands: dict[Demand, Demand] = {}
+    arrivals = as_pending(course)
+    for name in snapshot.cluster_queues:
+        for workload in state.contents_of(name).holding:
+            run = runs[workload.name]
+            schedule.add_running(
+                Running(
+                    cluster_queue=name,
+                    usage=dict(workload.charge),
+                    seconds=run.ended - course.asked if run.finished else MOST_SECONDS * 2,
+                    key=workload.name,
+                    priority=workload.priority,
+                    order=workload.queued_at,
+                    reserved_at=workload.reserved_at - course.asked,
+                    uid=workload.uid,
+                    demand=demands.setdefault(
+                        asked := demand(
+                            arrivals[workload.name].needs, snapshot.cluster_queues[name], snapshot
+                        ),
+                        asked,
+                    ),
+                    local_queue=f"{workload.namespace}/{workload.queue}",
+                    whole=(MOST_SECONDS * 2, 0.0),
+                )
+            )
+    waiting = [
+        (workload.queued_at, group.arrival, workload.name)
+        for name in snapshot.cluster_queues
+        for group in state.contents_of(name).waiting
+        for workload in group.members
+    ]
+    came = course.came - course.asked
+    uids = {name: uid for uid, name in course.uids.items()}
+    last = arrivals[course.world.newcomer.name]
+    for created, arrival, name in sorted(waiting, key=lambda row: (row[0], row[2])):
+        _wait(
+            schedule,
+            snapshot,
+            replace(arrival, key=name),
+            created,
+            at=0.0,
+            uid=uids[name],
+            demands=demands,
+        )
+    _wait(schedule, snapshot, last, int(course.asked), at=came, uid=uids[last.key], demands=demands)
+    return schedule
+
+
+def _wait(
+    schedule: Schedule,
+    snapshot: Snapshot,
+    arrival: Arrival,
+    created: int,
+    *,
+    at: float,
+    uid: str,
+    demands: dict[Demand, Demand],
+) -> None:
+    group = worlds.waiting(arrival, snapshot, seconds=MOST_SECONDS * 2, at=at, count=1)
+    # Kueue, too, knows equal Workloads by a hash of what they ask for.
+    asked = demands.setdefault(group.demand, group.demand)
+    schedule.add_waiting(replace(group, uid=uid, demand=asked), age=created)
+
+
+def as_pending(course: Course) -> dict[str, Arrival]:
+    """Read each Workload of a world as the product reads one that it sees before Kueue does."""
+    sources = [item for item in course.state if item["kind"] != "Workload"]
+    for uid, name in course.uids.items():
+        source = next(item.source for item in course.world.submissions if item.name == name)
+        metadata = {**source["metadata"], "uid": uid, "creationTimestamp": _text(course.asked)}
+        sources.append({**source, "metadata": metadata})
+    state, snapshot = read(course, sources)
+    return {
+        workload.name: replace(group.arrival, key=workload.name)
+        for name in snapshot.cluster_queues
+        for group in state.contents_of(name).waiting
+        for workload in group.members
+    }
+
+
+def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
+    arrival = as_pending(course)[course.world.newcomer.name]
+    place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
+    wanted = demand(arrival.needs, snapshot.cluster_queues[place], snapshot)
+    run_times = known_run_times(course, state)
+    names = sorted(snapshot.cluster_queues)
+    groups = [
+        group
+        for name in names
+        for group in forecast_input.queued(state.contents_of(name).waiting, 0.0)
+    ]
+    groups.sort(key=lambda group: group.arrival.created)
+    profiles = forecast.forecast(
+        with_priorities(snapshot),
+        [
+            occupant
+            for name in names
+            for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+        ],
+        groups,
+        lambda job_class, _: run_times.get(job_class),
+        course.asked,
+    )
+    found = profile.start_of(profiles[place], wanted, priority=arrival.priority)
+    runs = [run for run in course.runs if run.name == course.world.newcomer.name]
+    took = [run.ended - run.started for run in runs if run.finished]
+    seconds = took[0] if took else course.world.newcomer.run_seconds
+    last = profile.last_start(profiles[place], wanted, found, seconds, priority=arrival.priority)
+    uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
+    return Newcomer(
+        forecast=replace(found.start, preempted_by=last.preempted_by),
+        waited=runs[0].started - course.came if runs else inf,
+        preempts=sum(run.by == uid for run in course.runs if run.evicted),
+        preempted_by=sum(bool(run.evicted) for run in runs),
+    )
+
+
+def with_priorities(snapshot: Snapshot) -> Snapshot:
+    """Tell of the priorities that a newcomer may have; there are no classes of them here."""
+    return replace(snapshot, priority_classes={str(value): value for value in PRIORITIES})
+
+
+def known_run_times(course: Course, state: State) -> dict[str, RunTime]:
+    """Return the run time of each class, by which each Workload is one: as long as it took."""
+    planned = {item.name: item.run_seconds for item in course.world.submissions}
+    took = {
+        run.name: run.ended - max(run.started, course.asked) for run in course.runs if run.finished
+    }
+    found = {}
+    for workload in state.workloads():
+        elapsed = course.asked - workload.admitted if workload.admitted else 0.0
+        whole = (took.get(workload.name) or planned[workload.name]) + elapsed
+        found[forecast_input.class_text(workload)] = RunTime(
+            seconds=whole, low=whole, high=whole, basis=Basis.LEARNED, runs=100
+        )
+    return found
+
+
+def _eviction_seconds(course: Course) -> float:
+    """Return how long victims really held their quota."""
+    took = [run.ended - run.evicted for run in course.runs if run.evicted and run.ended]
+    return sum(took) / len(took) if took else 1.0
+
+
+def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
+    """Sort events, first the starts; Kueue writes to all that it preempts for one at a time."""
+    found: list[Event] = []
+    ordered = sorted(events, key=lambda event: event.at)
+    found += [event for event in ordered if event.what == STARTS]
+    preempted = [event for event in ordered if event.what == PREEMPTED]
+    for _, victims in groupby(preempted, key=lambda event: event.detail):
+        found += sorted(victims, key=lambda event: event.name)
+    return tuple(found)
+
+
+def _text(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
