@@ -564,8 +564,10 @@ class Schedule:
                 # The mean of the releases may lie before a Workload began to compete.
                 self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
             self.started += started
-            # Who has found no room in this cycle may preempt in the next.
-            started = self._started(wakes=wakes, again=True) if self._holders is not None else []
+            # Who has found no room in this cycle may preempt in the next; where events share a
+            # cycle, at the next event.
+            goes_on = self._holders is not None and not self._grain
+            started = self._started(wakes=wakes, again=True) if goes_on else []
         return releases
 
     def _started(self, *, wakes: bool, again: bool = False) -> list[StartedGroup]:
