@@ -292,8 +292,8 @@ def alike(
         # As long as nothing is borrowed, the first flavor that fits stays the first that fits.
         return max(1, min(entry.count, tree.own_room(line.leaf, found.taken)))
     if keeps_height and found.height == 0:
-        return min(entry.count, tree.own_room(line.leaf, found.taken))
-    return min(entry.count, tree.room(line.leaf, found.taken))
+        return max(1, min(entry.count, tree.own_room(line.leaf, found.taken)))
+    return max(1, min(entry.count, tree.room(line.leaf, found.taken)))
 
 
 def set_aside(

@@ -155,17 +155,13 @@ class _RequeueBatch:
             self.at = min(self.at, released_at + self.seconds)
 
 
-def _waits(queues: Collection[ClusterQueue], kueue: KueueConfig) -> tuple[float, float]:
-    """Return for how long released quota lies idle, and after what time a requeue batch comes.
-
-    One of the two is 0.
-    """
+def _batch_seconds(queues: Collection[ClusterQueue], kueue: KueueConfig) -> float:
+    """Return how long after a release a requeue batch comes; 0: all wait for it, or nobody."""
     # A StrictFIFO head stays in the queue, and is tried again without a requeue batch. So does a
-    # preemptor: where only some wait for the batch, quota does not lie idle for all.
-    seconds = 0.0 if all(map(is_strict, queues)) else kueue.requeue_seconds
-    if any(map(is_strict, queues)) or any(map(_may_preempt, queues)):
-        return 0.0, seconds
-    return seconds, 0.0
+    # preemptor: where only some wait for the batch, quota does not lie idle for all. Where events
+    # share a cycle, the ClusterQueue that releases decides, which costs less.
+    some_never_rest = any(map(is_strict, queues)) or any(map(_may_preempt, queues))
+    return kueue.requeue_seconds if some_never_rest and not all(map(is_strict, queues)) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +237,16 @@ class Schedule:
         """ClusterQueue to priority to when the last Workload with it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
-        idle, batch_seconds = _waits(self._queues.values(), kueue)
-        self._batch = _RequeueBatch(batch_seconds)
-        self.runs = Runs(dict.fromkeys(tree.leaves.values(), idle), live=live)
+        self._batch = _RequeueBatch(0.0 if grain else _batch_seconds(self._queues.values(), kueue))
+        self.runs = Runs(
+            {
+                tree.leaves[queue.name]: 0.0
+                if is_strict(queue) or self._batch.seconds
+                else kueue.requeue_seconds
+                for queue in self._queues.values()
+            },
+            live=live,
+        )
         self.preempted: list[PreemptedWorkloads] = []
         """With *keep* or *live*, what was preempted since the caller last emptied this list."""
         self.eviction = Eviction()

@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
+from math import inf
 from typing import TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
@@ -349,13 +350,14 @@ class SchedulingCycle:
         if self._preemptions is not None:
             stay += self._preemptions.skipped
             for leaf in self._preemptions.awaited:
-                preemptor = self._preemptions.preemptor(leaf)
+                preemptor = self._preemptions.preemptor(leaf).entries
+                place = preemptor[0][:2] if preemptor else (-inf, -inf)
                 stay += [
                     heads
                     for heads in self._of_leaf[leaf]
                     if heads.entries
                     and moment.has(heads)
-                    and (leaf in moment.waited_for or heads.entries[0] >= preemptor.entries[0])
+                    and (leaf in moment.waited_for or heads.entries[0][:2] >= place)
                 ]
         self._awake = dict.fromkeys(stay)
 
