@@ -89,7 +89,8 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
 
 
 def test_other_kinds_of_jobs_are_sent_only_where_they_are_switched_on(render):
-    sent = webhooks(render({"kinds": '["RayJob", "JobSet"]'}))
+    values = {"kinds": '["RayJob", "JobSet"]', "hooks.probe.enabled": "false"}
+    sent = webhooks(render(values))
 
     rules = [(rule["apiGroups"], rule["resources"]) for hook in sent for rule in hook["rules"]]
     assert rules == [(["ray.io"], ["rayjobs"]), (["jobset.x-k8s.io"], ["jobsets"])] * 2

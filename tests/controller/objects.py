@@ -17,7 +17,7 @@ class Objects:
 
     def get(self, path, params=None):
         self.reads.append(path)
-        if params is not None:
+        if params is not None and "fieldSelector" in params:
             name = params["fieldSelector"].removeprefix("metadata.name=")
             found = self.held.get(f"{path}/{name}")
             return {"items": [copy.deepcopy(found)] if found else []}

@@ -295,9 +295,7 @@ class State:
         *stated_version* is Kueue's version where the settings state it.
         """
         self._at_once = at_once
-        # Others are those of ConfigMaps with series, whose names are settings.
-        self._tables: defaultdict[str, dict[Key, Any]] = defaultdict(dict)
-        self._tables.update((kind, {}) for kind in BUILDERS)
+        self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
         self._tables[_STATED] = {("", ""): stated_version}
         self._changed: set[str] = set()
         self._known: set[str] = set()
@@ -335,7 +333,7 @@ class State:
         if kind == kinds.RUN_TIMES:
             self._remember(readable)
             return
-        for key in [key for key in self._tables[kind] if key not in readable]:
+        for key in [key for key in self._table(kind) if key not in readable]:
             self._put(kind, key, None)
         for key, value in readable.items():
             self._put(kind, key, value)
@@ -519,8 +517,14 @@ class State:
         starts = delays.starts(self._at_once)
         return replace(snapshot, start_delays=starts, dispatches=dispatches)
 
+    def _table(self, kind: str) -> dict[Key, Any]:
+        if kind.startswith(kinds.SERIES):
+            # The names of ConfigMaps with series are settings.
+            return self._tables.setdefault(kind, {})
+        return self._tables[kind]
+
     def _put(self, kind: str, key: Key, value: Any) -> None:
-        table = self._tables[kind]
+        table = self._table(kind)
         if table.get(key) == value:
             return
         if value is None:

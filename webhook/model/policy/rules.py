@@ -428,7 +428,7 @@ _WHEN = (
         field=".until",
     ),
     Rule(
-        cel="!has(self.hours) || self.hours.substring(0, 5) != self.hours.substring(6)",
+        cel="!has(self.hours) || self.hours.split('-')[0] != self.hours.split('-')[1]",
         holds=lambda it: it.hours is None or it.hours[:5] != it.hours[6:],
         message="ends when it begins; leave it out to mean the whole day",
         field=".hours",
