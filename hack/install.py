@@ -313,8 +313,8 @@ def environment_of(items: Sequence[Object]) -> dict[str, str]:
 
 def settings_of(items: Sequence[Object]) -> str:
     """Take the settings out of the chart's ConfigMap, as its pods would read them."""
-    found = (item["data"]["settings.yaml"] for item in items if item["kind"] == "ConfigMap")
-    text: str = next(found)
+    data = [item.get("data", {}) for item in items if item["kind"] == "ConfigMap"]
+    text: str = next(each["settings.yaml"] for each in data if "settings.yaml" in each)
     return text
 
 

@@ -20,7 +20,12 @@ START: Final = "<!-- rights: from the chart, by python -m hack.rights_table -->\
 END: Final = "<!-- end of rights -->\n"
 NAMESPACE: Final = "kueue-fallback"
 # Further rights come with these values, and others are not needed with those.
-MORE: Final = ("console.expose=true", "clusters.watchWorkers={name}")
+MORE: Final = (
+    "console.expose=true",
+    "clusters.watchWorkers={name}",
+    "kinds={Job,TrainJob}",
+    "kinds={Job,Pod},podGroups.enabled=true",
+)
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}
 _ABOUT: Final = {

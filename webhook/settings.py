@@ -99,6 +99,14 @@ class Settings(BaseModel):
     """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our
     namespace, or with theirs before it (``kube-system/carbon-intensity``)."""
 
+    pod_groups: bool = False
+    """Whether groups of pods are decided. Their reviews then come to a path of their own, at which
+    a pod is refused while it is not certain what the others of its group follow."""
+
+    pod_group_wait: Seconds = 1.0
+    """Longest wait for the decision of a group of pods, seconds: half of the time that the API
+    server waits for an answer."""
+
     watch_workers: bool = False
     """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
     is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""

@@ -69,6 +69,20 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | quote }}
 /mutate{{ with $segment }}/{{ . }}{{ end }}
 {{- end -}}
 
+{{- /* How the API servers reach the webhook at a path. */ -}}
+{{- define "kueue-fallback.clientConfig" -}}
+service:
+  name: {{ include "kueue-fallback.fullname" .root }}
+  namespace: {{ .root.Release.Namespace }}
+  path: {{ .path }}
+  port: {{ .root.Values.service.port }}
+{{- if eq .root.Values.certificates.mode "files" }}
+{{- with .root.Values.certificates.files.caBundle }}
+caBundle: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- /* The volume with the authority of the API servers' client certificates; nothing without one. */ -}}
 {{- define "kueue-fallback.clientCA" -}}
 {{- with .Values.webhook.clientCA -}}

@@ -323,3 +323,32 @@ def test_series_may_be_read_by_name_in_their_namespaces_and_nothing_else(render)
         "kube-system/carbon-intensity",
         "wind",
     ]
+
+
+def test_what_only_some_kinds_need_is_asked_for_only_with_them(render):
+    without = render()
+    runtimes = render({"kinds": '["Job", "TrainJob"]'})
+    groups = render({"kinds": '["Job", "Pod"]', "podGroups.enabled": "true"})
+
+    def extra(rendering):
+        plain = without.one("ClusterRole", "kueue-fallback")["rules"]
+        rules = rendering.one("ClusterRole", "kueue-fallback")["rules"]
+        return [(rule["resources"], rule["verbs"]) for rule in rules if rule not in plain]
+
+    followed = (["trainjobs"], ["list", "watch"])
+    reading = (["clustertrainingruntimes", "trainingruntimes"], ["list", "watch"])
+    assert extra(runtimes) == [reading, followed]
+    assert extra(groups) == [(["pods"], ["list"]), (["pods"], ["list", "watch"])]
+    assert groups.one("Role", "kueue-fallback-pod-groups")["rules"] == [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["kueue-fallback-pod-groups"],
+            "verbs": ["get", "patch"],
+        }
+    ]
+    assert groups.one("RoleBinding", "kueue-fallback-pod-groups")["subjects"] == [WEBHOOK]
+    assert "data" not in groups.one("ConfigMap", "kueue-fallback-pod-groups")
+    settings = groups.one("ConfigMap", "kueue-fallback")["data"]["settings.yaml"]
+    assert "pod_groups: true\npod_group_wait: 1\n" in settings
+    assert ("Role", "kueue-fallback-pod-groups") not in without.objects

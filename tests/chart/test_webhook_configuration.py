@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from hack import job_kinds
 from tests.chart.values import CERT_MANAGER
 from webhook.decide import match
@@ -89,11 +91,11 @@ def test_every_new_job_may_be_sent_and_only_decided_jobs_when_they_change(render
 
 
 def test_other_kinds_of_jobs_are_sent_only_where_they_are_switched_on(render):
-    values = {"kinds": '["RayJob", "JobSet"]', "hooks.probe.enabled": "false"}
-    sent = webhooks(render(values))
+    sent = webhooks(render({"kinds": '["Job", "RayJob", "JobSet"]'}))
 
     rules = [(rule["apiGroups"], rule["resources"]) for hook in sent for rule in hook["rules"]]
-    assert rules == [(["ray.io"], ["rayjobs"]), (["jobset.x-k8s.io"], ["jobsets"])] * 2
+    kinds = [("batch", "jobs"), ("ray.io", "rayjobs"), ("jobset.x-k8s.io", "jobsets")]
+    assert rules == [([group], [plural]) for group, plural in kinds] * 2
 
 
 def test_what_the_chart_knows_of_kinds_is_what_the_webhook_knows():
@@ -187,3 +189,32 @@ def test_failure_policy_time_out_and_excluded_namespaces_are_values(render):
     (expression,) = first["namespaceSelector"]["matchExpressions"]
     assert (first["failurePolicy"], first["timeoutSeconds"]) == ("Fail", 5)
     assert expression["values"] == ["kube-system", "ours", "kueue"]
+
+
+def test_groups_of_pods_come_to_a_path_of_their_own_and_never_pass_without_an_answer(render):
+    values = {"kinds": '["Job", "Pod"]', "podGroups.enabled": "true"}
+    create, update, groups = webhooks(render(values))
+
+    assert groups["name"] == "groups.kueue-fallback.dev"
+    assert groups["failurePolicy"] == "Fail"
+    assert groups["clientConfig"]["service"]["path"] == "/mutate/pod-groups"
+    assert groups["namespaceSelector"] == create["namespaceSelector"]
+    assert groups["rules"] == [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE"],
+            "resources": ["pods"],
+            "scope": "Namespaced",
+        }
+    ]
+    named = [[each["name"] for each in hook["matchConditions"]] for hook in (create, groups)]
+    assert named[0][-1] == "not-a-pod-of-a-group"
+    assert named[1] == ["a-pod-of-a-group-with-a-queue", *named[0][:-1]]
+    assert "not-a-pod-of-another-object-or-of-a-node" in named[0]
+    assert update["failurePolicy"] == create["failurePolicy"] == "Ignore"
+
+
+def test_groups_need_pods_among_the_kinds(render):
+    with pytest.raises(AssertionError, match=r"podGroups\.enabled: needs Pod among the kinds"):
+        render({"podGroups.enabled": "true"})

@@ -110,7 +110,9 @@ def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
 )
 def test_what_a_kind_takes_at_its_creation_only_is_named_by_the_kind(kind, adaptation, expected):
     options = ({"queue": "gpu-lq"}, {"queue": "cpu-lq", "adaptation": adaptation})
-    found = policy(*options, match={"jobSelector": {}, "kinds": [kind]})
+    found = policy(
+        *options, match={"jobSelector": {}, "kinds": [kind]}, threshold=[{"option": "cpu-lq"}]
+    )
 
     assert [str(limit) for limit in undo_limits.of_policy(found)] == [
         f"spec.match.kinds[0]: undo needs --recreate for each {kind} of which it changes {what}: "

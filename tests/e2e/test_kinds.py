@@ -24,6 +24,8 @@ pytestmark = pytest.mark.xdist_group("own-plane")
 
 SERVING = ("Deployment", "LeaderWorkerSet", "StatefulSet")
 """What never ends, and is queued by its pods."""
+ELSEWHERE = frozenset({"Pod", "SparkApplication", "TrainJob"})
+"""Kinds that `test_kinds_without_templates` tries."""
 PODS_THAT_SERVE = {"Deployment": 1, "LeaderWorkerSet": 2, "StatefulSet": 1}
 MIXED_CASES = 12
 """About half a minute on two cores; `make verify` compares 300."""
@@ -59,10 +61,11 @@ POD_SETS = {
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory):
-    frameworks = ["pod", *(kind.framework for kind in KINDS.values())]
+    frameworks = [kind.framework for kind in KINDS.values()]
+    gates = {kind.gate: True for kind in KINDS.values() if kind.gate}
     options = Options(
         controllers=("deployment-controller", "replicaset-controller", "statefulset-controller"),
-        kueue_config={"integrations": {"frameworks": frameworks}},
+        kueue_config={"integrations": {"frameworks": frameworks}, "featureGates": gates},
         definitions=definitions(),
     )
     with ControlPlane(tmp_path_factory.mktemp("kinds"), options=options) as started:
@@ -183,7 +186,7 @@ def made(kind, names, *, labels, name):
 
 
 def test_every_kind_is_tried():
-    assert {"Job", *SPECS, *SERVING} == {kind.kind for kind in KINDS.values()}
+    assert {"Job", *ELSEWHERE, *SPECS, *SERVING} == {kind.kind for kind in KINDS.values()}
 
 
 @pytest.mark.timeout(3600)

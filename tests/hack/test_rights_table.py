@@ -55,8 +55,14 @@ def test_a_right_that_comes_with_a_value_says_so(found):
     }
 
 
-def test_nobody_reads_pods_or_changes_rights(found):
-    about = {(right.group, each.partition("/")[0]) for right in found for each in right.resources}
+def test_nobody_reads_pods_unless_groups_are_decided_or_changes_rights(found):
+    groups = "only with `kinds={Job,Pod},podGroups.enabled=true`"
+    about = {
+        (right.group, each.partition("/")[0])
+        for right, condition in found.items()
+        for each in right.resources
+        if condition != groups
+    }
 
     assert ("", "pods") not in about
     assert "rbac.authorization.k8s.io" not in {group for group, _ in about}

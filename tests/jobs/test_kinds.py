@@ -11,6 +11,7 @@ from webhook.jobs import JOB, KINDS
 from webhook.kueue import requests
 from webhook.model import marks
 from webhook.model.job import PodSet
+from webhook.model.policy.rules import ENDLESS
 from webhook.model.policy.spec import KindName
 from webhook.model.queues import Snapshot
 
@@ -43,7 +44,9 @@ def test_every_template_of_a_kind_may_be_patched_and_nothing_else_of_its_spec():
         below = [path for path in kind.allowed if path[0] == "spec"]
 
         assert {kind.below_template(path) != () for path in below} == {True}
-        assert kind.below_template(("metadata", "labels", "a")) == ()
+        # A Pod is its own template.
+        is_apart = kind.kind != "Pod"
+        assert (kind.below_template(("metadata", "labels", "a")) == ()) is is_apart
 
 
 def test_a_batch_job_is_referred_to_by_its_name_and_others_with_their_kind():
@@ -53,7 +56,7 @@ def test_a_batch_job_is_referred_to_by_its_name_and_others_with_their_kind():
 
 def test_what_a_controller_adds_is_counted_and_never_changed():
     sidecar = container("autoscaler", requests={"cpu": "500m"})
-    made = PodSet(name="submitter", count=1, template=template(CPU), path=())
+    made = PodSet(name="submitter", count=1, template=template(CPU), path=None)
     head = PodSet(name="head", count=1, template=template(CPU), added=(sidecar,))
     before = replace(job(), pod_sets=(head, made))
     _, cpu = policy().spec.options
@@ -70,3 +73,14 @@ def test_what_a_controller_adds_is_counted_and_never_changed():
 
 def test_a_policy_may_name_every_kind_and_no_other():
     assert set(get_args(KindName)) == {kind.kind for kind in KINDS.values()}
+
+
+def test_a_policy_by_finish_time_may_name_no_kind_that_never_ends():
+    assert set(ENDLESS) == {kind.kind for kind in KINDS.values() if not kind.finishes}
+
+
+def test_paths_of_the_core_group_and_of_others_are_told_apart():
+    paths = {kind.kind: kind.path("team", "x") for kind in KINDS.values()}
+
+    assert paths["Pod"] == "/api/v1/namespaces/team/pods/x"
+    assert paths["TrainJob"] == "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/x"

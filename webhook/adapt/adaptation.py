@@ -228,7 +228,7 @@ def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet
 def is_adapted(pod_set: PodSet, adaptation: Adaptation) -> bool:
     """Return whether an adaptation applies to a pod set, whose template stands in the object."""
     names = adaptation.pod_sets
-    return bool(pod_set.path) and (names is None or pod_set.name in names)
+    return pod_set.path is not None and (names is None or pod_set.name in names)
 
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:

@@ -86,6 +86,10 @@ def _step(node: Any, part: str) -> Any:
     return None
 
 
+_NAMES = ("name", "groupName", "manager")
+"""The fields by which elements of lists go."""
+_OWN_ELEMENTS = "runtimePatches"
+"""A list of which elements are our own; so are lists below these. Elsewhere none is made."""
 _DIGITS = 5
 """Digits of an index: one less than this at most, so that a forged path costs nothing."""
 
@@ -95,8 +99,8 @@ def _place_of(elements: list[Any], name: str) -> int | None:
     # Of several variables with one name, the kubelet uses the last.
     for index in range(len(elements) - 1, -1, -1):
         element = elements[index]
-        # Ray's groups of workers go by ``groupName``; they have no ``name``.
-        if isinstance(element, dict) and name in (element.get("name"), element.get("groupName")):
+        # Ray's groups of workers and a TrainJob's patches have no ``name``.
+        if isinstance(element, dict) and name in map(element.get, _NAMES):
             return index
     return _nameless_place(elements, name)
 
@@ -109,7 +113,7 @@ def _nameless_place(elements: list[Any], name: str) -> int | None:
     ):
         return None
     element = elements[int(name)]
-    is_named = not isinstance(element, dict) or "name" in element or "groupName" in element
+    is_named = not isinstance(element, dict) or any(key in element for key in _NAMES)
     return None if is_named else int(name)
 
 
@@ -136,6 +140,29 @@ def _from_pointer(pointer: str) -> Path:
     if "~" in pointer:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in parts]
     return tuple(parts)
+
+
+def _new(path: Path, depth: int) -> Any:
+    """Return what has to be created at *depth* of a path: a field, or an element of a list."""
+    above, part = path[depth - 1] if depth else "", path[depth]
+    if above not in KEYED_BY_NAME or _OWN_ELEMENTS not in path[:depth]:
+        return _empty(part)
+    return {"manager" if above == _OWN_ELEMENTS else "name": part}
+
+
+def _insert(edit: Edit, node: Any, part: str, below: Any, pointer: str) -> None:
+    """Put *below* into what is being created at *pointer*."""
+    if isinstance(node, dict):
+        node[part] = below
+    elif isinstance(node, list) and _OWN_ELEMENTS in edit.path:
+        node.append(below)
+    else:
+        raise PatchError(edit.path, f"nothing called {part} at {pointer}")
+
+
+def _is_missing_element(node: Any, name: str, path: Path) -> bool:
+    """Tell whether the list at *path* may get an element of ours, and has none of that name."""
+    return isinstance(node, list) and _OWN_ELEMENTS in path and _place_of(node, name) is None
 
 
 class CannotApplyError(ValueError):
@@ -387,6 +414,9 @@ class _Operations:
         if parent not in self._reached:
             pointer, node = "", self._source
             for depth, part in enumerate(parent):
+                if _is_missing_element(node, part, parent[:depth]):
+                    self._create(edit, depth, f"{pointer}/-", is_new=True)
+                    return
                 below, last = self._below(node, part, pointer, edit)
                 pointer = f"{pointer}/{last}"
                 if below is None:
@@ -409,15 +439,17 @@ class _Operations:
         if edit.value is ABSENT:
             return
         if pointer not in self._created:
-            value = _empty(edit.path[depth])
+            value = _new(edit.path, depth)
             self._created[pointer] = value
             op = "add" if is_new else "replace"
             self._operations.append({"op": op, "path": pointer, "value": value})
         node = self._created[pointer]
-        for part in edit.path[depth + 1 : -1]:
-            if not isinstance(node, dict):
-                raise PatchError(edit.path, f"nothing called {part} at {pointer}")
-            node = node.setdefault(part, _empty(part))
+        for at, part in enumerate(edit.path[depth + 1 : -1], start=depth + 1):
+            below = _step(node, part)
+            if below is None:
+                below = _new(edit.path, at)
+                _insert(edit, node, part, below, pointer)
+            node = below
         if isinstance(node, list):
             node.append(edit.value)
         else:
@@ -596,7 +628,7 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
         return type(value) is int
     if last == "tolerations":
         return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-    return isinstance(value, dict if last == "affinity" else str)
+    return isinstance(value, dict if last in ("affinity", "gpu") else str)
 
 
 def _put_back(restored: dict[str, Any], path: Path, value: Json | Absent) -> None:
@@ -632,6 +664,8 @@ def _take_if_empty(restored: dict[str, Any], path: Path) -> None:
     parent, value = value_at(restored, path[:-1]), value_at(restored, path)
     if isinstance(parent, dict) and value in ({}, []):
         del parent[path[-1]]
+    elif isinstance(parent, list) and isinstance(value, dict) and not value.keys() - {*_NAMES}:
+        parent.remove(value)
 
 
 def _take_marks(restored: dict[str, Any], original: Original, allowed: Allowed) -> None:

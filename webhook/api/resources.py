@@ -66,6 +66,7 @@ NAMESPACES = "namespaces"
 LIMIT_RANGES = "limitranges"
 RUNTIME_CLASSES = "runtimeclasses"
 POD_PRIORITIES = "priorityclasses"
+TRAINING_RUNTIMES = ("clustertrainingruntimes", "trainingruntimes")
 POLICIES = "fallbackpolicies"
 ACCELERATOR_PROFILES = "acceleratorprofiles"
 TARIFFS = "tariffs"

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
 from webhook.api.watch import list_pages
-from webhook.decide import undo_limits
+from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.jobs import BY_NAME
@@ -215,8 +215,7 @@ def _kinds(policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Ite
         elif name in kinds.unserved:
             message = f"the cluster serves no {kind.plural} of {kind.api_version}"
             yield _Finding(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
-        elif kind.framework not in snapshot.kueue.frameworks:
-            message = f"Kueue's integration {kind.framework} is off"
+        elif message := match.integration_off(kind, snapshot.kueue):
             yield _Finding(reason=Ready.KIND_NOT_MANAGED, path=path, message=message)
 
 

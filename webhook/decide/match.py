@@ -11,7 +11,7 @@ from math import inf
 from operator import itemgetter
 from typing import Final, TypeAlias
 
-from webhook.jobs import BY_NAME, FRAMEWORKS
+from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
@@ -19,10 +19,11 @@ from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Job, PodSet, of_pod_sets
+from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, ValueMatch
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig, Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.words import clip
 
@@ -108,7 +109,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
-        (Skip.NO_POD_SETS, not job.pod_sets),
+        (Skip.NO_POD_SETS, not (job.pod_sets or job.unmodelled)),
     ):
         if applies:
             return reason
@@ -370,7 +371,16 @@ def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
 def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
     kind = BY_NAME.get(job.kind)
     # A record of what runs may name a kind that is not known.
-    return kind is not None and kind.framework in snapshot.kueue.frameworks
+    return kind is not None and not integration_off(kind, snapshot.kueue)
+
+
+def integration_off(kind: JobKind, kueue: KueueConfig) -> str:
+    """Return why Kueue queues no Jobs of a kind, in words; empty: it does."""
+    if kind.framework not in kueue.frameworks:
+        return f"Kueue's integration {kind.framework} is off"
+    if kind.gate and not is_on(kind.gate, kueue.gates, kueue.release):
+        return f"Kueue's integration {kind.framework} needs its feature gate {kind.gate}"
+    return ""
 
 
 def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:

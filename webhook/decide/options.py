@@ -19,6 +19,7 @@ from webhook.kueue.requests import needs, priority_of
 from webhook.model.decision import Assessment, InCluster, Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.reasons import Reason
 
 
 def assess(
@@ -92,6 +93,9 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
     # An adapted Job that the API server refused would fail the user's own create.
     refusal = validity.refusal(candidate.job, job, limit_ranges)
+    if refusal is None and (what := BY_NAME[job.kind].unwritable(candidate.job, job)):
+        detail = f"a {job.kind} has no field to change {what}"
+        refusal = Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     if refusal is not None:
         return _refused(candidate, refusal)
     asked = needs(job, snapshot)

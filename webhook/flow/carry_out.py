@@ -28,7 +28,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import DECISION_ID, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
-from webhook.model.signatures import SigningKeys, signed_id, signed_record
+from webhook.model.signatures import SigningKeys, signed_id, signed_record, unsigned_id
 
 
 def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
@@ -49,7 +49,7 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
     That call may have reached another replica. None: it left the Job as submitted, or what the
     Job asks for cannot be read.
     """
-    templates = [pod_set.template for pod_set in job.pod_sets if pod_set.path]
+    templates = [pod_set.template for pod_set in job.pod_sets if pod_set.path is not None]
     ids = {template.annotations.get(DECISION_ID) for template in templates}
     arriving = _arriving(job, snapshot)
     # Only a decision that was carried out marks the pod templates; without the mark, nothing could
@@ -73,9 +73,8 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or arriving is None:
         return None
-    generated = f"gen:{job.namespace}/{reference_of(job.kind, job.generate_name)}/{uid}"
     return arriving(
-        key=_named(job) if job.name else generated,
+        key=_named(job) if job.name or job.group else _unnamed(job, uid),
         local_queue=queue,
         job_class=job_class.of_job(job),
         run=expected_runs.within_limits(job),
@@ -85,11 +84,19 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
 def _key(job: Job, decision_id: str) -> str:
     """Return what the Workload will be known by, so that the place is given up when it is seen."""
     # The pod template carries the id into the Workload, where Kueue copies more than its spec.
-    return decision_id if BY_NAME[job.kind].carries_marks or not job.name else _named(job)
+    if BY_NAME[job.kind].carries_marks:
+        return decision_id
+    return _named(job) if job.name or job.group else _unnamed(job, unsigned_id(decision_id))
+
+
+def _unnamed(job: Job, unique: str) -> str:
+    """Return the key of a Job whose name *generateName* has yet to make; *unique*: in its place."""
+    return f"gen:{job.namespace}/{reference_of(job.kind, job.generate_name)}/{unique}"
 
 
 def _named(job: Job) -> str:
-    return f"job:{job.namespace}/{job.reference}"
+    # A group is one Workload, of the group's own name.
+    return f"job:{job.namespace}/{reference_of(job.kind, job.group or job.name)}"
 
 
 def _arriving(job: Job, snapshot: Snapshot) -> partial[Arrival] | None:

@@ -28,7 +28,7 @@ from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
 from webhook.flow import carry_out, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
-from webhook.jobs import BY_NAME, JobKind
+from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model import marks
@@ -85,6 +85,8 @@ class Rules:
     max_state_age_seconds: float = 15.0
     """From an older snapshot nothing is decided."""
     own_namespace: str = ""
+    decides_groups: bool = False
+    """Whether pods of groups are decided; what the first one decides, the others follow."""
     min_gain_probability: float = 0.8
     """How likely it must be that a Job finishes sooner in the option that it is sent to."""
 
@@ -107,14 +109,13 @@ def consider(
         FieldError: *source* cannot be read as a Job of *kind*.
 
     """
+    source = kind.completed(source, occupancy.snapshot.training_runtimes)
     incoming = decided_job.read(source, kind, occupancy.snapshot.signing)
     raw = incoming.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    if incoming.believed is not None and _is_reinvocation(raw, incoming.believed, moment):
-        # The API server has passed on the warnings of the first call already.
-        arrival = carry_out.decided_before(raw, incoming.believed, occupancy.snapshot)
-        return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
+    if before := repeated(incoming, occupancy, moment):
+        return before
     outcome = _outcome(incoming, occupancy, moment, rules)
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
     # such Jobs would be invisible to later reviews.
@@ -122,6 +123,16 @@ def consider(
         return outcome
     arrival = carry_out.as_submitted(raw, occupancy.snapshot, uid=moment.uid)
     return replace(outcome, arrival=arrival)
+
+
+def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Skipped | None:
+    """Return the outcome of a Job that was decided in this very admission; None: it was not."""
+    recorded, raw = incoming.believed, incoming.current
+    if recorded is None or not _is_reinvocation(raw, recorded, moment):
+        return None
+    # The API server has passed on the warnings of the first call already.
+    arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
+    return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
 
 
 def _outcome(
@@ -141,6 +152,8 @@ def _outcome(
 def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> CreateOutcome:
     snapshot = occupancy.snapshot
     skipped = match.skip(case.submitted, snapshot)
+    if skipped is None and case.submitted.group and not rules.decides_groups:
+        skipped = Skip.POD_GROUP
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
@@ -225,8 +238,8 @@ def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapsh
         FieldError: a quantity of the Job cannot be read.
 
     """
-    if not BY_NAME[job.kind].finishes and _is_by_finish(policy):
-        return f"a {job.kind} never ends, so only Threshold fits"
+    if job.is_endless and _is_by_finish(policy):
+        return "restartPolicy Always never ends, so only Threshold fits"
     what = unmodelled(job, queue, snapshot)
     return f"{what} is not modelled" if what else ""
 

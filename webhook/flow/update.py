@@ -59,6 +59,7 @@ def respond(
         return Restored(edits=edits, warnings=warnings)
     # What is asked for is done to the Job as it is with the decided values put back.
     source = patch.patched(new, edits, kind.allowed)
+    source = kind.completed(source, occupancy.snapshot.training_runtimes)
     job = decided_job.read_stored(source, kind, keys)
     outcome = _obeyed(wanted, job, occupancy, moment, rules)
     # A value that comes back and is then changed by the move gets one edit.

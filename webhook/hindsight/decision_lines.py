@@ -156,7 +156,7 @@ def _at(source: Mapping[str, Any]) -> float:
 def _job(source: Mapping[str, Any]) -> Job:
     job = reduced.kind_of(source).read(source)
     if job.pod_sets and not job.pod_sets[0].template.containers:
-        where = ".".join(("job", *job.pod_sets[0].path, "spec", "containers"))
+        where = ".".join(("job", *(job.pod_sets[0].path or ()), "spec", "containers"))
         raise FieldError(where, "expected at least one, whose image names the Job's class")
     return job
 

@@ -13,8 +13,11 @@ from webhook.jobs.batch import JOB
 from webhook.jobs.job_kind import JobKind
 from webhook.jobs.jobset import JOBSET
 from webhook.jobs.kubeflow import KUBEFLOW_KINDS
+from webhook.jobs.pod import POD
 from webhook.jobs.ray import RAYCLUSTER, RAYJOB
 from webhook.jobs.services import DEPLOYMENT, LEADERWORKERSET, STATEFULSET
+from webhook.jobs.spark import SPARKAPPLICATION
+from webhook.jobs.trainjob import TRAINJOB
 from webhook.model.fields import FieldError
 
 __all__ = ["BY_NAME", "FRAMEWORKS", "JOB", "KINDS", "JobKind", "kind_of", "referred"]
@@ -28,9 +31,12 @@ KINDS: Final[Mapping[tuple[str, str, str], JobKind]] = {
         JOBSET,
         *KUBEFLOW_KINDS,
         LEADERWORKERSET,
+        POD,
         RAYCLUSTER,
         RAYJOB,
+        SPARKAPPLICATION,
         STATEFULSET,
+        TRAINJOB,
     )
 }
 BY_NAME: Final[Mapping[str, JobKind]] = {kind.kind: kind for kind in KINDS.values()}

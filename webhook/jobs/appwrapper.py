@@ -199,9 +199,9 @@ def _unmodelled(
     if pod_sets and kind in _ENDLESS:
         return f"its {kind}, which never ends,"
     for pod_set in pod_sets:
-        if APPWRAPPER.below_template((*pod_set.path, "spec")) != ("spec",):
+        if APPWRAPPER.below_template((*(pod_set.path or ()), "spec")) != ("spec",):
             return f"the pods of its {kind}"
-        pods = fields.mapping(pod_set.template, "spec", ".".join(pod_set.path))
+        pods = fields.mapping(pod_set.template, "spec", ".".join(pod_set.path or ()))
         if uncounted := next((key for key in _UNCOUNTED if pods.get(key)), ""):
             return f"the {uncounted} of its pods, which Kueue does not count,"
         for container, _ in fields.objects(pods, "initContainers", "spec"):

@@ -28,6 +28,7 @@ from webhook.model.job import (
     Job,
     Replicas,
 )
+from webhook.model.pods import PodTemplate
 from webhook.model.reasons import Obstacle
 
 ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
@@ -48,7 +49,7 @@ _OUR_MARKS = frozenset(
 )
 REPLICAS: Path = ("replicas",)
 """Stands for the path of a number of replicas below its pod template, beside which it is."""
-_OF_THE_OBJECT: tuple[Path, ...] = (
+OF_THE_OBJECT: tuple[Path, ...] = (
     _QUEUE,
     _PRIORITY,
     ("metadata", "labels", OURS + "*"),
@@ -62,7 +63,7 @@ def allowed_in(templates: tuple[Path, ...]) -> tuple[Path, ...]:
     *templates* are those of its pod templates; ``*`` stands for a name of any element.
     """
     below = (path + pattern for path in templates for pattern in template.ALLOWED)
-    return (*_OF_THE_OBJECT, *below)
+    return (*OF_THE_OBJECT, *below)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,18 @@ class JobKind:
     changes_with_kubernetes: bool = False
     """Whether it depends on the version of Kubernetes if resources of a suspended one may change;
     else it depends on its own controller alone."""
+    completed: Callable[
+        [Mapping[str, Any], Mapping[tuple[str, str], Mapping[str, Any]]], Mapping[str, Any]
+    ] = lambda source, _runtimes: source
+    """Returns the object with what it refers to and ``read`` needs, out of what is known of the
+    kind ``trainingruntimes``, by namespace and name."""
+    write: Callable[[Path, PodTemplate, PodTemplate], Iterable[Edit]] = template.edits
+    """Returns the edits to the object that change the pod template at a path into another one."""
+    unwritable: Callable[[Job, Job], str] = lambda *_: ""
+    """Returns what differs between two versions of a Job and has no field in it, in words; empty:
+    all can be written."""
+    gate: str = ""
+    """The feature gate without which Kueue does not queue it; empty: it needs none."""
     can_change_env: bool = False
     """Whether the environment of its pods may change while it is suspended."""
     finishes: bool = True
@@ -108,7 +121,7 @@ class JobKind:
     @property
     def api_version(self) -> str:
         """The value of ``apiVersion``, such as ``batch/v1``."""
-        return f"{self.group}/{self.version}"
+        return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def is_movable(self) -> bool:
@@ -122,7 +135,8 @@ class JobKind:
         """
         where = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
         which = f"/{quote(name, safe='')}" if name else ""
-        return f"/apis/{self.api_version}/{where}{self.plural}{which}"
+        api = "apis" if self.group else "api"
+        return f"/{api}/{self.api_version}/{where}{self.plural}{which}"
 
     def edits(self, before: Job, after: Job) -> tuple[Edit, ...]:
         """List the differences between two versions of a Job, in all that an option may change."""
@@ -133,8 +147,8 @@ class JobKind:
         ]
         for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
             # A pod set without a path is not in the object: its controller makes the template.
-            if old.template is not new.template and old.path:
-                changes += template.edits(old.path, old.template, new.template)
+            if old.template is not new.template and old.path is not None:
+                changes += self.write(old.path, old.template, new.template)
             changes += _of_replicas(old.replicas, new.replicas)
         return tuple(changes)
 

@@ -149,7 +149,7 @@ def _with_submitter(
         return pod_sets
     given = spec.get("submitterPodTemplate") is not None
     pods = fields.mapping(spec, "submitterPodTemplate", "spec") if given else _submitter(head)
-    path = _SUBMITTER if given else ()
+    path = _SUBMITTER if given else None
     return (*pod_sets, ServedPodSet(name="submitter", pods=1, path=path, template=pods))
 
 

@@ -35,8 +35,8 @@ class ServedPodSet(NamedTuple):
 
     name: str
     pods: int
-    path: Path
-    """The template's place in the object; empty: its controller makes it."""
+    path: Path | None
+    """The template's place in the object; None: its controller makes it."""
     template: Mapping[str, Any]
     added: tuple[Container, ...] = ()
     replicas: Replicas | None = None
@@ -46,7 +46,7 @@ def read(
     source: Mapping[str, Any],
     *,
     kind: str,
-    pod_sets: PodSets,
+    pod_sets: tuple[PodSet, ...],
     managed_by: str | None = None,
     active_deadline_seconds: int | None = None,
     unmodelled: str = "",
@@ -124,12 +124,13 @@ def _check_containers(served: Sequence[ServedPodSet]) -> None:
     """Refuse a Job with containers that no patch could name, or with very many in all pod sets."""
     count = 0
     for pod_set in served:
-        count += template.check_containers(pod_set.template, ".".join(pod_set.path), others=count)
+        here = ".".join(pod_set.path or ())
+        count += template.check_containers(pod_set.template, here, others=count)
 
 
 def _written(pod_set: ServedPodSet) -> bytes:
     """Return the template as text, once it is known that it does not take long to decide."""
-    pods, here = dict(pod_set.template), ".".join(pod_set.path)
+    pods, here = dict(pod_set.template), ".".join(pod_set.path or ())
     written = marshal.dumps(pods, _WITHOUT_REFERENCES)
     if len(written) > _LONGEST_UNCHECKED:
         template.check_entries(pods, here)
@@ -140,7 +141,7 @@ def _pod_set(served: ServedPodSet) -> PodSet:
     return PodSet(
         name=served.name,
         count=max(0, served.pods),
-        template=read_template(served.template, ".".join(served.path)),
+        template=read_template(served.template, ".".join(served.path or ())),
         path=served.path,
         added=served.added,
         replicas=served.replicas,

@@ -115,9 +115,9 @@ def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]
     yield from _all_of((*spec, "initContainers"), before.init_containers, after.init_containers)
     yield from text_edits((*spec, "nodeSelector"), before.node_selector, after.node_selector)
     # These have no keys by which their parts could be named, so each is replaced as a whole.
-    yield from _whole((*spec, "tolerations"), _listed(before), _listed(after))
-    yield from _whole((*spec, "affinity"), before.affinity, after.affinity)
-    yield from _whole((*spec, "runtimeClassName"), before.runtime_class, after.runtime_class)
+    yield from whole_edit((*spec, "tolerations"), listed(before), listed(after))
+    yield from whole_edit((*spec, "affinity"), before.affinity, after.affinity)
+    yield from whole_edit((*spec, "runtimeClassName"), before.runtime_class, after.runtime_class)
 
 
 def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Edit]:
@@ -136,19 +136,20 @@ def _all_of(path: Path, before: Sequence[Container], after: Sequence[Container])
     for old, new in zip(before, after, strict=True):
         # Adapting keeps the containers and their order, and those that it does not change as such.
         if old is not new:
-            yield from _of_one((*path, new.name), old, new)
+            yield from container_edits((*path, new.name), old, new)
 
 
-def _of_one(path: Path, before: Container, after: Container) -> Iterator[Edit]:
+def container_edits(path: Path, before: Container, after: Container) -> Iterator[Edit]:
+    """Yield the differences between two versions of the container at *path*."""
     resources = (*path, "resources")
     old, new = before.resources, after.resources
     yield from text_edits((*resources, "requests"), old.requests, new.requests)
     yield from text_edits((*resources, "limits"), old.limits, new.limits)
-    yield from _env((*path, "env"), before, after)
-    yield from _whole((*path, "image"), before.image or None, after.image or None)
+    yield from env_edits((*path, "env"), before, after)
+    yield from whole_edit((*path, "image"), before.image or None, after.image or None)
 
 
-def _env(path: Path, before: Container, after: Container) -> Iterator[Edit]:
+def env_edits(path: Path, before: Container, after: Container) -> Iterator[Edit]:
     """Yield the differences between variables by name; of several with one name the last counts."""
     if before.env is after.env:
         return
@@ -160,7 +161,8 @@ def _env(path: Path, before: Container, after: Container) -> Iterator[Edit]:
             yield Edit(path=(*path, name), value=value, was=was)
 
 
-def _whole(path: Path, before: Json, after: Json) -> Iterator[Edit]:
+def whole_edit(path: Path, before: Json, after: Json) -> Iterator[Edit]:
+    """Yield the edit that replaces a field as a whole, if it differs; None: it is not there."""
     if before != after:
         yield Edit(path=path, value=_or_absent(after), was=_or_absent(before))
 
@@ -169,5 +171,6 @@ def _or_absent(value: Json) -> Json | Absent:
     return ABSENT if value is None else value
 
 
-def _listed(template: PodTemplate) -> Json:
+def listed(template: PodTemplate) -> Json:
+    """Return the tolerations as the object has them; None: there are none."""
     return list(template.tolerations) or None

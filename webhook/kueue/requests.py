@@ -54,7 +54,7 @@ def _needs(
                 limit_ranges=limit_ranges,
                 overheads=overheads,
                 kueue=kueue,
-                path=".".join(pod_set.path),
+                path=".".join(pod_set.path or ()),
             ),
             template=_of_flavors(pod_set.template),
             min_count=pod_set.min_count,

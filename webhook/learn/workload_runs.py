@@ -135,12 +135,12 @@ def read_mark(
 def own_marks(
     metadata: Mapping[str, Any], spec: Mapping[str, Any], keys: SigningKeys | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Return the annotations and labels by which a decision marked the first pod template.
+    """Return the annotations and labels by which a decision marked the first pod template it could.
 
     Both are empty if the marks are not signed with one of the *keys*, as whoever may create Jobs
     can write any (docs/decisions/0024-proof.md). None: there are no keys, and all marks count.
     """
-    annotations, labels = _of_first_template(spec)
+    annotations, labels = _of_marked_template(spec)
     texts = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
     signed = tuple(str(text or "") for text in texts)
     decision_id = str(annotations.get(DECISION_ID) or "")
@@ -156,16 +156,23 @@ def own_marks(
     return (annotations, labels) if is_own else (fields.EMPTY, fields.EMPTY)
 
 
-def _of_first_template(
+def _of_marked_template(
     spec: Mapping[str, Any],
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return annotations and labels of the first pod template that has a decision's id.
+
+    Templates that are not in the Job, as those of a TrainJob's initializers, come without marks.
+    """
+    first: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
     for pod_set, here in fields.objects(spec, "podSets", "spec"):
         template = fields.mapping(pod_set, "template", here)
         metadata = fields.mapping(template, "metadata", child(here, "template"))
-        return fields.mapping(metadata, "annotations", here), fields.mapping(
-            metadata, "labels", here
-        )
-    return fields.EMPTY, fields.EMPTY
+        annotations = fields.mapping(metadata, "annotations", here)
+        texts = annotations, fields.mapping(metadata, "labels", here)
+        if DECISION_ID in annotations:
+            return texts
+        first = first or texts
+    return first or (fields.EMPTY, fields.EMPTY)
 
 
 def read_flavors(admission: Mapping[str, Any]) -> str:

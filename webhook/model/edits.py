@@ -21,8 +21,10 @@ class Absent(Enum):
 
 ABSENT = Absent.ABSENT
 Path: TypeAlias = tuple[str, ...]
-KEYED_BY_NAME = frozenset({"containers", "initContainers", "env", "replicatedJobs"})
-LISTED = (KEYED_BY_NAME | {"components", "workerGroupSpecs"}) - {"env"}
+KEYED_BY_NAME = frozenset(
+    {"containers", "initContainers", "env", "replicatedJobs", "runtimePatches", "sidecars"}
+)
+LISTED = (KEYED_BY_NAME | {"components", "workerGroupSpecs"}) - {"env", "runtimePatches"}
 """Lists whose elements have places of their own; edits neither add nor remove any of these."""
 
 

@@ -85,8 +85,9 @@ class PodSet:
     template: PodTemplate
     min_count: int | None = None
     """The fewest pods with which Kueue may admit it (partial admission); None: all or none."""
-    path: Path = ("spec", "template")
-    """The template's place in the object; empty: it is not there, as its controller makes it."""
+    path: Path | None = ("spec", "template")
+    """The template's place in the object, a Pod's is the object itself; None: it is not there, as
+    its controller makes it."""
     replicas: Replicas | None = None
     """What an option may change its count by; None: it may not."""
     added: tuple[Container, ...] = ()
@@ -159,6 +160,10 @@ class Job:
     """What its kind says of it that is not modelled, in words; empty: nothing."""
     workloads: int = 1
     """How many Workloads Kueue makes of it, each of these pod sets."""
+    group: str = ""
+    """The group of a Pod, all pods of which are one Workload; empty: it is queued by itself."""
+    is_endless: bool = False
+    """Whether it never ends by itself, though others of its kind do."""
 
     @property
     def reference(self) -> str:

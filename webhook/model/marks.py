@@ -67,7 +67,7 @@ def marked(
         ours[JOB_CLASS] = job_class
 
     def mark(pod_set: PodSet) -> PodSet:
-        if not pod_set.path:
+        if pod_set.path is None:
             return pod_set
         template = pod_set.template
         labels = {**template.labels, OPTION_LABEL: option}

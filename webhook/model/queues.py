@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
@@ -409,6 +409,9 @@ class Snapshot:
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Namespace to its labels."""
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
+    """TrainingRuntimes, by namespace and name, and ClusterTrainingRuntimes, without namespace, as
+    the API server has them: ``webhook.jobs`` reads them together with a TrainJob."""
     overheads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """RuntimeClass to ``overhead.podFixed``; a RuntimeClass without overhead maps to {}."""
     priority_classes: Mapping[str, int] = field(default_factory=dict)

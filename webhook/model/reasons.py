@@ -610,6 +610,11 @@ class Skip(Explained):
         "Kueue leaves this namespace alone (managedJobsNamespaceSelector)",
         "Nothing, or let Kueue's selector take the namespace in.",
     )
+    POD_GROUP = (
+        "podGroup",
+        "it is a pod of a group, and all pods of that group stay as they were submitted",
+        "Nothing; where no group at all is decided, the chart's value `podGroups.enabled` is off.",
+    )
     NO_POD_SETS = (
         "noPodSets",
         "it has no pods of its own, so Kueue does not queue it",

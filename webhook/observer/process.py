@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
 
@@ -28,21 +28,23 @@ from webhook.console.web_server import THREADS
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.model.kueue_support import Restraint
+from webhook.model.pod_groups import GroupAgreed, GroupAsked
 from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.observer.forecaster import Forecaster, ForecastResult
+from webhook.observer.group_claims import GroupClaims
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.feed import Feed
-from webhook.state.pipe import frame, write_frame
+from webhook.state.pipe import frame, read_asked, write_frame
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
-from webhook.state.watched import proven, signing_keys, watched
+from webhook.state.watched import proven, signing_keys, training_runtimes, watched
 
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
-_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
+_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable | GroupAgreed
 MESSAGES, STATE, _ = OBSERVER_PARTS
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
@@ -57,11 +59,16 @@ class Watching:
     workers: ClusterWatches | None
     ring: KeyRing
     failures: Failures
+    agreed: list[GroupAgreed] = field(default_factory=list)
+    """Answers about groups of pods that the next update brings."""
 
     def take(self, message: _Found) -> tuple[str, ...]:
         """Apply one message; return the lines to log."""
         if isinstance(message, ForecastResult):
             return self.forecaster.take(message, self.feed)
+        if isinstance(message, GroupAgreed):
+            self.agreed.append(message)
+            return ()
         if isinstance(message, WatchUpdate):
             self.ring.take(message)
             return self.feed.take(message)
@@ -79,19 +86,38 @@ def main() -> NoReturn:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.excepthook = end_with
     console = Console(settings, _log)
-    threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
+    questions: queue.SimpleQueue[GroupAsked] = queue.SimpleQueue()
+    take_line = partial(_take_line, questions, console)
+    threading.Thread(target=listen, args=(take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console)
+    observe(settings, frames, console, questions)
 
 
-def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
+def _take_line(questions: queue.SimpleQueue[GroupAsked], console: Console, line: bytes) -> None:
+    asked = read_asked(line)
+    if asked is None:
+        console.take_line(line)
+    else:
+        questions.put(asked)
+
+
+def observe(
+    settings: Settings,
+    frames: BinaryIO,
+    console: Console,
+    questions: queue.SimpleQueue[GroupAsked],
+) -> NoReturn:
     """Follow everything and publish, until the pipe closes."""
     ring = KeyRing()
     resources = _resources(settings, ring)
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
     _follow(settings, resources, client, messages)
+    if settings.pod_groups:
+        claims = GroupClaims(client, settings.namespace, unix=time.time, keys=ring.keys)
+        answering = partial(claims.run, questions.get, messages.put)
+        threading.Thread(target=answering, name="pod groups", daemon=True).start()
     feed = _feed(settings, resources)
     forecaster = Forecaster(messages.put)
     forecaster.start()
@@ -149,7 +175,8 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
         kueue_namespace=settings.kueue_namespace,
         series=settings.series,
     )
-    return (*proven(resources, ring), signing_keys(settings.namespace))
+    runtimes = training_runtimes() if "TrainJob" in settings.kinds else ()
+    return (*proven(resources, ring), *runtimes, signing_keys(settings.namespace))
 
 
 def _feed(settings: Settings, resources: Sequence[Resource]) -> Feed:
@@ -241,11 +268,18 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
         forecasts_as_of=forecaster.as_of(now),
         certificates=news,
         failures=dict(watching.failures.counts),
+        agreed=_taken(watching.agreed),
     )
     if workers is not None:
         workers.follow(feed.published)
         update = workers.with_clusters(update, now, unix)
     return frame(update)
+
+
+def _taken(agreed: list[GroupAgreed]) -> tuple[GroupAgreed, ...]:
+    taken = tuple(agreed)
+    agreed.clear()
+    return taken
 
 
 def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
@@ -267,7 +301,7 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
         wait = until - time.monotonic()
 
 
-def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
+def _is_news(message: WatchUpdate | FromCluster | Reachable | GroupAgreed) -> bool:
     content = message.found if isinstance(message, FromCluster) else message
     if isinstance(content, WatchUpdate):
         return content.entries is not None or content.event is not None

@@ -33,12 +33,13 @@ from webhook.server.probes import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
+from webhook.serving.group_agreement import PodGroups
 from webhook.serving.handler import Considered, Handler
 from webhook.serving.mutate import Mutate
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.settings import Settings
-from webhook.state.pipe import Update
+from webhook.state.pipe import Update, line_of
 
 
 def create_app(
@@ -100,6 +101,7 @@ class _Server:
         )
         self.handler = Handler(
             create.Rules(
+                decides_groups=settings.pod_groups,
                 max_state_age_seconds=settings.max_state_age,
                 own_namespace=settings.namespace,
                 min_gain_probability=settings.min_gain_probability,
@@ -108,6 +110,11 @@ class _Server:
             placement_ttl_seconds=settings.placement_ttl,
             tell=teller(self.metrics, self.log),
         )
+        if settings.pod_groups:
+            self.handler.groups = PodGroups(
+                lambda asked: self._link.tell(line_of(asked)),
+                wait_seconds=settings.pod_group_wait,
+            )
 
     def start(self) -> None:
         """Start the observer, then the port for probes and metrics."""

@@ -37,7 +37,7 @@ NO_OPTION: Final = "none"
 
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
-CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error")
+CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error", "refused")
 MOVED: Final = "moved"
 UNDONE: Final = "undone"
 REFUSED: Final = "refused"

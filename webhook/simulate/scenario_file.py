@@ -101,7 +101,7 @@ def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
         raise FieldError(f"{place}.{error.path}", error.message) from error
     for pod_set in read.pod_sets:
         if not pod_set.template.containers:
-            where = ".".join((place, *pod_set.path, "spec", "containers"))
+            where = ".".join((place, *(pod_set.path or ()), "spec", "containers"))
             raise FieldError(where, "expected at least one")
     if not read.pod_sets or read.workloads != 1:
         queued = read.workloads if read.pod_sets else 0

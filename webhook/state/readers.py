@@ -366,6 +366,11 @@ def _read_overhead(source: Mapping[str, Any]) -> Mapping[str, str]:
     return _quantities(overhead, "podFixed", "overhead")
 
 
+def _read_training_runtime(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Keep the spec as it is: what it means, ``webhook.jobs`` knows."""
+    return {"spec": fields.mapping(source, "spec", "")}
+
+
 def _quantities(source: Mapping[str, Any], key: str, path: str) -> Mapping[str, str]:
     return {name: str(value) for name, value in fields.mapping(source, key, path).items()}
 
@@ -404,6 +409,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.NAMESPACES: _read_namespace,
     kinds.LIMIT_RANGES: _read_limit_range,
     kinds.RUNTIME_CLASSES: _read_overhead,
+    **dict.fromkeys(kinds.TRAINING_RUNTIMES, _read_training_runtime),
     kinds.POLICIES: read_policy,
     kinds.ACCELERATOR_PROFILES: read_accelerator_profile,
     kinds.TARIFFS: read_tariff,

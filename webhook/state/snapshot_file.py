@@ -27,10 +27,12 @@ from webhook.model.queues import Snapshot
 from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read
 from webhook.state.state import State
-from webhook.state.watched import run_times, watched
+from webhook.state.watched import run_times, training_runtimes, watched
 
 _KINDS: Mapping[str, str] = {
     "ClusterQueue": kinds.CLUSTER_QUEUES,
+    "ClusterTrainingRuntime": kinds.TRAINING_RUNTIMES[0],
+    "TrainingRuntime": kinds.TRAINING_RUNTIMES[1],
     "LocalQueue": kinds.LOCAL_QUEUES,
     "Cohort": kinds.COHORTS,
     "ResourceFlavor": kinds.FLAVORS,
@@ -57,6 +59,7 @@ DEFAULTED = {
     kinds.POD_PRIORITIES,
     kinds.ACCELERATOR_PROFILES,
     kinds.TARIFFS,
+    *kinds.TRAINING_RUNTIMES,
 }
 """Not every user may read these; without them defaults are assumed."""
 
@@ -118,7 +121,7 @@ def fetch_state(
 
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
-    entries, _ = _list_all(client, (*resources, run_times(namespace)))
+    entries, _ = _list_all(client, (*resources, *training_runtimes(), run_times(namespace)))
     return state_of(entries)
 
 

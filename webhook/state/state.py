@@ -84,6 +84,10 @@ def _limit_ranges(tables: _Tables) -> Mapping[str, tuple[LimitRangeItem, ...]]:
     return dict(limit_ranges)
 
 
+def _training_runtimes(tables: _Tables) -> Mapping[Key, Mapping[str, Any]]:
+    return {key: value for kind in kinds.TRAINING_RUNTIMES for key, value in tables[kind].items()}
+
+
 def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
     return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
 
@@ -168,6 +172,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.NAMESPACES: (("namespaces", _by_name(kinds.NAMESPACES)),),
     kinds.LIMIT_RANGES: (("limit_ranges", _limit_ranges),),
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
+    **dict.fromkeys(kinds.TRAINING_RUNTIMES, (("training_runtimes", _training_runtimes),)),
     kinds.POLICIES: (("policies", _policies),),
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
     # From Tariffs prices are compiled, with the time (``price_compiler``).

@@ -32,6 +32,7 @@ from webhook.api.resources import (
     SERIES,
     SIGNING_KEYS,
     TARIFFS,
+    TRAINING_RUNTIMES,
     WEBHOOKS,
     WORKLOADS,
     Resource,
@@ -40,6 +41,7 @@ from webhook.model.policy.fallback_policy import GROUP, VERSION
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing
 
+_TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
 _KUEUE = (
     CLUSTER_QUEUES,
     LOCAL_QUEUES,
@@ -117,6 +119,14 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
             required=False,
         ),
         replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
+    )
+
+
+def training_runtimes() -> tuple[Resource, ...]:
+    """Return what TrainJobs refer to; watched where these are among the kinds switched on."""
+    return tuple(
+        Resource(kind=kind, read=read, path=f"{_TRAINER}/{kind}", required=False)
+        for kind in TRAINING_RUNTIMES
     )
 
 

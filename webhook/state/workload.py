@@ -147,6 +147,7 @@ _NOT_READY_IN_TIME = "PodsReadyTimeout"
 _BY_CHECK = "AdmissionCheck"
 _NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
 """Kinds that own their Workloads without being marked as their controllers."""
+_OF_GROUP = _KUEUE + "is-group-workload"
 _HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
 """Characters of ``namespace/name``."""
@@ -417,6 +418,9 @@ NO_OWNER: Final = WorkloadOwner()
 
 
 def read_owner(metadata: Mapping[str, Any]) -> WorkloadOwner:
+    if _annotations(metadata).get(_OF_GROUP) == "true":
+        # Each of its pods owns it; it goes by the group's name, as a Pod would.
+        return WorkloadOwner("Pod", fields.text(metadata, "name", "metadata"))
     for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
         kind = owner.get("kind")
         if not isinstance(kind, str) or len(kind) > LONGEST_KIND:

@@ -338,6 +338,10 @@ _STRATEGY = (
     ),
 )
 
+ENDLESS: Final = ("Deployment", "LeaderWorkerSet", "RayCluster", "StatefulSet")
+"""Kinds that never end by themselves, so that no finish of theirs can be expected."""
+_ENDLESS_CEL = "[" + ", ".join(map(quoted, ENDLESS)) + "]"
+
 _SPEC = (
     Rule(
         cel="!self.options.exists(o, has(o.adaptation) && has(o.adaptation.replicas) && "
@@ -351,6 +355,15 @@ _SPEC = (
         f"{', '.join(SCALED_KINDS)}",
         field=".options",
         reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="self.strategy.type != 'FinishTime' || "
+        f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
+        holds=lambda spec: spec.strategy.type != "FinishTime" or not _endless(spec),
+        message="never ends, so no finish can be expected; it needs strategy.type: Threshold",
+        field=".match.kinds",
+        offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
+        offender=lambda spec: _endless(spec)[0],
     ),
     Rule(
         cel="self.options.all(a, self.options.exists_one(b, "
@@ -459,6 +472,11 @@ _TARIFF = (
         field=".overhead",
     ),
 )
+
+
+def _endless(spec: Spec) -> list[str]:
+    return [kind for kind in spec.match.kinds if kind in ENDLESS]
+
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,

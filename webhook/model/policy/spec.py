@@ -335,11 +335,14 @@ KindName: TypeAlias = Literal[
     "LeaderWorkerSet",
     "MPIJob",
     "PaddleJob",
+    "Pod",
     "PyTorchJob",
     "RayCluster",
     "RayJob",
+    "SparkApplication",
     "StatefulSet",
     "TFJob",
+    "TrainJob",
     "XGBoostJob",
 ]
 Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
@@ -378,7 +381,7 @@ class Match(Structural):
 
     kinds: Annotated[
         tuple[KindName, ...],
-        Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+        Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ] = ("Job",)
     """Kinds of Jobs; each must be among the chart's `kinds`, and switched on in Kueue."""
