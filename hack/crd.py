@@ -232,6 +232,7 @@ _KEPT: Final = (
     "maximum",
     "minItems",
     "maxItems",
+    "minProperties",
     "maxProperties",
     "required",
     "x-kubernetes-list-type",

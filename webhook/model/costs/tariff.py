@@ -23,7 +23,6 @@ from webhook.model.policy.spec import (
     FILLED,
     UNIQUE,
     Decimal,
-    Key,
     ObjectName,
     ObjectOrNone,
     Structural,
@@ -88,7 +87,7 @@ class RateEntry(When):
         AfterValidator(unique),
     ]
     """ResourceFlavors whose resources cost this."""
-    resources: Annotated[dict[Key, Decimal], Field(min_length=1, max_length=16)]
+    resources: Annotated[dict[str, Decimal], Field(min_length=1, max_length=16)]
     """Resource to money for one unit and hour: a device, a core, a GiB of memory."""
 
 
