@@ -26,15 +26,24 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.commands import probe, unfinished
 from webhook.console.access import AccessQuery, Reviews, Unanswered, Unknown, Viewer
 from webhook.console.console import lease_in, savings_in
-from webhook.controller import controller, mover, policy_status, records, unreviewed
+from webhook.controller import (
+    controller,
+    cost_status,
+    mover,
+    policy_status,
+    records,
+    unreviewed,
+)
 from webhook.controller import records as run_times
 from webhook.controller.savings_publisher import SavingsPublisher
+from webhook.cost.rates import compile_tariff
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal_keeper import Journal
 from webhook.hindsight.savings_record import SavingsRecord, packed
 from webhook.jobs import KINDS
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import FAILURES_THAT_TELL
+from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
@@ -120,7 +129,8 @@ def following(right, kubeconfig, namespace):
 
 
 def _followed(right, namespace):
-    if right["resources"][0] in METADATA:
+    # Of Kueue's Deployment alone the whole object is watched.
+    if right["resources"][0] in METADATA and "resourceNames" not in right:
         # Controller and console watch the same with the same client, for their own ends.
         return METADATA[right["resources"][0]]
     if right["resources"] == ["leases"]:
@@ -149,6 +159,35 @@ def writing_status(_, kubeconfig, namespace):
     except ClusterError as error:
         return str(error)
     return " ".join(message for _, message in found.failed)
+
+
+TARIFF = {
+    "apiVersion": "kueue-fallback.dev/v1alpha1",
+    "kind": "Tariff",
+    "metadata": {"name": "rights"},
+    "spec": {"electricity": [{"price": "0.3"}]},
+}
+PROFILE = {
+    "apiVersion": "kueue-fallback.dev/v1alpha1",
+    "kind": "AcceleratorProfile",
+    "metadata": {"name": "rights"},
+    "spec": {"flavors": ["gpu"]},
+}
+
+
+def writing_costs(_, kubeconfig, __):
+    """Judge all profiles and tariffs, as the controller does; none has a status yet."""
+    client, unix = Client(kubeconfig), time.time()
+    (stored,) = client.get("/apis/kueue-fallback.dev/v1alpha1/tariffs")["items"]
+    compiled = compile_tariff(read_tariff(stored), now=unix, zone=UTC)
+    report = cost_status.reconcile_costs(
+        client,
+        Snapshot(tariffs=(compiled,)),
+        unix=unix,
+        time=_now_as_text(),
+        is_leader=_always,
+    )
+    return " ".join(line for line in report.lines if "not written" in line)
 
 
 def reading_records(_, kubeconfig, namespace):

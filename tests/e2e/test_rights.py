@@ -56,6 +56,11 @@ WORKERS_SECRET = f"{PREFIX}{rights.WORKER}"
 NAMES = paper.names_with("rights", namespace="rights")
 JOURNAL = journal.name_of(journal.slot_of(ENDED))
 POLICIES = ("kueue-fallback.dev/v1alpha1", "FallbackPolicy")
+STATUSES = {
+    "fallbackpolicies/status": (*POLICIES, NAMES.policy),
+    "tariffs/status": (POLICIES[0], "Tariff", "rights"),
+    "acceleratorprofiles/status": (POLICIES[0], "AcceleratorProfile", "rights"),
+}
 CONFIGURATION = "MutatingWebhookConfiguration"
 
 
@@ -125,10 +130,14 @@ def installed(plane):
     """The chart's rights and what they are about, without any process."""
     client = plane.client
     chosen = [each for each in OBJECTS if each["kind"] in (*INSTALLED, CONFIGURATION)]
-    definition = next(each for each in OBJECTS if each["kind"] == "CustomResourceDefinition")
-    plane.install([definition, *chosen], namespace=helm.NAMESPACE)
-    client.apply(paper.policy(NAMES))
+    definitions = [each for each in OBJECTS if each["kind"] == "CustomResourceDefinition"]
+    plane.install([*definitions, *chosen], namespace=helm.NAMESPACE)
+    priced = rights.TARIFF, rights.PROFILE
+    for each in (paper.policy(NAMES), *priced):
+        client.apply(each)
     yield
+    for each in priced:
+        client.delete(each["apiVersion"], each["kind"], each["metadata"]["name"])
     for each in chosen:
         metadata = each["metadata"]
         place = metadata.get("namespace", "")
@@ -160,7 +169,7 @@ def _name_of_use(part, right):
         return right.get("resourceNames", right["resources"])[0]
     if _is_of_savings(right):
         return "savings"
-    if right["resources"][0] in BY_RESOURCE:
+    if right["resources"][0] in (*BY_RESOURCE, *STATUSES):
         return right["resources"][0]
     if _use_of(part, right) is rights.keeping_keys:
         return "keys"
@@ -179,6 +188,8 @@ def _use_of(part, right):
     patches = {"jobs": rights.moving, "workloads": rights.repairing}
     uses = {
         "fallbackpolicies/status": rights.writing_status,
+        "tariffs/status": rights.writing_costs,
+        "acceleratorprofiles/status": rights.writing_costs,
         "events": functools.partial(rights.telling, policy=paper.policy(NAMES)),
         "leases": rights.leading,
         "tokenreviews": rights.asking_who,
@@ -253,8 +264,9 @@ def prepare(plane, part, right):
             plane.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     if right["resources"] == ["leases"] and right["verbs"] == ["create"]:
         plane.client.delete("coordination.k8s.io/v1", "Lease", lease.NAME, namespace=helm.NAMESPACE)
-    if right["resources"] == ["fallbackpolicies/status"]:
-        path = plane.client.path(*POLICIES, name=NAMES.policy)
+    if right["resources"][0] in STATUSES:
+        api_version, kind, name = STATUSES[right["resources"][0]]
+        path = plane.client.path(api_version, kind, name=name)
         plane.client.send(
             "PATCH", f"{path}/status", {"status": None}, content_type="application/merge-patch+json"
         )

@@ -13,7 +13,7 @@ from functools import partial
 from math import isnan
 from typing import Any, Final
 
-from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
+from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.watch import list_pages
 from webhook.controller.policy_status import dated_condition
 from webhook.cost.flavor_devices import claimed, devices_of
@@ -287,6 +287,8 @@ def _write(
         transport.patch(path, body)
     except NotServed:
         return "", True
+    except Forbidden as error:
+        return str(error), False
     except Refused as error:
         return ("", True) if error.is_conflict else (str(error), False)
     return "", False
