@@ -45,11 +45,15 @@ def policies():
         f"{place}-{number}": policy
         for place, text in found.items()
         for number, policy in enumerate(within(list(yaml.safe_load_all(text))))
-        if len(policy["spec"]["options"]) > 1 and is_valid(policy)
+        if len(policy["spec"]["options"]) > 1 and is_valid(policy) and is_for_jobs(policy)
     }
     # Several pages show the same options: one Job says what there is to say of them.
     alike = {json.dumps(each["spec"]["options"]): place for place, each in every.items()}
     return {place: every[place] for place in alike.values()}
+
+
+def is_for_jobs(policy):
+    return "Job" in policy["spec"]["match"].get("kinds", ["Job"])
 
 
 def is_valid(policy):
