@@ -294,7 +294,10 @@ def test_one_that_waits_is_undone_by_its_kind_and_name(plane, crowded, kind):
         *_, before = all_made
         assert (decision_of(before)["option"], queue_of(before)) == ("gpu", crowded.gpu_queue)
 
-        asked(plane, "undo", f"{kind.lower()}/{name}", "-n", crowded.namespace)
+        # Its controller and Kueue write to it meanwhile, on a busy machine for seconds.
+        wait_for(lambda: workload_of(client, before) is not None, "its Workload is there")
+        words = ("undo", f"{kind.lower()}/{name}", "-n", crowded.namespace)
+        wait_for(lambda: invoked(plane, *words).exit_code == 0, "it is undone")
 
         after = client.get(before["apiVersion"], kind, name, namespace=crowded.namespace)
         assert (decision_of(after), queue_of(after)) == (None, crowded.gpu_queue)
@@ -386,8 +389,12 @@ def created(client, objects):
             wait_for(lambda each=each: workload_of(client, each) is None, "its Workload is gone")
 
 
+def invoked(plane, *words):
+    return CliRunner().invoke(main, [*words, "--kubeconfig", str(plane.kubeconfig)])
+
+
 def asked(plane, *words):
-    result = CliRunner().invoke(main, [*words, "--kubeconfig", str(plane.kubeconfig)])
+    result = invoked(plane, *words)
     assert result.exit_code == 0, result.output
     return result.output
 
