@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -36,8 +36,8 @@ MonthName = Literal[
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"
 ]
 DayName = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
-MONTHS: Final[tuple[str, ...]] = MonthName.__args__  # type: ignore[attr-defined]
-DAYS: Final[tuple[str, ...]] = DayName.__args__  # type: ignore[attr-defined]
+MONTHS: Final[tuple[str, ...]] = get_args(MonthName)
+DAYS: Final[tuple[str, ...]] = get_args(DayName)
 Hours: TypeAlias = Annotated[str, Field(max_length=11, pattern=patterns.HOURS)]
 Date: TypeAlias = Annotated[str, Field(max_length=10, pattern=patterns.DATE)]
 
