@@ -84,8 +84,9 @@ def units(cell: FlavorResource, amount: int) -> float:
 def _money(usage: Amounts, prices: Prices, span: Span) -> float | None:
     """Sum up the rates of all that is used; what a priced flavor has no rate for costs nothing."""
     used = {flavor for (flavor, _), amount in usage.items() if amount}
-    priced = {flavor for flavor, _ in prices.rates}
-    if not used or not used <= priced:
+    unpriced = used - {flavor for flavor, resource in usage if (flavor, resource) in prices.rates}
+    # All rates, of which there may be hundreds, are looked through only where one may be missing.
+    if not used or (unpriced and not unpriced <= {flavor for flavor, _ in prices.rates}):
         return None
     total = sum(
         units(cell, amount) * prices.rates[cell].over(span.reserved, span.end)
