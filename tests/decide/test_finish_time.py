@@ -183,7 +183,8 @@ def test_what_is_taken_is_never_later_than_what_was_preferred_to_it(found, draw)
     index = choose(DEFAULTS, options, asking(draw)).index
 
     finishes = [item.forecast.finish for item in options]
-    assert all(finishes[index] <= finish - 30.0 for finish in finishes[:index])
+    # Sums of floats: the difference may be a rounding error short of what is worth a move.
+    assert all(finishes[index] <= finish - 30.0 + 1e-6 for finish in finishes[:index])
 
 
 def test_the_first_that_starts_within_what_the_job_waits_is_taken():
