@@ -1,9 +1,18 @@
-from math import exp, log
+from math import exp, inf, log, pi, sqrt
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cost.tariffs import profile
-from webhook.cost.terms import Span, cost_of, mean_seconds, span_of
+from webhook.cost.terms import (
+    Span,
+    cost_of,
+    interruption_factor,
+    mean_seconds,
+    span_of,
+    tardiness,
+)
 from webhook.model.costs.prices import HOUR, Cost, Prices, curve
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 
@@ -124,3 +133,42 @@ def test_a_job_holds_quota_from_its_start_and_runs_after_its_delay():
 )
 def test_without_a_known_start_and_run_nothing_is_said(forecast):
     assert span_of(forecast, 0.0) is None
+
+
+@given(st.floats(-1e4, 1e4), st.floats(1.0, 1e4))
+def test_expected_tardiness_is_what_adding_up_all_finishes_gives(slack, sigma):
+    late, probability = tardiness(slack, sigma)
+
+    steps = 4000
+    width = 16 * sigma / steps
+    finishes = [-8 * sigma + (step + 0.5) * width for step in range(steps)]
+    weights = [exp(-((x / sigma) ** 2) / 2) / (sigma * sqrt(2 * pi)) * width for x in finishes]
+    summed = sum(max(0.0, x - slack) * w for x, w in zip(finishes, weights, strict=True))
+    assert late == pytest.approx(summed, abs=sigma * 1e-5)
+    share = sum(w for x, w in zip(finishes, weights, strict=True) if x > slack)
+    assert probability == pytest.approx(share, abs=2e-3)
+
+
+@pytest.mark.parametrize(("slack", "expected"), [(10.0, (0.0, 0.0)), (-10.0, (10.0, 1.0))])
+def test_a_finish_that_is_certain_is_late_or_not(slack, expected):
+    assert tardiness(slack, 0.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("per_hour", "seconds", "expected"),
+    [(0.0, HOUR, 1.0), (0.05, HOUR, (exp(0.05) - 1) / 0.05), (1.0, 4 * HOUR, (exp(4) - 1) / 4)],
+)
+def test_a_run_that_begins_anew_takes_longer_the_longer_it_is(per_hour, seconds, expected):
+    found = interruption_factor(per_hour, seconds, checkpoint=None, restart=60.0)
+
+    assert found == pytest.approx(expected)
+
+
+def test_from_a_checkpoint_half_of_one_and_the_restart_are_lost():
+    found = interruption_factor(0.5, 99 * HOUR, checkpoint=600.0, restart=60.0)
+
+    assert found == pytest.approx(1 + 0.5 * (300 + 60) / HOUR)
+
+
+def test_interruptions_without_end_are_still_a_number():
+    assert interruption_factor(20.0, 1e6, checkpoint=None, restart=0.0) < inf

@@ -22,6 +22,26 @@ def test_wishes_are_read_in_seconds():
     assert found == Wishes(max_slowdown=3.0, deadline=2700.0, max_wait=600.0, run_time=5400.0)
 
 
+def test_wishes_about_costs_are_read_as_money_kilograms_and_gibibytes():
+    found = read(
+        value_of_time="5",
+        lateness="20.5",
+        budget="0",
+        max_carbon="2.5",
+        checkpoint="10m",
+        data="imagenet=120Gi, llama-3-8b=512Mi",
+    )
+
+    assert found == Wishes(
+        value_of_time=5.0,
+        lateness=20.5,
+        budget=0.0,
+        max_carbon=2.5,
+        checkpoint=600.0,
+        data=(("imagenet", 120.0), ("llama-3-8b", 0.5)),
+    )
+
+
 @pytest.mark.parametrize(
     ("written", "seconds"),
     [
@@ -47,6 +67,15 @@ def test_a_deadline_is_a_moment_or_a_time_from_the_creation_on(written, seconds)
         ("max-wait", "10", "a duration such as 90s or 1h30m"),
         ("run-time", "", "a duration such as 90s or 1h30m"),
         ("run-time", "0s", "a duration above 0"),
+        ("value-of-time", "-1", 'a number that is not negative, such as "2.5"'),
+        ("lateness", "1e9", 'a number that is not negative, such as "2.5"'),
+        ("budget", "ten", 'a number that is not negative, such as "2.5"'),
+        ("budget", "5\n", 'a number that is not negative, such as "2.5"'),
+        ("max-carbon", "", 'a number that is not negative, such as "2.5"'),
+        ("checkpoint", "often", "a duration such as 90s or 1h30m"),
+        ("data", "imagenet", 'names with sizes such as "imagenet=120Gi"'),
+        ("data", "imagenet=-1Gi", 'names with sizes such as "imagenet=120Gi"'),
+        ("data", "Image Net=1Gi", 'names with sizes such as "imagenet=120Gi"'),
         ("run-time", "1h" * 17, "a duration such as 90s or 1h30m"),
     ],
 )

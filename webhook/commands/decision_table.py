@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from math import inf
-from typing import Any
+from typing import Any, Final, TypeAlias
 
 import click
 
@@ -24,7 +24,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Ski
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
-from webhook.model.words import clip, spoken
+from webhook.model.words import clip, figure, spoken
 
 WIDTH = 100
 _LEAST = 40
@@ -35,13 +35,34 @@ _NAME_LEAST = 8
 _MOST_MISMATCHES = 10
 _WHY_WIDTH = 28
 """With less room than this the reasons get lines of their own."""
-_WHOLE_AMOUNTS_FROM = 100.0
+_NAME_LONGEST = 24
 _WHY = "WHY"
 _NAMES = ("OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER")
 _CLUSTER = _NAMES.index("CLUSTER")
 """The column that is shown only if some option has a worker cluster."""
 _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
+_TERMS: Final[Mapping[str, str]] = {
+    "RATES": "money",
+    "POWER": "electricity",
+    "CO2": "carbonGrams",
+    "LATE": "lateness",
+    "TIME": "time",
+    "CONGESTION": "congestion",
+    "TRANSFER": "transfer",
+    "TOTAL": "total",
+}
+"""Columns of a comparison by cost, and the terms in them, as ``decision_record.cost_json`` names
+them; that of a term that is nothing everywhere is left out."""
+_MAY_BE_NOTHING: Final = ("LATE", "CONGESTION", "TRANSFER")
+_MEASURED: Final[Mapping[str, str]] = {
+    "RATES": "money",
+    "POWER": "electricity",
+    "KWH": "kWh",
+    "CO2": "carbonGrams",
+    "TOTAL": "total",
+}
+"""The same where costs are only shown."""
 
 
 def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, str] = EMPTY) -> str:
@@ -56,14 +77,15 @@ def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, s
     decision = outcome.decision
     head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
     lines = textwrap.wrap(head, width, subsequent_indent="  ")
-    if decision.options:
-        lines += ["", *_rows(decision, width)]
     costs = {
         option.option: decision_record.cost_json(option.cost)
         for option in decision.options
         if option.cost is not None
     }
-    lines += _costs([option.option for option in decision.options], costs, width)
+    if decision.options:
+        lines += ["", *_rows(decision, costs, width)]
+    if not _are_compared(costs):
+        lines += _costs([option.option for option in decision.options], costs, width)
     return "\n".join(lines)
 
 
@@ -75,17 +97,16 @@ def _unmatched(mismatches: Mapping[str, str], width: int) -> Iterator[str]:
         yield f"… and {more} more"
 
 
-def _rows(decision: Decision, width: int) -> list[str]:
-    is_forecast = any(option.forecast is not None for option in decision.options)
-    header, cells_of = (_FORECAST, _forecast_cells) if is_forecast else (_COUNTED, _counted)
+_Costs: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""Option to its cost, as ``decision_record.cost_json`` writes it."""
+
+
+def _rows(decision: Decision, costs: _Costs, width: int) -> list[str]:
     marks = ["  "] + [
         "> " if option.option == decision.option else "  " for option in decision.options
     ]
     remote = any(option.cluster for option in decision.options)
-    names = max((width - _NUMBERS_WIDTH) // (len(_NAMES) - (not remote)), _NAME_LEAST)
-    cells = [header, *(cells_of(option, names) for option in decision.options)]
-    if not remote:
-        cells = [(*row[:_CLUSTER], *row[_CLUSTER + 1 :]) for row in cells]
+    cells = _cells(decision, costs, width, remote=remote)
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
     left = sum(widths) + 2 * len(widths) + 2
     lines = []
@@ -100,35 +121,86 @@ def _rows(decision: Decision, width: int) -> list[str]:
     return lines
 
 
-_COSTS = ("OPTION", "RATES", "POWER", "KWH", "CO2", "TOTAL")
+def _cells(decision: Decision, costs: _Costs, width: int, *, remote: bool) -> list[tuple[str, ...]]:
+    if _are_compared(costs):
+        return _compared_cells(decision, costs, remote=remote)
+    is_forecast = any(option.forecast is not None for option in decision.options)
+    header, cells_of = (_FORECAST, _forecast_cells) if is_forecast else (_COUNTED, _counted)
+    names = max((width - _NUMBERS_WIDTH) // (len(_NAMES) - (not remote)), _NAME_LEAST)
+    cells = [header, *(cells_of(option, names) for option in decision.options)]
+    if not remote:
+        cells = [(*row[:_CLUSTER], *row[_CLUSTER + 1 :]) for row in cells]
+    return cells
 
 
-def _costs(
-    names: Sequence[str], costs: Mapping[str, Mapping[str, Any]], limit: int | None
-) -> list[str]:
-    """Return what each option would cost, in a table of its own; none where nothing is known.
+def _are_compared(costs: _Costs) -> bool:
+    """Return whether options were compared by their costs, which then have all terms."""
+    return any("time" in cost for cost in costs.values())
 
-    *costs* are as ``decision_record.cost_json`` writes them.
-    """
+
+def _columns(costs: _Costs) -> Mapping[str, str]:
+    """Return the columns of costs, each with its term."""
+    if not _are_compared(costs):
+        return _MEASURED
+    return {
+        column: term
+        for column, term in _TERMS.items()
+        if column not in _MAY_BE_NOTHING or any(cost.get(term) for cost in costs.values())
+    }
+
+
+def _compared_cells(decision: Decision, costs: _Costs, *, remote: bool) -> list[tuple[str, ...]]:
+    columns = _columns(costs)
+    places = ("QUEUE", "CLUSTER") if remote else ("QUEUE",)
+    rows: list[tuple[str, ...]] = [("OPTION", *places, "STARTS", "DONE", *columns, _WHY)]
+    for option in decision.options:
+        forecast = option.forecast
+        starts = "-" if forecast is None else _starts(forecast.start)
+        finish = forecast.finish if forecast is not None else None
+        cost = costs.get(option.option, EMPTY)
+        names = (option.option, option.queue, option.cluster)[: 1 + len(places)]
+        rows.append(
+            (
+                *(clip(name or "-", _NAME_LONGEST) for name in names),
+                starts,
+                "-" if finish is None else _moment(finish),
+                *(_amount(cost, term) for term in columns.values()),
+                _why_it_costs(option, cost),
+            )
+        )
+    return rows
+
+
+def _why_it_costs(option: Assessment, cost: Mapping[str, Any]) -> str:
+    if option.rejection is not None or option.forecast is None:
+        return _why(option)
+    because = _rests_on(option.forecast)
+    money, congestion = cost.get("money"), cost.get("congestion")
+    if money and congestion:
+        because += f"; price x{1 + congestion / money:.2g} for congestion"
+    return because
+
+
+def _costs(names: Sequence[str], costs: _Costs, limit: int | None) -> list[str]:
+    """Return what each option would cost, in a table of its own; none where nothing is known."""
     if not any(costs.values()):
         return []
-    rows = [_cost_row(name, costs.get(name, EMPTY)) for name in names]
+    columns = _columns(costs)
+    rows = [
+        (name, *(_amount(costs.get(name, EMPTY), term) for term in columns.values()))
+        for name in names
+    ]
     title = "Expected cost (RATES and POWER are money; ? is not known):"
-    return ["", title, *terminal.table(_COSTS, rows, limit=limit, indent="  ")]
+    if _are_compared(costs):
+        title = "Expected cost (money, but for CO2; ? is not known):"
+    return ["", title, *terminal.table(("OPTION", *columns), rows, limit=limit, indent="  ")]
 
 
-def _cost_row(name: str, cost: Mapping[str, Any]) -> tuple[str, ...]:
-    keys = ("money", "electricity", "kWh")
-    grams = cost.get("carbonGrams")
-    carbon = f"{_figure(grams)} g" if _is_number(grams) else "?"
-    return (name, *(_figure(cost.get(key)) for key in keys), carbon, _figure(cost.get("total")))
-
-
-def _figure(amount: Any) -> str:
-    """Write an amount with three digits that count, and no exponent."""
+def _amount(cost: Mapping[str, Any], term: str) -> str:
+    amount: Any = cost.get(term)
     if not _is_number(amount):
         return "?"
-    return f"{amount:,.0f}" if abs(amount) >= _WHOLE_AMOUNTS_FROM else f"{amount:.3g}"
+    return f"{figure(amount)} g" if term == "carbonGrams" else figure(amount)
 
 
 def _beside(start: str, why: str, width: int) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, inf, isnan, log
+from math import erfc, exp, expm1, inf, isnan, log, pi, sqrt
 from typing import Final
 
 from webhook.model.costs.devices import Device
@@ -20,7 +20,8 @@ _CPU: Final = "cpu"
 _BYTES: Final = ("memory", "ephemeral-storage")
 _GIBIBYTE: Final = 1 << 30
 _WATTS_A_KILOWATT: Final = 1000.0
-_SIGMAS_IN_80_PERCENT: Final = 2.563
+_LARGEST_EXPONENT: Final = 100.0
+SIGMAS_IN_80_PERCENT: Final = 2.563
 """Between the tenth and the ninetieth percentile of a normal distribution."""
 
 
@@ -35,17 +36,18 @@ class Span:
     end: float
 
 
-def span_of(forecast: Forecast, unix: float) -> Span | None:
+def span_of(forecast: Forecast, unix: float, factor: float = 1.0) -> Span | None:
     """Return when a Job is expected to hold quota and to run, if it is decided at *unix*.
 
-    None: its start or its run is not known, or it never starts.
+    *factor*: how many times as long as undisturbed it runs, for being interrupted. None: its start
+    or its run is not known, or it never starts.
     """
     start, run = forecast.start, forecast.run
     if run is None or not start.is_known or start.seconds == inf:
         return None
     reserved = unix + start.seconds
     begun = reserved + (forecast.delay.seconds if forecast.delay is not None else 0.0)
-    return Span(reserved=reserved, begun=begun, end=begun + mean_seconds(run))
+    return Span(reserved=reserved, begun=begun, end=begun + mean_seconds(run) * factor)
 
 
 def mean_seconds(run: RunTime) -> float:
@@ -55,8 +57,38 @@ def mean_seconds(run: RunTime) -> float:
     """
     if not 0 < run.low < run.high:
         return run.seconds
-    sigma = log(run.high / run.low) / _SIGMAS_IN_80_PERCENT
+    sigma = log(run.high / run.low) / SIGMAS_IN_80_PERCENT
     return run.seconds * exp(sigma**2 / 2)
+
+
+def interruption_factor(
+    per_hour: float, seconds: float, *, checkpoint: float | None, restart: float
+) -> float:
+    """Return how many times as long as undisturbed a run takes that is interrupted now and then.
+
+    Interruptions come independently, *per_hour*. From a checkpoint, one in *checkpoint* seconds,
+    half of that is lost on average, and the *restart*, in seconds; without one, all is run again.
+    """
+    if checkpoint is not None:
+        return 1 + per_hour * (checkpoint / 2 + restart) / HOUR
+    expected = per_hour * seconds / HOUR
+    if expected <= 0:
+        return 1.0
+    return expm1(min(expected, _LARGEST_EXPONENT)) / expected
+
+
+def tardiness(slack: float, sigma: float) -> tuple[float, float]:
+    """Return the expected time after a deadline, and the probability of being late.
+
+    *slack* is the time from the expected finish to the deadline, *sigma* the standard deviation of
+    the finish, which is taken to be normally distributed; all in seconds.
+    """
+    if sigma <= 0:
+        return max(0.0, -slack), float(slack < 0)
+    z = slack / sigma
+    late = erfc(z / sqrt(2)) / 2
+    density = exp(-(z**2) / 2) / sqrt(2 * pi)
+    return max(0.0, sigma * (density - z * late)), late
 
 
 def cost_of(usage: Amounts, prices: Prices, span: Span) -> Cost:

@@ -6,7 +6,7 @@ It must not know how the record is signed, nor what an undo does with the submit
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
 from math import inf
@@ -52,6 +52,8 @@ LONGEST = 65_536
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
+_MOST_OF_COSTS = 1000
+"""Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _AS_WRITTEN = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
@@ -178,7 +180,42 @@ def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
 
     *original* is what an undo puts back.
     """
-    return _ENCODER.encode({**decision_json(decision), "original": original})
+    record = decision_json(decision)
+    options = _with_short_costs(record["options"], record.get("option"))
+    return _ENCODER.encode({**record, "options": options, "original": original})
+
+
+def _with_short_costs(
+    options: Sequence[Mapping[str, Any]], taken: str | None
+) -> list[Mapping[str, Any]]:
+    """Return the options with costs that make an annotation at most ``_MOST_OF_COSTS`` longer.
+
+    Where they are longer, terms of nothing go first, then all but the sums, of those not taken.
+    """
+    for shorten in (_whole, _without_nothing, _sums):
+        costs = {
+            option["name"]: shorten(option["cost"]) if option["name"] != taken else option["cost"]
+            for option in options
+            if "cost" in option
+        }
+        if sum(len(_ENCODER.encode({"cost": cost})) for cost in costs.values()) <= _MOST_OF_COSTS:
+            break
+    return [
+        {**option, "cost": costs[option["name"]]} if "cost" in option else option
+        for option in options
+    ]
+
+
+def _whole(cost: Mapping[str, float]) -> Mapping[str, float]:
+    return cost
+
+
+def _without_nothing(cost: Mapping[str, float]) -> Mapping[str, float]:
+    return {term: amount for term, amount in cost.items() if amount}
+
+
+def _sums(cost: Mapping[str, float]) -> Mapping[str, float]:
+    return {term: cost[term] for term in ("money", "electricity", "total") if term in cost}
 
 
 def decision_json(decision: Decision) -> dict[str, Any]:
@@ -302,9 +339,19 @@ def cost_json(cost: Cost) -> dict[str, float]:
         "electricity": cost.electricity,
         "carbonGrams": cost.carbon_grams,
         "kWh": cost.kwh,
+        "time": cost.time,
+        "lateness": cost.lateness,
+        "congestion": cost.congestion,
+        "transfer": cost.transfer,
         "total": cost.total,
     }
-    return {name: float(f"{amount:.3g}") for name, amount in amounts.items() if amount is not None}
+    return {name: _short(amount) for name, amount in amounts.items() if amount is not None}
+
+
+def _short(amount: float) -> float:
+    """Round to three digits that count; whole numbers are written as such."""
+    rounded = float(f"{amount:.3g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def _quota_json(option: Assessment) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Adds forecasts to assessed options: start, run and finish; refuses those that take too long.
 
-It must not know how an option is chosen by them.
+With prices, what the options cost. It must not know how an option is chosen by them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.cost import terms
-from webhook.decide import remote_options
+from webhook.decide import objective, remote_options
+from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.kueue.flavor_plan import demand, with_topology
@@ -20,13 +21,14 @@ from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
-from webhook.model.costs.prices import Cost
+from webhook.model.costs.prices import NO_PRICES, Cost
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
+from webhook.model.words import figure
 
 PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
@@ -80,7 +82,12 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         _with_forecast(case, start, option, run)
         for option, start, run in zip(options, starts, runs, strict=True)
     )
-    return _by_deadline(with_forecasts, case.wishes)
+    kept = _within_amounts(_by_deadline(with_forecasts, case.wishes), case.wishes)
+    least_cost = case.policy.spec.strategy.least_cost
+    if least_cost is None:
+        return kept
+    places = [_place(case, start) for start in starts]
+    return objective.weighed(kept, places, least_cost, case.wishes, case.unix)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,22 +203,52 @@ def _with_forecast(
     elif run is not None:
         start = _last(case, begun, option, run, start)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
-    assessment = replace(assessment, forecast=forecast, cost=_cost(case, begun, forecast))
+    assessment = replace(assessment, forecast=forecast)
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
-            return replace(assessment, rejection=rejection)
-    return assessment
+            return replace(assessment, cost=_cost(case, begun, forecast), rejection=rejection)
+    return _priced(case, begun, assessment, forecast)
 
 
-def _cost(case: ForecastCase, begun: _Begun, forecast: Forecast) -> Cost | None:
-    """Return what the Job would cost in an option; None: no prices, no start or no run is known."""
-    prices = case.occupancy.snapshot.prices.get(begun.item.cluster)
-    span = terms.span_of(forecast, case.unix)
-    usage = begun.found.usage if begun.found is not None else None
-    if prices is None or span is None or not usage:
+def _priced(
+    case: ForecastCase, begun: _Begun, assessment: Assessment, forecast: Forecast
+) -> Assessment:
+    """Return an option with its cost; refused where it would be interrupted too often."""
+    place = _place(case, begun)
+    if case.policy.spec.strategy.least_cost is None or place is None:
+        return replace(assessment, cost=_cost(case, begun, forecast))
+    factor = objective.interruptions(forecast, place, case.wishes)
+    if rejection := objective.interrupted(factor, place):
+        return replace(assessment, rejection=rejection)
+    return replace(assessment, cost=_cost(case, begun, forecast, factor))
+
+
+def _place(case: ForecastCase, begun: _Begun) -> Place | None:
+    """Return what the Job would use and what that costs there; None: it is not known."""
+    snapshot = case.occupancy.snapshot
+    is_here = begun.there is None
+    reserved = begun.found if is_here else begun.there
+    if reserved is None or not reserved.usage:
         return None
-    return terms.cost_of(usage, prices, span)
+    return Place(
+        usage=reserved.usage,
+        prices=snapshot.prices.get(begun.item.cluster, NO_PRICES),
+        congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
+    )
+
+
+def _cost(
+    case: ForecastCase, begun: _Begun, forecast: Forecast, factor: float = 1.0
+) -> Cost | None:
+    """Return what the Job would cost in an option; None: no prices, no start or no run is known.
+
+    *factor*: how many times as long as undisturbed it would run.
+    """
+    place, span = _place(case, begun), terms.span_of(forecast, case.unix, factor)
+    if place is None or place.prices is NO_PRICES or span is None:
+        return None
+    return terms.cost_of(place.usage, place.prices, span)
 
 
 def _last(case: ForecastCase, begun: _Begun, option: Option, run: RunTime, start: Start) -> Start:
@@ -330,6 +367,47 @@ def _is_in_time(assessment: Assessment, limit: float) -> bool:
     return assessment.rejection is None and finish is not None and finish <= limit
 
 
+def _within_amounts(assessments: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:
+    """Refuse the options that exceed the Job's budget or its CO2, if any option does not."""
+    limits = (
+        (wishes.budget, _paid, Reason.OVER_BUDGET, "would cost {}, and the Job's budget is {}"),
+        (
+            wishes.max_carbon,
+            _kilograms,
+            Reason.OVER_CARBON,
+            "would emit {} kg of CO2, and the Job allows {} kg",
+        ),
+    )
+    for limit, amount_of, reason, text in limits:
+        amounts = [amount_of(assessment) for assessment in assessments]
+        if limit is None or not any(amount is not None and amount <= limit for amount in amounts):
+            continue
+        # An option of which it is not known is not refused: it may be within it.
+        assessments = tuple(
+            assessment
+            if amount is None or amount <= limit
+            else _refused(assessment, reason, text.format(figure(amount), figure(limit)))
+            for assessment, amount in zip(assessments, amounts, strict=True)
+        )
+    return assessments
+
+
+def _refused(assessment: Assessment, reason: Reason, detail: str) -> Assessment:
+    return replace(assessment, rejection=Rejection(reason=reason, detail=detail))
+
+
+def _paid(assessment: Assessment) -> float | None:
+    """Return the money that an option takes; None: it is refused, or nothing is known of it."""
+    cost = assessment.cost if assessment.rejection is None else None
+    return cost.paid if cost is not None else None
+
+
+def _kilograms(assessment: Assessment) -> float | None:
+    cost = assessment.cost if assessment.rejection is None else None
+    grams = cost.carbon_grams if cost is not None else None
+    return None if grams is None else grams / 1000
+
+
 def _late(assessment: Assessment, limit: float) -> Assessment:
     forecast = assessment.forecast
     # An option whose finish is not known is not refused: it may be in time.
@@ -339,4 +417,4 @@ def _late(assessment: Assessment, limit: float) -> Assessment:
         return assessment
     when = "never" if forecast.finish == inf else f"in {forecast.finish:.0f} s"
     detail = f"would be done {when}, and the deadline is in {limit:.0f} s"
-    return replace(assessment, rejection=Rejection(reason=Reason.MISSES_DEADLINE, detail=detail))
+    return _refused(assessment, Reason.MISSES_DEADLINE, detail)

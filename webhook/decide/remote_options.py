@@ -15,7 +15,14 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.occupancy import Occupancy, assignment, starts_now
 from webhook.model.decision import Assessment, Fit, InCluster, Rejection
 from webhook.model.forecasts import Estimates, Start
-from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy, namespace_labels
+from webhook.model.queues import (
+    Amounts,
+    ClusterQueue,
+    LocalQueue,
+    PodSetNeeds,
+    StopPolicy,
+    namespace_labels,
+)
 from webhook.model.reasons import Reason
 
 
@@ -86,6 +93,7 @@ class Reached:
 
     start: Start
     flavors: str
+    usage: Amounts
     run_times: Estimates
     start_delays: Estimates
     asked_after: float = 0.0
@@ -155,6 +163,7 @@ def _begin(
         start=_from(asked, earliest.start),
         asked_after=asked,
         flavors=earliest.names,
+        usage=earliest.usage,
         run_times=there.snapshot.run_times,
         start_delays=there.snapshot.start_delays,
     )

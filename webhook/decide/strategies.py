@@ -1,12 +1,13 @@
 """Chooses one of a Job's assessed options, or none: a function for each strategy, in one table.
 
-``Threshold`` goes through the policy's rules, ``FinishTime`` compares forecasts. Both read
-assessments alone: they must not know how these came about, nor what is written on the Job.
+``Threshold`` goes through the policy's rules, ``FinishTime`` compares forecasts, ``Cost`` what they
+cost in all. All read assessments alone: they must not know how these came about, nor what is
+written on the Job.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import hypot, inf
@@ -23,8 +24,8 @@ from webhook.model.policy.fallback_policy import (
     ThresholdRule,
     seconds,
 )
-from webhook.model.policy.spec import FinishTime, Gain
-from webhook.model.words import clip, spoken
+from webhook.model.policy.spec import FinishTime, Gain, LeastCost, Saving
+from webhook.model.words import clip, figure, spoken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class Asking:
     """In [0, 1), different for each decision; it decides near ties."""
     probability: float = 0.8
     """How likely a gain must be for a preferred option to be passed over."""
+    currency: str = ""
+    """What money is in; empty: not known."""
 
 
 UNASKED = Asking()
@@ -165,6 +168,50 @@ def choose_by_finish_time(
 
     A later option is chosen only where its gain reaches the policy's minimum and is likely enough.
     """
+    known = _comparable(policy, assessments, asking)
+    if isinstance(known, Choice):
+        return known
+    # A Job's own ``max-wait`` comes before the comparison of finishes.
+    taken = _within_wait(known, asking.wishes)
+    best = taken or _best(known, _gain(policy), asking)
+    extra = _first_in_time(taken, asking.wishes)
+    because = (_said(best), *extra, *_others(known, best), *_refused(assessments))
+    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+
+
+def choose_by_cost(
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
+) -> Choice:
+    """Choose the option with the least cost; without a forecast, the first one not refused.
+
+    A later option is chosen only where it saves the policy's minimum.
+    """
+    known = _comparable(policy, assessments, asking)
+    if isinstance(known, Choice):
+        return known
+    taken = _within_wait(known, asking.wishes)
+    saving = (policy.spec.strategy.least_cost or LeastCost()).minimum_saving
+    best = taken or _cheapest(known, saving, asking.draw)
+    rivals = [candidate for candidate in known if candidate is not best]
+    # What it is compared with: the first option, or the cheapest of the others.
+    rival = rivals[0] if best is not known[0] else min(rivals, key=_total, default=None)
+    said = best.option.cost.said if best.option.cost is not None else ()
+    because = (
+        *_compared(best, rival, asking.currency),
+        *_first_in_time(taken, asking.wishes),
+        *said,
+        *_refused(assessments),
+    )
+    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+
+
+def _comparable(
+    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking
+) -> list[_Known] | Choice:
+    """Return the options whose finishes may be compared, the first one at the front.
+
+    A choice where there is nothing to compare.
+    """
     not_refused = [
         index for index, assessment in enumerate(assessments) if assessment.rejection is None
     ]
@@ -172,25 +219,76 @@ def choose_by_finish_time(
         return leave(assessments)
     first = not_refused[0]
     finishes = [_known(index, assessments[index]) for index in not_refused]
-    # Others stop for a Job where it was submitted to, but none is sent where they would have to.
-    known = [
-        finish
-        for finish in finishes
-        if finish is not None and (finish.index == first or not finish.forecast.start.preempts)
-    ]
     # Without a known finish there is no gain to compare, so the first option is kept
     # (decision 0023).
     if finishes[0] is None:
         because = _why_it_stands(assessments[first])
         return take(policy, assessments, first, submitted=asking.submitted, because=because)
-    # A Job's own ``max-wait`` comes before the comparison of finishes.
-    taken, waits = _within_wait(known, asking.wishes), asking.wishes.max_wait
-    extra: tuple[str, ...] = ()
-    if taken is not None and waits is not None:
-        extra = (f"the first to start within {spoken(waits)}",)
-    best = taken or _best(known, _gain(policy), asking)
-    because = (_said(best), *extra, *_others(known, best), *_refused(assessments))
-    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+    # Others stop for a Job where it was submitted to, but none is sent where they would have to.
+    return [
+        finish
+        for finish in finishes
+        if finish is not None and (finish.index == first or not finish.forecast.start.preempts)
+    ]
+
+
+def _cheapest(known: Sequence[_Known], saving: Saving, draw: float) -> _Known:
+    # Each is compared with the best so far: every step down the policy's list must be worth it.
+    best, *later = known
+    for candidate in later:
+        if _saves(candidate, best, saving, draw):
+            best = candidate
+    return best
+
+
+def _saves(candidate: _Known, best: _Known, saving: Saving, draw: float) -> bool:
+    """Return whether *candidate* saves the minimum on *best*; *draw* decides near ties."""
+    before = _total(best)
+    saved = before - _total(candidate)
+    least = max(float(saving.amount), before * saving.percent / 100)
+    if saved < least or saved <= 0.0:
+        return False
+    return saved - least >= NEAR_PART * before * draw
+
+
+def _total(candidate: _Known) -> float:
+    total = candidate.option.cost.total if candidate.option.cost is not None else None
+    return inf if total is None else total
+
+
+def _compared(best: _Known, rival: _Known | None, currency: str) -> Iterator[str]:
+    """Say what an option costs and when it is done, each beside the same of another."""
+    if best.forecast.start.preempts:
+        yield "may preempt"
+    elif best.forecast.start.seconds == 0.0:
+        yield "starts now"
+    amount, than = _money(best, rival, currency)
+    yield f"{amount} instead of {than} in {rival.option.queue}" if rival and than else amount
+    done = f"done in {spoken(best.finish)}"
+    if rival is not None:
+        apart = best.finish - rival.finish
+        done += f", {spoken(abs(apart))} {'later' if apart > 0 else 'sooner'}"
+    yield f"{done}{_noted(best.option)}"
+
+
+def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]:
+    """Return what an option costs, and what another one does; "": there is none to compare with.
+
+    Money that is really paid if it is known of both, else what all terms come to.
+    """
+    paid = best.option.cost.paid if best.option.cost is not None else None
+    other = rival.option.cost.paid if rival is not None and rival.option.cost is not None else None
+    if paid is not None and (rival is None or other is not None):
+        unit = f" {currency}" if currency else ""
+        return f"{figure(paid)}{unit}", "" if other is None else figure(other)
+    than = "" if rival is None else figure(_total(rival))
+    return f"cost in all {figure(_total(best))}", than
+
+
+def _first_in_time(taken: _Known | None, wishes: Wishes) -> tuple[str, ...]:
+    if taken is None or wishes.max_wait is None:
+        return ()
+    return (f"the first to start within {spoken(wishes.max_wait)}",)
 
 
 def _known(index: int, option: Assessment) -> _Known | None:
@@ -342,6 +440,7 @@ def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
 Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], Asking], Choice]
 
 STRATEGIES: Mapping[StrategyType, Strategy] = {
+    StrategyType.COST: choose_by_cost,
     StrategyType.FINISH_TIME: choose_by_finish_time,
     StrategyType.THRESHOLD: choose_by_threshold,
 }

@@ -3,7 +3,10 @@
 What has our prefix and is no key of ours is a mistake, and is named. Times are in seconds:
 ``max-slowdown``: how many times the first option's run time an option may take. ``deadline``: an
 instant, or a duration from the Job's creation. ``max-wait``: take the first option that starts
-within it. ``run-time``: what the Job expects to run in the first option.
+within it. ``run-time``: what the Job expects to run in the first option. Money, in the cluster's
+unit: ``value-of-time`` for an hour until it is done, ``lateness`` for one after its deadline,
+``budget`` for the whole Job. ``max-carbon``: kilograms of CO2. ``checkpoint``: it can go on from
+one at most so old. ``data``: what it reads, as ``imagenet=120Gi``.
 """
 
 from __future__ import annotations
@@ -18,19 +21,31 @@ from itertools import chain, islice
 from typing import Final
 
 from webhook.decide.match import ALLOW, POLICY
+from webhook.model import quantity
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_TO, OURS, PROBE, Job
 from webhook.model.marks import MARKS
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.patterns import DURATION
+from webhook.model.policy.patterns import DECIMAL, DURATION, SUBDOMAIN
 from webhook.model.policy.spec import LabelSelector
 
 MAX_SLOWDOWN = OURS + "max-slowdown"
 DEADLINE = OURS + "deadline"
 MAX_WAIT = OURS + "max-wait"
 RUN_TIME = OURS + "run-time"
+VALUE_OF_TIME = OURS + "value-of-time"
+LATENESS = OURS + "lateness"
+BUDGET = OURS + "budget"
+MAX_CARBON = OURS + "max-carbon"
+CHECKPOINT = OURS + "checkpoint"
+DATA = OURS + "data"
 _DURATION = re.compile(DURATION)
+_DECIMAL = re.compile(DECIMAL.removesuffix("$") + r"\Z")
+_DATA_NAME = re.compile(SUBDOMAIN.removesuffix("$") + r"\Z")
+_LONGEST_DATA_NAME = 253
+_MOST_DATA = 16
+_GIBIBYTE = 1 << 30
 _LONGEST = 32
 """Characters of a duration, the same limit as in a policy."""
 
@@ -46,6 +61,18 @@ class Wishes:
     """Seconds from now until the Job starts."""
     run_time: float | None = None
     """Seconds in the first option."""
+    value_of_time: float | None = None
+    """Money for an hour until it is done."""
+    lateness: float | None = None
+    """Money for an hour after its deadline."""
+    budget: float | None = None
+    """Money for the whole Job."""
+    max_carbon: float | None = None
+    """Kilograms of CO2."""
+    checkpoint: float | None = None
+    """Seconds from one checkpoint to the next; None: it begins anew when it is interrupted."""
+    data: tuple[tuple[str, float], ...] = ()
+    """The names of what it reads, each with its GiB."""
 
 
 NONE = Wishes()
@@ -66,6 +93,12 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         deadline=_deadline(annotations.get(DEADLINE), unix),
         max_wait=_seconds(annotations.get(MAX_WAIT), MAX_WAIT),
         run_time=_above_zero(annotations.get(RUN_TIME), RUN_TIME),
+        value_of_time=_decimal(annotations.get(VALUE_OF_TIME), VALUE_OF_TIME),
+        lateness=_decimal(annotations.get(LATENESS), LATENESS),
+        budget=_decimal(annotations.get(BUDGET), BUDGET),
+        max_carbon=_decimal(annotations.get(MAX_CARBON), MAX_CARBON),
+        checkpoint=_seconds(annotations.get(CHECKPOINT), CHECKPOINT),
+        data=_data(annotations.get(DATA)),
     )
 
 
@@ -116,11 +149,57 @@ def _above_zero(text: str | None, name: str) -> float | None:
     return duration
 
 
+def _decimal(text: str | None, name: str) -> float | None:
+    if text is None:
+        return None
+    if not _DECIMAL.match(text):
+        raise _unreadable(name, 'a number that is not negative, such as "2.5"', text)
+    return float(text)
+
+
+def _data(text: str | None) -> tuple[tuple[str, float], ...]:
+    if text is None:
+        return ()
+    parts = text.split(",", _MOST_DATA)
+    if len(parts) > _MOST_DATA:
+        raise FieldError(f"metadata.annotations[{DATA}]", f"expected at most {_MOST_DATA} names")
+    amounts: dict[str, float] = {}
+    for part in parts:
+        name, _, amount = part.strip().partition("=")
+        size = _gibibytes(amount)
+        if size is None or len(name) > _LONGEST_DATA_NAME or not _DATA_NAME.match(name):
+            raise _unreadable(DATA, 'names with sizes such as "imagenet=120Gi"', text)
+        amounts[name] = size
+    return tuple(amounts.items())
+
+
+def _gibibytes(text: str) -> float | None:
+    """Return a size in GiB; None: it is none."""
+    if not quantity.is_quantity(text):
+        return None
+    size = float(quantity.exact(text)) / _GIBIBYTE
+    return size if size >= 0 else None
+
+
 def _unreadable(name: str, expected: str, text: str) -> FieldError:
     return FieldError(f"metadata.annotations[{name}]", f"expected {expected}, got {text!r}")
 
 
-WISHES: Final = (POLICY, ALLOW, MAX_SLOWDOWN, DEADLINE, MAX_WAIT, RUN_TIME, MOVE_TO)
+WISHES: Final = (
+    POLICY,
+    ALLOW,
+    MAX_SLOWDOWN,
+    DEADLINE,
+    MAX_WAIT,
+    RUN_TIME,
+    VALUE_OF_TIME,
+    LATENESS,
+    BUDGET,
+    MAX_CARBON,
+    CHECKPOINT,
+    DATA,
+    MOVE_TO,
+)
 """The annotations by which a Job may ask for something."""
 MOST_NAMED: Final = 3
 _KNOWN: Final = MARKS | {*WISHES, PROBE}

@@ -35,7 +35,7 @@ from webhook.model import marks
 from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, StrategyType
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.signatures import unsigned_id
@@ -227,6 +227,7 @@ def _decide(
         wishes=wanted.wishes,
         draw=_draw(moment.uid),
         probability=rules.min_gain_probability,
+        currency=occupancy.snapshot.currency,
     )
     return _chosen(partial(decision, options=assessments), policy, assessments, asking)
 
@@ -238,14 +239,10 @@ def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapsh
         FieldError: a quantity of the Job cannot be read.
 
     """
-    if job.is_endless and _is_by_finish(policy):
+    if job.is_endless and policy.spec.strategy.forecasts:
         return "restartPolicy Always never ends, so only Threshold fits"
     what = unmodelled(job, queue, snapshot)
     return f"{what} is not modelled" if what else ""
-
-
-def _is_by_finish(policy: FallbackPolicy) -> bool:
-    return policy.spec.strategy.type is StrategyType.FINISH_TIME
 
 
 def _stale(age: float, limit: float) -> str:
@@ -318,7 +315,7 @@ def read_wanted(job: Job, policy: FallbackPolicy, created_unix: float) -> Wanted
 def assessed(
     job: Job, policy: FallbackPolicy, occupancy: Occupancy, *, wanted: Wanted, moment: Moment
 ) -> tuple[Assessment, ...]:
-    """Assess each option, in the policy's order; with forecasts if its strategy is FinishTime.
+    """Assess each option, in the policy's order; with forecasts if its strategy needs them.
 
     Raises:
         FieldError: something in the Job cannot be read.
@@ -328,7 +325,7 @@ def assessed(
     assessments = options.assess(
         job, policy, occupancy, submitted=submitted, allowed=wanted.allowed
     )
-    if not _is_by_finish(policy):
+    if not policy.spec.strategy.forecasts:
         return assessments
     expecting = expectations.ForecastCase(
         job=job,

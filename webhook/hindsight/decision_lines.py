@@ -219,8 +219,8 @@ def _policy(job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
 
 
 def _said(policy: FallbackPolicy | None) -> float | None:
-    finish_time = policy.spec.strategy.finish_time if policy else None
-    return seconds(finish_time.run_time) if finish_time and finish_time.run_time else None
+    run_time = policy.spec.strategy.run_time if policy else None
+    return seconds(run_time) if run_time else None
 
 
 def _flavors(namespace: str, queue: str, snapshot: Snapshot) -> Sequence[str]:

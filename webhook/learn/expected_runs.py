@@ -165,10 +165,8 @@ def _without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunT
 
 
 def _said(expecting: Expecting) -> RunTime | None:
-    finish_time = expecting.policy.spec.strategy.finish_time
-    if finish_time is None or finish_time.run_time is None:
-        return None
-    return _around(seconds(finish_time.run_time), _SAID_SIGMA, Basis.POLICY)
+    run_time = expecting.policy.spec.strategy.run_time
+    return None if run_time is None else _around(seconds(run_time), _SAID_SIGMA, Basis.POLICY)
 
 
 def _on(expecting: Expecting, flavors: str) -> RunTime | None:

@@ -428,6 +428,10 @@ class Snapshot:
     """Likewise, over the next days."""
     prices: Mapping[str, Prices] = field(default_factory=dict)
     """Worker cluster, or "" for this one, to what resources cost there."""
+    currency: str = ""
+    """What money is in; empty: not known."""
+    congestion: Mapping[str, Mapping[FlavorResource, float]] = field(default_factory=dict)
+    """ClusterQueue to money for one unit and hour of what is scarce there, beside its rate."""
     signing: SigningKeys | None = None
     """What decisions are signed with; None: they are not, and all are believed."""
     kueue: KueueConfig = field(default_factory=KueueConfig)

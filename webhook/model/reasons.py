@@ -555,6 +555,21 @@ class Reason(Explained):
         "it would be done after the Job's deadline, and another option before",
         "Nothing: the option that is in time is taken.",
     )
+    OVER_BUDGET = (
+        "overBudget",
+        "it is expected to cost more than the Job's annotation `budget`, and another option less",
+        "Nothing: an option within the budget is taken.",
+    )
+    OVER_CARBON = (
+        "overCarbon",
+        "it is expected to emit more than the Job's annotation `max-carbon`, and another less",
+        "Nothing: an option within it is taken.",
+    )
+    WOULD_BE_INTERRUPTED = (
+        "wouldBeInterrupted",
+        "with as many interruptions as are expected there, the run would take twice as long",
+        "Annotate the Job with `checkpoint`, if it can go on from one.",
+    )
     KEEPS_FAILING = (
         "keepsFailing",
         "Jobs of its class failed three times there and never succeeded; refused for a day",

@@ -10,6 +10,7 @@ from itertools import islice
 _MINUTES_FROM = 600.0
 _HOURS_FROM = 36_000.0
 _DAY = 86_400.0
+_WHOLE_FROM = 100.0
 _DAYS_FROM = 3 * _DAY
 _MOST_COMPARED = 200
 """Most names that a name is compared with: each costs some 40 microseconds."""
@@ -37,6 +38,14 @@ def spoken(seconds: float) -> str:
     if seconds < _DAYS_FROM:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / _DAY:.0f} days"
+
+
+def figure(amount: float) -> str:
+    """Write an amount with three digits that count, and no exponent: ``0.0512``, ``1.31``."""
+    if abs(amount) >= _WHOLE_FROM:
+        return f"{amount:,.0f}"
+    digits = f"{amount:.3g}"
+    return f"{amount:.6f}".rstrip("0").rstrip(".") if "e" in digits else digits
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

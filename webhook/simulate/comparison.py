@@ -17,7 +17,6 @@ from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
-from webhook.model.policy.fallback_policy import StrategyType
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult, Result, Totals, totals
 from webhook.simulate.scenario import STATIC, Arm, Scenario
@@ -323,7 +322,7 @@ def _at_once(
 
 
 def _forecasts(arm: Arm) -> bool:
-    return any(policy.spec.strategy.type is StrategyType.FINISH_TIME for policy in arm.policies)
+    return any(policy.spec.strategy.forecasts for policy in arm.policies)
 
 
 _INHERITED: list[tuple[Scenario, Sequence[Arm], MutableSequence[int]]] = []

@@ -26,7 +26,7 @@ from webhook.kueue.quota import tree_names
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
 from webhook.state.state import State
 from webhook.state.workload import Charge, Group, QueueContents, SeenWorkload, Workload
@@ -153,8 +153,7 @@ def with_profiles(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues that must be counted: the trees that decisions need forecasts of."""
-    finish_time = StrategyType.FINISH_TIME
-    policies = (policy for policy in snapshot.policies if policy.spec.strategy.type is finish_time)
+    policies = (policy for policy in snapshot.policies if policy.spec.strategy.forecasts)
     return trees_of(policies, snapshot)
 
 

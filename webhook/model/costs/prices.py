@@ -119,6 +119,10 @@ class Prices:
     """ResourceFlavor to its device; a flavor whose device is not known is not there."""
 
 
+NO_PRICES: Final = Prices()
+"""Of a cluster of which no Tariff says anything and no device is known."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TariffProblem:
     """What of a Tariff cannot be used."""
@@ -146,7 +150,7 @@ class CompiledTariff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What running a Job in one option costs."""
+    """What running a Job in one option costs; the terms from ``carbon`` on where costs decide."""
 
     money: float | None = None
     """By the rates, for as long as its quota is held; None: no rate is known."""
@@ -157,9 +161,38 @@ class Cost:
     """Money for that energy; None: the energy or its price is not known."""
     carbon_grams: float | None = None
     """CO2 of that energy; None: the energy or its intensity is not known."""
+    carbon: float | None = None
+    """Money for that CO2; None: it has no price, or it is not known."""
+    time: float | None = None
+    """Money that the time until the Job is done is worth."""
+    lateness: float | None = None
+    """Money for being done after the deadline, as far as that is to be expected."""
+    congestion: float | None = None
+    """What those who wait for the same would give for it."""
+    transfer: float | None = None
+    """Money for data that is not there."""
+    said: tuple[str, ...] = ()
+    """What people should know of the comparison: what of it was capped or left out."""
+
+    @property
+    def paid(self) -> float | None:
+        """Return the money that is really paid, as far as it is known; None: nothing of it is."""
+        return _sum(self.money, self.electricity)
 
     @property
     def total(self) -> float | None:
-        """Return the money in all, as far as it is known; None: nothing of it is."""
-        known = [amount for amount in (self.money, self.electricity) if amount is not None]
-        return sum(known) if known else None
+        """Return all terms together, as far as they are known; None: nothing of it is."""
+        return _sum(
+            self.money,
+            self.electricity,
+            self.carbon,
+            self.time,
+            self.lateness,
+            self.congestion,
+            self.transfer,
+        )
+
+
+def _sum(*amounts: float | None) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

@@ -305,12 +305,30 @@ _TOLERATION = (
     ),
 )
 
-_FINISH_TIME = (
+_RUN_TIME = (
     Rule(
         cel="!has(self.runTime) || self.runTime.matches('[1-9]')",
         holds=lambda it: it.run_time is None or bool(it.run_time.strip("0.hms")),
         message="must be longer than zero; leave it out when it is not known",
         field=".runTime",
+    ),
+)
+
+_CONGESTION = (
+    Rule(
+        cel="self.wait.matches('[1-9]')",
+        holds=lambda it: bool(it.wait.strip("0.hms")),
+        message="must be longer than zero",
+        field=".wait",
+    ),
+)
+
+_LATENESS_WEIGHT = (
+    Rule(
+        cel=f"!({_quantity_cel('self.most')}).isLessThan(quantity('1'))",
+        holds=lambda it: quantity.exact(it.most) >= 1,
+        message="below 1: the price never falls below what the policy gives",
+        field=".most",
     ),
 )
 
@@ -320,6 +338,13 @@ _STRATEGY = (
         holds=lambda it: it.finish_time is None or it.type == "FinishTime",
         message="may be given only with type: FinishTime",
         field=".finishTime",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="!has(self.cost) || self.type == 'Cost'",
+        holds=lambda it: it.cost is None or it.type == "Cost",
+        message="may be given only with type: Cost",
+        field=".cost",
         reason=FORBIDDEN,
     ),
     Rule(
@@ -357,13 +382,24 @@ _SPEC = (
         reason=FORBIDDEN,
     ),
     Rule(
-        cel="self.strategy.type != 'FinishTime' || "
-        f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
-        holds=lambda spec: spec.strategy.type != "FinishTime" or not _endless(spec),
+        cel=f"self.strategy.type == 'Threshold' || self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
+        holds=lambda spec: not spec.strategy.forecasts or not _endless(spec),
         message="never ends, so no finish can be expected; it needs strategy.type: Threshold",
         field=".match.kinds",
         offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
         offender=lambda spec: _endless(spec)[0],
+    ),
+    Rule(
+        cel="!has(self.reconsider) || !has(self.reconsider.minimumSaving) || "
+        "self.strategy.type == 'Cost'",
+        holds=lambda spec: (
+            spec.reconsider is None
+            or spec.reconsider.minimum_saving is None
+            or spec.strategy.type == "Cost"
+        ),
+        message="minimumSaving may be given only with strategy.type: Cost",
+        field=".reconsider",
+        reason=FORBIDDEN,
     ),
     Rule(
         cel="self.options.all(a, self.options.exists_one(b, "
@@ -492,7 +528,10 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "NodeSelectorChanges": (label_keys("set"),),
     "TolerationSpec": _TOLERATION,
     "Strategy": _STRATEGY,
-    "FinishTime": _FINISH_TIME,
+    "FinishTime": _RUN_TIME,
+    "LeastCost": _RUN_TIME,
+    "Congestion": _CONGESTION,
+    "LatenessWeight": _LATENESS_WEIGHT,
     "AcceleratorProfileSpec": _PROFILE,
     "WattsSpec": _WATTS,
     "SliceSpec": _SLICE,

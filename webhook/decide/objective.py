@@ -1,0 +1,229 @@
+"""Weighs what options cost one Job in all: money, energy, time, lateness, congestion, transfer.
+
+All of it is money. What is not known of one option that is compared is left out of all, and said:
+compared as nothing, an option of which nothing is known would be the cheapest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from webhook.cost import terms
+from webhook.cost.terms import SIGMAS_IN_80_PERCENT, Span
+from webhook.decide.wishes import Wishes
+from webhook.model.costs.prices import HOUR, Cost, Prices
+from webhook.model.decision import Assessment, Rejection
+from webhook.model.forecasts import Forecast
+from webhook.model.policy.spec import LeastCost
+from webhook.model.queues import Amounts, FlavorResource
+from webhook.model.reasons import Reason
+from webhook.model.words import figure
+
+_DAY: Final = 24 * HOUR
+_LATENESS_TIMES: Final = 4.0
+"""An hour of lateness costs so many times an hour of time where the policy does not say."""
+_MOST_TIMES: Final = 10.0
+"""A Job may raise what its policy gives so many times, so that nobody buys a way past others."""
+_TOO_OFTEN: Final = 2.0
+_GRAMS_A_KILOGRAM: Final = 1000.0
+_LEFT_OUT: Final[Mapping[str, str]] = {
+    "money": "no rate of {} is known, so rates are left out",
+    "electricity": "the electricity of {} is not known, so electricity is left out",
+    "carbon": "the CO2 of {} is not known, so carbon is left out",
+}
+_NO_ENERGY: Final = "the power of {} is not known, so electricity and carbon are left out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a Job would use in one option, and what that costs there."""
+
+    usage: Amounts
+    prices: Prices
+    congestion: Mapping[FlavorResource, float]
+    """Money for one unit and hour of what is scarce; what is not there is not scarce."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stakes:
+    """What time, lateness and CO2 are worth to one Job."""
+
+    time_value: float
+    """Money for an hour until it is done."""
+    late_hour: float
+    """Money for an hour after its deadline."""
+    late_fixed: float
+    carbon_price: float
+    """Money for a kilogram."""
+    capped: tuple[str, ...] = ()
+    """What of its annotations the policy limits, in words."""
+
+
+def interruptions(forecast: Forecast, place: Place, wishes: Wishes) -> float:
+    """Return how many times as long as undisturbed a Job is expected to run there."""
+    if forecast.run is None:
+        return 1.0
+    return terms.interruption_factor(
+        place.prices.interruptions,
+        terms.mean_seconds(forecast.run),
+        checkpoint=wishes.checkpoint,
+        restart=forecast.delay.seconds if forecast.delay is not None else 0.0,
+    )
+
+
+def interrupted(factor: float, place: Place) -> Rejection | None:
+    """Refuse a place in which a Job would run twice as long for being interrupted."""
+    if factor < _TOO_OFTEN:
+        return None
+    rate = f"{place.prices.interruptions:g} interruptions an hour"
+    detail = f"with {rate} it would run {figure(factor)} times as long"
+    return Rejection(reason=Reason.WOULD_BE_INTERRUPTED, detail=detail)
+
+
+def weighed(
+    assessments: Sequence[Assessment],
+    places: Sequence[Place | None],
+    rules: LeastCost,
+    wishes: Wishes,
+    unix: float,
+) -> tuple[Assessment, ...]:
+    """Return the options with all terms of their costs; those without a known finish as they are.
+
+    *unix* is the moment of the decision, in seconds since 1970.
+    """
+    stakes = stakes_of(rules, wishes, _first_hour(places, rules, unix))
+    costs = [
+        _with_terms(assessment, place, stakes, wishes, unix)
+        for assessment, place in zip(assessments, places, strict=True)
+    ]
+    compared = {
+        assessment.option: cost
+        for assessment, cost in zip(assessments, costs, strict=True)
+        if cost is not None and assessment.rejection is None
+    }
+    unknown, said = _left_out(compared)
+    nothing = dict.fromkeys(unknown)
+    said = (*stakes.capped, *said)
+    return tuple(
+        assessment
+        if cost is None
+        else replace(assessment, cost=replace(cost, **nothing, said=said))
+        for assessment, cost in zip(assessments, costs, strict=True)
+    )
+
+
+def stakes_of(rules: LeastCost, wishes: Wishes, first_hour: float, weight: float = 1.0) -> Stakes:
+    """Return what is at stake for a Job, by its policy and by itself.
+
+    *first_hour* is what an hour of the first option costs, *weight* how many times the price of
+    lateness counts at present.
+    """
+    time_given = first_hour if rules.time_value is None else float(rules.time_value)
+    time_value, capped_time = _capped("value-of-time", wishes.value_of_time, time_given)
+    by_time = rules.lateness.per_hour is None
+    late_given = time_given * _LATENESS_TIMES if by_time else float(rules.lateness.per_hour or 0)
+    late_hour, capped_late = _capped("lateness", wishes.lateness, late_given)
+    if by_time and wishes.lateness is None:
+        late_hour = time_value * _LATENESS_TIMES
+    return Stakes(
+        time_value=time_value,
+        late_hour=late_hour * weight,
+        late_fixed=float(rules.lateness.fixed) * weight,
+        carbon_price=float(rules.carbon_price),
+        capped=capped_time + capped_late,
+    )
+
+
+def _capped(name: str, wished: float | None, given: float) -> tuple[float, tuple[str, ...]]:
+    most = given * _MOST_TIMES
+    if wished is None:
+        return given, ()
+    if wished <= most:
+        return wished, ()
+    return most, (f"{name} is capped at {figure(most)}",)
+
+
+def _first_hour(places: Sequence[Place | None], rules: LeastCost, unix: float) -> float:
+    """Return what an hour of the first option costs, on average over the next day; 1: nothing."""
+    first = next((place for place in places if place is not None), None)
+    if first is None:
+        return 1.0
+    day = Span(reserved=unix, begun=unix, end=unix + _DAY)
+    cost = terms.cost_of(first.usage, first.prices, day)
+    carbon = float(rules.carbon_price) * (cost.carbon_grams or 0.0) / _GRAMS_A_KILOGRAM
+    return ((cost.paid or 0.0) + carbon) * HOUR / _DAY or 1.0
+
+
+def _with_terms(
+    assessment: Assessment, place: Place | None, stakes: Stakes, wishes: Wishes, unix: float
+) -> Cost | None:
+    """Return an option's cost with all terms; None: its finish is not known."""
+    forecast = assessment.forecast
+    if forecast is None or forecast.run is None:
+        return assessment.cost
+    # What is refused without a cost has none that means anything.
+    if assessment.rejection is not None and assessment.cost is None:
+        return None
+    factor = interruptions(forecast, place, wishes) if place is not None else 1.0
+    span = terms.span_of(forecast, unix, factor)
+    if span is None:
+        return assessment.cost
+    cost = assessment.cost or Cost()
+    grams = cost.carbon_grams
+    return replace(
+        cost,
+        carbon=(
+            stakes.carbon_price * grams / _GRAMS_A_KILOGRAM
+            if stakes.carbon_price and grams is not None
+            else None
+        ),
+        time=stakes.time_value * (span.end - unix) / HOUR,
+        lateness=_lateness(forecast, span.end - unix, stakes, wishes.deadline),
+        congestion=_congestion(place, span),
+        transfer=_transfer(place, wishes),
+    )
+
+
+def _lateness(forecast: Forecast, finish: float, stakes: Stakes, deadline: float | None) -> float:
+    if deadline is None:
+        return 0.0
+    low, high = forecast.finish_low or 0.0, forecast.finish_high or 0.0
+    late, probability = terms.tardiness(deadline - finish, (high - low) / SIGMAS_IN_80_PERCENT)
+    return stakes.late_hour * late / HOUR + stakes.late_fixed * probability
+
+
+def _congestion(place: Place | None, span: Span) -> float:
+    if place is None or not place.congestion:
+        return 0.0
+    hourly = sum(
+        terms.units(cell, amount) * place.congestion.get(cell, 0.0)
+        for cell, amount in place.usage.items()
+    )
+    return hourly * (span.end - span.begun) / HOUR
+
+
+def _transfer(place: Place | None, wishes: Wishes) -> float:
+    if place is None:
+        return 0.0
+    missing = sum(size for name, size in wishes.data if name not in place.prices.holds)
+    return missing * place.prices.transfer
+
+
+def _left_out(compared: Mapping[str, Cost]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the terms that are not known of all options though of some, and a sentence of each."""
+    missing = {
+        term: [name for name, cost in compared.items() if getattr(cost, term) is None]
+        for term in _LEFT_OUT
+    }
+    unknown = tuple(term for term, names in missing.items() if 0 < len(names) < len(compared))
+    without_power = [name for name, cost in compared.items() if cost.kwh is None]
+    said = [
+        _LEFT_OUT[term].format(", ".join(missing[term]))
+        for term in unknown
+        if term == "money" or not without_power
+    ]
+    if without_power and any(term != "money" for term in unknown):
+        said.append(_NO_ENERGY.format(", ".join(without_power)))
+    return unknown, tuple(said)
