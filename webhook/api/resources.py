@@ -13,7 +13,7 @@ from webhook.api.kubernetes_api import NotServed
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
-from webhook.model.policy.fallback_policy import PolicyError
+from webhook.model.policy.custom_object import PolicyError
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 

@@ -22,7 +22,7 @@ from webhook.api.watch import list_pages, path_of
 from webhook.learn.estimates import Learned
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
-from webhook.model.policy.fallback_policy import PolicyError
+from webhook.model.policy.custom_object import PolicyError
 from webhook.model.queues import Snapshot
 from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read

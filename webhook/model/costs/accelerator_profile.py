@@ -10,14 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
 from webhook.model import quantity
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation, Link, Watts
-from webhook.model.fields import field_errors
-from webhook.model.policy.fallback_policy import Metadata, PolicyError, StatusCondition
-from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
 from webhook.model.policy.spec import (
     ATOMIC,
     UNIQUE,
@@ -138,25 +136,11 @@ class AcceleratorProfileStatus(Structural):
 
     flavors: Annotated[tuple[str, ...], Field(max_length=1024)] = ()
     """ResourceFlavors that have this device."""
-    conditions: Annotated[
-        tuple[StatusCondition, ...],
-        Field(
-            max_length=8,
-            json_schema_extra={
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-            },
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Ready: some flavor has it, and no other profile claims the same flavor before it."""
 
 
-class AcceleratorProfileObject(Structural):
-    """The whole object, as the API server serves it or a file holds it."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: Metadata
+class AcceleratorProfileObject(CustomObject):
     spec: AcceleratorProfileSpec
     status: AcceleratorProfileStatus | None = None
 
@@ -175,16 +159,8 @@ class AcceleratorProfile:
 
 
 def read_accelerator_profile(source: Mapping[str, Any]) -> AcceleratorProfile:
-    """Read the object as the API server serves it or a file holds it.
-
-    Raises:
-        PolicyError: with every mistake, each naming its path.
-
-    """
-    try:
-        profile = AcceleratorProfileObject.model_validate(source, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise PolicyError(field_errors(error, FORMS)) from error
+    """Read a profile as ``read_object`` does."""
+    profile = read_object(AcceleratorProfileObject, source)
     spec = profile.spec
     known = DEVICES.get(spec.like)
     return AcceleratorProfile(

@@ -12,12 +12,10 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from webhook.model.fields import field_errors
 from webhook.model.policy import patterns
-from webhook.model.policy.fallback_policy import Metadata, PolicyError, StatusCondition
-from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
 from webhook.model.policy.spec import (
     ATOMIC,
     FILLED,
@@ -201,25 +199,11 @@ class TariffStatus(Structural):
     """What holds at this moment."""
     series_until: str = ""
     """When the series that ends first ends."""
-    conditions: Annotated[
-        tuple[StatusCondition, ...],
-        Field(
-            max_length=8,
-            json_schema_extra={
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-            },
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Ready: every entry and series can be used."""
 
 
-class TariffObject(Structural):
-    """The whole object, as the API server serves it or a file holds it."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: Metadata
+class TariffObject(CustomObject):
     spec: TariffSpec
     status: TariffStatus | None = None
 
@@ -234,15 +218,7 @@ class Tariff:
 
 
 def read_tariff(source: Mapping[str, Any]) -> Tariff:
-    """Read the object as the API server serves it or a file holds it.
-
-    Raises:
-        PolicyError: with every mistake, each naming its path.
-
-    """
-    try:
-        tariff = TariffObject.model_validate(source, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise PolicyError(field_errors(error, FORMS)) from error
+    """Read a tariff as ``read_object`` does."""
+    tariff = read_object(TariffObject, source)
     metadata = tariff.metadata
     return Tariff(name=metadata.name, generation=metadata.generation, spec=tariff.spec)

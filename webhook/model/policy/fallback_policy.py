@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
-
-from pydantic import Field, ValidationError
+from typing import Any, Final
 
 from webhook.model import quantity
-from webhook.model.fields import FieldError, field_errors
 from webhook.model.pods import Expression, Operator, Selector
-from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.custom_object import (
+    Conditions,
+    CustomObject,
+    PolicyError,
+    read_object,
+)
 from webhook.model.policy.rules import option_name
 from webhook.model.policy.spec import (
     Accelerator,
@@ -28,7 +30,6 @@ from webhook.model.policy.spec import (
     Mode,
     MoveGain,
     NodeSelectorChanges,
-    ObjectName,
     Option,
     Reconsider,
     ResourceChanges,
@@ -37,7 +38,6 @@ from webhook.model.policy.spec import (
     Strategy,
     StrategyType,
     Strict,
-    Strings,
     Structural,
     ThresholdRule,
     TolerationChanges,
@@ -96,86 +96,22 @@ class FallbackPolicy(Strict):
     """Why it only observes where its object says Enforce; empty: its mode is its own."""
 
 
-class PolicyError(ValueError):
-    """A policy is invalid: every mistake found, each naming its path."""
-
-    def __init__(self, errors: tuple[FieldError, ...]) -> None:
-        super().__init__(errors)
-        self.errors = errors
-
-    def __str__(self) -> str:
-        return "; ".join(str(error) for error in self.errors)
-
-
-class Metadata(Structural):
-    """What an object's metadata may hold; most of it is the API server's own."""
-
-    name: ObjectName
-    generation: int = 0
-    labels: Strings = Field(default_factory=dict)
-    annotations: Strings = Field(default_factory=dict)
-    creation_timestamp: Any = None
-    deletion_grace_period_seconds: Any = None
-    deletion_timestamp: Any = None
-    finalizers: Any = None
-    generate_name: Any = None
-    managed_fields: Any = None
-    namespace: Any = None
-    owner_references: Any = None
-    resource_version: Any = None
-    self_link: Any = None
-    uid: Any = None
-
-
-class StatusCondition(Structural):
-    type: Annotated[str, Field(max_length=316)]
-    status: Literal["True", "False", "Unknown"]
-    observed_generation: (
-        Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})] | None
-    ) = None
-    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-    reason: Annotated[str, Field(max_length=1024)]
-    message: Annotated[str, Field(max_length=32768)]
-
-
 class PolicyStatus(Structural):
     """What the controller found out about the policy."""
 
-    conditions: Annotated[
-        tuple[StatusCondition, ...],
-        Field(
-            max_length=8,
-            json_schema_extra={
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-            },
-        ),
-    ] = ()
+    conditions: Conditions = ()
     """Ready: every option can be taken, as far as is known now. KueueTested: this Kueue is one that
     decisions are tested with."""
 
 
-class PolicyObject(Structural):
-    """The whole object, as the API server serves it or a file holds it."""
-
-    api_version: str = ""
-    kind: str = ""
-    metadata: Metadata
+class PolicyObject(CustomObject):
     spec: Spec
     status: PolicyStatus | None = None
 
 
 def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
-    """Read the object as the API server serves it or a file holds it.
-
-    Raises:
-        PolicyError: with every mistake, each naming its path.
-
-    """
-    try:
-        policy = PolicyObject.model_validate(source, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise PolicyError(field_errors(error, FORMS)) from error
+    """Read a policy as ``read_object`` does, and name its options."""
+    policy = read_object(PolicyObject, source)
     options = tuple(
         option.model_copy(update={"name": option_name(option)}) for option in policy.spec.options
     )

@@ -1,0 +1,90 @@
+"""What objects of our own kinds have in common: metadata, conditions, and how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import Field, ValidationError
+
+from webhook.model.fields import FieldError, field_errors
+from webhook.model.policy.patterns import FORMS
+from webhook.model.policy.spec import ObjectName, Strings, Structural
+
+
+class PolicyError(ValueError):
+    """An object of ours is invalid: every mistake found, each naming its path."""
+
+    def __init__(self, errors: tuple[FieldError, ...]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        return "; ".join(str(error) for error in self.errors)
+
+
+class Metadata(Structural):
+    """What an object's metadata may hold; most of it is the API server's own."""
+
+    name: ObjectName
+    generation: int = 0
+    labels: Strings = Field(default_factory=dict)
+    annotations: Strings = Field(default_factory=dict)
+    creation_timestamp: Any = None
+    deletion_grace_period_seconds: Any = None
+    deletion_timestamp: Any = None
+    finalizers: Any = None
+    generate_name: Any = None
+    managed_fields: Any = None
+    namespace: Any = None
+    owner_references: Any = None
+    resource_version: Any = None
+    self_link: Any = None
+    uid: Any = None
+
+
+class StatusCondition(Structural):
+    type: Annotated[str, Field(max_length=316)]
+    status: Literal["True", "False", "Unknown"]
+    observed_generation: (
+        Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})] | None
+    ) = None
+    last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    reason: Annotated[str, Field(max_length=1024)]
+    message: Annotated[str, Field(max_length=32768)]
+
+
+Conditions: TypeAlias = Annotated[
+    tuple[StatusCondition, ...],
+    Field(
+        max_length=8,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    ),
+]
+
+
+class CustomObject(Structural):
+    """A whole object, as the API server serves it or a file holds it, but for its spec."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: Metadata
+
+
+_Object = TypeVar("_Object", bound=CustomObject)
+
+
+def read_object(model: type[_Object], source: Mapping[str, Any]) -> _Object:
+    """Read a whole object as *model*.
+
+    Raises:
+        PolicyError: with every mistake, each naming its path.
+
+    """
+    try:
+        return model.model_validate(source, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise PolicyError(field_errors(error, FORMS)) from error
