@@ -99,3 +99,14 @@ def test_of_two_tariffs_of_a_cluster_the_first_by_name_counts_and_the_other_fill
     prices = state(two, one).snapshot(1.0, NOW).prices[""]
 
     assert (prices.electricity.at(NOW), prices.carbon.at(NOW)) == (1.0, 300.0)
+
+
+def test_a_tariff_that_comes_first_and_says_no_overhead_leaves_it_to_the_next():
+    cloud = tariff_object("cloud", rates=[{"flavors": ["gpu"], "resources": {"cpu": 1}}])
+    owned = tariff_object("owned", overhead="1.35", watts={"core": 6}, carbon=[{"intensity": 1}])
+    third = tariff_object("third", overhead="2", transfer="0.1")
+
+    prices = state(third, owned, cloud).snapshot(1.0, NOW).prices[""]
+
+    assert (prices.overhead, prices.core_watts, prices.gibibyte_watts) == (1.35, 6.0, 0.4)
+    assert (prices.interruptions, prices.transfer) == (0.0, 0.1)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import CompiledTariff, Prices
+
+NUMBERS: Final = ("overhead", "core_watts", "gibibyte_watts", "interruptions", "transfer")
+"""Fields of Prices that are one number for a cluster."""
+_DEFAULT: Final = Prices()
 
 
 def prices_by_cluster(
@@ -32,11 +37,21 @@ def _is_priced(prices: Prices) -> bool:
 
 
 def _both(first: Prices, second: Prices) -> Prices:
-    """Return the first one's prices, and the second one's where the first has none."""
+    """Return the first one's prices, and the second one's where the first has none.
+
+    A number that is the default is not said, as API servers write defaults into objects.
+    """
+    numbers = {name: getattr(second, name) for name in NUMBERS if not said(first, name)}
     return replace(
         first,
         rates={**second.rates, **first.rates},
         electricity=first.electricity or second.electricity,
         carbon=first.carbon or second.carbon,
         holds=first.holds | second.holds,
+        **numbers,
     )
+
+
+def said(prices: Prices, number: str) -> bool:
+    """Tell whether one of ``NUMBERS`` is another than the default."""
+    return bool(getattr(prices, number) != getattr(_DEFAULT, number))
