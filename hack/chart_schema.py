@@ -35,6 +35,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "kinds",
         "kubeconfig",
         "drain_seconds",
+        "currency",
         "series",
         "watch_workers",
     }

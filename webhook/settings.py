@@ -95,6 +95,9 @@ class Settings(BaseModel):
     """Kinds of Jobs that are switched on: those that reviews are sent of. Others are not followed,
     so that no right to them is needed."""
 
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+    """What the money of Tariffs is in. It is printed, and never converted."""
+
     series: tuple[str, ...] = ()
     """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our
     namespace, or with theirs before it (``kube-system/carbon-intensity``)."""

@@ -192,6 +192,7 @@ class Controller:
             time.monotonic(),
             complete=restraint,
             stated_version=settings.kueue_version,
+            currency=settings.currency,
         )
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()

@@ -6,7 +6,7 @@ Ready is False where something in them cannot be used; what can be used is used 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +16,7 @@ from typing import Any, Final
 from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.watch import list_pages
 from webhook.controller.policy_status import dated_condition
+from webhook.cost.cluster_prices import NUMBERS, said
 from webhook.cost.flavor_devices import claimed, devices_of
 from webhook.model.costs.accelerator_profile import (
     PROFILES_PLURAL,
@@ -23,7 +24,7 @@ from webhook.model.costs.accelerator_profile import (
     read_accelerator_profile,
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
-from webhook.model.costs.tariff import TARIFFS_PLURAL, Tariff, read_tariff
+from webhook.model.costs.tariff import TARIFFS_PLURAL, read_tariff
 from webhook.model.policy.fallback_policy import GROUP, VERSION, PolicyError
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Explained, ProfileReady, TariffReady
@@ -164,14 +165,18 @@ def _judge_tariff(
 
 def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> CostVerdict:
     """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
-    problems = [*compiled.problems, *_of_tariff(compiled.tariff, snapshot)]
+    problems = [*compiled.problems, *_of_tariff(compiled, snapshot)]
     reason = problems[0].reason if problems else TariffReady.RESOLVED
     until = {} if compiled.series_until is None else {"seriesUntil": _time(compiled.series_until)}
+    sentences = list(map(str, problems)) or [reason.meaning]
+    if compiled.clipped:
+        sentences.append(f"{compiled.clipped} points of its series are out of proportion, clipped")
+    currency = {"currency": snapshot.currency} if snapshot.currency else {}
     return CostVerdict(
         reason=reason,
-        message=("; ".join(map(str, problems)) or reason.meaning)[:_LONGEST_MESSAGE],
+        message="; ".join(sentences)[:_LONGEST_MESSAGE],
         generation=compiled.tariff.generation,
-        rest={"now": _now(compiled.prices, unix), **until},
+        rest={"now": {**_now(compiled.prices, unix), **currency}, **until},
     )
 
 
@@ -179,7 +184,8 @@ def _time(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _of_tariff(tariff: Tariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
+def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
+    tariff = compiled.tariff
     for index, cluster in enumerate(tariff.spec.clusters):
         if cluster and cluster not in snapshot.worker_clusters:
             message = f"no MultiKueueCluster {cluster}"
@@ -189,7 +195,10 @@ def _of_tariff(tariff: Tariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
     if "" in tariff.spec.clusters:
         for index, entry in enumerate(tariff.spec.rates):
             yield from _flavors(f"spec.rates[{index}].flavors", entry.flavors, snapshot)
-    yield from _said_before(tariff, (compiled.tariff for compiled in snapshot.tariffs))
+    for other in snapshot.tariffs:
+        clusters = set(other.tariff.spec.clusters) & set(tariff.spec.clusters)
+        if other.tariff.name < tariff.name and clusters:
+            yield from _said_before(compiled, other)
 
 
 def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[TariffProblem]:
@@ -202,24 +211,25 @@ def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[Ta
             )
 
 
-def _said_before(tariff: Tariff, tariffs: Iterable[Tariff]) -> Iterator[TariffProblem]:
+def _said_before(compiled: CompiledTariff, other: CompiledTariff) -> Iterator[TariffProblem]:
     """Find what a tariff that comes first by name says of the same cluster."""
-    for other in tariffs:
-        if other.name >= tariff.name or not set(other.spec.clusters) & set(tariff.spec.clusters):
-            continue
-        for field in ("electricity", "carbon"):
-            if getattr(tariff.spec, field) and getattr(other.spec, field):
-                yield _ambiguous(f"spec.{field}", other)
-        theirs = {flavor for entry in other.spec.rates for flavor in entry.flavors}
-        for index, entry in enumerate(tariff.spec.rates):
-            for flavor in entry.flavors:
-                if flavor in theirs:
-                    yield _ambiguous(f"spec.rates[{index}].flavors", other, flavor)
+    name, prices, theirs = other.tariff.name, compiled.prices, other.prices
+    if prices.electricity is not None and theirs.electricity is not None:
+        yield _ambiguous("spec.electricity", name)
+    if prices.carbon is not None and theirs.carbon is not None:
+        yield _ambiguous("spec.carbon", name)
+    for number, path in NUMBERS.items():
+        if said(prices, number) and said(theirs, number):
+            yield _ambiguous(path, name)
+    for index, entry in enumerate(compiled.tariff.spec.rates):
+        for flavor in entry.flavors:
+            if any((flavor, resource) in theirs.rates for resource in entry.resources):
+                yield _ambiguous(f"spec.rates[{index}].flavors", name, flavor)
 
 
-def _ambiguous(path: str, other: Tariff, flavor: str = "") -> TariffProblem:
+def _ambiguous(path: str, other: str, flavor: str = "") -> TariffProblem:
     of_what = f" of ResourceFlavor {flavor}" if flavor else ""
-    message = f"Tariff {other.name} says it{of_what} for the same cluster, and counts"
+    message = f"Tariff {other} says it{of_what} for the same cluster, and counts"
     return TariffProblem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
 
 

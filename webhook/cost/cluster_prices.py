@@ -9,8 +9,14 @@ from typing import Final
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import CompiledTariff, Prices
 
-NUMBERS: Final = ("overhead", "core_watts", "gibibyte_watts", "interruptions", "transfer")
-"""Fields of Prices that are one number for a cluster."""
+NUMBERS: Final[Mapping[str, str]] = {
+    "overhead": "spec.overhead",
+    "core_watts": "spec.watts.core",
+    "gibibyte_watts": "spec.watts.gibibyte",
+    "interruptions": "spec.interruptions",
+    "transfer": "spec.transfer",
+}
+"""Fields of Prices that are one number for a cluster, and where a Tariff says it."""
 _DEFAULT: Final = Prices()
 
 

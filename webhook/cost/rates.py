@@ -7,10 +7,10 @@ by the clock on the wall. What cannot be used is a ``TariffProblem``, and the re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import compress, pairwise
-from math import isnan
+from math import inf, isnan
 from statistics import median
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,11 +22,22 @@ from webhook.model.costs.prices import (
     TariffProblem,
     curve,
 )
-from webhook.model.costs.tariff import DAYS, MONTHS, CarbonEntry, PriceEntry, Tariff, When
+from webhook.model.costs.tariff import (
+    DAYS,
+    MONTHS,
+    CarbonEntry,
+    PriceEntry,
+    RateEntry,
+    Tariff,
+    When,
+)
 from webhook.model.queues import FlavorResource
 from webhook.model.reasons import TariffReady
 
-HORIZON_DAYS: Final = 8
+HORIZON_DAYS: Final = 10
+"""Eight to come, and before them ``PAST_DAYS``, where a ``PriceCompiler`` asks."""
+PAST_DAYS: Final = 2
+"""Runs that have ended are priced, too: those of a report's time, and most of their length."""
 _MOST_TIMES_MEDIAN: Final = 20
 """A point of a series above so many times the median is taken for an error, and clipped."""
 _DAY: Final = timedelta(days=1)
@@ -64,15 +75,23 @@ NO_SERIES: Final = SeriesPoints()
 
 
 def compile_tariff(
-    tariff: Tariff, *, now: float, zone: tzinfo | None, series: SeriesPoints = NO_SERIES
+    tariff: Tariff,
+    *,
+    now: float,
+    zone: tzinfo | None,
+    series: SeriesPoints = NO_SERIES,
+    currency: str = "",
 ) -> CompiledTariff:
     """Return what a Tariff says of the time from *now* on, for ``HORIZON_DAYS``.
 
     *zone* is None where its name is not known: then the entries that hold always are used alone.
+    *currency* is the installation's; empty: it is not known, and any is taken for it.
     """
-    spec = tariff.spec
-    entries = (*spec.rates, *spec.electricity, *spec.carbon)
-    span = _Span.of(now, zone, entries)
+    spec, differs = tariff.spec, _currency_problems(tariff, currency)
+    if differs:
+        spec = spec.model_copy(update=_WITHOUT_MONEY)
+        series = replace(series, electricity=None)
+    span = _Span.of(now, zone, (*spec.rates, *spec.electricity, *spec.carbon))
     electricity, clipped_prices = _with_series(
         _curve(span, spec.electricity, _price), series.electricity, span
     )
@@ -80,7 +99,7 @@ def compile_tariff(
         _curve(span, spec.carbon, _intensity), series.carbon, span
     )
     prices = Prices(
-        rates=_rates(tariff, span),
+        rates=_rates(spec.rates, span),
         electricity=electricity,
         carbon=carbon,
         overhead=float(spec.overhead),
@@ -93,10 +112,22 @@ def compile_tariff(
     return CompiledTariff(
         prices=prices,
         tariff=tariff,
-        problems=(*_zone_problems(tariff, zone), *series.problems),
+        problems=(*_zone_problems(tariff, zone), *differs, *series.problems),
         clipped=clipped_prices + clipped_carbon,
         series_until=series.until,
     )
+
+
+_WITHOUT_MONEY: Final[Mapping[str, object]] = {"rates": (), "electricity": (), "transfer": "0"}
+
+
+def _currency_problems(tariff: Tariff, currency: str) -> tuple[TariffProblem, ...]:
+    theirs = tariff.spec.currency
+    if not theirs or not currency or theirs == currency:
+        return ()
+    reason = TariffReady.CURRENCY_DIFFERS
+    message = f"{theirs}, but money is in {currency} here, and is not converted"
+    return (TariffProblem(reason=reason, path="spec.currency", message=message),)
 
 
 def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[TariffProblem, ...]:
@@ -239,9 +270,8 @@ def _curve(
     return _last_that_holds(span, held, [value(entry) for entry in entries])
 
 
-def _rates(tariff: Tariff, span: _Span) -> Mapping[FlavorResource, Curve]:
+def _rates(entries: Sequence[RateEntry], span: _Span) -> Mapping[FlavorResource, Curve]:
     """Return the curve of each flavor and resource; while no entry holds, it is not known."""
-    entries = tariff.spec.rates
     naming: dict[FlavorResource, list[int]] = {}
     for index, entry in enumerate(entries):
         for flavor in entry.flavors:
@@ -268,8 +298,7 @@ def _with_series(
     """
     if points is None or points.end <= span.moments[0]:
         return entries, 0
-    usual = median(entries.values if entries is not None else points.steps.values())
-    most = _MOST_TIMES_MEDIAN * usual
+    most = _most(entries, points)
     clipped = {moment: min(max(value, 0.0), most) for moment, value in points.steps.items()}
     count = sum(clipped[moment] != value for moment, value in points.steps.items())
     first, end = next(iter(clipped)), min(points.end, span.end)
@@ -281,6 +310,16 @@ def _with_series(
         steps[end] = entries.at(end)
     steps |= {at: value for at, value in _pairs(entries) if at > end}
     return curve(dict(sorted(steps.items())), span.end), count
+
+
+def _most(entries: Curve | None, points: Points) -> float:
+    """Return the value above which a point is an error, by what is usual.
+
+    Entries of 0 say nothing of what is, nor does a series that is mostly 0.
+    """
+    usual = median(entries.values) if entries is not None else 0.0
+    usual = usual if usual > 0 else median(points.steps.values())
+    return _MOST_TIMES_MEDIAN * usual if usual > 0 else inf
 
 
 def _pairs(values: Curve) -> Iterable[tuple[float, float]]:

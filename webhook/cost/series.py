@@ -105,7 +105,8 @@ def _end(points: list[_Point]) -> float:
     """Return when the last point ends: after its own length, else after the usual distance."""
     at, _, length = points[-1]
     if length is None:
-        distances = [later[0] - earlier[0] for earlier, later in pairwise(points)]
+        moments = sorted({moment for moment, _, _ in points})
+        distances = [later - earlier for earlier, later in pairwise(moments)]
         length = median(distances) if distances else _DEFAULT_SECONDS
     return at + length
 

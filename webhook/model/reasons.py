@@ -146,6 +146,11 @@ class TariffReady(Explained):
         "another tariff, the first by name, says the same of the same cluster",
         "Take it out of one of them.",
     )
+    CURRENCY_DIFFERS = (
+        "CurrencyDiffers",
+        "its money is in another currency than the installation's",
+        "Write it in the currency of the chart's `currency`. Until then only its carbon counts.",
+    )
     BAD_SERIES = (
         "BadSeries",
         "the points of a series cannot be read",

@@ -186,6 +186,7 @@ def _feed(settings: Settings, resources: Sequence[Resource]) -> Feed:
         time.monotonic(),
         complete=lambda snapshot: restraint(with_occupancy(snapshot)),
         stated_version=settings.kueue_version,
+        currency=settings.currency,
     )
 
 

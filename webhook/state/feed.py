@@ -41,11 +41,13 @@ class Feed:
         resources: Iterable[Resource],
         now: float,
         complete: Callable[[Snapshot], Snapshot] = lambda snapshot: snapshot,
+        *,
         stated_version: str = "",
+        currency: str = "",
     ) -> None:
         """Begin at *now*; *complete* is applied to each snapshot before it is published.
 
-        *stated_version* is Kueue's version where the settings state it.
+        *stated_version* and *currency* are as in ``State``.
         """
         self._complete = complete
         resources = tuple(resources)
@@ -60,7 +62,7 @@ class Feed:
         self._profiles: Mapping[str, Profile] = {}
         self._not_reported: list[SeenWorkload] = []
         self._profiled: list[SeenWorkload] = []
-        self._state = State(stated_version=stated_version)
+        self._state = State(stated_version=stated_version, currency=currency)
         # The webhooks' order counts as unproven until their configurations are read.
         self._state.replace(WEBHOOKS, ())
 

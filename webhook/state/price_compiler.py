@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from webhook.cost.cluster_prices import prices_by_cluster
 from webhook.cost.flavor_devices import devices_of
-from webhook.cost.rates import compile_tariff
+from webhook.cost.rates import PAST_DAYS, compile_tariff
 from webhook.cost.series import SeriesTexts, series_of
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.prices import HOUR, CompiledTariff, Prices
@@ -38,12 +38,15 @@ class PriceSources:
 
 
 _NONE: Final = PriceSources()
+_DAY: Final = 24 * HOUR
 
 
 class PriceCompiler:
     """Remembers what it compiled, so that a snapshot in which no price changed costs nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, currency: str = "") -> None:
+        """Money is in *currency*; empty: in any, as it is not known."""
+        self._currency = currency
         self._sources = _NONE
         self._hour = -1.0
         self._tariffs: tuple[CompiledTariff, ...] = ()
@@ -52,25 +55,29 @@ class PriceCompiler:
     def compile(
         self, sources: PriceSources, unix: float
     ) -> tuple[tuple[CompiledTariff, ...], Mapping[str, Prices]]:
-        """Return the Tariffs by name, and each cluster's prices, from *unix* on.
+        """Return the Tariffs by name, and each cluster's prices, around *unix*.
 
-        *unix* is in seconds since 1970.
+        *unix* is in seconds since 1970; the last ``PAST_DAYS`` are priced, too.
         """
         hour = unix // HOUR if sources.tariffs else 0.0
         if hour != self._hour or not sources.is_same(self._sources):
             self._sources, self._hour = sources, hour
             self._tariffs = tuple(
-                _compiled(tariff, sources.series, unix)
+                self._compiled(tariff, sources.series, unix)
                 for _, tariff in sorted(sources.tariffs.items())
             )
             devices = devices_of(sources.flavors.values(), sources.profiles)
             self._prices = prices_by_cluster(self._tariffs, devices)
         return self._tariffs, self._prices
 
-
-def _compiled(tariff: Tariff, series: SeriesTexts, unix: float) -> CompiledTariff:
-    zone, points = zone_of(tariff.spec.time_zone), series_of(tariff, series, unix)
-    return compile_tariff(tariff, now=unix, zone=zone, series=points)
+    def _compiled(self, tariff: Tariff, series: SeriesTexts, unix: float) -> CompiledTariff:
+        return compile_tariff(
+            tariff,
+            now=unix - PAST_DAYS * _DAY,
+            zone=zone_of(tariff.spec.time_zone),
+            series=series_of(tariff, series, unix),
+            currency=self._currency,
+        )
 
 
 def zone_of(name: str) -> tzinfo | None:

@@ -294,10 +294,13 @@ SHAPES_PER_QUEUE = 64
 
 
 class State:
-    def __init__(self, at_once: int | None = AT_ONCE, *, stated_version: str = "") -> None:
+    def __init__(
+        self, at_once: int | None = AT_ONCE, *, stated_version: str = "", currency: str = ""
+    ) -> None:
         """Estimate the run times of *at_once* classes a snapshot; None: of all.
 
-        *stated_version* is Kueue's version where the settings state it.
+        *stated_version* is Kueue's version where the settings state it, *currency* what money is
+        in; empty: it is not known.
         """
         self._at_once = at_once
         self._tables: dict[str, dict[Key, Any]] = {kind: {} for kind in BUILDERS}
@@ -314,7 +317,8 @@ class State:
         """ClusterQueues in which somebody may be preempted."""
         self._recounted: set[str] = set()
         """ClusterQueues whose Workloads have changed since ``take_recounted``."""
-        self._prices = PriceCompiler()
+        self._currency = currency
+        self._prices = PriceCompiler(currency)
         self._snapshot = Snapshot()
         self._admitted: dict[str, Admitted] = {}
         self._problems: dict[tuple[str, Key], str] = {}
@@ -399,7 +403,9 @@ class State:
             ),
         )
         tariffs, prices = self._prices.compile(sources, unix)
-        return replace(snapshot, tariffs=tariffs, prices=prices)
+        said = next((t.tariff.printed_in for t in tariffs if t.tariff.printed_in), "")
+        currency = self._currency or said
+        return replace(snapshot, tariffs=tariffs, prices=prices, currency=currency)
 
     def _of_kind(self, kind: str) -> Iterator[tuple[str, Any]]:
         return ((name, value) for (_, name), value in self._tables[kind].items())

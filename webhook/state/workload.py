@@ -58,7 +58,10 @@ Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
 def read_charge(
     spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
 ) -> Charge:
-    """Return the reservation's usage, scaled down to the pods that are not reclaimable."""
+    """Return the reservation's usage, scaled down to the pods that are not reclaimable.
+
+    Without a *status* none is taken for reclaimable.
+    """
     counts = {
         fields.text(pod_set, "name", here): read_count(pod_set, here)
         for pod_set, here in fields.objects(spec, "podSets", "spec")

@@ -1,7 +1,7 @@
 """Tariff: what hours of resources cost somewhere, in money, electricity and carbon.
 
 Read at one border, or refused with every mistake. Its models are the one source of the CRD's
-schema, too. Money has one unit in a cluster, and none here.
+schema, too. Money has one unit in a cluster, and is never converted.
 """
 
 from __future__ import annotations
@@ -153,6 +153,9 @@ class TariffSpec(Structural):
     """Clusters that this is for: "" is this one, other names are MultiKueueClusters."""
     time_zone: Annotated[str, Field(max_length=64, pattern=patterns.TIME_ZONE)] = "UTC"
     """Of months, days, hours and dates below: a name of the IANA database."""
+    currency: Annotated[str, Field(max_length=3, pattern=patterns.CURRENCY)] = ""
+    """What its money is in, such as EUR. Where that is not the currency of the installation, its
+    money does not count. Absent: the installation's."""
     rates: Annotated[tuple[RateEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)] = ()
     """Money for one unit of a resource and hour. Of the entries that hold, the last counts,
     resource by resource."""
@@ -190,6 +193,8 @@ class TariffNow(Structural):
     """Money for a kWh; empty: not known."""
     carbon: str = ""
     """Grams of CO2 for a kWh; empty: not known."""
+    currency: str = ""
+    """What money is in."""
 
 
 class TariffStatus(Structural):
@@ -215,10 +220,17 @@ class Tariff:
     name: str
     generation: int = 0
     spec: TariffSpec
+    printed_in: str = ""
+    """What its money is in by its status; empty: nobody has said so yet."""
 
 
 def read_tariff(source: Mapping[str, Any]) -> Tariff:
     """Read a tariff as ``read_object`` does."""
     tariff = read_object(TariffObject, source)
-    metadata = tariff.metadata
-    return Tariff(name=metadata.name, generation=metadata.generation, spec=tariff.spec)
+    metadata, status = tariff.metadata, tariff.status
+    return Tariff(
+        name=metadata.name,
+        generation=metadata.generation,
+        spec=tariff.spec,
+        printed_in=status.now.currency if status is not None and status.now is not None else "",
+    )

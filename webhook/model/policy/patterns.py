@@ -27,6 +27,7 @@ DECIMAL: Final = r"^[0-9]{1,9}([.][0-9]{1,6})?$"
 HOURS: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 DATE: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
 TIME_ZONE: Final = r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}$"
+CURRENCY: Final = r"^([A-Z]{3})?$"
 FILE_KEY: Final = r"^[-._a-zA-Z0-9]+$"
 
 _OBJECT_NAME = "lower-case letters, digits, - and ."
@@ -48,6 +49,7 @@ FORMS: Final[Mapping[str, str]] = {
     HOURS: "hours such as 09:00-17:30; 22:00-06:00 goes past midnight",
     DATE: "a date such as 2026-06-01",
     TIME_ZONE: "the name of a time zone such as Asia/Seoul",
+    CURRENCY: "the three letters of a currency such as EUR",
     FILE_KEY: "the key of a ConfigMap",
     QUANTITY: "a quantity that is not negative, such as 4, 500m or 6Gi",
 }
