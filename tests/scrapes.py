@@ -6,7 +6,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from webhook.api.resources import RUN_TIMES, SIGNING_KEYS
 from webhook.controller import unreviewed
 from webhook.jobs import KINDS
-from webhook.metric_table import A_POLICY, AN_OPTION
+from webhook.metric_table import (
+    A_CLUSTER,
+    A_FLAVOR,
+    A_NAMESPACE,
+    A_POLICY,
+    A_PRICED_RESOURCE,
+    A_TARIFF,
+    AN_OPTION,
+)
 from webhook.reconsider import pending_jobs
 from webhook.state.watched import watched
 
@@ -20,6 +28,11 @@ RESOURCES = {
 BOUNDED = {
     A_POLICY: {"light-gpu", "another"},
     AN_OPTION: {"gpu", "cpu", "none"},
+    A_NAMESPACE: {"team"},
+    A_TARIFF: {"here"},
+    A_CLUSTER: {"", "far"},
+    A_FLAVOR: {"gpu"},
+    A_PRICED_RESOURCE: {"nvidia.com/gpu"},
     "a resource that is watched": RESOURCES,
 }
 

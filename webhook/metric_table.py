@@ -191,4 +191,19 @@ def series(metric: Counter | Gauge) -> list[dict[str, str]]:
 A_POLICY: Final = "a policy that exists"
 
 
+A_NAMESPACE: Final = "a namespace that policies send Jobs of"
+
+
+A_TARIFF: Final = "a tariff that exists"
+
+
+A_CLUSTER: Final = "a cluster of the tariff; empty: this one"
+
+
+A_FLAVOR: Final = "a ResourceFlavor that it prices"
+
+
+A_PRICED_RESOURCE: Final = "a resource that it prices there"
+
+
 AN_OPTION: Final = "an option of the policy"

@@ -166,6 +166,7 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "webhook_configuration: kueue-fallback\n"
         "service: kueue-fallback\n"
         'kinds: ["Job"]\n'
+        "currency: USD\n"
         "drain_seconds: 15\n"
         "keep_alive: 100\n"
     )

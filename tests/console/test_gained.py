@@ -90,6 +90,20 @@ def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():
     assert (view.gained, view.savings_as_of) == (rows, PUBLISHED.as_of)
 
 
+def test_costs_are_summed_up_by_kind_with_their_currency():
+    cheap, dear = {"money": 1.5, "kwh": 0.5}, {"money": 2.0, "grams": 30.0}
+    rows = (
+        gains(spent=cheap, saved={"money": -1.0}, late=1, deadlines=2),
+        gains("other", "Enforce", spent=dear, saved={"money": 3.0}, deadlines=1),
+    )
+
+    view = collect(known(published=replace(PUBLISHED, gained=rows, currency="EUR")))
+
+    assert view.savings.spent == {"money": 3.5, "kwh": 0.5, "grams": 30.0}
+    assert (view.savings.saved, view.currency) == ({"money": 2.0}, "EUR")
+    assert (view.savings.late, view.savings.deadlines) == (1, 3)
+
+
 def test_before_anything_is_published_forecasts_remain():
     view = collect(known(published=None))
 

@@ -257,6 +257,18 @@ def test_each_nonce_is_another():
 SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.0, "slower": 2}
 
 
+def test_what_jobs_cost_and_saved_is_shown_where_it_is_known():
+    known = {"money": 12.34, "kwh": 4.5, "grams": 1234.0}
+    saved = {"money": 0.8, "kwh": -0.2}
+    some = Savings(**SUM, rests=JOURNAL, spent=known, saved=saved, late=1, deadlines=3)
+
+    shown = text(views.view(savings=some, currency="EUR"))
+
+    want = "0.8 EUR less, 0.2 kWh more than as submitted ; 1 of 3 deadlines missed"
+    assert f"Cost 12.3 EUR, 4.5 kWh, 1.23 kg CO2 {want}" in shown
+    assert " Cost " not in text(views.view(savings=Savings(**SUM)))
+
+
 def test_what_was_saved_says_on_what_it_rests():
     forecast = text(views.view(savings=Savings(**SUM)))
     replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)

@@ -42,6 +42,19 @@ def test_what_is_told_again_after_a_restart_is_not_written_again():
     assert len(server.writes) == 1
 
 
+def test_what_is_new_in_the_journal_is_told_once_whoever_leads():
+    server = Objects()
+    first, second = Keeping(server), Keeping(server)
+    first.show(past("a"))
+    first.step()
+    second.show(past("a"), past("b"))
+    second.step()
+
+    told = [[entry.key for entry in each.journal.take_new()] for each in (first, second, first)]
+
+    assert told == [["a"], ["b"], []]
+
+
 def test_two_controllers_at_once_lose_nothing():
     server = Objects()
     both = [Keeping(server), Keeping(server)]

@@ -29,8 +29,8 @@ def test_the_api_server_refuses_tariffs_at_the_places_where_check_does(served, t
     cases = {**REFUSED, **{it: (odd.spec, "") for it, odd in TAKEN.items()}}
     files = {}
     for number, (it, (spec, _)) in enumerate(cases.items()):
-        path = tmp_path / f"{number}.yaml"
-        path.write_text(yaml.safe_dump({**TYPE, **tariff_object(f"bad-{number}", **spec)}))
+        path = tmp_path / f"{number}.json"
+        path.write_text(json.dumps({**TYPE, **tariff_object(f"bad-{number}", **spec)}))
         files[str(path)] = it
     arguments = [argument for path in files for argument in ("-f", path)]
     asked = ["--server", "-o", "json", "--kubeconfig", str(served.kubeconfig)]

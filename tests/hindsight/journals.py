@@ -79,6 +79,7 @@ def _entry(given, submission, job, mode):
         policy=job.policy if mode else "",
         mode=mode if job.policy else "",
         option=job.option if mode else "",
+        used=tuple(job.held.items()),
     )
 
 

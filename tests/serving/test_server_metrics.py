@@ -7,6 +7,9 @@ import pytest
 
 from hack import metrics_page
 from tests.builders import policy
+from tests.cost.bad_tariffs import RATES, TAKEN, unix
+from tests.cost.ended_jobs import PRICES, ran
+from tests.cost.tariffs import tariff_object
 from tests.flow.moves import move, pending, reconsidering
 from tests.reviews import light_job, review
 from tests.scrapes import check, shown
@@ -17,6 +20,7 @@ from webhook.metric_table import Kind
 from webhook.model.queues import OffSwitch
 from webhook.model.reasons import Obstacle
 from webhook.serving.server_metrics import MOVES
+from webhook.state.state import State
 
 
 def left_alone(server):
@@ -207,6 +211,12 @@ def test_the_controllers_metrics_are_in_its_table():
         metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
+    metrics.costs.count([ran(policy="light-gpu")], PRICES)
+    odd, state = TAKEN["a series out of proportion"], State()
+    spec = {**odd.spec, "rates": RATES, "clusters": ["", "far"]}
+    state.replace("tariffs", [tariff_object(**spec)])
+    state.replace("series points", [odd.config_map])
+    metrics.costs.show(state.snapshot(1.0, unix(odd.now)).tariffs, unix(odd.now))
 
     names = check(metrics)
     before = policies(metrics)

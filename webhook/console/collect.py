@@ -104,7 +104,19 @@ def _summed(gained: Sequence[Gained]) -> Savings | None:
         slower=sum(gain.slower for gain in gained),
         rests=JOURNAL,
         margin_seconds=sum(gain.margin_seconds for gain in gained),
+        spent=_added(gain.spent for gain in gained),
+        saved=_added(gain.saved for gain in gained),
+        late=sum(gain.late for gain in gained),
+        deadlines=sum(gain.deadlines for gain in gained),
     )
+
+
+def _added(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
+    total: defaultdict[str, float] = defaultdict(float)
+    for of_kinds in amounts:
+        for kind, amount in of_kinds.items():
+            total[kind] += amount
+    return dict(total)
 
 
 GROUP = "kueue-fallback.dev"
@@ -174,6 +186,7 @@ def collect(known: ConsoleInput) -> View:
         would_save=promised(record.gained),
         gained=record.gained,
         savings_as_of=None if known.published is None else known.published.as_of,
+        currency=record.currency,
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
 from webhook.console.view import JOURNAL, Savings
 from webhook.model import quantity
+from webhook.model.words import carbon, figure
 
 NOT_KNOWN: Final = "not known"
 NOT_REPLAYED: Final = "no controller has replayed the journal yet"
@@ -60,6 +62,30 @@ def duration(seconds: float | None) -> str:
 
 def _two(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large} {unit} {small} {small_unit}" if small else f"{large} {unit}"
+
+
+def costs(amounts: Mapping[str, float], currency: str) -> str:
+    """Write what is known of a cost: ``12.3 EUR, 4.5 kWh, 1.2 kg CO2``."""
+    return ", ".join(
+        f"{_COSTS[kind](amounts[kind])} {unit}".rstrip()
+        for kind, unit in (("money", currency), ("kwh", "kWh"), ("grams", "CO2"))
+        if kind in amounts
+    )
+
+
+_COSTS: Final[Mapping[str, Callable[[float], str]]] = {
+    "money": figure,
+    "kwh": figure,
+    "grams": carbon,
+}
+
+
+def saved_costs(amounts: Mapping[str, float], currency: str) -> str:
+    """Write by how much less or more something cost: ``0.8 EUR less, 0.2 kWh more``."""
+    return ", ".join(
+        f"{costs({kind: abs(amount)}, currency)} {'less' if amount >= 0 else 'more'}"
+        for kind, amount in amounts.items()
+    )
 
 
 def signed_duration(seconds: float) -> str:

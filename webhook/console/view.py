@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import isfinite
 from typing import Any, Final
 
@@ -132,6 +133,13 @@ class Savings:
     rests: str = FORECASTS
     margin_seconds: float | None = None
     """By so much *saved_seconds* may be wrong; None: not known."""
+    spent: Mapping[str, float] = field(default_factory=dict)
+    """What the Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
+    saved: Mapping[str, float] = field(default_factory=dict)
+    """By how much less than as they were submitted, likewise; below 0: more."""
+    late: int = 0
+    """Of ``deadlines`` Jobs that have one, those that ended after it."""
+    deadlines: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +168,8 @@ class View:
     gained: tuple[Gained, ...] = ()
     savings_as_of: float | None = None
     """When the journal was last replayed, in seconds since 1970; None: not yet."""
+    currency: str = ""
+    """What money is in; empty: not known."""
 
 
 def amount(value: int, resource: str) -> float:
@@ -185,6 +195,8 @@ def plain(value: Any) -> Any:
         return _of_fields(value)
     if isinstance(value, tuple):
         return [plain(entry) for entry in value]
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
@@ -203,4 +215,4 @@ def cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    return {to_camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
+    return {to_camel(named.name): plain(getattr(value, named.name)) for named in fields(value)}

@@ -330,6 +330,7 @@ class Controller:
         age = time.monotonic() - self._snapshot.as_of if synced else float("inf")
         self.metrics.watches.show(ready=synced, age=age)
         self.metrics.leader.set(self.leadership.is_leader())
+        self.metrics.costs.show(self._snapshot.tariffs, time.time())
 
     def _follow(self, resource: Resource, client: Client) -> None:
         follower = Follower(

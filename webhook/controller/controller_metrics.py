@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from webhook.controller.cost_metrics import CostMetrics
 from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -31,6 +32,7 @@ class ControllerMetrics:
         )
         self._run_times(table)
         self._moves(table)
+        self.costs = CostMetrics(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -149,6 +151,7 @@ class ControllerMetrics:
             for labels in series(metric):
                 if labels["policy"] not in ready:
                     metric.remove(*labels.values())
+        self.costs.forget_but(ready)
 
     def expect(self, snapshot: Snapshot) -> None:
         """Start the series of each policy that writes decisions at 0, so that increases show."""

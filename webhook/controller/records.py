@@ -349,6 +349,7 @@ class Records:
         journal = self._journal.step(snapshot, now)
         self._journal_version += journal.written
         self._tell_writes("journal", journal)
+        self._metrics.costs.count(self._journal.take_new(), snapshot.prices)
         self._metrics.classes.set(len(self._keeper.records))
         changed = self._keeper.take_changed()
         if changed:

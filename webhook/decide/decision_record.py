@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import fields as fields_of
-from math import inf
+from math import inf, isfinite
 from typing import Annotated, Any, Final, Self
 
 from pydantic import (
@@ -102,6 +102,18 @@ class OptionFigures:
         return cls(**{**figures, **others})
 
 
+def _cost(given: Any) -> Cost | None:
+    """Read what ``cost_json`` writes; what is no number is not known."""
+    if not isinstance(given, dict):
+        return None
+    amounts = {
+        field: given[key]
+        for key, field in _COSTS.items()
+        if type(given.get(key)) in (int, float) and isfinite(given[key])
+    }
+    return Cost(**amounts) if amounts else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOption(OptionFigures):
     """An option as it is read back from a Job; the journal, which holds many, keeps its figures."""
@@ -119,6 +131,7 @@ class RecordedOption(OptionFigures):
     pending: _Count = None
     cluster: str = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
+    cost: Annotated[Cost | None, BeforeValidator(_cost)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,19 +345,22 @@ def _option_json(option: Assessment) -> dict[str, Any]:
     return entry
 
 
+_COSTS: Final[Mapping[str, str]] = {
+    "money": "money",
+    "electricity": "electricity",
+    "carbonGrams": "carbon_grams",
+    "kWh": "kwh",
+    "time": "time",
+    "lateness": "lateness",
+    "congestion": "congestion",
+    "transfer": "transfer",
+}
+"""Key of a recorded cost to the field of ``Cost``."""
+
+
 def cost_json(cost: Cost) -> dict[str, float]:
     """Return what an option costs, to three digits; what is not known is left out."""
-    amounts = {
-        "money": cost.money,
-        "electricity": cost.electricity,
-        "carbonGrams": cost.carbon_grams,
-        "kWh": cost.kwh,
-        "time": cost.time,
-        "lateness": cost.lateness,
-        "congestion": cost.congestion,
-        "transfer": cost.transfer,
-        "total": cost.total,
-    }
+    amounts = {key: getattr(cost, name) for key, name in _COSTS.items()} | {"total": cost.total}
     return {name: _short(amount) for name, amount in amounts.items() if amount is not None}
 
 

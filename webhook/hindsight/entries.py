@@ -31,6 +31,7 @@ from webhook.learn.workload_runs import (
     seconds_of,
 )
 from webhook.model import fields, flags, job_manifest, marks
+from webhook.model.costs.prices import Cost
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.job import DECISION, OURS, PLAIN, QUEUE_LABEL
@@ -38,7 +39,7 @@ from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload import USED_OF_SPEC, read_count, read_owner
+from webhook.state.workload import USED_OF_SPEC, Charge, read_charge, read_count, read_owner
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
@@ -72,6 +73,8 @@ class FinishedWorkload(NamedTuple):
     coarse: str
     cluster: str = ""
     """The worker cluster that MultiKueue sent it to."""
+    used: Charge = ()
+    """The quota that it held, all its pods together."""
 
 
 class FinishedRun(NamedTuple):
@@ -123,6 +126,8 @@ def read_finished(
         job_class=intern(mark.job_class.key) if mark else "",
         coarse=intern(mark.job_class.coarse) if mark else "",
         cluster=intern(fields.text(status, "clusterName", "status")),
+        # Pods that were done before others gave quota back; it is counted as if they had not.
+        used=read_charge(spec, EMPTY, admission),
     )
 
 
@@ -260,8 +265,16 @@ def entry(
         ran=_written(job_manifest.spec(raw, past.job_class, named)),
         labels=job_manifest.labels_of(submitted),
         annotations=job_manifest.annotations_of(submitted),
+        used=past.used,
+        expected_cost=_expected_cost(decided.believed, submitted.queue),
         **_decided(decided.believed, past),
     )
+
+
+def _expected_cost(recorded: Recorded | None, queue: str | None) -> Cost | None:
+    """Return what its decision expected it to cost as it was submitted; None: not known."""
+    options = () if recorded is None else recorded.options
+    return next((option.cost for option in options if option.queue == queue), None)
 
 
 def _decided_job(

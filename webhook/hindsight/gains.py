@@ -13,11 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from statistics import fmean, median
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from webhook.hindsight import bills
+from webhook.hindsight.bills import Bill
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob, Rests
 from webhook.hindsight.savings_record import MOST_DECISIONS, Gained, PastDecision, SavingsRecord
+from webhook.model.costs.prices import Prices
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Stayed, why_stayed
 from webhook.simulate.results import JobResult
@@ -139,6 +142,8 @@ class Row:
     """Of the moved, those whose run time in the other option is based on the policy alone."""
     unseen: int = 0
     """Of the seen, those in no replay, because a worker cluster's state is not known."""
+    bill: Bill = field(default_factory=Bill)
+    """What they have cost."""
 
     @property
     def is_moved_known(self) -> bool:
@@ -179,6 +184,8 @@ class Gains:
     """Empty: no Job is known to have run in a worker cluster."""
     unseen: tuple[str, ...] = ()
     """Worker clusters without a known state, so that Jobs were left out of replays."""
+    currency: str = ""
+    """What money is in; empty: not known."""
 
 
 def gains(
@@ -207,7 +214,10 @@ def gains(
     groups: defaultdict[_Group, list[ReplayedJob]] = defaultdict(list)
     for member in jobs:
         groups[_policy(member), member.entry.namespace, member.entry.kind].append(member)
-    rows = [_row(name, members, part) for name, members in sorted(groups.items(), key=_order)]
+    rows = [
+        replace(_row(name, members, part), bill=_bill(members, hindsight.prices))
+        for name, members in sorted(groups.items(), key=_order)
+    ]
     return Gains(
         since=since,
         until=until,
@@ -217,6 +227,7 @@ def gains(
         left_out=hindsight.left_out,
         clusters=tuple(_in_clusters(jobs)),
         unseen=tuple(sorted({name for job in jobs for name in job.unseen})),
+        currency=hindsight.currency,
     )
 
 
@@ -282,6 +293,29 @@ def _row(name: _Group, members: Sequence[ReplayedJob], part: float) -> Row:
         assumed=sum(_is_assumed(member) for member in moved),
         unseen=sum(bool(member.unseen) for member in members),
     )
+
+
+def _bill(members: Sequence[ReplayedJob], prices: Mapping[str, Prices]) -> Bill:
+    over = [member for member in members if member.is_over]
+    late = [is_late for member in over if (is_late := bills.is_late(member.entry)) is not None]
+    spent = (bills.amounts_of(bills.spent_by(member.entry, prices)) for member in over)
+    return Bill(
+        jobs=len(over),
+        spent=bills.summed(spent),
+        saved=bills.summed(_saved(member, prices) for member in over),
+        late=sum(late),
+        deadlines=len(late),
+    )
+
+
+def _saved(member: ReplayedJob, prices: Mapping[str, Prices]) -> Mapping[str, float]:
+    """Return what a decision saved: by two replays, else by what the decision expected."""
+    if _is_compared(member):
+        without, with_them = (bills.replayed_cost(side, prices) for side in _sides(member))
+        return bills.saved(without, with_them)
+    if member.happened is None and member.is_enforced and _is_moved(member):
+        return bills.saved(member.entry.expected_cost, bills.spent_by(member.entry, prices))
+    return {}
 
 
 def _slower(pairs: Iterable[tuple[ReplayedJob, float, float]]) -> int:
@@ -384,6 +418,7 @@ def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
         as_of=now,
         gained=tuple(_gained(hindsight, since=since, until=now)),
         decisions=tuple(newest[:MOST_DECISIONS]),
+        currency=hindsight.currency,
     )
 
 
@@ -404,7 +439,21 @@ def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gai
             saved_seconds=sum(row.saved or 0.0 for row in of_all_kinds),
             margin_seconds=sum(row.margin for row in of_all_kinds),
             slower=sum(row.slower for row in of_all_kinds),
+            **_billed([row.bill for row in of_all_kinds]),
         )
+
+
+def _billed(of_kinds: Sequence[Bill]) -> Mapping[str, Any]:
+    """Return what is published of bills, added up."""
+    spent, saved = (
+        bills.added(getattr(bill, name) for bill in of_kinds) for name in ("spent", "saved")
+    )
+    return {
+        "spent": {kind: total.rounded for kind, total in spent.items()},
+        "saved": {kind: total.rounded for kind, total in saved.items()},
+        "late": sum(bill.late for bill in of_kinds),
+        "deadlines": sum(bill.deadlines for bill in of_kinds),
+    }
 
 
 def _decision(job: ReplayedJob) -> PastDecision | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from webhook.hindsight.bills import KINDS, Bill, Sum
 from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, Gains, Row
-from webhook.model.words import rfc3339
+from webhook.model.words import carbon, figure, rfc3339
 from webhook.simulate.comparison import HERE, aligned, duration
 
 VERSION: Final = 1
@@ -29,6 +30,7 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
     ):
         if rows:
             lines += ["", *_rows(header, rows, wide=wide, kinds=kinds)]
+    lines += _costs(gains, kinds=kinds)
     if not wide:
         lines += ["", *_whys(gains.rows, kinds=kinds)]
     return "\n".join([*lines, "", *_clusters(gains.clusters), *_sure(gains)])
@@ -52,6 +54,7 @@ def as_json(gains: Gains) -> dict[str, Any]:
         "leftOut": gains.left_out,
         "byCluster": [_cluster_json(cluster) for cluster in gains.clusters],
         "unknownClusters": list(gains.unseen),
+        "currency": gains.currency or None,
     }
 
 
@@ -83,7 +86,23 @@ def _row_json(row: Row) -> dict[str, Any]:
         "slower": row.slower,
         "assumed": row.assumed,
         "notReplayed": row.unseen,
+        "cost": _bill_json(row.bill),
     }
+
+
+def _bill_json(bill: Bill) -> dict[str, Any]:
+    """Return sums of what is known; a kind that is known of no Job is left out."""
+    return {
+        "jobs": bill.jobs,
+        **{_KEYS[kind]: total.rounded for kind, total in bill.spent.items()},
+        "knownOf": {_KEYS[kind]: total.jobs for kind, total in bill.spent.items()},
+        "saved": {_KEYS[kind]: total.rounded for kind, total in bill.saved.items()},
+        "late": bill.late,
+        "deadlines": bill.deadlines,
+    }
+
+
+_KEYS: Final[Mapping[str, str]] = {"money": "money", "kwh": "kWh", "grams": "carbonGrams"}
 
 
 def _confidence_json(confidence: Confidence) -> dict[str, Any]:
@@ -134,6 +153,42 @@ def _wide(row: Row) -> tuple[str, ...]:
 
 def _stayed(row: Row) -> str:
     return ", ".join(f"{why} {count}" for why, count in row.stayed.items())
+
+
+_COSTS: Final = ("MONEY", "KWH", "CO2", "LATE", "SAVED AGAINST AS SUBMITTED")
+
+
+def _costs(gains: Gains, *, kinds: bool) -> list[str]:
+    """Return what Jobs have cost; nothing where no price and no deadline is known."""
+    if not any(row.bill.spent or row.bill.deadlines for row in gains.rows):
+        return []
+    names = ("POLICY", "NAMESPACE", *((_KIND,) if kinds else ()))
+    cells = [(*names, *_COSTS)]
+    for row in gains.rows:
+        named = (row.policy or OTHERS, row.namespace, *((row.kind,) if kinds else ()))
+        cells.append((*named, *_billed(row.bill, gains.currency)))
+    money = f"money in {gains.currency}; " if gains.currency else ""
+    title = f"What Jobs that have ended cost ({money}? is not known, n/m: known of n of m Jobs):"
+    return ["", title, *aligned(cells, left=len(names))]
+
+
+def _billed(bill: Bill, currency: str) -> tuple[str, ...]:
+    write = {"money": figure, "kwh": figure, "grams": carbon}
+    unit = {"money": f" {currency}" if currency else "", "kwh": " kWh", "grams": ""}
+    spent = [_sum(bill.spent.get(kind), bill.jobs, write[kind]) for kind in KINDS]
+    saved = [
+        write[kind](total.amount) + unit[kind]
+        for kind in KINDS
+        if (total := bill.saved.get(kind)) is not None
+    ]
+    late = f"{bill.late}/{bill.deadlines}" if bill.deadlines else "-"
+    return (*spent, late, ", ".join(saved) or "?")
+
+
+def _sum(total: Sum | None, jobs: int, write: Callable[[float], str]) -> str:
+    if total is None:
+        return "?" if jobs else "-"
+    return write(total.amount) + (f" ({total.jobs}/{jobs})" if total.jobs < jobs else "")
 
 
 def _whys(rows: Sequence[Row], *, kinds: bool) -> Iterator[str]:

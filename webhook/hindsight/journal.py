@@ -22,10 +22,13 @@ from webhook.api.kubernetes_api import KubernetesApi, NotServed
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
 from webhook.decide.decision_record import OptionFigures
 from webhook.model import fields
+from webhook.model.costs.prices import Cost
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PLAIN, reference_of
+from webhook.model.queues import FlavorResource
 from webhook.state.run_records_reader import path_of
+from webhook.state.workload import Charge
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
@@ -77,6 +80,10 @@ class JournalEntry:
     """Seconds from its creation to its last decision; moves count."""
     moves: int = 0
     offers: tuple[OptionFigures, ...] = ()
+    used: Charge = ()
+    """The quota that it held, all its pods together; empty: not known."""
+    expected_cost: Cost | None = None
+    """What its decision expected it to cost as it was submitted."""
 
     @property
     def reference(self) -> str:
@@ -150,8 +157,16 @@ def _line(entry: JournalEntry) -> dict[str, Any]:
         "d": round(entry.decided_in, 3),
         "mv": entry.moves,
         "of": [_offer_line(offer) for offer in entry.offers],
+        "us": [[*cell, amount] for cell, amount in entry.used],
+        "xc": _cost_line(entry.expected_cost),
     }
     return {short: value for short, value in line.items() if value}
+
+
+def _cost_line(cost: Cost | None) -> list[float | None]:
+    if cost is None:
+        return []
+    return [cost.money, cost.electricity, cost.kwh, cost.carbon_grams]
 
 
 def _offer_line(offer: OptionFigures) -> list[Any]:
@@ -177,7 +192,21 @@ def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
         decided_in=float(source.get("d") or 0.0),
         moves=fields.integer(source, "mv", "") or 0,
         offers=tuple(_offer(offer) for offer in fields.sequence(source, "of", "")),
+        used=tuple(_used(cell) for cell in fields.sequence(source, "us", "")),
+        expected_cost=_cost(fields.sequence(source, "xc", "")),
     )
+
+
+def _used(line: Any) -> tuple[FlavorResource, int]:
+    flavor, resource, amount = line
+    return (intern(str(flavor)), intern(str(resource))), int(amount)
+
+
+def _cost(line: Sequence[Any]) -> Cost | None:
+    if not line:
+        return None
+    money, electricity, kwh, carbon_grams = map(_known, line)
+    return Cost(money=money, electricity=electricity, kwh=kwh, carbon_grams=carbon_grams)
 
 
 def _shared(field_name: str, text: str) -> str:
@@ -189,14 +218,14 @@ def _offer(line: Any) -> OptionFigures:
     return OptionFigures(
         name=intern(str(option)),
         queue=intern(str(queue)),
-        starts_in=_seconds(starts_in),
-        runs=_seconds(runs),
-        finishes_in=_seconds(finishes_in),
+        starts_in=_known(starts_in),
+        runs=_known(runs),
+        finishes_in=_known(finishes_in),
         rejected=intern(str(rejected)),
     )
 
 
-def _seconds(value: Any) -> float | None:
+def _known(value: Any) -> float | None:
     return None if value is None else float(value)
 
 

@@ -81,6 +81,7 @@ class Journal:
         self._ended: deque[tuple[float, FinishedWorkload]] = deque()
         self._due: dict[int, list[JournalEntry]] = {}
         """Slot to the entries to add to it."""
+        self._new: list[JournalEntry] = []
         self._next = 0.0
 
     def known(self) -> tuple[JobMetadata, ...]:
@@ -136,6 +137,12 @@ class Journal:
             except ClusterError as error:
                 errors.append(f"journal: {error}")
         return Written(tried=True, written=written, errors=tuple(errors))
+
+    def take_new(self) -> tuple[JournalEntry, ...]:
+        """Return the entries written since the last call that no leader had written before."""
+        taken = tuple(self._new)
+        self._new.clear()
+        return taken
 
     def _forget(self) -> None:
         unix = self._unix()
@@ -210,6 +217,9 @@ class Journal:
                 if isinstance(error, Refused) and not error.is_conflict:
                     raise
                 return False
+            self._new += [
+                entry for key, entry in merged.entries.items() if key not in before.entries
+            ]
         del self._due[number]
         return merged != before
 

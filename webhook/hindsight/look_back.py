@@ -28,6 +28,7 @@ from webhook.learn import job_class
 from webhook.learn.estimates import NOTHING, Learned, RunTimeLearner
 from webhook.learn.expected_runs import slowdown_of
 from webhook.learn.run_records import ClassRecord, Packed, pack_runs, unpack_runs
+from webhook.model.costs.prices import Prices
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
@@ -186,6 +187,10 @@ class Hindsight:
     """In the order of their creation."""
     left_out: int = 0
     """Jobs that a replay cannot submit: their queues are gone, or they cannot be read."""
+    prices: Mapping[str, Prices] = field(default_factory=dict)
+    """What resources cost, by cluster."""
+    currency: str = ""
+    """What money is in; empty: not known."""
     handover_seconds: float = 0.0
     """For how long, on average, quota is idle between two Jobs if one waits."""
 
@@ -375,6 +380,8 @@ def look_back(
     return Hindsight(
         jobs=tuple(_without_guesses(replayed, world)),
         left_out=len(latest) - len(jobs),
+        prices=world.snapshot.prices,
+        currency=world.snapshot.currency,
         handover_seconds=handover,
     )
 

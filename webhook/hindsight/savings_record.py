@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -29,7 +29,7 @@ _VERSION: Final = "1"
 
 Unix = Annotated[float, Field(ge=0, lt=1 << 32)]
 """Seconds since 1970; a time beyond is not plausible."""
-Seconds = Annotated[float, Field(allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,17 @@ class Gained:
     since: Unix
     jobs: int
     moved: int
-    saved_seconds: Seconds
-    margin_seconds: Seconds
+    saved_seconds: Finite
+    margin_seconds: Finite
     """By so much *saved_seconds* may be wrong."""
     slower: int
+    spent: Mapping[str, Finite] = field(default_factory=dict)
+    """What its Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
+    saved: Mapping[str, Finite] = field(default_factory=dict)
+    """By how much less they have cost than as submitted, likewise; below 0: more."""
+    late: int = 0
+    """Of ``deadlines`` Jobs that have one, those that ended after it."""
+    deadlines: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +85,8 @@ class SavingsRecord:
     gained: tuple[Gained, ...] = ()
     decisions: tuple[PastDecision, ...] = ()
     """The newest first."""
+    currency: str = ""
+    """What money is in; empty: not known."""
 
 
 _RECORD: Final = TypeAdapter(SavingsRecord)

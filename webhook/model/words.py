@@ -11,6 +11,7 @@ _MINUTES_FROM = 600.0
 _HOURS_FROM = 36_000.0
 _DAY = 86_400.0
 _WHOLE_FROM = 100.0
+_MASSES = ((1e6, "t"), (1e3, "kg"))
 _DAYS_FROM = 3 * _DAY
 _MOST_COMPARED = 200
 """Most names that a name is compared with: each costs some 40 microseconds."""
@@ -46,6 +47,12 @@ def figure(amount: float) -> str:
         return f"{amount:,.0f}"
     digits = f"{amount:.3g}"
     return f"{amount:.6f}".rstrip("0").rstrip(".") if "e" in digits else digits
+
+
+def carbon(grams: float) -> str:
+    """Write a mass of CO2: ``38 g``, ``1.2 kg``, ``0.85 t``."""
+    unit, name = next((pair for pair in _MASSES if abs(grams) >= pair[0]), (1.0, "g"))
+    return f"{figure(grams / unit)} {name}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,0 +1,125 @@
+"""What Jobs have cost, counted once each, and what tariffs say now."""
+
+import pytest
+
+from tests.cost.bad_tariffs import TAKEN, unix
+from tests.cost.ended_jobs import PRICES, ran
+from tests.cost.tariffs import tariff, tariff_object
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.cost_metrics import MOST_PLACES, OTHERS
+from webhook.cost.rates import compile_tariff
+from webhook.state.price_compiler import zone_of
+from webhook.state.state import State
+
+NOW = 1796112000.0
+
+
+def shown(metrics, name):
+    return {
+        tuple(sample.labels.values()): pytest.approx(sample.value)
+        for family in metrics.registry.collect()
+        for sample in family.samples
+        if sample.name == f"kueue_fallback_{name}"
+    }
+
+
+def counted(*entries):
+    metrics = ControllerMetrics()
+    metrics.costs.count(entries, PRICES)
+    return metrics
+
+
+def test_money_energy_and_carbon_are_counted_by_policy_and_namespace():
+    metrics = counted(ran(), ran(), ran("other"))
+
+    assert shown(metrics, "cost_total") == {
+        ("p", "team", "money"): 6.12,
+        ("p", "team", "kwh"): 0.6,
+        ("p", "team", "grams"): 240.0,
+        ("p", "other", "money"): 3.06,
+        ("p", "other", "kwh"): 0.3,
+        ("p", "other", "grams"): 120.0,
+    }
+
+
+def test_what_is_not_known_is_not_counted_as_0():
+    metrics = counted(ran(used=()), ran(cluster="far"))
+
+    assert shown(metrics, "cost_total") == {}
+
+
+def test_what_moved_jobs_saved_and_what_they_cost_more_are_counted_apart():
+    metrics = counted(ran())
+
+    assert shown(metrics, "cost_saved_total") == {("p", "team", "money"): 2.04}
+    assert shown(metrics, "cost_added_total") == {
+        ("p", "team", "kwh"): 0.2,
+        ("p", "team", "grams"): 70.0,
+    }
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"queue": "h100-lq"},
+        {"mode": "Advise"},
+        {"policy": "", "mode": "", "expected_cost": None},
+        {"expected_cost": None},
+    ],
+    ids=["stayed", "advised", "undecided", "nothing expected"],
+)
+def test_who_was_not_moved_for_certain_saved_nothing(values):
+    metrics = counted(ran(**values))
+
+    assert shown(metrics, "cost_total")
+    assert shown(metrics, "cost_saved_total") == shown(metrics, "cost_added_total") == {}
+
+
+def test_namespaces_without_end_take_no_memory_without_end():
+    metrics = counted(*(ran(f"team-{number}") for number in range(MOST_PLACES + 2)))
+
+    found = shown(metrics, "cost_total")
+    assert len(found) == 3 * (MOST_PLACES + 1)
+    assert found["p", OTHERS, "money"] == 6.12
+
+
+def test_the_series_of_a_policy_that_is_gone_go_too():
+    metrics = counted(ran(), ran(policy="q"), ran(policy="", mode=""))
+
+    metrics.show({"q": True})
+
+    assert {labels[0] for labels in shown(metrics, "cost_total")} == {"q", ""}
+    assert {labels[0] for labels in shown(metrics, "cost_saved_total")} == {"q"}
+
+
+def test_what_tariffs_say_now_is_shown_for_each_cluster():
+    metrics = ControllerMetrics()
+    given = tariff(
+        "seoul",
+        clusters=["", "far"],
+        rates=[{"flavors": ["gpu"], "resources": {"nvidia.com/gpu": "3"}}],
+        carbon=[{"intensity": "415"}],
+    )
+
+    metrics.costs.show([compile_tariff(given, now=NOW, zone=zone_of("UTC"))], NOW)
+    rates, carbon = shown(metrics, "tariff_rate"), shown(metrics, "carbon_intensity")
+    metrics.costs.show([], NOW)
+
+    assert rates == {
+        ("seoul", "", "gpu", "nvidia.com/gpu"): 3.0,
+        ("seoul", "far", "gpu", "nvidia.com/gpu"): 3.0,
+    }
+    assert carbon == {("seoul", ""): 415.0, ("seoul", "far"): 415.0}
+    assert shown(metrics, "tariff_rate") == shown(metrics, "carbon_intensity") == {}
+
+
+def test_the_end_of_a_series_and_its_clipped_points_are_shown():
+    odd, state, metrics = TAKEN["a series out of proportion"], State(), ControllerMetrics()
+    state.replace("tariffs", [tariff_object(**odd.spec)])
+    state.replace("series points", [odd.config_map])
+
+    moment = unix(odd.now)
+    metrics.costs.show(state.snapshot(1.0, moment).tariffs, moment)
+
+    assert shown(metrics, "tariff_series_until_seconds") == {("here",): moment + 3600}
+    assert shown(metrics, "tariff_series_clipped_points") == {("here",): 1.0}
