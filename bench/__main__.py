@@ -6,7 +6,7 @@ Sections: `creates` of Jobs at the API server, against its own policy engine; `s
 beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
 program alone against the webhook beside them; `alone`, the same without an API server; `moves`,
 reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow;
-`signatures`, what signing adds to a review.
+`signatures`, what signing adds to a review; `tariffs`, how long Tariffs take to be compiled.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -18,7 +18,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bench import alone, creates, forecasts, moves, report, serving, signatures, state, workers
+from bench import (
+    alone,
+    compiled_tariffs,
+    creates,
+    forecasts,
+    moves,
+    report,
+    serving,
+    signatures,
+    state,
+    workers,
+)
 from bench.plane import installed, say
 from bench.report import QUICK, Figures, Scale
 
@@ -31,8 +42,9 @@ SECTIONS: Final = {
     "alone": alone,
     "workers": workers,
     "signatures": signatures,
+    "tariffs": compiled_tariffs,
 }
-WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures")
+WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures", "tariffs")
 PICTURE: Final = "bench.png"
 
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bench import creates, moves, report, serving, signatures, workers
+from bench import compiled_tariffs, creates, moves, report, serving, signatures, workers
 from bench.__main__ import arguments, keep
 from bench.contenders import admission_policy
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -190,6 +190,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "alone",
         "workers",
         "signatures",
+        "tariffs",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
 
@@ -241,3 +242,11 @@ def test_reviews_are_decided_with_signatures_and_without(monkeypatch):
     found = signatures.measure(report.QUICK, lambda _: None)
 
     assert {name: len(values) for name, values in found.items()} == {"without": 2, "signed": 2}
+
+
+def test_the_rates_of_many_flavors_are_compiled():
+    found = compiled_tariffs.measure(report.QUICK, lambda _: None)
+
+    assert len(found["compiled"]) == report.QUICK.rounds
+    (target,) = compiled_tariffs.targets({"compiled": [40.0, 60.0, 45.0]})
+    assert (target.value, target.limit, target.is_met) == (45.0, 50.0, True)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from webhook.cost.flavor_devices import devices_of
+from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import CompiledTariff, Prices
+from webhook.model.queues import Amounts, ResourceFlavor
 
 NUMBERS: Final[Mapping[str, str]] = {
     "overhead": "spec.overhead",
@@ -26,8 +29,8 @@ def prices_by_cluster(
     """Return the prices of each cluster that a Tariff or a device is known for.
 
     *compiled* is in the order of names: where several Tariffs of a cluster say the same, the first
-    counts. *devices* are those of this cluster's ResourceFlavors; in worker clusters flavors of
-    the same names have them, too.
+    counts. *devices* are those of this cluster's ResourceFlavors; where a worker cluster's own are
+    not known, flavors of the same names have them, too.
     """
     found: dict[str, Prices] = {"": Prices(devices=devices)} if devices else {}
     for priced in compiled:
@@ -36,6 +39,23 @@ def prices_by_cluster(
             new = replace(priced.prices, devices=devices)
             found[cluster] = new if before is None or not _is_priced(before) else _both(before, new)
     return found
+
+
+def in_worker(
+    prices: Prices,
+    usage: Amounts,
+    flavors: Mapping[str, ResourceFlavor],
+    profiles: Sequence[AcceleratorProfile],
+) -> Prices:
+    """Return a worker cluster's prices with the devices of *flavors*, its own ResourceFlavors.
+
+    Only of those in *usage*: a decision needs no others.
+    """
+    used = {flavor for flavor, _ in usage} & flavors.keys()
+    devices = devices_of((flavors[name] for name in used), profiles)
+    if not devices and not used & prices.devices.keys():
+        return prices
+    return replace(prices, devices=devices)
 
 
 def _is_priced(prices: Prices) -> bool:

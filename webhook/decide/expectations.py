@@ -11,6 +11,7 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.cost import terms
+from webhook.cost.cluster_prices import in_worker
 from webhook.decide import objective, remote_options
 from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
@@ -231,9 +232,13 @@ def _place(case: ForecastCase, begun: _Begun) -> Place | None:
     reserved = begun.found if is_here else begun.there
     if reserved is None or not reserved.usage:
         return None
+    prices = snapshot.prices.get(begun.item.cluster, NO_PRICES)
+    if not is_here:
+        there = case.occupancy.clusters[begun.item.cluster].snapshot.flavors
+        prices = in_worker(prices, reserved.usage, there, snapshot.accelerator_profiles)
     return Place(
         usage=reserved.usage,
-        prices=snapshot.prices.get(begun.item.cluster, NO_PRICES),
+        prices=prices,
         congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
     )
 
