@@ -32,6 +32,11 @@ _COMMANDS = {
         "Show policies, queues, and what needs a look.",
     ),
     "tail": ("webhook.commands.tail", "command", "Print decisions as they are made."),
+    "tariff": (
+        "webhook.commands.make_tariff",
+        "command",
+        "Print Tariffs made from prices and intensities known elsewhere.",
+    ),
     "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
 }

@@ -1,0 +1,171 @@
+"""`kueue-fallback tariff`: what it prints is a Tariff that `check` takes."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from webhook.__main__ import main
+from webhook.model.costs.tariff import read_tariff
+
+DIRECT = "Carbon intensity gCO₂eq/kWh (direct)"
+LIFE_CYCLE = "Carbon intensity gCO₂eq/kWh (Life cycle)"
+FLAVORS = "/resourceflavors"
+GAUGES = {
+    "node_cpu_hourly_cost": {"gpu-0": "0.03", "gpu-1": "0.05", "cpu-0": "0.02"},
+    "node_ram_hourly_cost": {"gpu-0": "0.004", "gpu-1": "0.004", "cpu-0": "0.003"},
+    "node_gpu_hourly_cost": {"gpu-0": "2.5", "gpu-1": "3.5", "cpu-0": "0"},
+}
+
+
+def told(*arguments, code=0):
+    found = CliRunner().invoke(main, ["tariff", *arguments])
+    assert found.exit_code == code, found.output
+    return found
+
+
+def csv(tmp_path, rows, header=f"Datetime (UTC),Country,{DIRECT},{LIFE_CYCLE}"):
+    path = tmp_path / "electricitymaps.csv"
+    path.write_text("\n".join([header, *rows]), encoding="utf-8")
+    return str(path)
+
+
+def days(count, *, direct="300", life="350"):
+    return [
+        f"2025-01-{day:02} {hour:02}:00:00,Korea,{direct},{life}"
+        for day in range(1, count + 1)
+        for hour in range(24)
+    ]
+
+
+def test_typical_hours_are_a_tariff(tmp_path):
+    path = csv(tmp_path, days(28))
+
+    found = told("typical", "-f", path, "--time-zone", "Asia/Seoul", "--name", "seoul")
+
+    assert found.stdout.startswith("# Means of 672 hours by season, kind of day and hour.\n")
+    written = read_tariff(yaml.safe_load(found.stdout))
+    assert (written.name, written.spec.time_zone) == ("seoul", "Asia/Seoul")
+    assert [entry.intensity for entry in written.spec.carbon] == ["300", "300", "300"]
+
+
+def test_the_intensity_over_the_life_cycle_is_taken_where_it_is_wanted(tmp_path):
+    found = told("typical", "-f", csv(tmp_path, days(28)), "--life-cycle")
+
+    assert yaml.safe_load(found.stdout)["spec"]["carbon"][0] == {"intensity": "350"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "header", "message"),
+    [
+        (days(6), None, "expected the hours of a week at least, got 144"),
+        (days(7, direct=""), None, "expected the hours of a week at least, got 0"),
+        (days(7, direct="-1"), None, f":2 {DIRECT}: expected grams for a kWh, got '-1'"),
+        (days(7), "when,a,b,c", ":1: expected a column that begins with Datetime, got when,"),
+        (days(7), "Datetime,a,b,c", ":1: expected a column Carbon intensity, got Datetime, a"),
+        (["noon,Korea,1,2"], None, ":2 Datetime (UTC): expected a time, got 'noon'"),
+    ],
+    ids=["few", "empty", "negative", "no time", "no intensity", "a wrong time"],
+)
+def test_a_file_that_says_nothing_is_refused_with_its_place(tmp_path, rows, header, message):
+    path = csv(tmp_path, rows) if header is None else csv(tmp_path, rows, header)
+
+    assert message in told("typical", "-f", path, code=2).stderr
+
+
+def test_a_time_zone_that_is_not_there_is_refused(tmp_path):
+    path = csv(tmp_path, days(7))
+
+    assert (
+        "there is no time zone Mars"
+        in told("typical", "-f", path, "--time-zone", "Mars", code=2).stderr
+    )
+
+
+def flavor(name, **labels):
+    return {"metadata": {"name": name}, "spec": {"nodeLabels": labels}}
+
+
+def node(name, allocatable, **labels):
+    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": allocatable}}
+
+
+def prices(gauges):
+    """Answer as an API server with Nodes and flavors, and as a Prometheus with OpenCost's."""
+    gpus = {"nvidia.com/gpu": "8", "nvidia.com/mig-1g.10gb": "0", "cpu": "64"}
+    nodes = [node(f"gpu-{number}", gpus, pool="gpu") for number in range(2)]
+    nodes.append(node("cpu-0", {"cpu": "32"}, pool="cpu"))
+    flavors = [flavor("gpu", pool="gpu"), flavor("spot", pool="gpu"), flavor("cpu", pool="cpu")]
+    flavors += [flavor("gone", pool="gone"), flavor("any")]
+
+    def answer(method, path, _body):
+        if path.startswith("/api/v1/query"):
+            gauge = path.partition("query=")[2]
+            if gauges is None:
+                return 503, [], "no storage"
+            result = [
+                {"metric": {"node": name}, "value": [1, value]}
+                for name, value in gauges.get(gauge, {}).items()
+            ]
+            return (
+                200,
+                [],
+                {"status": "success", "data": {"resultType": "vector", "result": result}},
+            )
+        if path.startswith("/api/v1/nodes"):
+            return 200, [], {"items": nodes, "metadata": {}}
+        if FLAVORS in path:
+            items = flavors
+            return 200, [], {"items": items, "metadata": {}}
+        if path.startswith("/apis/kueue.x-k8s.io"):
+            version = {"version": "v1beta2", "groupVersion": "kueue.x-k8s.io/v1beta2"}
+            return 200, [], {"versions": [version], "preferredVersion": version}
+        return 404, [], {"message": "not found"}
+
+    return answer
+
+
+def from_opencost(tmp_path, gauges=GAUGES, *, code=0):
+    with serving(prices(gauges), tmp_path) as kubeconfig:
+        config = yaml.safe_load(Path(kubeconfig).read_text(encoding="utf-8"))
+        url = config["clusters"][0]["cluster"]["server"]
+        return told("from-opencost", "--prometheus", url, "--kubeconfig", kubeconfig, code=code)
+
+
+def test_flavors_cost_what_their_nodes_cost_on_average(tmp_path):
+    found = from_opencost(tmp_path)
+
+    written = yaml.safe_load(found.stdout)
+    assert read_tariff(written).name == "opencost"
+    assert written["spec"]["rates"] == [
+        {"flavors": ["cpu"], "resources": {"cpu": "0.02", "memory": "0.003"}},
+        {
+            "flavors": ["gpu", "spot"],
+            "resources": {"cpu": "0.04", "memory": "0.004", "nvidia.com/gpu": "3"},
+        },
+    ]
+    assert found.stderr.splitlines() == [
+        "ResourceFlavor any: no price of a Node with its nodeLabels",
+        "ResourceFlavor gone: no price of a Node with its nodeLabels",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gauges", "message"),
+    [
+        ({}, "no price of any ResourceFlavor"),
+        (None, 'node_cpu_hourly_cost: status 503: "no storage"'),
+    ],
+    ids=["no prices", "no answer"],
+)
+def test_a_prometheus_that_knows_nothing_is_told(tmp_path, gauges, message):
+    assert message in from_opencost(tmp_path, gauges, code=2).stderr
+
+
+def test_what_is_no_url_is_told(tmp_path):
+    with serving(prices({}), tmp_path) as kubeconfig:
+        found = told("from-opencost", "--prometheus", "x", "--kubeconfig", kubeconfig, code=2)
+
+    assert "expected a URL such as http://localhost:9090" in found.stderr

@@ -1,0 +1,268 @@
+"""``tariff``: prints Tariffs made from what other programs know, for an admin to look through.
+
+``typical`` reads a year of carbon intensities, ``from-opencost`` asks a Prometheus what Nodes cost,
+with the user's own rights. Nothing is applied, and our processes never ask anybody.
+"""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+from urllib.parse import urlencode, urlsplit
+
+import click
+
+from webhook.commands import terminal
+from webhook.commands.connect import connected, kubeconfig_option
+from webhook.model.fields import FieldError
+
+if TYPE_CHECKING:
+    from webhook.api.client import Client
+    from webhook.cost.node_prices import PricedNode
+    from webhook.model.queues import ResourceFlavor
+
+_ENOUGH: Final = 24 * 7
+"""Points: less than a week says nothing of what is typical."""
+_LIFE_CYCLE: Final = ("life cycle", "lca")
+_SECONDS: Final = 30.0
+_MOST_BYTES: Final = 32 << 20
+_SLICE: Final = "/mig-"
+"""In the name of a resource that is a part of a device."""
+
+
+@click.group("tariff", short_help="Print Tariffs made from prices and intensities known elsewhere.")
+def command() -> None:
+    """Print a Tariff, to be looked through and applied by you.
+
+    \b
+    Examples:
+      kueue-fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
+      kueue-fallback tariff from-opencost --prometheus http://localhost:9090
+    """
+
+
+@command.command("typical", short_help="Carbon intensities by season, kind of day and hour.")
+@click.option(
+    "-f",
+    "--filename",
+    "path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="A CSV of hourly intensities, as Electricity Maps offers for a zone and year.",
+)
+@click.option("--name", default="typical", help="The Tariff's name.  [typical]")
+@click.option("--time-zone", default="UTC", help="In which hours and days are told.  [UTC]")
+@click.option(
+    "--life-cycle", is_flag=True, help="Take the intensity over the life cycle, not the direct one."
+)
+def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
+    """Print the `carbon` of a Tariff, from the hours of a past year.
+
+    \b
+    Exit code 2: the file cannot be read.
+    """
+    from webhook.cost import typical_hours
+    from webhook.model.costs.tariff import TARIFF_KIND
+    from webhook.state.price_compiler import zone_of
+
+    zone = zone_of(time_zone)
+    if zone is None:
+        _fail(f"--time-zone: there is no time zone {time_zone}")
+    try:
+        points = list(_intensities(Path(path), life_cycle=life_cycle))
+    except (FieldError, OSError, UnicodeDecodeError) as error:
+        _fail(str(error))
+    if len(points) < _ENOUGH:
+        _fail(f"{path}: expected the hours of a week at least, got {len(points)}")
+    spec = {"timeZone": time_zone, "carbon": typical_hours.entries(points, zone, "intensity")}
+    _print(TARIFF_KIND, name, spec, f"Means of {len(points)} hours by season, kind of day and hour")
+
+
+def _fail(message: str) -> NoReturn:
+    terminal.say(message, err=True)
+    sys.exit(2)
+
+
+def _print(kind: str, name: str, spec: Mapping[str, Any], comment: str) -> None:
+    import yaml
+
+    from webhook.model.costs.tariff import read_tariff
+    from webhook.model.policy.custom_object import PolicyError
+    from webhook.model.policy.fallback_policy import GROUP, VERSION
+
+    whole = {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    try:
+        read_tariff(whole)
+    except PolicyError as error:
+        _fail(str(error))
+    written = yaml.safe_dump(whole, sort_keys=False, default_flow_style=None, width=100)
+    terminal.say(f"# {comment}.\n{written.rstrip()}")
+
+
+def _intensities(path: Path, *, life_cycle: bool) -> Iterator[tuple[float, float]]:
+    from webhook.model import fields
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.DictReader(file)
+        time, value = _columns(lines.fieldnames or (), str(path), life_cycle=life_cycle)
+        for line in lines:
+            here = f"{path}:{lines.line_num}"
+            written = line[value]
+            # Hours of which nothing is known are left empty.
+            if not written:
+                continue
+            moment = fields.seconds_since_1970(line[time] or "", f"{here} {time}")
+            yield moment, _amount(written, f"{here} {value}")
+
+
+def _amount(written: str, path: str) -> float:
+    try:
+        amount = float(written)
+    except ValueError:
+        amount = -1.0
+    if not amount >= 0 or not isfinite(amount):
+        raise FieldError(path, f"expected grams for a kWh, got {written[:32]!r}")
+    return amount
+
+
+def _columns(header: Sequence[str], path: str, *, life_cycle: bool) -> tuple[str, str]:
+    """Return the columns of the time and of the intensity."""
+    times = (name for name in header if name.lower().startswith("datetime"))
+    values = [name for name in header if "carbon" in name.lower() and "intensity" in name.lower()]
+    over_life = [name for name in values if any(word in name.lower() for word in _LIFE_CYCLE)]
+    wanted = over_life if life_cycle else [name for name in values if name not in over_life]
+    time = next(times, "")
+    if not time or not wanted:
+        missing = "a column that begins with Datetime" if not time else "a column Carbon intensity"
+        raise FieldError(f"{path}:1", f"expected {missing}, got {', '.join(header)[:200]}")
+    return time, wanted[0]
+
+
+@command.command("from-opencost", short_help="Rates by what OpenCost says that Nodes cost.")
+@click.option(
+    "--prometheus", required=True, metavar="URL", help="Where OpenCost's gauges are: a Prometheus."
+)
+@click.option("--name", default="opencost", help="The Tariff's name.  [opencost]")
+@kubeconfig_option
+def from_opencost(*, prometheus: str, name: str, kubeconfig: str | None) -> None:
+    """Print the `rates` of a Tariff, for each ResourceFlavor the mean over its Nodes.
+
+    These are list prices, and so for comparing with them: what an owned machine costs that would
+    idle otherwise is little more than its electricity (docs/costs.md).
+
+    \b
+    You need the right to list Nodes and ResourceFlavors.
+
+    \b
+    Exit code 2: Prometheus does not answer, or knows no price of any flavor.
+    """
+    from webhook.cost import node_prices
+    from webhook.model.costs.tariff import TARIFF_KIND
+
+    with connected(kubeconfig) as client:
+        flavors, labelled = _flavors(client), _nodes(client)
+    try:
+        prices = {part: _gauge(prometheus, gauge) for part, gauge in node_prices.GAUGES.items()}
+    except (FieldError, OSError, http.client.HTTPException) as error:
+        _fail(f"{prometheus}: {error}")
+    nodes = [_priced(node, prices) for node in labelled]
+    entries, unknown = node_prices.rates(nodes, flavors)
+    for flavor in unknown:
+        terminal.say(f"ResourceFlavor {flavor}: no price of a Node with its nodeLabels", err=True)
+    if not entries:
+        _fail(f"{prometheus}: no price of any ResourceFlavor")
+    _print(TARIFF_KIND, name, {"rates": entries}, "List prices, by OpenCost")
+
+
+def _flavors(client: Client) -> Sequence[ResourceFlavor]:
+    from webhook.api.resources import FLAVORS
+    from webhook.api.watch import list_pages, path_of
+    from webhook.state.readers import READERS
+    from webhook.state.watched import watched
+
+    (resource,) = (
+        each for each in watched(namespace="", kueue_namespace="") if each.kind == FLAVORS
+    )
+    read = READERS[FLAVORS]
+    pages = list_pages(client, path_of(client, resource))
+    return [read(source) for page in pages for source in page.get("items") or ()]
+
+
+def _nodes(client: Client) -> Sequence[PricedNode]:
+    from webhook.adapt.accelerators import is_accelerator
+    from webhook.api.watch import list_pages
+    from webhook.cost.node_prices import PricedNode
+
+    return [
+        PricedNode(
+            name=source["metadata"]["name"],
+            labels=source["metadata"].get("labels") or {},
+            devices=tuple(
+                resource
+                for resource, amount in (source["status"].get("allocatable") or {}).items()
+                if is_accelerator(resource) and _SLICE not in resource and amount != "0"
+            ),
+        )
+        for page in list_pages(client, "/api/v1/nodes")
+        for source in page.get("items") or ()
+    ]
+
+
+def _priced(node: PricedNode, prices: Mapping[str, Mapping[str, float]]) -> PricedNode:
+    from dataclasses import replace
+
+    known = {part: by_node[node.name] for part, by_node in prices.items() if node.name in by_node}
+    # A Node without devices has a price of 0 for them, and one that OpenCost cannot price for all.
+    return replace(node, prices={part: price for part, price in known.items() if price > 0})
+
+
+def _gauge(url: str, gauge: str) -> Mapping[str, float]:
+    """Return a gauge's newest value by Node.
+
+    Raises:
+        FieldError: the answer is not Prometheus's.
+        OSError, HTTPException: there is no answer.
+
+    """
+    from webhook.model import fields
+
+    answer = fields.from_json(_get(url, gauge), gauge, longest=_MOST_BYTES)
+    data = fields.mapping(answer, "data", gauge)
+    values: defaultdict[str, float] = defaultdict(float)
+    for sample, here in fields.objects(data, "result", f"{gauge}.data"):
+        labels = fields.texts(sample, "metric", here)
+        pair = fields.sequence(sample, "value", here)
+        node = labels.get("node") or labels.get("instance") or ""
+        if len(pair) == 2:  # noqa: PLR2004 - a moment and a value
+            values[node] = _amount(str(pair[1]), f"{here}.value")
+    return dict(values)
+
+
+def _get(url: str, gauge: str) -> str:
+    parts = urlsplit(url)
+    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+    if parts.scheme not in kinds or not parts.hostname:
+        raise FieldError("--prometheus", "expected a URL such as http://localhost:9090")
+    connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=_SECONDS)
+    try:
+        path = f"{parts.path.rstrip('/')}/api/v1/query?{urlencode({'query': gauge})}"
+        connection.request("GET", path, headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        text: str = response.read(_MOST_BYTES).decode(errors="replace")
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        raise FieldError(gauge, f"status {response.status}: {json.dumps(text[:200])}")
+    return text
