@@ -37,6 +37,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "drain_seconds",
         "currency",
         "series",
+        "watch_nodes",
         "watch_workers",
     }
 )

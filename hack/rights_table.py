@@ -23,6 +23,7 @@ NAMESPACE: Final = "kueue-fallback"
 MORE: Final = (
     "console.expose=true",
     "clusters.watchWorkers={name}",
+    "accelerators.watchNodes=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod},podGroups.enabled=true",
 )

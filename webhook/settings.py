@@ -98,6 +98,9 @@ class Settings(BaseModel):
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """What the money of Tariffs is in. It is printed, and never converted."""
 
+    watch_nodes: bool = False
+    """Whether to watch Nodes, for the labels by which GPU feature discovery tells their devices."""
+
     series: tuple[str, ...] = ()
     """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our
     namespace, or with theirs before it (``kube-system/carbon-intensity``)."""

@@ -169,6 +169,12 @@ egress:
 - apiGroups: [""]
   resources: [limitranges, namespaces]
   verbs: [list, watch]
+{{- if .Values.accelerators.watchNodes }}
+# Only labels are kept: they tell which devices a Node has.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
 # What pods ask for beyond their containers.
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]

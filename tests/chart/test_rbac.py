@@ -293,6 +293,23 @@ def test_the_controller_may_follow_the_kinds_that_are_switched_on_and_no_others(
     ]
 
 
+def test_nodes_may_be_read_only_where_that_is_wanted(render):
+    names = ("kueue-fallback", "kueue-fallback-controller")
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}
+    without, wanted = render(), render({"accelerators": '{"watchNodes": true}'})
+
+    for name in names:
+        assert not any("nodes" in rule["resources"] for rule in rules_of(without, name))
+        assert nodes in rules_of(wanted, name)
+    settings = yaml.safe_load(wanted.one("ConfigMap")["data"]["settings.yaml"])
+    assert settings["watch_nodes"] is True
+    assert "watch_nodes" not in without.one("ConfigMap")["data"]["settings.yaml"]
+
+
+def rules_of(rendering, name):
+    return [rule for rule in rendering.one("ClusterRole", name)["rules"] if "resources" in rule]
+
+
 def test_series_may_be_read_by_name_in_their_namespaces_and_nothing_else(render):
     values = {"tariffs.series": '["day-ahead", "kube-system/carbon-intensity", "wind"]'}
     # Of one name in two namespaces, which a rendering by kind and name cannot tell apart.

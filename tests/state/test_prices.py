@@ -110,3 +110,26 @@ def test_a_tariff_that_comes_first_and_says_no_overhead_leaves_it_to_the_next():
 
     assert (prices.overhead, prices.core_watts, prices.gibibyte_watts) == (1.35, 6.0, 0.4)
     assert (prices.interruptions, prices.transfer) == (0.0, 0.1)
+
+
+def node(name, memory="81920", **labels):
+    discovered = {"nvidia.com/gpu.product": "NVIDIA-X1", "nvidia.com/gpu.memory": memory}
+    own = {"kubernetes.io/hostname": name, "unlike": name}
+    return {"metadata": {"name": name, "labels": {**own, **discovered, **labels}}}
+
+
+def test_nodes_are_kept_as_the_few_sets_of_labels_that_tell_devices():
+    plain = {"metadata": {"name": "pool"}, "spec": {"nodeLabels": {"pool": "a"}}}
+    found = state(flavors=(plain,))
+    found.replace("nodes", [node(f"n-{number}", pool="a") for number in range(50)])
+
+    first = found.snapshot(1.0, NOW)
+    found.apply("nodes", "MODIFIED", node("n-7", pool="a", zone="z"))
+    same = found.snapshot(2.0, NOW)
+    found.apply("nodes", "MODIFIED", node("n-7", "40960", pool="a"))
+    other = found.snapshot(3.0, NOW)
+
+    assert len(first.node_labels) == 1
+    assert first.prices[""].devices["pool"].memory == 80 << 30
+    assert same.prices is first.prices
+    assert other.prices[""].devices["pool"].memory == 40 << 30

@@ -144,6 +144,7 @@ def _followed(
         namespace=settings.namespace,
         kueue_namespace=settings.kueue_namespace,
         series=settings.series,
+        nodes=settings.watch_nodes,
     )
     always = (resource for resource in kinds if resource.kind != WORKLOADS)
     workloads = (

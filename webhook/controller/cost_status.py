@@ -116,7 +116,7 @@ def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> CostVerd
 def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> CostVerdict:
     """Return what the controller says of a profile beside the others of *snapshot*."""
     profiles = snapshot.accelerator_profiles
-    devices = devices_of(snapshot.flavors.values(), profiles)
+    devices = devices_of(snapshot.flavors.values(), profiles, snapshot.node_labels)
     own = sorted(name for name, device in devices.items() if device.name == profile.name)
     findings = list(_of_profile(profile, snapshot, own))
     reason, _ = findings[0] if findings else (ProfileReady.RESOLVED, "")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Final
 
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
-from webhook.model.costs.device_table import DEVICES
-from webhook.model.costs.devices import Device
+from webhook.model.costs.device_table import DEVICES, NVIDIA
+from webhook.model.costs.devices import Device, DeviceSlice, Isolation
 from webhook.model.queues import ResourceFlavor
 
 PRODUCT_LABELS: Final = (
@@ -18,6 +20,17 @@ PRODUCT_LABELS: Final = (
     "accelerator",
 )
 """Node labels whose value names a product, the most exact first."""
+_DISCOVERED: Final = "nvidia.com/"
+"""Begins the labels that GPU feature discovery writes."""
+_PRODUCT: Final = "nvidia.com/gpu.product"
+_MEMORY: Final = "nvidia.com/gpu.memory"
+"""In MiB."""
+_REPLICAS: Final = "nvidia.com/gpu.replicas"
+_SHARING: Final = "nvidia.com/gpu.sharing-strategy"
+_MIG: Final = "nvidia.com/mig-"
+_SLICES_OF_A_DEVICE: Final = 7
+_MIB: Final = 1 << 20
+_ISOLATIONS: Final = {"time-slicing": Isolation.NONE, "mps": Isolation.MEMORY}
 _SHARED: Final = "-SHARED"
 _SLICED: Final = "-MIG-"
 _SHORT_NAMES: Final[Mapping[str, str]] = {
@@ -37,16 +50,27 @@ _SHORT_NAMES: Final[Mapping[str, str]] = {
 several products, such as ``a100`` of 40 and of 80 GB, is not there."""
 
 
+def tells_device(label: str) -> bool:
+    """Tell whether a label of Nodes may say which devices they have."""
+    return label.startswith(_DISCOVERED) or label in PRODUCT_LABELS
+
+
 def devices_of(
-    flavors: Iterable[ResourceFlavor], profiles: Sequence[AcceleratorProfile]
+    flavors: Iterable[ResourceFlavor],
+    profiles: Sequence[AcceleratorProfile],
+    node_labels: Sequence[Mapping[str, str]] = (),
 ) -> Mapping[str, Device]:
     """Return the device of each flavor whose device is known.
 
     The first that answers counts: a profile that names the flavor (of several the first by name),
-    one whose labels it has, the built-in table by the flavor's own labels.
+    one whose labels it has, the built-in table by the flavor's own labels, and what *node_labels*
+    say of the Nodes that the flavor selects.
     """
     ordered = sorted(profiles, key=lambda profile: profile.name)
-    found = ((flavor.name, _device(flavor, ordered)) for flavor in flavors)
+    found = (
+        (flavor.name, _device(flavor, ordered) or _of_nodes(flavor, node_labels))
+        for flavor in flavors
+    )
     return {name: device for name, device in found if device is not None}
 
 
@@ -66,7 +90,7 @@ def _device(flavor: ResourceFlavor, profiles: Sequence[AcceleratorProfile]) -> D
     for profile in profiles:
         if _has_labels(flavor, profile):
             return profile.device
-    return _of_table(flavor)
+    return _of_table(flavor.node_labels)
 
 
 def _has_labels(flavor: ResourceFlavor, profile: AcceleratorProfile) -> bool:
@@ -74,10 +98,62 @@ def _has_labels(flavor: ResourceFlavor, profile: AcceleratorProfile) -> bool:
     return bool(labels) and labels <= flavor.node_labels.items()
 
 
-def _of_table(flavor: ResourceFlavor) -> Device | None:
+def _of_nodes(flavor: ResourceFlavor, node_labels: Sequence[Mapping[str, str]]) -> Device | None:
+    """Return the device of the Nodes that a flavor selects; where they differ, the smallest."""
+    chosen = flavor.node_labels.items()
+    devices = [_of_node(labels) for labels in node_labels if chosen and chosen <= labels.items()]
+    known = [device for device in devices if device is not None]
+    return min(known, key=_size, default=None)
+
+
+def _size(device: Device) -> tuple[float, str]:
+    return (inf if device.memory is None else device.memory), device.name
+
+
+def _of_node(labels: Mapping[str, str]) -> Device | None:
+    """Return the device of a Node by what GPU feature discovery wrote; None: nothing of it."""
+    product = _whole(labels.get(_PRODUCT, ""))
+    known = _of_table(labels)
+    if known is None and not product:
+        return None
+    device = known or Device(name=product, resource=NVIDIA)
+    # Where all devices of a Node are cut alike, the memory there is that of a part.
+    is_cut = _SLICED in labels.get(_PRODUCT, "")
+    memory = 0 if is_cut else _number(labels, _MEMORY)
+    return replace(
+        device,
+        memory=memory * _MIB if memory else device.memory,
+        replicas=_number(labels, _REPLICAS) or 1,
+        isolation=_ISOLATIONS.get(labels.get(_SHARING, ""), device.isolation),
+        slices=tuple(_slices(labels)) or device.slices,
+        source=f"{device.source}, and labels of Nodes".removeprefix(", and "),
+    )
+
+
+def _slices(labels: Mapping[str, str]) -> Iterator[DeviceSlice]:
+    """Yield the parts into which the devices of a Node are cut."""
+    for label in sorted(labels):
+        resource, memory = label.removesuffix(".memory"), _number(labels, label)
+        compute = _number(labels, f"{resource}.slices.gi")
+        if label.startswith(_MIG) and resource != label and memory and compute:
+            yield DeviceSlice(
+                resource=resource, memory=memory * _MIB, compute=compute, of=_SLICES_OF_A_DEVICE
+            )
+
+
+def _number(labels: Mapping[str, str], label: str) -> int:
+    """Return a label's number; 0: it says none."""
+    written = labels.get(label, "")
+    return int(written) if written.isascii() and written.isdigit() else 0
+
+
+def _whole(product: str) -> str:
+    return product.partition(_SLICED)[0].removesuffix(_SHARED)
+
+
+def _of_table(labels: Mapping[str, str]) -> Device | None:
     for label in PRODUCT_LABELS:
-        product = flavor.node_labels.get(label, "")
-        whole = product.partition(_SLICED)[0].removesuffix(_SHARED)
+        whole = _whole(labels.get(label, ""))
         device = DEVICES.get(whole) or DEVICES.get(_SHORT_NAMES.get(whole.lower(), ""))
         if device is not None:
             return device

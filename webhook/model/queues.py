@@ -402,6 +402,8 @@ class Snapshot:
     """LocalQueue to what it has used of late; apart, because Kueue writes it again and again."""
     cohorts: Mapping[str, Cohort] = field(default_factory=dict)
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
+    node_labels: tuple[Mapping[str, str], ...] = ()
+    """What tells flavors and devices of Nodes, each different set once; empty: not watched."""
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
     multikueue_configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """MultiKueueConfig to the names of its clusters."""

@@ -174,6 +174,7 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
         namespace=settings.namespace,
         kueue_namespace=settings.kueue_namespace,
         series=settings.series,
+        nodes=settings.watch_nodes,
     )
     runtimes = training_runtimes() if "TrainJob" in settings.kinds else ()
     return (*proven(resources, ring), *runtimes, signing_keys(settings.namespace))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from typing import Final
@@ -26,6 +26,7 @@ class PriceSources:
     profiles: tuple[AcceleratorProfile, ...] = ()
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     series: SeriesTexts = field(default_factory=dict)
+    node_labels: Sequence[Mapping[str, str]] = ()
 
     def is_same(self, other: PriceSources) -> bool:
         """Tell whether nothing has changed."""
@@ -34,6 +35,7 @@ class PriceSources:
             and self.profiles is other.profiles
             and self.flavors is other.flavors
             and self.series == other.series
+            and self.node_labels == other.node_labels
         )
 
 
@@ -66,7 +68,7 @@ class PriceCompiler:
                 self._compiled(tariff, sources.series, unix)
                 for _, tariff in sorted(sources.tariffs.items())
             )
-            devices = devices_of(sources.flavors.values(), sources.profiles)
+            devices = devices_of(sources.flavors.values(), sources.profiles, sources.node_labels)
             self._prices = prices_by_cluster(self._tariffs, devices)
         return self._tariffs, self._prices
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from sys import intern
+from typing import Any, Final, NamedTuple, TypeVar
 
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject, read_by
@@ -381,6 +382,16 @@ def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
     return OffSwitch(namespaces=frozenset(named.replace(",", " ").split()))
 
 
+def _read_node(source: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return a Node's labels, of which many have the same."""
+    metadata = fields.mapping(source, "metadata", "")
+    labels = fields.texts(metadata, "labels", "metadata")
+    return {intern(key): intern(value) for key, value in labels.items() if key not in _OF_ONE_NODE}
+
+
+_OF_ONE_NODE: Final = frozenset({"kubernetes.io/hostname"})
+
+
 def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
     selectors = {
         fields.text(webhook, "name", here): read_selector(
@@ -407,6 +418,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.PRIORITY_CLASSES: read_priority,
     kinds.POD_PRIORITIES: read_pod_priority,
     kinds.NAMESPACES: _read_namespace,
+    kinds.NODES: _read_node,
     kinds.LIMIT_RANGES: _read_limit_range,
     kinds.RUNTIME_CLASSES: _read_overhead,
     **dict.fromkeys(kinds.TRAINING_RUNTIMES, _read_training_runtime),

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import per_pod
 from webhook.learn.dispatches import Dispatches
@@ -117,6 +118,16 @@ def _kueue(tables: _Tables) -> KueueConfig:
     return under_gates(config, config.gates if manager.gates is None else manager.gates, release)
 
 
+def _node_labels(tables: _Tables) -> tuple[Mapping[str, str], ...]:
+    """Return what labels of Nodes tell ResourceFlavors and devices apart, each set once."""
+    chosen = {key for flavor in tables[kinds.FLAVORS].values() for key in flavor.node_labels}
+    different = {
+        tuple(sorted((k, v) for k, v in labels.items() if k in chosen or tells_device(k)))
+        for labels in tables[kinds.NODES].values()
+    }
+    return tuple(dict(labels) for labels in sorted(different) if labels)
+
+
 def _kueue_manager(tables: _Tables) -> KueueManager:
     return _first(tables, kinds.KUEUE_DEPLOYMENT) or KueueManager(unknown_version=_NO_DEPLOYMENT)
 
@@ -160,7 +171,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
     kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
     kinds.COHORTS: (("cohorts", _cohorts),),
-    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)),),
+    kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)), ("node_labels", _node_labels)),
+    kinds.NODES: (("node_labels", _node_labels),),
     kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
     kinds.MULTIKUEUE_CONFIGS: (("multikueue_configs", _by_name(kinds.MULTIKUEUE_CONFIGS)),),
     kinds.MULTIKUEUE_CLUSTERS: (("worker_clusters", _by_name(kinds.MULTIKUEUE_CLUSTERS)),),
@@ -395,6 +407,7 @@ class State:
             tariffs=dict(self._of_kind(kinds.TARIFFS)),
             profiles=snapshot.accelerator_profiles,
             flavors=snapshot.flavors,
+            node_labels=snapshot.node_labels,
             series=dict(
                 entry
                 for kind in self._tables

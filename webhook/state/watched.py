@@ -21,6 +21,7 @@ from webhook.api.resources import (
     MULTIKUEUE_CLUSTERS,
     MULTIKUEUE_CONFIGS,
     NAMESPACES,
+    NODES,
     OFF_SWITCH,
     POD_PRIORITIES,
     POLICIES,
@@ -56,13 +57,15 @@ _KUEUE = (
 
 
 def watched(
-    *, namespace: str, kueue_namespace: str, series: Iterable[str] = ()
+    *, namespace: str, kueue_namespace: str, series: Iterable[str] = (), nodes: bool = False
 ) -> tuple[Resource, ...]:
     """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*.
 
     *series* names ConfigMaps with prices by the hour: of our namespace, or with theirs before it.
+    With *nodes* the labels of Nodes are, too.
     """
     return (
+        *((Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False),) * nodes),
         *(_series(name, namespace) for name in series),
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
