@@ -502,7 +502,9 @@ _TARIFF = (
     _first_is_always("electricity"),
     _first_is_always("carbon"),
     Rule(
-        cel=f"!({_quantity_cel('self.overhead')}).isLessThan(quantity('1'))",
+        # What is no quantity the schema refuses; the rule would add that it failed.
+        cel="type(self.overhead) != int && !isQuantity(self.overhead) || "
+        f"!({_quantity_cel('self.overhead')}).isLessThan(quantity('1'))",
         holds=lambda it: quantity.exact(it.overhead) >= 1,
         message="below 1: the building cannot take less than its machines",
         field=".overhead",
