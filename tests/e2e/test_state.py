@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("own-plane")
 EVENT_SECONDS = 1.0 if FULL else 20.0
 RETURN_SECONDS = 10.0 if FULL else 120.0
 STALE_SECONDS = 15.0
-QUIET_SECONDS = 180.0 if FULL else 65.0
+QUIET_SECONDS = 180.0 if FULL else 40.0
 OUTAGE_SECONDS = 30.0 if FULL else 17.0
 PASSING = ("as_of", "generation")
 
