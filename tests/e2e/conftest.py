@@ -10,6 +10,7 @@ import itertools
 import ssl
 import uuid
 from collections.abc import Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,10 +44,45 @@ def webhook(plane: ControlPlane) -> Iterator[Installation]:
         yield installed
 
 
+class _OwnPlanes:
+    """Starts a module's plane while the one before is in use, as a start is mostly waiting."""
+
+    def __init__(self, folders: Iterator[Path]) -> None:
+        # One thread for all, which stays: a program ends with the thread that started it.
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._folders = folders
+        self._next = self._start()
+
+    def take(self) -> ControlPlane:
+        assert self._next is not None
+        taken, self._next = self._next, self._start()
+        return taken.result()
+
+    def down(self) -> None:
+        if self._next is not None:
+            self._next.result().down()
+        self._thread.shutdown()
+
+    def _start(self) -> Future[ControlPlane] | None:
+        folder = next(self._folders, None)
+        return self._thread.submit(ControlPlane(folder).__enter__) if folder else None
+
+
+@pytest.fixture(scope="session")
+def own_planes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[_OwnPlanes]:
+    modules = {each.path for each in request.session.items if "own_plane" in each.fixturenames}
+    planes = _OwnPlanes(iter([tmp_path_factory.mktemp("own-plane") for _ in modules]))
+    yield planes
+    planes.down()
+
+
 @pytest.fixture(scope="module")
-def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path_factory.mktemp("own-plane")) as started:
-        yield started
+def own_plane(own_planes: _OwnPlanes) -> Iterator[ControlPlane]:
+    plane = own_planes.take()
+    yield plane
+    plane.down()
 
 
 @pytest.fixture(scope="module")
