@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
-from webhook.decide.objective import Place, Stakes, stakes_of, weighed
+from webhook.decide.objective import Place, Stakes, first_hour, stakes_of, weighed
 from webhook.decide.strategies import Asking, choose
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Prices, curve
@@ -102,7 +102,9 @@ def place(rate=None, congestion=0.0, **prices):
 def costed(*entries, rules=None, **wishes):
     """Weigh options, each with its place."""
     options, places = zip(*entries, strict=True)
-    return weighed(options, places, rules or LeastCost(time_value="2"), Wishes(**wishes), 0.0)
+    rules, wished = rules or LeastCost(time_value="2"), Wishes(**wishes)
+    stakes = stakes_of(rules, wished, first_hour(places, rules, 0.0))
+    return weighed(options, places, stakes, wished, 0.0)
 
 
 def test_time_is_worth_money_until_the_job_is_done():

@@ -113,6 +113,14 @@ def units(cell: FlavorResource, amount: int) -> float:
     return amount / _GIBIBYTE if resource in _BYTES else float(amount)
 
 
+def one_unit(cell: FlavorResource) -> int:
+    """Return the amount that is one core, one GiB or one device."""
+    _, resource = cell
+    if resource == _CPU:
+        return 1000
+    return _GIBIBYTE if resource in _BYTES else 1
+
+
 def _money(usage: Amounts, prices: Prices, span: Span) -> float | None:
     """Sum up the rates of all that is used; what a priced flavor has no rate for costs nothing."""
     used = {flavor for (flavor, _), amount in usage.items() if amount}

@@ -27,6 +27,7 @@ from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.policy.spec import LeastCost
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
 from webhook.model.words import figure
@@ -88,7 +89,21 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
     if least_cost is None:
         return kept
     places = [_place(case, start) for start in starts]
-    return objective.weighed(kept, places, least_cost, case.wishes, case.unix)
+    stakes = objective.stakes_of(
+        least_cost,
+        case.wishes,
+        objective.first_hour(places, least_cost, case.unix),
+        _lateness_weight(case, least_cost),
+    )
+    return objective.weighed(kept, places, stakes, case.wishes, case.unix)
+
+
+def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:
+    """Return how many times the policy's price of lateness counts at present."""
+    if least_cost.lateness.adapt is None:
+        return 1.0
+    current = case.occupancy.snapshot.scarcity.at_moment(case.unix)
+    return current.weights.get(case.policy.name, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

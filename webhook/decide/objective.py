@@ -85,7 +85,7 @@ def interrupted(factor: float, place: Place) -> Rejection | None:
 def weighed(
     assessments: Sequence[Assessment],
     places: Sequence[Place | None],
-    rules: LeastCost,
+    stakes: Stakes,
     wishes: Wishes,
     unix: float,
 ) -> tuple[Assessment, ...]:
@@ -93,7 +93,6 @@ def weighed(
 
     *unix* is the moment of the decision, in seconds since 1970.
     """
-    stakes = stakes_of(rules, wishes, _first_hour(places, rules, unix))
     costs = [
         _with_terms(assessment, place, stakes, wishes, unix)
         for assessment, place in zip(assessments, places, strict=True)
@@ -145,7 +144,7 @@ def _capped(name: str, wished: float | None, given: float) -> tuple[float, tuple
     return most, (f"{name} is capped at {figure(most)}",)
 
 
-def _first_hour(places: Sequence[Place | None], rules: LeastCost, unix: float) -> float:
+def first_hour(places: Sequence[Place | None], rules: LeastCost, unix: float) -> float:
     """Return what an hour of the first option costs, on average over the next day; 1: nothing."""
     first = next((place for place in places if place is not None), None)
     if first is None:

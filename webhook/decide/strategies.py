@@ -199,6 +199,7 @@ def choose_by_cost(
     because = (
         *_compared(best, rival, asking.currency),
         *_first_in_time(taken, asking.wishes),
+        *_congested(known),
         *said,
         *_refused(assessments),
     )
@@ -283,6 +284,13 @@ def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]
         return f"{figure(paid)}{unit}", "" if other is None else figure(other)
     than = "" if rival is None else figure(_total(rival))
     return f"cost in all {figure(_total(best))}", than
+
+
+def _congested(known: Sequence[_Known]) -> Iterator[str]:
+    for candidate in known:
+        congestion = candidate.option.cost.congestion if candidate.option.cost is not None else None
+        if congestion:
+            yield f"congestion adds {figure(congestion)} in {candidate.option.queue}"
 
 
 def _first_in_time(taken: _Known | None, wishes: Wishes) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
 from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
@@ -432,8 +433,10 @@ class Snapshot:
     """Worker cluster, or "" for this one, to what resources cost there."""
     currency: str = ""
     """What money is in; empty: not known."""
+    scarcity: CongestionPrices = NO_CONGESTION
+    """As published last, however long ago."""
     congestion: Mapping[str, Mapping[FlavorResource, float]] = field(default_factory=dict)
-    """ClusterQueue to money for one unit and hour of what is scarce there, beside its rate."""
+    """ClusterQueue to money for one unit and hour of what is scarce there now, beside its rate."""
     signing: SigningKeys | None = None
     """What decisions are signed with; None: they are not, and all are believed."""
     kueue: KueueConfig = field(default_factory=KueueConfig)

@@ -108,6 +108,7 @@ def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
     named = {
         "runTime": spec.columns.run_time,
         "priority": spec.columns.priority,
+        "deadline": spec.columns.deadline,
         "queue": spec.columns.queue,
         **{f"requests.{key}": column for key, column in spec.columns.requests.items()},
     }
@@ -143,7 +144,7 @@ def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
 
 def _changes(spec: Csv, row: Mapping[str, str], place: str) -> RowChanges:
     columns = spec.columns
-    if not (columns.priority or columns.queue or columns.requests):
+    if not (columns.priority or columns.queue or columns.requests or columns.deadline):
         return NO_CHANGES
     asked = {resource: row[column] or "" for resource, column in columns.requests.items()}
     for resource, text in asked.items():
@@ -155,7 +156,16 @@ def _changes(spec: Csv, row: Mapping[str, str], place: str) -> RowChanges:
         priority_class=(row[columns.priority] or "") if columns.priority else "",
         queue=(row[columns.queue] or "") if columns.queue else "",
         requests=tuple((resource, text) for resource, text in asked.items() if text),
+        deadline=_deadline(spec, row),
     )
+
+
+def _deadline(spec: Csv, row: Mapping[str, str]) -> str:
+    """Return a row's deadline as an annotation has it; empty: it has none."""
+    column = spec.columns.deadline
+    if not column or not row[column]:
+        return ""
+    return f"{_run_time(row[column], column) * _UNITS[spec.run_time_unit]:.0f}s"
 
 
 def _job_of(spec: Csv, row: Mapping[str, str]) -> str | None:

@@ -17,8 +17,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
+from webhook.model.words import figure
 from webhook.simulate.replay import replay
-from webhook.simulate.results import JobResult, Result, Totals, totals
+from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts, Totals, totals
 from webhook.simulate.scenario import STATIC, Arm, Scenario
 
 _Part = TypeVar("_Part")
@@ -42,6 +43,9 @@ _HEADER: Final = (
 )
 
 
+_COSTS: Final = ("COST", "MONEY", "KWH", "KG CO2", "LATE", "TOTAL")
+
+
 def table(scenario: Scenario, results: Sequence[Result]) -> str:
     """Return the strategies side by side; fits 100 columns with names of usual length."""
     lines = [
@@ -49,6 +53,8 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
         "",
         *aligned([_HEADER, *(_row(result, results) for result in results)]),
     ]
+    if scenario.prices is not None:
+        lines += ["", *aligned([_COSTS, *map(_cost_row, results)])]
     if 1 < len(scenario.templates) <= _MOST_KINDS:
         header = ("MEAN TURNAROUND", *scenario.templates)
         rows = [(result.strategy, *_by_job(result, scenario)) for result in results]
@@ -148,6 +154,15 @@ def _row(result: Result, results: Sequence[Result]) -> tuple[str, ...]:
     )
 
 
+def _cost_row(result: Result) -> tuple[str, ...]:
+    costs = result.totals.costs
+    if costs is None:
+        return (result.strategy, *"-----")
+    amounts = (costs.money, costs.kwh, costs.kilograms)
+    known = ["-" if amount is None else figure(amount) for amount in (*amounts, costs.total)]
+    return (result.strategy, *known[:3], str(costs.late), known[3])
+
+
 def saved(result: Result, results: Sequence[Result]) -> float | None:
     """Return by how many percent its makespan is shorter than that of the static strategy.
 
@@ -225,7 +240,24 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
 
 
 def _totals_json(figures: Totals) -> Mapping[str, Any]:
-    return {to_camel(key): _rounded(value) for key, value in asdict(figures).items()}
+    plain = {key: value for key, value in asdict(figures).items() if key != "costs"}
+    return {
+        **{to_camel(key): _rounded(value) for key, value in plain.items()},
+        **_costs_json(figures.costs),
+    }
+
+
+def _costs_json(costs: TotalCosts | JobCost | None) -> Mapping[str, Any]:
+    """Return what something came to; nothing where nothing has a price."""
+    if costs is None:
+        return {}
+    return {
+        "money": _rounded(costs.money),
+        "kWh": _rounded(costs.kwh),
+        "kgCO2": _rounded(costs.kilograms),
+        "late": _rounded(costs.late),
+        "total": _rounded(costs.total),
+    }
 
 
 def _job_json(job: JobResult) -> Mapping[str, Any]:
@@ -243,6 +275,7 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "start": _rounded(job.start),
         "finish": _rounded(job.finish),
         "staticFinish": _rounded(job.static_finish),
+        **_costs_json(job.cost),
     }
 
 

@@ -13,6 +13,8 @@ from math import inf
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.decide import match
+from webhook.decide.wishes import NONE as NO_WISHES
+from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
@@ -21,11 +23,14 @@ from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.decision import Decided, Decision
+from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, Job, Pending
 from webhook.model.queues import Amounts, Arrival, Snapshot
 from webhook.model.reasons import why_stayed
+from webhook.model.words import rfc3339
 from webhook.reconsider import choose, offers
+from webhook.simulate.replayed_costs import costed
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
@@ -163,7 +168,7 @@ class _Replay:
     def __init__(self, scenario: Scenario, arm: Arm, run_times: RunTimeLearner) -> None:
         self._scenario, self._arm = scenario, arm
         snapshot = replace(scenario.snapshot, policies=arm.policies)
-        self._forecasts = Forecasts(snapshot, run_times)
+        self._forecasts = Forecasts(snapshot, run_times, prices=scenario.prices)
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
         self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
         self._workers = Workers(scenario.workers, self._here, scenario.policies)
@@ -177,6 +182,8 @@ class _Replay:
         """A heap of (time, schedule) at which something may happen in a tree."""
         self._number = 0
         self._results: dict[str, JobResult] = {}
+        self._wishes: dict[str, Wishes] = {}
+        """What Jobs ask for, by name; those that ask for nothing are not there."""
 
     def run(self, progress: Callable[[int], None]) -> Result:
         for number, submission in enumerate(self._scenario.submissions, 1):
@@ -185,8 +192,10 @@ class _Replay:
             self._go_to(submission.at)
             progress(number)
         self._go_to(inf)
-        jobs = (self._results[arrived.name] for arrived in self._scenario.submissions)
-        return Result(strategy=self._arm.name, jobs=tuple(jobs))
+        jobs = tuple(self._results[arrived.name] for arrived in self._scenario.submissions)
+        if self._scenario.prices is not None:
+            jobs = costed(jobs, self._scenario.prices, self._scenario.policies, self._wishes)
+        return Result(strategy=self._arm.name, jobs=jobs)
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
@@ -224,8 +233,9 @@ class _Replay:
         source = self._scenario.manifest(submission)
         kind = reduced.kind_of(source)
         job = kind.read(source)
+        unix = self._forecasts.unix(submission.at)
         moment = create.Moment(
-            now=submission.at, unix=submission.at, time="1970-01-01T00:00:00Z", uid=submission.name
+            now=submission.at, unix=unix, time=rfc3339(unix), uid=submission.name
         )
         view = self._view(job, submission.at)
         outcome = create.consider(source, kind, view, moment, _RULES)
@@ -246,6 +256,10 @@ class _Replay:
             policy=decision.policy if decision else "",
             why="" if arrival.local_queue != job.queue else _why(decision),
         )
+        # An annotation that cannot be read says nothing of the Job.
+        wishes, _ = attempted(lambda: read_wishes(job.annotations, unix), FieldError)
+        if wishes not in (None, NO_WISHES):
+            self._wishes[submission.name] = wishes
         self._number += 1
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
         if submission.name in self._here.queued:

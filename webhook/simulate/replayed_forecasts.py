@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
 
+from webhook.cost.congestion import STEP_SECONDS, Market, by_queue, next_prices, rules_by_tree
 from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
@@ -22,16 +23,16 @@ from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
+from webhook.model.costs.prices import Prices
+from webhook.model.costs.scarcity import LASTS_SECONDS, NO_CONGESTION
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.reconsider import choose
-from webhook.state.forecast_input import ForecastInput, ForecastInputs, watched
+from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, watched
 from webhook.state.workload import Group, QueueContents, Workload, arrived
-
-EPOCH = 1
-"""Seconds since 1970 at the scenario's start: 0 stands for no admission."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class _Checked:
 
 
 class Dispatched:
-    def __init__(self, run_times: RunTimeLearner) -> None:
-        """Start from *run_times*, and add what is learned."""
-        self._run_times = run_times
+    def __init__(self, run_times: RunTimeLearner, epoch: int = EPOCH) -> None:
+        """Start from *run_times*, and add what is learned; *epoch* as in ``Forecasts``."""
+        self._run_times, self._epoch = run_times, epoch
         self._queues: defaultdict[str, _Checked] = defaultdict(_Checked)
         self._dispatches = Dispatches()
         self._recounted: set[str] = set()
@@ -51,7 +52,7 @@ class Dispatched:
 
     def reserve(self, cluster_queue: str, begun: StartedWorkloads) -> Began:
         """Note a Workload that has quota and waits for AdmissionChecks."""
-        reserved = int(begun.at) + EPOCH
+        reserved = int(begun.at) + self._epoch
         self._queues[cluster_queue].waiting.add(("", begun.key), reserved)
         self._recounted.add(cluster_queue)
         return Began(
@@ -70,7 +71,7 @@ class Dispatched:
         """
         self._queues[before.cluster_queue].waiting.remove(("", key))
         self._recounted.add(before.cluster_queue)
-        began = before._replace(admitted=int(at) + EPOCH, cluster=cluster)
+        began = before._replace(admitted=int(at) + self._epoch, cluster=cluster)
         self._run_times.begin(job_class, began)
         return began
 
@@ -82,7 +83,7 @@ class Dispatched:
             delays.dispatches,
             recounted=self._recounted,
             dispatched=self._learned | delays.take_dispatched(),
-            clock=-EPOCH,
+            clock=-self._epoch,
         )
         self._recounted.clear()
         self._learned.clear()
@@ -148,21 +149,26 @@ class Forecasts:
         *,
         ruling: Snapshot | None = None,
         known: Known = lambda *own: own,
+        prices: ReplayedPrices | None = None,
     ) -> None:
         """Start from *run_times*, what is learned already; it learns more here.
 
+        *prices*: what resources cost in the course of the replay; None: as in *snapshot*, always.
         For a worker cluster, *ruling* is its manager, where decisions are made, and *known* adds
         what is known of runs and start-ups from there.
         """
-        self._snapshot = snapshot
+        self._snapshot, self._prices = snapshot, prices
+        self._epoch = EPOCH if prices is None else prices.start
+        self._congestion = NO_CONGESTION
         self._ruling, self._known_too = ruling or snapshot, known
         self._watched = watched(snapshot) | choose.trees(snapshot)
+        self._trees_with_prices = rules_by_tree(self._ruling)
         self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
         self._joined: dict[str, tuple[Joining, _Shape]] = {}
         self._changed = set(self._watched)
-        self._dispatched = Dispatched(run_times)
+        self._dispatched = Dispatched(run_times, self._epoch)
         self._start_times: StartTimes = NO_START_TIMES
         self.published = snapshot
         """The snapshot with the last forecasts."""
@@ -178,7 +184,40 @@ class Forecasts:
             return replace(self._snapshot, as_of=now)
         if now >= self._fresh_until and self._has_choice(job):
             self._forecast(now)
-        return replace(self.published, as_of=now, dispatches=self._dispatched.step())
+        published = replace(self.published, as_of=now, dispatches=self._dispatched.step())
+        return self._priced(published, now)
+
+    def _priced(self, snapshot: Snapshot, now: float) -> Snapshot:
+        """Return a snapshot with what resources cost at a moment."""
+        unix = self.unix(now)
+        priced = replace(snapshot, prices=self._prices_at(unix))
+        if not self._trees_with_prices:
+            return priced
+        self._let_prices_follow(priced, now)
+        return replace(priced, congestion=by_queue(self._congestion, priced, unix))
+
+    def _prices_at(self, unix: float) -> Mapping[str, Prices]:
+        return self._snapshot.prices if self._prices is None else self._prices.at(unix)
+
+    def _let_prices_follow(self, snapshot: Snapshot, now: float) -> None:
+        """Take the steps that the leading controller would have taken since the last time."""
+        unix = self.unix(now)
+        if unix - self._congestion.at < STEP_SECONDS:
+            return
+        requests = tuple(
+            request
+            for name in self._watched
+            for request in requests_in(
+                name, self._queues[name].contents_of(), snapshot.cluster_queues[name]
+            )
+        )
+        first = max(self._congestion.at, unix - LASTS_SECONDS)
+        for step in range(int((unix - first) // STEP_SECONDS) - 1, -1, -1):
+            behind = step * STEP_SECONDS
+            market = Market(
+                snapshot=snapshot, requests=requests, now=now - behind, unix=unix - behind
+            )
+            self._congestion = next_prices(self._congestion, market)
 
     def _has_choice(self, job: Job) -> bool:
         try:
@@ -200,6 +239,7 @@ class Forecasts:
             run_times=run_times,
             start_delays=starts,
             dispatches=self._dispatched.step(),
+            prices=self._prices_at(self.unix(now)),
             generation=1,
         )
 
@@ -209,7 +249,7 @@ class Forecasts:
         return self._known_too(self._run_times.estimates(at_once=None), starts)
 
     def unix(self, now: float) -> float:
-        return now + EPOCH
+        return now + self._epoch
 
     def contents(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
         return {name: self._queues[name].contents_of() for name in names}
@@ -243,7 +283,7 @@ class Forecasts:
         )
         group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
         order = self._number if age is None else age
-        group[1][joining.key] = _pending(joining, order, created=int(now) + EPOCH)
+        group[1][joining.key] = _pending(joining, order, created=int(now) + self._epoch)
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
@@ -251,7 +291,7 @@ class Forecasts:
             self._start_times = self._start_times.add(placement)
 
     def start(self, key: str, at: float, usage: Amounts) -> None:
-        self._hold(key, usage, admitted=int(at) + EPOCH)
+        self._hold(key, usage, admitted=int(at) + self._epoch)
 
     def reserve(self, begun: StartedWorkloads, usage: Amounts) -> None:
         """Note that a Workload has quota and waits for its AdmissionChecks."""
@@ -271,7 +311,7 @@ class Forecasts:
         began = holding[key].began
         if began is not None:
             began = self._dispatched.admit(key, began, joining.job_class, at, cluster)
-        holding[key] = holding[key]._replace(admitted=int(at) + EPOCH, began=began)
+        holding[key] = holding[key]._replace(admitted=int(at) + self._epoch, began=began)
         self._changed.add(joining.cluster_queue)
 
     def _hold(self, key: str, usage: Amounts, *, admitted: int) -> None:
@@ -310,7 +350,7 @@ class Forecasts:
         joining, _ = self._joined.pop(key)
         began = self._queues[joining.cluster_queue].holding.pop(key).began
         self._changed.add(joining.cluster_queue)
-        run = Run(int(finish) + EPOCH, digest(key), round(finish - at))
+        run = Run(int(finish) + self._epoch, digest(key), round(finish - at))
         arrival, job_class = joining.arrival, joining.job_class
         self._run_times.add(
             Ended(
@@ -336,7 +376,7 @@ class Forecasts:
             counted={name: self._queues[name].contents_of() for name in self._changed},
             due=self._watched,
             now=now,
-            unix=now + EPOCH,
+            unix=now + self._epoch,
         )
         self._changed.clear()
         profiles = self._forecast_inputs.profiles(forecast_input)

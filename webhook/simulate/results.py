@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from webhook.adapt.accelerators import is_accelerator
@@ -15,6 +15,21 @@ from webhook.model.queues import Amounts
 _SECONDS_PER_HOUR = 3600.0
 _NOTICED_SECONDS = 0.5
 """A Job that ends later by less does not count as slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCost:
+    """What a Job really came to; None: it is not known."""
+
+    money: float | None
+    """By rates and for electricity."""
+    kwh: float | None
+    kilograms: float | None
+    """CO2."""
+    late: float | None
+    """Seconds after its deadline; None: it has none."""
+    total: float | None
+    """With carbon, time and lateness as the first policy by Cost weighs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +64,8 @@ class JobResult:
     """When it ends under no policy at all; None: unknown, or never."""
     held: Amounts = field(default_factory=dict)
     """Quota that it was charged while it ran."""
+    cost: JobCost | None = None
+    """None: nothing has a price in the scenario, or it did not end."""
 
     @property
     def is_moved(self) -> bool:
@@ -81,6 +98,20 @@ class Totals:
     slower: int
     preempted: int = 0
     """Preemptions, of all Jobs together."""
+    costs: TotalCosts | None = None
+    """None: nothing has a price in the scenario."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalCosts:
+    """Sums of what is known, over all Jobs; None: nothing is."""
+
+    money: float | None
+    kwh: float | None
+    kilograms: float | None
+    late: int
+    """Jobs that ended after their deadline."""
+    total: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +155,25 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
         moved=sum(job.is_moved for job in jobs),
         slower=sum(job.is_slower for job in jobs),
         preempted=sum(job.preempted for job in jobs),
+        costs=_total_costs([job.cost for job in jobs if job.cost is not None]),
     )
+
+
+def _total_costs(costs: Sequence[JobCost]) -> TotalCosts | None:
+    if not costs:
+        return None
+    return TotalCosts(
+        money=_sum(cost.money for cost in costs),
+        kwh=_sum(cost.kwh for cost in costs),
+        kilograms=_sum(cost.kilograms for cost in costs),
+        late=sum(bool(cost.late) for cost in costs),
+        total=_sum(cost.total for cost in costs),
+    )
+
+
+def _sum(amounts: Iterable[float | None]) -> float | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None
 
 
 def compared(result: Result, static: Result) -> Result:

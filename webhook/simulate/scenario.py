@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.admission import patch
+from webhook.decide.wishes import DEADLINE
 from webhook.jobs import reduced
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet
@@ -25,6 +26,7 @@ from webhook.model.policy.fallback_policy import (
     sort_key,
 )
 from webhook.model.queues import Snapshot
+from webhook.simulate.replayed_costs import ReplayedPrices
 
 STATIC = "static"
 """The strategy that decides nothing: every Job runs where it was submitted."""
@@ -54,10 +56,12 @@ class RowChanges:
     queue: str = ""
     requests: tuple[tuple[str, str], ...] = ()
     """(resource, quantity) for each pod."""
+    deadline: str = ""
+    """As a Job's annotation says it."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.priority_class or self.queue or self.requests)
+        return not (self.priority_class or self.queue or self.requests or self.deadline)
 
     def applied(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the Job's manifest with these changes."""
@@ -70,6 +74,9 @@ class RowChanges:
             **template,
             "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}},
         }
+        if self.deadline:
+            annotations = {**metadata.get("annotations", {}), DEADLINE: self.deadline}
+            changed["metadata"]["annotations"] = annotations
         return self._with_requests(changed) if self.requests else changed
 
     def _with_requests(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -165,6 +172,8 @@ class Scenario:
     """Jobs by name, of any kind; each has a namespace and no name of its own."""
     submissions: tuple[Submission, ...]
     """Ascending by time."""
+    prices: ReplayedPrices | None = None
+    """None: nothing has a price, but for what *snapshot* says of devices."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
     """Worker clusters by name; empty: a Workload with quota runs, even behind MultiKueue."""
 

@@ -9,13 +9,16 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
-from webhook.decide import match
+from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, JobKind, kind_of
 from webhook.kueue import multikueue, requests
 from webhook.model import fields
+from webhook.model.costs.accelerator_profile import PROFILE_KIND, read_accelerator_profile
+from webhook.model.costs.tariff import TARIFF_KIND, read_tariff
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import (
@@ -28,6 +31,7 @@ from webhook.model.policy.fallback_policy import (
 from webhook.model.queues import Snapshot
 from webhook.simulate import arrivals, scenario_spec
 from webhook.simulate.arrivals import Coming
+from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
 from webhook.simulate.scenario_spec import (
     ArrivalsSpec,
@@ -39,6 +43,7 @@ from webhook.simulate.scenario_spec import (
     SpecError,
     validated,
 )
+from webhook.state.price_compiler import PriceSources
 from webhook.state.snapshot_file import objects_in, snapshot_of
 
 Object: TypeAlias = Mapping[str, Any]
@@ -47,6 +52,7 @@ Placed: TypeAlias = tuple[Object, str]
 ReadText: TypeAlias = Callable[[str], str]
 """Path as written in the scenario to the file's content; raises FieldError."""
 
+_Ours = TypeVar("_Ours")
 _OF_A_RUN = ("name", "generateName", "uid", "resourceVersion", "creationTimestamp")
 _NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 
@@ -73,8 +79,13 @@ def listed(spec: Objects, path: str, read_text: ReadText) -> Iterator[Placed]:
 def policy(source: Object, place: str) -> FallbackPolicy:
     if source.get("kind") != KIND:
         raise FieldError(place, f"expected a {KIND}, got kind {source.get('kind')}")
+    return _ours(read_policy, source, place)
+
+
+def _ours(read: Callable[[Object], _Ours], source: Object, place: str) -> _Ours:
+    """Read an object of ours; its mistakes name *place*."""
     try:
-        return read_policy(source)
+        return read(source)
     except PolicyError as error:
         mistakes = tuple(
             FieldError(f"{place}.{mistake.path}".rstrip("."), mistake.message)
@@ -89,6 +100,9 @@ def template(spec: JobTemplate, path: str, read_text: ReadText) -> Object:
     kind = _kind_of(source, place)
     metadata = fields.mapping(source, "metadata", place)
     kept = {key: value for key, value in metadata.items() if key not in _OF_A_RUN}
+    said = {wishes.DEADLINE: spec.deadline, wishes.VALUE_OF_TIME: spec.value}
+    if said := {key: text for key, text in said.items() if text is not None}:
+        kept["annotations"] = {**fields.texts(metadata, "annotations", place), **said}
     job = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -299,6 +313,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     rest = [entry for entry in in_cluster if entry[0].get("kind") != KIND]
     placed = with_namespaces(rest, templates.values())
     snapshot = _queueing(templates, snapshot_of(placed))
+    prices = _prices(spec, in_cluster, snapshot, read_text)
     policies = tuple(policy(*entry) for entry in ruling)
     _check_templates(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
@@ -313,8 +328,53 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         policy_objects=tuple(source for source, _ in ruling),
         templates=templates,
         submissions=submissions,
+        prices=prices,
         workers=workers,
     )
+
+
+def _prices(
+    spec: ScenarioSpec, in_cluster: Sequence[Placed], snapshot: Snapshot, read_text: ReadText
+) -> ReplayedPrices | None:
+    """Read what resources cost, and when the scenario starts; None: nothing has a price.
+
+    Raises:
+        FieldError: an object is not valid, or there are tariffs and no start.
+
+    """
+    placed = [*in_cluster, *listed(spec.tariffs, "tariffs", read_text)]
+    placed += listed(spec.accelerators, "accelerators", read_text)
+    tariffs = [_ours(read_tariff, *entry) for entry in placed if _is(entry, TARIFF_KIND)]
+    profiles = [
+        _ours(read_accelerator_profile, *entry) for entry in placed if _is(entry, PROFILE_KIND)
+    ]
+    start = None if spec.start is None else _start(spec.start)
+    if not (tariffs or profiles):
+        return None
+    if tariffs and start is None:
+        raise FieldError("start", "expected with tariffs: they are by the clock")
+    return ReplayedPrices(
+        start=EPOCH if start is None else start,
+        sources=PriceSources(
+            tariffs={tariff.name: tariff for tariff in tariffs},
+            profiles=tuple(profiles),
+            flavors=snapshot.flavors,
+        ),
+    )
+
+
+def _is(entry: Placed, kind: str) -> bool:
+    return entry[0].get("kind") == kind
+
+
+def _start(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise FieldError(
+            "start", f"expected a time such as 2026-01-05T00:00Z, got {text!r}"
+        ) from None
+    return int(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
 
 
 def _queueing(templates: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.fields import FieldError, child, field_errors
-from webhook.model.policy.patterns import DURATION, FORMS, LABEL
+from webhook.model.policy.patterns import DECIMAL, DURATION, FORMS, LABEL
 from webhook.model.policy.spec import Strict as _Strict
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
@@ -102,6 +102,10 @@ class JobTemplate(StrictSpec):
     """A Job of any kind that is decided."""
     run_times: RunTimes
     """By ResourceFlavor (several joined by commas, sorted), or by option of a policy."""
+    deadline: Duration | None = None
+    """From its creation: its annotation `deadline`."""
+    value: Annotated[str, Field(max_length=16, pattern=DECIMAL)] | None = None
+    """Money that an hour until it is done is worth: its annotation `value-of-time`."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -175,6 +179,8 @@ class Columns(StrictSpec):
     """Names of WorkloadPriorityClasses; where it is empty, as for those below, the Job's own."""
     queue: str | None = None
     """Names of LocalQueues."""
+    deadline: str | None = None
+    """Time from the arrival to the deadline, in `runTimeUnit`; where it is empty the Job's own."""
     requests: dict[str, str] = Field(default_factory=dict)
     """Resource to the column with what each pod asks for, as `500m` or `16Gi`."""
 
@@ -236,6 +242,12 @@ class ScenarioSpec(StrictSpec):
     """Those behind MultiKueue; absent: what has quota in `cluster` runs."""
     policies: Objects = Field(default_factory=Objects)
     """Absent: those in the cluster's files."""
+    start: Annotated[str, Field(max_length=40)] | None = None
+    """When it starts, as `2026-01-05T00:00Z`; needed with tariffs, which are by the clock."""
+    tariffs: Objects = Field(default_factory=Objects)
+    """Tariffs, for what hours cost; those in the cluster's files count, too."""
+    accelerators: Objects = Field(default_factory=Objects)
+    """AcceleratorProfiles likewise, for what devices draw."""
     overhead: Duration = "0s"
     """Time for which every Job holds quota beyond its run time: its pods start and end, and the
     next Job is admitted."""

@@ -6,7 +6,7 @@ know how Kueue would admit them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
@@ -14,6 +14,7 @@ from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
+from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import (
     ExpectedArrivals,
@@ -27,7 +28,7 @@ from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Snapshot
+from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.state.state import State
 from webhook.state.workload import Charge, Group, QueueContents, SeenWorkload, Workload
 
@@ -249,6 +250,24 @@ def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
         priority: tuple(sorted(all_came, key=_created, reverse=True)[:MOST_ARRIVED])
         for priority, all_came in by_priority.items()
     }
+
+
+def requests_in(name: str, contents: QueueContents, queue: ClusterQueue) -> Iterator[CellRequest]:
+    """Yield what the newest Workloads of a ClusterQueue got, or ask for in each of its flavors."""
+    for gone in contents.arrived:
+        yield CellRequest(gone.created, name, dict(gone.charge))
+    for group in contents.waiting:
+        asked: Counter[str] = Counter()
+        for need in group.arrival.needs:
+            asked.update(need.total)
+        usage = {
+            cell: asked[cell[1]]
+            for resources in queue.groups
+            for cell in resources.quotas
+            if cell[1] in asked
+        }
+        for workload in _newest(group.members):
+            yield CellRequest(workload.created, name, usage)
 
 
 def _newest(members: Iterable[Workload]) -> Sequence[Workload]:

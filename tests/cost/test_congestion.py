@@ -1,0 +1,173 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import GPU_OPTION, cluster_queue, policy, snapshot
+from tests.cost.tariffs import profile as profile_of
+from webhook.cost.congestion import (
+    STEP_SECONDS,
+    CellRequest,
+    Market,
+    by_queue,
+    next_price,
+    next_prices,
+)
+from webhook.model.costs.prices import Prices, curve
+from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
+from webhook.model.forecasts import Profile
+from webhook.model.policy.spec import Congestion
+from webhook.model.queues import OffSwitch
+
+GPU = ("t4", "nvidia.com/gpu")
+PLACE = ScarceCell("queue gpu-cq", *GPU)
+RULES = Congestion()
+NOW = 1_000_000.0
+STEP = 0.02
+
+
+@given(
+    st.lists(st.one_of(st.just(float("inf")), st.floats(0, 1e6)), max_size=400),
+    st.floats(0.0, 1e3),
+    st.integers(0, 9),
+    st.floats(0.0, 1e4),
+)
+def test_a_price_never_leaves_its_bounds(waits, base, most, price):
+    rules = Congestion(most=str(most))
+
+    for wait in waits:
+        price = next_price(price, wait, base, rules)
+
+        assert 0.0 <= price <= most * base
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [(301.0, 1.0 + STEP), (300.0, 1.0), (150.0, 1.0), (149.0, 1.0 - STEP), (0.0, 1.0 - STEP)],
+)
+def test_it_rises_above_the_wait_falls_below_half_and_stays_between(wait, expected):
+    assert next_price(1.0, wait, 1.0, RULES) == pytest.approx(expected)
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.0, 5.0), st.floats(0.05, 4.9), st.floats(400.0, 1e5))
+def test_under_constant_load_it_settles_within_300_steps(base, first, balance, longest):
+    """The dearer it is the fewer come, and at some price in bounds nobody waits any more."""
+    step, price = STEP * base, first * base
+
+    def wait(dearness):
+        return longest * max(0.0, 1 - dearness / (balance * base))
+
+    prices = []
+    for _ in range(600):
+        price = next_price(price, wait(price), base, RULES)
+        prices.append(price)
+
+    # Where the dead band is narrower than a step, it swings around it.
+    late = prices[300:]
+    assert max(late) - min(late) <= 6 * step + 1e-9
+
+
+def flat(value):
+    return curve({0.0: value}, 1e9)
+
+
+def world(free=0, at=600.0, **changes):
+    """Return a queue whose GPUs come free after *at* seconds."""
+    gpus = cluster_queue("gpu-cq", {"t4": {"nvidia.com/gpu": "4"}})
+    profile = Profile(
+        computed_at=0.0, cells=(GPU,), times=(0.0, at), free=((free,), (4,)), spread=(0.0, 0.0)
+    )
+    known = snapshot(
+        gpus,
+        policies=(policy(GPU_OPTION, strategy={"type": "Cost"}),),
+    )
+    changes = {"prices": {"": Prices(rates={GPU: flat(2.0)})}, **changes}
+    return replace(known, profiles={"gpu-cq": profile}, **changes)
+
+
+def market(known, *amounts, unix=NOW, now=0.0):
+    requests = tuple(
+        CellRequest(float(number), "gpu-cq", {GPU: amount}) for number, amount in enumerate(amounts)
+    )
+    return Market(snapshot=known, requests=requests, now=now, unix=unix)
+
+
+def before(price, at=NOW - STEP_SECONDS):
+    return CongestionPrices(at=at, prices={PLACE: price})
+
+
+def test_what_is_waited_for_gets_a_price_in_steps_of_its_rate():
+    found = next_prices(before(0.5), market(world(), 1, 1, 4))
+
+    assert found.at == NOW
+    assert found.prices == {PLACE: pytest.approx(0.5 + STEP * 2.0)}
+    assert found.waits == {PLACE: 600.0}
+
+
+def test_the_median_request_is_looked_at():
+    assert next_prices(before(0.5), market(world(free=1), 1, 1, 4)).waits == {PLACE: 0.0}
+    assert next_prices(before(0.5), market(world(free=1), 1, 4, 4)).waits == {PLACE: 600.0}
+
+
+def test_only_the_newest_fifty_requests_count():
+    found = next_prices(before(0.5), market(world(free=1), *[4] * 60, *[1] * 50))
+
+    assert found.waits == {PLACE: 0.0}
+
+
+def test_time_goes_by_after_a_forecast():
+    assert next_prices(before(0.5), market(world(), 1, now=400.0)).waits == {PLACE: 200.0}
+
+
+def test_a_new_leader_goes_on_from_what_the_last_one_published():
+    first = next_prices(before(0.5), market(world(), 1))
+    second = next_prices(first, market(world(), 1, unix=NOW + STEP_SECONDS))
+
+    assert second.prices[PLACE] == pytest.approx(0.5 + 2 * STEP * 2.0)
+
+
+def test_what_was_published_too_long_ago_counts_as_nothing():
+    old = before(5.0, at=NOW - LASTS_SECONDS - 1)
+
+    assert next_prices(old, market(world(), 1)).prices == {PLACE: pytest.approx(STEP * 2.0)}
+    assert by_queue(old, world(), NOW) == {}
+    assert by_queue(before(5.0), world(), NOW) == {"gpu-cq": {GPU: 5.0}}
+
+
+def test_the_off_switch_takes_all_prices_off():
+    off = world(off=OffSwitch())
+
+    assert next_prices(before(5.0), market(off, 1)).prices == {}
+    assert by_queue(before(5.0), off, NOW) == {}
+
+
+def test_a_switch_of_one_namespace_leaves_the_others_their_prices():
+    off = world(off=OffSwitch(namespaces=frozenset({"team"})))
+
+    assert by_queue(before(5.0), off, NOW) == {"gpu-cq": {GPU: 5.0}}
+
+
+def test_without_a_policy_that_asks_for_it_nothing_has_a_price():
+    strategy = {"type": "Cost", "cost": {"congestion": {"type": "None"}}}
+    known = world(policies=(policy(GPU_OPTION, strategy=strategy),))
+
+    assert next_prices(before(5.0), market(known, 1)).prices == {}
+
+
+L40S = profile_of(flavors=["t4"], watts={"maximum": 400, "busy": 300}).device
+
+
+@pytest.mark.parametrize(
+    ("prices", "base"),
+    [
+        # Without a rate its electricity, and without that the time of the median request.
+        ({"": Prices(electricity=flat(0.5), devices={"t4": L40S})}, 0.3 * 0.5),
+        ({"": Prices(electricity=flat(0.5))}, 1.0 / 2),
+        ({}, 1.0 / 2),
+    ],
+)
+def test_what_has_no_rate_is_priced_by_its_power_or_by_time(prices, base):
+    found = next_prices(before(0.0), market(world(prices=prices), 2))
+
+    assert found.prices == {PLACE: pytest.approx(STEP * base)}

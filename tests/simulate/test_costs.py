@@ -1,0 +1,164 @@
+"""What a replay comes to: money, energy, lateness and their total."""
+
+import copy
+
+import pytest
+
+from tests.simulate.files import document, job, read
+from webhook.simulate.comparison import replay_all, table, to_json
+from webhook.simulate.scenario import ScenarioError
+
+START = "2026-01-05T00:00Z"
+RATES = [
+    {"flavors": ["fast"], "resources": {"cpu": "36"}},
+    {"flavors": ["slow"], "resources": {"cpu": "3.6"}},
+    {"flavors": ["slow"], "hours": "01:00-02:00", "resources": {"cpu": "360"}},
+]
+
+
+def tariff(**spec):
+    return {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "Tariff",
+        "metadata": {"name": "here"},
+        "spec": {"rates": RATES, "electricity": [{"price": "1"}], **spec},
+    }
+
+
+def by_cost(**cost):
+    return {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "metadata": {"name": "by-cost"},
+        "spec": {
+            "match": {"jobSelector": {}},
+            "options": [{"queue": "fast"}, {"queue": "slow", "slowdown": 3}],
+            "strategy": {"type": "Cost", "cost": {"runTime": "10s", **cost}},
+        },
+    }
+
+
+def priced(**changes):
+    """Return the small scenario with prices: two queues of one core each, four Jobs at once."""
+    found = copy.deepcopy(document())
+    found["policies"]["objects"] = [by_cost(timeValue="360", lateness={"perHour": "3600"})]
+    return {**found, "start": START, "tariffs": {"objects": [tariff()]}, **changes}
+
+
+def results(source, *names):
+    scenario = read(source)
+    return scenario, replay_all(scenario, scenario.arms(names))
+
+
+def test_a_job_comes_to_its_rates_its_energy_and_the_value_of_its_time():
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    source["tariffs"]["objects"] = [tariff(watts={"core": "3600"})]
+
+    _, found = results(source, "static")
+
+    (only,) = found["static"].jobs
+    # 10 s of a core at 36 an hour, 36 kJ at 1 a kWh, and 10 s at 360 an hour.
+    assert only.cost.money == pytest.approx(0.1 + 0.01)
+    assert only.cost.kwh == pytest.approx(0.01)
+    assert (only.cost.kilograms, only.cost.late) == (None, None)
+    assert only.cost.total == pytest.approx(0.11 + 1.0)
+
+
+def test_lateness_counts_from_the_deadline_of_the_scenario():
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    source["jobs"]["work"]["deadline"] = "8s"
+
+    _, found = results(source, "static")
+
+    (only,) = found["static"].jobs
+    assert only.cost.late == 2.0
+    assert only.cost.total == pytest.approx(only.cost.money + 1.0 + 2.0)
+    assert found["static"].totals.costs.late == 1
+
+
+def test_what_time_is_worth_to_a_job_is_what_its_scenario_says():
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    source["jobs"]["work"]["value"] = "720"
+
+    _, found = results(source, "static")
+
+    (only,) = found["static"].jobs
+    assert only.cost.total == pytest.approx(only.cost.money + 2.0)
+
+
+def test_prices_follow_the_clock_from_the_start_of_the_scenario():
+    late = priced(start="2026-01-05T01:00Z", arrivals=[{"at": "0s", "job": "work"}])
+    late["jobs"]["work"]["job"] = job(queue="slow")
+
+    _, found = results(late, "static")
+
+    (only,) = found["static"].jobs
+    assert only.cost.money == pytest.approx(30 * 0.1, rel=0.01)
+
+
+def test_a_cheaper_queue_is_taken_where_time_is_worth_little():
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    source["policies"]["objects"] = [by_cost(timeValue="0.1")]
+
+    _, found = results(source, "static", "Cost")
+
+    assert [one.queue for one in found["Cost"].jobs] == ["slow"]
+    assert found["Cost"].totals.costs.money < found["static"].totals.costs.money
+
+
+def test_results_give_money_energy_carbon_lateness_and_total():
+    source = priced(arrivals=[{"at": "0s", "job": "work"}])
+    source["tariffs"]["objects"] = [tariff(carbon=[{"intensity": "400"}])]
+
+    scenario, found = results(source, "static")
+
+    answer = to_json(scenario, list(found.values()), seed=0)["strategies"][0]
+    keys = {"money", "kWh", "kgCO2", "late", "total"}
+    assert keys <= answer["totals"].keys()
+    assert keys <= answer["jobs"][0].keys()
+    header = "COST MONEY KWH KG CO2 LATE TOTAL"
+    assert header in [
+        " ".join(line.split()) for line in table(scenario, list(found.values())).splitlines()
+    ]
+
+
+def test_without_prices_results_are_as_they_were():
+    scenario, found = results(document(), "static")
+
+    answer = to_json(scenario, list(found.values()), seed=0)["strategies"][0]
+    assert "money" not in answer["totals"]
+    assert "COST" not in table(scenario, list(found.values()))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (priced(start=None), "start: expected with tariffs: they are by the clock"),
+        (
+            priced(start="monday"),
+            "start: expected a time such as 2026-01-05T00:00Z, got 'monday'",
+        ),
+        (
+            priced(tariffs={"objects": [{**tariff(), "spec": {"timeZone": 5}}]}),
+            "tariffs.objects[0].spec.timeZone: expected a string, got 5",
+        ),
+    ],
+)
+def test_what_is_wrong_with_prices_is_named(source, expected):
+    with pytest.raises(ScenarioError) as caught:
+        read(source)
+
+    assert str(caught.value) == expected
+
+
+def test_rows_may_have_deadlines():
+    source = priced()
+    rows = {"rows.csv": "at,due\n0,8\n100,\n"}
+    columns = {"arrival": "at", "deadline": "due"}
+    csv = {"file": "rows.csv", "arrivalFormat": "seconds", "columns": columns}
+    source["arrivals"] = [{"csv": {**csv, "jobs": [{"job": "work"}]}}]
+
+    scenario = read(source, files=rows)
+    found = replay_all(scenario, scenario.arms(["static"]))["static"]
+
+    assert [one.cost.late for one in found.jobs] == [2.0, None]

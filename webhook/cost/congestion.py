@@ -1,0 +1,190 @@
+"""Congestion prices: what is waited for becomes dearer step by step, and cheaper once it is not.
+
+This is dual ascent: the price of a unit of capacity rises while demand exceeds it. Steps are small
+and bounded, so that all replicas may use one number that is a minute old.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isnan
+from statistics import median_low
+from typing import Final, NamedTuple
+
+from webhook.cost import terms
+from webhook.cost.terms import Span
+from webhook.kueue.quota import tree_names
+from webhook.model.costs.prices import HOUR, NO_PRICES, Prices
+from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
+from webhook.model.forecasts import Profile
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
+from webhook.model.policy.spec import Congestion, CongestionType, LeastCost
+from webhook.model.queues import Amounts, FlavorResource, OffSwitch, Snapshot
+
+STEP_SECONDS: Final = 60.0
+"""Between two steps."""
+_STEP: Final = 0.02
+"""Of the base rate, that a price changes in a step."""
+_RECENT: Final = 50
+"""Requests of a cell, the newest, of which the median is looked at."""
+_DAY: Final = 24 * HOUR
+
+
+class CellRequest(NamedTuple):
+    """What one Workload asks for, or got, in a ClusterQueue."""
+
+    created: float
+    cluster_queue: str
+    usage: Amounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """What prices are made from, at one moment."""
+
+    snapshot: Snapshot
+    """With profiles of the trees whose capacity has a price."""
+    requests: Sequence[CellRequest]
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    unix: float
+    """The same moment in seconds since 1970."""
+
+
+def next_price(price: float, wait: float, base: float, rules: Congestion) -> float:
+    """Return a price after one step, between 0 and ``most`` times the *base* rate.
+
+    *wait*: seconds until the median request would start.
+    """
+    target = seconds(rules.wait)
+    if wait > target:
+        price += _STEP * base
+    elif wait < target / 2:
+        price -= _STEP * base
+    return min(max(price, 0.0), float(rules.most) * base)
+
+
+def next_prices(before: CongestionPrices, market: Market) -> CongestionPrices:
+    """Return all prices after one step; those of trees that no policy names any more are gone."""
+    snapshot = market.snapshot
+    if is_off(snapshot.off):
+        return CongestionPrices(at=market.unix, weights=before.weights)
+    before = before.at_moment(market.unix)
+    asked = _asked(market)
+    prices: dict[ScarceCell, float] = {}
+    waits: dict[ScarceCell, float] = {}
+    for tree, least_cost in rules_by_tree(snapshot).items():
+        rules = least_cost.congestion
+        for cell, requests in asked.get(tree, {}).items():
+            place = ScarceCell(tree, *cell)
+            middle = median_low((amount, name) for amount, name in requests)
+            waits[place] = wait_for(snapshot.profiles.get(middle[1]), cell, middle[0], market.now)
+            base = base_rate(cell, snapshot.prices.get("", NO_PRICES), least_cost, market.unix)
+            base = base or _by_time(least_cost, cell, middle[0])
+            price = next_price(before.prices.get(place, 0.0), waits[place], base, rules)
+            if price > 0:
+                prices[place] = price
+    return CongestionPrices(at=market.unix, prices=prices, waits=waits, weights=before.weights)
+
+
+def is_off(off: OffSwitch | None) -> bool:
+    """Return whether nothing is decided anywhere."""
+    return off is not None and not off.namespaces
+
+
+def by_queue(
+    published: CongestionPrices, snapshot: Snapshot, unix: float
+) -> Mapping[str, Mapping[FlavorResource, float]]:
+    """Return what prices add in each ClusterQueue at *unix*, in seconds since 1970."""
+    current = NO_CONGESTION if is_off(snapshot.off) else published.at_moment(unix)
+    if not current.prices:
+        return {}
+    by_tree: defaultdict[str, dict[FlavorResource, float]] = defaultdict(dict)
+    for place, price in current.prices.items():
+        by_tree[place.tree][place.flavor, place.resource] = price
+    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    return {name: by_tree[tree] for name, tree in trees.items() if tree in by_tree}
+
+
+def rules_by_tree(snapshot: Snapshot) -> Mapping[str, LeastCost]:
+    """Return the trees whose capacity has a price, each with the first policy's rules for it."""
+    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    found: dict[str, LeastCost] = {}
+    for policy in snapshot.policies:
+        least_cost = adaptive(policy)
+        if least_cost is None:
+            continue
+        for name in _queues_of(policy, snapshot):
+            if name in trees:
+                found.setdefault(trees[name], least_cost)
+    return found
+
+
+def adaptive(policy: FallbackPolicy) -> LeastCost | None:
+    """Return how a policy compares costs, if what is scarce has a price for it."""
+    least_cost = policy.spec.strategy.least_cost
+    if least_cost is None or least_cost.congestion.type is not CongestionType.ADAPTIVE:
+        return None
+    return least_cost
+
+
+def _queues_of(policy: FallbackPolicy, snapshot: Snapshot) -> Iterator[str]:
+    named = {option.queue for option in policy.spec.options if option.queue}
+    yield from (option.cluster_queue for option in policy.spec.options if option.cluster_queue)
+    for (_, name), local_queue in snapshot.local_queues.items():
+        if name in named:
+            yield local_queue.cluster_queue
+
+
+def _asked(market: Market) -> Mapping[str, Mapping[FlavorResource, list[tuple[int, str]]]]:
+    """Return for each tree and cell what its newest requests ask for, and in which queue."""
+    trees = tree_names(market.snapshot.cluster_queues, market.snapshot.cohorts)
+    asked: defaultdict[str, defaultdict[FlavorResource, list[tuple[int, str]]]]
+    asked = defaultdict(lambda: defaultdict(list))
+    for request in sorted(market.requests, key=lambda request: -request.created):
+        tree = asked[trees.get(request.cluster_queue, "")]
+        for cell, amount in request.usage.items():
+            if amount > 0 and len(tree[cell]) < _RECENT:
+                tree[cell].append((amount, request.cluster_queue))
+    return asked
+
+
+def wait_for(profile: Profile | None, cell: FlavorResource, amount: int, now: float) -> float:
+    """Return in how many seconds so much of a cell is free for a new Job; 0: it is now.
+
+    Without a profile nothing is known to wait.
+    """
+    if profile is None or cell not in profile.cells:
+        return 0.0
+    column = profile.cells.index(cell)
+    found = (
+        time for time, row in zip(profile.times, profile.free, strict=True) if row[column] >= amount
+    )
+    starts = next(found, inf)
+    # Under StrictFIFO nobody overtakes those who are there, whatever is free.
+    if profile.behind:
+        starts = max(starts, profile.waits)
+    return max(0.0, starts - max(0.0, now - profile.computed_at))
+
+
+def base_rate(cell: FlavorResource, prices: Prices, rules: LeastCost, unix: float) -> float:
+    """Return what an hour of one unit of a cell costs on average over the next day.
+
+    Where it has no rate, its electricity and carbon; 0: these are not known either.
+    """
+    rate = prices.rates.get(cell)
+    mean = 0.0 if rate is None else rate.over(unix, unix + _DAY) * HOUR / _DAY
+    if mean > 0 and not isnan(mean):
+        return mean
+    day = Span(reserved=unix, begun=unix, end=unix + _DAY)
+    cost = terms.cost_of({cell: terms.one_unit(cell)}, prices, day)
+    carbon = float(rules.carbon_price) * (cost.carbon_grams or 0.0) / 1000
+    return ((cost.electricity or 0.0) + carbon) * HOUR / _DAY
+
+
+def _by_time(rules: LeastCost, cell: FlavorResource, amount: int) -> float:
+    """Return the rate at which the median request costs as much as an hour of time is worth."""
+    value = 1.0 if rules.time_value is None else float(rules.time_value)
+    return value / terms.units(cell, amount)
