@@ -13,6 +13,7 @@ from webhook.metric_table import (
     A_POLICY,
     A_PRICED_RESOURCE,
     A_TARIFF,
+    A_TREE,
     AN_OPTION,
 )
 from webhook.reconsider import pending_jobs
@@ -30,6 +31,7 @@ BOUNDED = {
     AN_OPTION: {"gpu", "cpu", "none"},
     A_NAMESPACE: {"team"},
     A_TARIFF: {"here"},
+    A_TREE: {"queue gpu-cq"},
     A_CLUSTER: {"", "far"},
     A_FLAVOR: {"gpu"},
     A_PRICED_RESOURCE: {"nvidia.com/gpu"},

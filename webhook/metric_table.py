@@ -194,6 +194,7 @@ A_POLICY: Final = "a policy that exists"
 A_NAMESPACE: Final = "a namespace that policies send Jobs of"
 
 
+A_TREE: Final = "a tree of cohorts, or a ClusterQueue without a cohort"
 A_TARIFF: Final = "a tariff that exists"
 
 

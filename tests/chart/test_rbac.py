@@ -4,7 +4,7 @@ import yaml
 
 from tests.chart.helm import CHART, template
 from webhook.api import lease
-from webhook.api.resources import SAVINGS
+from webhook.api.resources import CONGESTION, SAVINGS
 from webhook.hindsight import journal as journal_shards
 from webhook.learn.run_records import SHARDS, name_of
 from webhook.state.watched import watched, watched_on_worker
@@ -115,15 +115,15 @@ def test_of_kueue_its_configuration_and_its_deployment_are_readable(render):
             _one("", "configmaps", "kueue-manager-config"),
             _one("apps", "deployments", "kueue-controller-manager"),
         ],
-        "ours": [_one("", "configmaps", "kueue-fallback-off")],
+        "ours": [_one("", "configmaps", "kueue-fallback-off", CONGESTION)],
     }
 
 
-def _one(group, resource, name):
+def _one(group, resource, *names):
     return {
         "apiGroups": [group],
         "resources": [resource],
-        "resourceNames": [name],
+        "resourceNames": [*names],
         "verbs": ["list", "watch"],
     }
 
@@ -148,7 +148,7 @@ def test_the_records_of_runs_are_read_by_both_and_written_by_the_controller_alon
     assert rendering.one("Role", "kueue-fallback-controller")["rules"][:4] == [
         {**records, "verbs": ["patch"]},
         {**journal, "verbs": ["get", "patch"]},
-        {**records, "resourceNames": [SAVINGS], "verbs": ["patch"]},
+        {**records, "resourceNames": [SAVINGS, CONGESTION], "verbs": ["patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]},
     ]
     assert rendering.one("RoleBinding", "kueue-fallback-controller")["subjects"] == [CONTROLLER]

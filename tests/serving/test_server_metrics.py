@@ -17,6 +17,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
+from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.model.queues import OffSwitch
 from webhook.model.reasons import Obstacle
 from webhook.serving.server_metrics import MOVES
@@ -217,6 +218,8 @@ def test_the_controllers_metrics_are_in_its_table():
     state.replace("tariffs", [tariff_object(**spec)])
     state.replace("series points", [odd.config_map])
     metrics.costs.show(state.snapshot(1.0, unix(odd.now)).tariffs, unix(odd.now))
+    scarce = {ScarceCell("queue gpu-cq", "gpu", "nvidia.com/gpu"): 0.5}
+    metrics.costs.show_congestion(CongestionPrices(prices=scarce))
 
     names = check(metrics)
     before = policies(metrics)

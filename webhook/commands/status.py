@@ -14,7 +14,7 @@ from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
-from webhook.model.words import spoken
+from webhook.model.words import figure, spoken
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -58,10 +58,21 @@ def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[t
             [row for queue in parts["clusterQueues"].shown or () for row in _queue(queue)],
         ),
     ]
+    rows = [_scarce(cell) for cell in parts["congestion"].shown or ()]
+    tables.append((_SCARCE, rows))
     if "localQueues" in parts:
         rows = [_local_queue(queue) for queue in parts["localQueues"].shown or ()]
         tables.append((_LOCAL_QUEUES, rows))
     return [(header, rows) for header, rows in tables if rows]
+
+
+_SCARCE = ("SCARCE IN", "FLAVOR", "RESOURCE", "CONGESTION PRICE", "WAIT")
+
+
+def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
+    wait = cell["waitSeconds"]
+    names = (terminal.harmless(cell[key]) for key in ("tree", "flavor", "resource"))
+    return (*names, figure(cell["price"]), "-" if wait is None else spoken(wait))
 
 
 def _switch(shown: Mapping[str, Any]) -> str:
@@ -267,6 +278,7 @@ def _parts(
         "replicas": part_of(lambda: replicas(proxied, ours, unix)),
         "clusters": part_of(lambda: status_parts.clusters(client)),
         "policies": part_of(lambda: status_parts.policies(client)),
+        "congestion": part_of(lambda: status_parts.congestion(client, ours, unix)),
         "clusterQueues": part_of(
             lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
         ),

@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.api import lease
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
-from webhook.api.resources import KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
+from webhook.api.resources import CONGESTION, KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
 from webhook.api.watch import list_pages
 from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of
+from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
 from webhook.state.forecast_input import ForecastInput, ForecastInputs
 from webhook.state.kueue_config import read_kueue_manager
+from webhook.state.published_congestion import read_congestion
 from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
@@ -123,6 +125,23 @@ def switch(client: Client, namespace: str) -> StatusPart:
     except NotServed:
         namespaces = None
     return StatusPart(shown={"off": namespaces is not None, "namespaces": sorted(namespaces or ())})
+
+
+def congestion(client: Client, namespace: str, unix: float) -> StatusPart:
+    """Tell what is scarce, and what that costs beside its rate."""
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{CONGESTION}"
+    try:
+        current = read_congestion(client.get(path)).at_moment(unix)
+    except NotServed:
+        return StatusPart(shown=[])
+    except FieldError as error:
+        return StatusPart(shown=[], trouble=(f"ConfigMap {CONGESTION}: {error}",))
+    waits = {cell: wait for cell, wait in current.waits.items() if wait < inf}
+    shown = [
+        {**cell._asdict(), "price": price, "waitSeconds": _rounded(waits.get(cell))}
+        for cell, price in sorted(current.prices.items())
+    ]
+    return StatusPart(shown=shown)
 
 
 def leader(client: Client, namespace: str, unix: float) -> StatusPart:

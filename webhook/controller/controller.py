@@ -28,7 +28,8 @@ from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.controller import look_back_process, unreviewed
+from webhook.controller import congestion_publisher, look_back_process, unreviewed
+from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_status import reconcile_costs
 from webhook.controller.job_events import JobEvents, RateLimit
@@ -223,6 +224,12 @@ class Controller:
             log=self._log,
             look_back=look_back,
         )
+        self._congestion = CongestionPublisher(
+            client,
+            settings.namespace,
+            max_state_age=settings.max_state_age,
+            is_leader=self.is_leader,
+        )
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
         self._leavers = MovedJobs()
         self._events = JobEvents(
@@ -300,7 +307,8 @@ class Controller:
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
         self._survive("savings", self._publish_savings)
         self._survive("events", lambda: self._log_all(self._events.step()))
-        if self._follows_workloads:
+        self._survive("congestion", self._publish_congestion)
+        if self._follows_pending:
             self._survive("moves", self._move)
         # Of what is switched on it is known soon whether it is served, or why that is not known.
         is_known = self._served.keys() == self._kinds.keys()
@@ -345,9 +353,10 @@ class Controller:
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
 
     def _follow_pending(self) -> None:
-        """Start to follow what moves depend on, the first time that there may be moves."""
+        """Start to follow what moves and prices depend on, the first time that there may be any."""
         wanted = self._may_move()
-        if wanted and not self._follows_workloads:
+        has_prices = bool(congestion_publisher.followed(self._snapshot))
+        if (wanted or has_prices) and not self._follows_workloads:
             self._follows_workloads = True
             for resource in self._while_reconsidering:
                 self._feed.expect(resource.kind, time.monotonic())
@@ -491,6 +500,14 @@ class Controller:
         # As policies are written: a restraint says nothing of what was decided before.
         if self._feed.counted is not None:
             self._savings.step(self._feed.counted.snapshot, self._records.journal_version)
+
+    def _publish_congestion(self) -> None:
+        self._congestion.note_ended(self._records.take_late())
+        lines = self._congestion.step(
+            self._feed, self._snapshot, now=time.monotonic(), unix=time.time()
+        )
+        self._log_all(lines)
+        self.metrics.costs.show_congestion(self._snapshot.scarcity.at_moment(time.time()))
 
     def _judge_unreviewed(self, as_of: float) -> None:
         self._unreviewed.note(self._snapshot, time.time())

@@ -18,11 +18,13 @@ from webhook.metric_table import (
     A_POLICY,
     A_PRICED_RESOURCE,
     A_TARIFF,
+    A_TREE,
     Table,
     Values,
     series,
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices
+from webhook.model.costs.scarcity import CongestionPrices
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import Mode
 
@@ -84,6 +86,20 @@ class CostMetrics:
             tariff=A_TARIFF,
             cluster=A_CLUSTER,
         )
+        self._congestion = table.gauge(
+            "congestion_price",
+            "Money for one unit and hour of what is scarce, beside its rate, as decisions by Cost "
+            "charge it. What is not scarce has no series.",
+            tree=A_TREE,
+            flavor=A_FLAVOR,
+            resource=A_PRICED_RESOURCE,
+        )
+
+    def show_congestion(self, current: CongestionPrices) -> None:
+        """Set what is scarce now; remove the series of what is not."""
+        self._congestion.clear()
+        for cell, price in sorted(current.prices.items())[:_MOST_RATES]:
+            self._congestion.labels(*cell).set(price)
 
     def count(self, entries: Iterable[JournalEntry], prices: Mapping[str, Prices]) -> None:
         """Count Jobs that have ended."""

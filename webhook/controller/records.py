@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
@@ -19,7 +19,7 @@ from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, 
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.policy_status import PATH
-from webhook.hindsight import entries
+from webhook.hindsight import bills, entries
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
 from webhook.hindsight.journal_keeper import Journal
@@ -304,6 +304,9 @@ def _time(unix: float) -> str:
     return rfc3339(unix)
 
 
+_MOST_LATE: Final = 1_000
+
+
 class Records:
     def __init__(
         self,
@@ -322,6 +325,8 @@ class Records:
         self._said: dict[str, tuple[str, ...]] = {}
         """Kind of record to its errors at the last step."""
         self._journal_version = 0
+        self._late: list[tuple[str, bool]] = []
+        """As ``take_late`` returns it."""
 
     @property
     def journal_version(self) -> int:
@@ -342,6 +347,14 @@ class Records:
         self._journal.read_again()
         self._journal_version += 1
 
+    def take_late(self) -> Sequence[tuple[str, bool]]:
+        """Return of each Job with a deadline that has ended since the last call its policy.
+
+        And whether it ended late.
+        """
+        late, self._late = self._late, []
+        return late
+
     def step(self, feed: Feed, snapshot: Snapshot) -> None:
         """Write what was learned of runs, and report what keeps failing."""
         now = time.monotonic()
@@ -349,7 +362,11 @@ class Records:
         journal = self._journal.step(snapshot, now)
         self._journal_version += journal.written
         self._tell_writes("journal", journal)
-        self._metrics.costs.count(self._journal.take_new(), snapshot.prices)
+        ended = self._journal.take_new()
+        self._metrics.costs.count(ended, snapshot.prices)
+        late = ((entry.policy, bills.is_late(entry)) for entry in ended if entry.policy)
+        new = [(policy, is_late) for policy, is_late in late if is_late is not None]
+        self._late = [*self._late, *new][-_MOST_LATE:]
         self._metrics.classes.set(len(self._keeper.records))
         changed = self._keeper.take_changed()
         if changed:

@@ -48,6 +48,7 @@ from webhook.model.queues import (
 )
 from webhook.model.signatures import SigningKeys
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
+from webhook.state.published_congestion import read_congestion
 from webhook.state.signing_keys import read_keys
 from webhook.state.workload import read_workload
 
@@ -428,6 +429,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.KUEUE_CONFIG: read_kueue_config,
     kinds.KUEUE_DEPLOYMENT: read_kueue_manager,
     kinds.OFF_SWITCH: _read_off_switch,
+    kinds.CONGESTION: read_congestion,
     kinds.SIGNING_KEYS: read_keys,
     kinds.WEBHOOKS: _read_webhooks,
     kinds.RUN_TIMES: read_shard,

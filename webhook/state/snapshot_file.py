@@ -50,7 +50,7 @@ _KINDS: Mapping[str, str] = {
     "Tariff": kinds.TARIFFS,
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
 }
-_CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH)
+_CONFIG_MAPS = (kinds.KUEUE_CONFIG, kinds.OFF_SWITCH, kinds.CONGESTION)
 DEFAULTED = {
     *_CONFIG_MAPS,
     kinds.KUEUE_DEPLOYMENT,

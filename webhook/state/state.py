@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
+from webhook.cost.congestion import by_queue
 from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import per_pod
@@ -21,6 +22,7 @@ from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
+from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
@@ -144,6 +146,10 @@ def _off(tables: _Tables) -> Any:
     return _first(tables, kinds.OFF_SWITCH)
 
 
+def _scarcity(tables: _Tables) -> CongestionPrices:
+    return _first(tables, kinds.CONGESTION) or NO_CONGESTION
+
+
 def _signing(tables: _Tables) -> Any:
     return _first(tables, kinds.SIGNING_KEYS)
 
@@ -192,6 +198,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),
+    kinds.CONGESTION: (("scarcity", _scarcity),),
     kinds.SIGNING_KEYS: (("signing", _signing),),
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
@@ -392,7 +399,7 @@ class State:
         built = self._with_runs(built, unix)
         built = self._with_delays(built, recounted, now - unix)
         built = replace(built, obstacles=self._workloads.obstacles())
-        built = self._with_prices(built, unix)
+        built = self._with_congestion(self._with_prices(built, unix), unix)
         if (
             fresh
             or built.held is not self._snapshot.held
@@ -419,6 +426,13 @@ class State:
         said = next((t.tariff.printed_in for t in tariffs if t.tariff.printed_in), "")
         currency = self._currency or said
         return replace(snapshot, tariffs=tariffs, prices=prices, currency=currency)
+
+    def _with_congestion(self, snapshot: Snapshot, unix: float) -> Snapshot:
+        """Add what is scarce; published prices count for a while only."""
+        current = by_queue(snapshot.scarcity, snapshot, unix)
+        if current == snapshot.congestion:
+            return snapshot
+        return replace(snapshot, congestion=current)
 
     def _of_kind(self, kind: str) -> Iterator[tuple[str, Any]]:
         return ((name, value) for (_, name), value in self._tables[kind].items())

@@ -10,6 +10,7 @@ from webhook.api.resources import (
     CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
+    CONGESTION,
     FLAVORS,
     JOURNAL,
     JOURNAL_VALUE,
@@ -96,6 +97,8 @@ def watched(
             awaited=True,
         ),
         _config_map(namespace, OFF_SWITCH),
+        # Without them nothing is scarce.
+        replace(_config_map(namespace, CONGESTION), required=False),
         Resource(
             read=read,
             kind=WEBHOOKS,

@@ -1,0 +1,184 @@
+"""The leading controller's congestion prices: computed, published, read, and run out."""
+
+import json
+
+import pytest
+
+from tests.state.feeds import REQUIRED, changed, listed, synced_feed
+from tests.state.objects import PENDING, cluster_queue, local_queue, reserving, workload
+from webhook.api.kubernetes_api import NotServed, Unreachable
+from webhook.api.resources import CONGESTION
+from webhook.api.watch import WatchUpdate
+from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher, followed
+from webhook.cost.congestion import STEP_SECONDS
+from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
+from webhook.model.fields import FieldError
+from webhook.model.queues import Snapshot
+from webhook.state.pipe import apply_update
+from webhook.state.published_congestion import config_map_of, read_congestion
+
+UNIX = 1_796_112_000.0
+CPU = ScarceCell("queue gpu-cq", "a100", "cpu")
+POLICY = {
+    "metadata": {"name": "by-cost"},
+    "spec": {
+        "mode": "Enforce",
+        "match": {"jobSelector": {}},
+        "options": [{"name": "gpu", "queue": "gpu-lq"}],
+        "strategy": {"type": "Cost"},
+    },
+}
+
+
+class Cluster:
+    """An API server that holds one ConfigMap, behind a feed that reads it."""
+
+    def __init__(self, *, waiting=3, leads=True):
+        self.leads, self.refuses, self.stored, self.written = leads, False, None, 0
+        running = reserving("runs", cpu="8")
+        pending = [
+            workload(f"waits-{number}", conditions=(PENDING,), cpu="8") for number in range(waiting)
+        ]
+        self.feed = synced_feed(
+            clusterqueues=[cluster_queue(cpu="8")],
+            localqueues=[local_queue()],
+            resourceflavors=[{"metadata": {"name": "a100"}}],
+            fallbackpolicies=[POLICY],
+            workloads=[running, *pending],
+        )
+        self.snapshot = Snapshot()
+        self.publisher = self.replica()
+
+    def replica(self):
+        return CongestionPublisher(self, "ours", max_state_age=15.0, is_leader=lambda: self.leads)
+
+    def patch(self, path, body):
+        if self.refuses:
+            raise Unreachable("no route")
+        if self.stored is None:
+            raise NotServed(path)
+        self._store(body)
+
+    def post(self, path, body):
+        self._store(body)
+
+    def _store(self, body):
+        self.stored, self.written = body, self.written + 1
+
+    def step(self, seconds, publisher=None, *, age=0.0):
+        """Let a replica step, so many seconds after the start, on a state of this age."""
+        if self.stored is not None:
+            self.feed.take(listed(CONGESTION, self.stored, at=seconds - age))
+        for kind in REQUIRED:
+            self.feed.take(WatchUpdate(kind=kind, at=seconds - age))
+        update = self.feed.update(seconds, UNIX + seconds)
+        self.snapshot = apply_update(self.snapshot, update)
+        replica = publisher or self.publisher
+        return replica.step(self.feed, self.snapshot, now=seconds, unix=UNIX + seconds)
+
+    @property
+    def price(self):
+        return 0.0 if self.stored is None else read_congestion(self.stored).prices.get(CPU, 0.0)
+
+
+def test_each_minute_what_is_waited_for_becomes_dearer_for_all_who_decide():
+    cluster = Cluster()
+
+    cluster.step(1.0)
+    first = cluster.price
+    cluster.step(30.0)
+    again = cluster.price
+    cluster.step(61.0 + STEP_SECONDS)
+
+    assert 0 < first == again < cluster.price
+    assert cluster.written == 2
+    assert cluster.snapshot.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
+
+
+def test_another_leader_goes_on_where_the_last_one_stopped():
+    cluster = Cluster()
+    cluster.step(1.0)
+    first = cluster.price
+
+    cluster.step(70.0, cluster.replica())
+
+    assert cluster.price == pytest.approx(2 * first)
+
+
+def test_a_replica_that_does_not_lead_writes_nothing_and_prices_run_out():
+    cluster = Cluster()
+    cluster.step(1.0)
+    cluster.leads = False
+
+    cluster.step(LASTS_SECONDS)
+    before = cluster.snapshot.congestion
+    cluster.step(LASTS_SECONDS + 2)
+
+    assert cluster.written == 1
+    assert before
+    assert cluster.snapshot.congestion == {}
+
+
+def test_on_a_state_of_long_ago_prices_stay_as_they_are():
+    cluster = Cluster()
+    cluster.step(1.0)
+
+    cluster.step(70.0, age=16.0)
+
+    assert cluster.written == 1
+
+
+def test_the_off_switch_takes_them_off_at_once():
+    cluster = Cluster()
+    cluster.step(1.0)
+
+    switch = {"metadata": {"namespace": "ours", "name": "kueue-fallback-off"}}
+    cluster.feed.take(changed("kueue-fallback-off", "ADDED", switch))
+    cluster.step(70.0)
+
+    assert cluster.snapshot.congestion == {}
+    assert cluster.price == 0.0
+
+
+def test_a_failed_write_is_told_once_and_tried_again():
+    cluster = Cluster()
+    cluster.refuses = True
+
+    lines = [cluster.step(1.0), cluster.step(2.0), cluster.step(2.0 + RETRY_SECONDS)]
+
+    assert lines == [("congestion prices: no route",), (), ()]
+    cluster.refuses = False
+    cluster.step(3.0 + 2 * RETRY_SECONDS)
+    assert cluster.price > 0
+
+
+def test_without_a_policy_by_cost_nothing_is_followed():
+    assert followed(Snapshot()) == frozenset()
+
+
+def test_what_is_published_is_read_back():
+    prices = CongestionPrices(
+        at=UNIX, prices={CPU: 0.5}, waits={CPU: 90.0}, weights={"by-cost": 1.1}
+    )
+
+    assert read_congestion(config_map_of(prices)) == prices
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        json.dumps({"at": "monday"}),
+        json.dumps({"at": "2026-01-01T00:00:00Z", "prices": [{"tree": "a"}]}),
+        json.dumps(
+            {
+                "at": "2026-01-01T00:00:00Z",
+                "prices": [{"tree": "a", "flavor": "b", "resource": "c", "price": -1}],
+            }
+        ),
+    ],
+)
+def test_what_somebody_else_wrote_there_is_refused(text):
+    with pytest.raises(FieldError):
+        read_congestion({"data": {"prices.json": text}})

@@ -1,0 +1,126 @@
+"""Lets congestion prices follow the queues, and publishes them for all replicas.
+
+Only the leader does, once a minute, on forecasts of the state as it is; a new leader goes on from
+what the last one published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
+from webhook.api.resources import CONGESTION
+from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
+from webhook.cost.late_share import LateShares, weighted
+from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
+from webhook.model.queues import Snapshot
+from webhook.state import run_records_reader
+from webhook.state.feed import Feed
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, trees_of
+from webhook.state.published_congestion import config_map_of
+
+RETRY_SECONDS: Final = 10.0
+"""After a failed write."""
+
+
+class CongestionPublisher:
+    def __init__(
+        self,
+        transport: KubernetesApi,
+        namespace: str,
+        *,
+        max_state_age: float,
+        is_leader: Callable[[], bool],
+    ) -> None:
+        """Publish in *namespace*; *is_leader* is called before each write.
+
+        While the state is older than *max_state_age* seconds all prices stay as they are.
+        """
+        self._transport, self._namespace = transport, namespace
+        self._max_state_age, self._is_leader = max_state_age, is_leader
+        self._last = NO_CONGESTION
+        """As published by us."""
+        self._late = LateShares()
+        self._said = ""
+        self._due = 0.0
+
+    @property
+    def last(self) -> CongestionPrices:
+        """Return what we published last."""
+        return self._last
+
+    def note_ended(self, jobs: Iterable[tuple[str, bool]]) -> None:
+        """Note of each Job with a deadline that has ended its policy, and whether it was late."""
+        for policy, late in jobs:
+            self._late.note(policy, late=late)
+
+    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> tuple[str, ...]:
+        """Publish the next prices if it is time; return the lines to log.
+
+        *now* is on the clock of ``Snapshot.as_of``, *unix* the same moment in seconds since 1970.
+        """
+        names = followed(snapshot)
+        before = max(self._last, snapshot.scarcity, key=lambda prices: prices.at)
+        if not names or not self._is_leader() or now < self._due:
+            return ()
+        if unix - before.at < STEP_SECONDS:
+            return ()
+        # What nobody knows any more says nothing of who waits; published prices run out by then.
+        if now - snapshot.as_of > self._max_state_age or not feed.lists_workloads:
+            return ()
+        after = self._next(before, feed, snapshot, names, now=now, unix=unix)
+        return self._write(after, now)
+
+    def _next(
+        self,
+        before: CongestionPrices,
+        feed: Feed,
+        snapshot: Snapshot,
+        names: frozenset[str],
+        *,
+        now: float,
+        unix: float,
+    ) -> CongestionPrices:
+        contents = {name: feed.contents_of(name) for name in names}
+        if not is_off(snapshot.off):
+            forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
+            profiles = ForecastInputs().profiles(forecast)
+            snapshot = replace(snapshot, profiles=profiles)
+        requests = tuple(
+            request
+            for name, held in contents.items()
+            for request in requests_in(name, held, snapshot.cluster_queues[name])
+        )
+        market = Market(snapshot=snapshot, requests=requests, now=now, unix=unix)
+        weights = weighted(before.at_moment(unix).weights, self._late, snapshot.policies, unix)
+        return replace(next_prices(before, market), weights=weights)
+
+    def _write(self, prices: CongestionPrices, now: float) -> tuple[str, ...]:
+        if not self._is_leader():
+            return ()
+        body, place = config_map_of(prices), run_records_reader.path_of(self._namespace)
+        try:
+            self._put(place, body)
+        except ClusterError as error:
+            self._due = now + RETRY_SECONDS
+            said, self._said = self._said, f"congestion prices: {error}"
+            return () if said == self._said else (self._said,)
+        self._said, self._last = "", prices
+        return ()
+
+    def _put(self, place: str, body: Mapping[str, object]) -> None:
+        try:
+            self._transport.patch(f"{place}/{CONGESTION}", body)
+        except NotServed:
+            self._transport.post(place, body)
+
+
+def followed(snapshot: Snapshot) -> frozenset[str]:
+    """Return the ClusterQueues whose Workloads must be known: the trees whose capacity has a price.
+
+    Those of policies whose price of lateness follows what is late are among them.
+    """
+    policies = (policy for policy in snapshot.policies if adaptive(policy) is not None)
+    return trees_of(policies, snapshot)
