@@ -1,9 +1,12 @@
 """What an expected run time rests on, and how wide its range is."""
 
+from math import hypot, log
+
 import pytest
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.learned import learned
+from webhook.learn.device_prior import Guess
 from webhook.learn.expected_runs import Expecting, estimate
 from webhook.model.forecasts import Basis, JobClass
 
@@ -180,3 +183,37 @@ def test_on_the_first_options_flavors_no_slowdown_is_needed():
 
     found = expected(known, policy=other_queue, option=other_queue.spec.options[1], flavors="t4")
     assert found == learned(20)
+
+
+UNSAID = policy(GPU_OPTION, CPU_OPTION, strategy={"finishTime": {"runTime": "5m"}})
+PRIOR = Guess(2.0, 0.55)
+
+
+def guessed(known, rule=UNSAID, **rest):
+    return expected(known, policy=rule, option=rule.spec.options[1], prior=PRIOR, **rest)
+
+
+def test_the_speed_of_devices_tells_where_nothing_better_is_known():
+    found = guessed({})
+
+    assert summary(found) == (600, Basis.PROFILE, 0)
+    # The policy's own uncertainty and the guess's, both of them.
+    assert log(found.high / found.seconds) == pytest.approx(1.2816 * hypot(0.4, 0.55))
+
+
+@pytest.mark.parametrize(
+    ("known", "rest", "basis", "seconds"),
+    [
+        # One run of the class there, and what the policy or the Job says, are better.
+        ({("k", "plain"): learned(100, 1)}, {}, Basis.LEARNED, 100),
+        ({}, {"rule": SLOWED}, Basis.POLICY, 1050),
+        ({}, {"said": 70.0}, Basis.PROFILE, 140),
+        ({("k", "t4"): learned(20)}, {}, Basis.PROFILE, 40),
+        # A few runs of others are worse.
+        ({("~c", "plain"): learned(90, 2)}, {}, Basis.PROFILE, 600),
+    ],
+)
+def test_a_guess_comes_after_what_is_said_and_before_hearsay(known, rest, basis, seconds):
+    found = guessed(known, **rest)
+
+    assert (found.basis, found.seconds) == (basis, pytest.approx(seconds))

@@ -16,13 +16,14 @@ from typing import Any, Final, TypeAlias
 import click
 
 from webhook.commands import terminal
+from webhook.cost.terms import mean_seconds
 from webhook.decide import decision_record
 from webhook.decide.decision_record import PREFIX, VERSION, basis_of
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind
 from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
 from webhook.model.fields import EMPTY, FieldError
-from webhook.model.forecasts import Forecast, Start
+from webhook.model.forecasts import Basis, Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
 from webhook.model.words import clip, figure, spoken
 
@@ -175,6 +176,11 @@ def _why_it_costs(option: Assessment, cost: Mapping[str, Any]) -> str:
     if option.rejection is not None or option.forecast is None:
         return _why(option)
     because = _rests_on(option.forecast)
+    run = option.forecast.run
+    if run is not None and run.basis is Basis.PROFILE:
+        # Its mean counts, which is above its median.
+        more = mean_seconds(run) / run.seconds - 1
+        because = because.replace("(a guess)", f"(a guess), +{more:.0%} for being one", 1)
     money, congestion = cost.get("money"), cost.get("congestion")
     if money and congestion:
         because += f"; price x{1 + congestion / money:.2g} for congestion"

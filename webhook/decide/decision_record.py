@@ -448,6 +448,7 @@ def basis_of(run: RunTime) -> str:
         Basis.ANNOTATION: "the Job's annotation run-time"
         + (f", scaled by {runs}" if run.runs else ""),
         Basis.POLICY: "the policy",
+        Basis.PROFILE: "the devices' speed (a guess)",
     }[run.basis]
 
 

@@ -12,15 +12,17 @@ from typing import TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import objective, remote_options
+from webhook.decide import filters, objective, remote_options
 from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
+from webhook.jobs import BY_NAME
 from webhook.kueue.flavor_plan import demand, with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
+from webhook.learn.device_prior import Guess, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
 from webhook.model.costs.prices import NO_PRICES, Cost
 from webhook.model.decision import Assessment, Fit, Rejection
@@ -78,7 +80,11 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         first_flavors=flavors,
         said=case.wishes.run_time,
     )
-    runs = [_run(expecting, option, start) for option, start in zip(options, starts, strict=True)]
+    priors = _priors(case, starts)
+    runs = [
+        _run(expecting if prior is None else replace(expecting, prior=prior), option, start)
+        for option, start, prior in zip(options, starts, priors, strict=True)
+    ]
     case = replace(case, first=runs[0])
     with_forecasts = tuple(
         _with_forecast(case, start, option, run)
@@ -96,6 +102,20 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         _lateness_weight(case, least_cost),
     )
     return objective.weighed(kept, places, stakes, case.wishes, case.unix)
+
+
+def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
+    """Return how much longer a run takes in each option than in the first, by their devices.
+
+    None: nothing tells, it is the first option, or costs do not decide.
+    """
+    if case.policy.spec.strategy.least_cost is None:
+        return [None] * len(starts)
+    parts = [
+        None if place is None else part_of(place.usage, place.prices.devices)
+        for place in (_place(case, start) for start in starts)
+    ]
+    return [None, *(guess(parts[0], part) for part in parts[1:])]
 
 
 def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:
@@ -224,7 +244,25 @@ def _with_forecast(
         rejection = limit(case, option, forecast)
         if rejection is not None:
             return replace(assessment, cost=_cost(case, begun, forecast), rejection=rejection)
+    if rejection := _on_trial(case, assessment, option, run):
+        return replace(assessment, cost=_cost(case, begun, forecast), rejection=rejection)
     return _priced(case, begun, assessment, forecast)
+
+
+def _on_trial(
+    case: ForecastCase, assessment: Assessment, option: Option, run: RunTime | None
+) -> Rejection | None:
+    """Refuse an option whose run is a guess, while others are there whose end would tell more."""
+    least_cost = case.policy.spec.strategy.least_cost
+    if least_cost is None or run is None or run.basis is not Basis.PROFILE:
+        return None
+    name, policy, occupancy = assessment.cluster_queue, case.policy, case.occupancy
+    count = filters.guests_in(name, option, job=case.job, policy=policy, occupancy=occupancy)
+    if count < least_cost.trial and BY_NAME[case.job.kind].carries_marks:
+        return None
+    detail = f"its run is a guess by the devices' speed, and {count} of policy {policy.name}"
+    detail = f"{detail} there have not ended (at most {least_cost.trial} on trial)"
+    return Rejection(reason=Reason.ON_TRIAL, detail=detail)
 
 
 def _priced(

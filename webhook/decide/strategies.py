@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment, Fit
-from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Delay, Forecast, RunTime, Start
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
     Mode,
@@ -146,6 +146,8 @@ NEAR_PART = 0.02
 """A gain is a near tie if it exceeds the minimum by less than this part of the best finish."""
 NEAR_SECONDS = 1.0
 """It is one as well if it exceeds the minimum by fewer seconds than this."""
+_GUESSED_TIMES = 2.0
+"""A run that is a guess by the devices' speed must save so many times the minimum."""
 _NAMED = 3
 """Other options in the sentence, at most."""
 
@@ -247,6 +249,8 @@ def _saves(candidate: _Known, best: _Known, saving: Saving, draw: float) -> bool
     before = _total(best)
     saved = before - _total(candidate)
     least = max(float(saving.amount), before * saving.percent / 100)
+    if candidate.run.basis is Basis.PROFILE:
+        least *= _GUESSED_TIMES
     if saved < least or saved <= 0.0:
         return False
     return saved - least >= NEAR_PART * before * draw
@@ -270,6 +274,8 @@ def _compared(best: _Known, rival: _Known | None, currency: str) -> Iterator[str
         apart = best.finish - rival.finish
         done += f", {spoken(abs(apart))} {'later' if apart > 0 else 'sooner'}"
     yield f"{done}{_noted(best.option)}"
+    if best.run.basis is Basis.PROFILE:
+        yield "its run is a guess by the devices' speed"
 
 
 def _money(best: _Known, rival: _Known | None, currency: str) -> tuple[str, str]:

@@ -2,8 +2,8 @@
 
 The annotation of the Job's owner comes first, scaled to other options by learned ratios or the
 policy's slowdown; then runs of the class, of its coarse class, of the first option slowed down, the
-policy's run time, and last a few runs of other classes. Otherwise it is unknown: nothing is made
-up.
+policy's run time, the first option's by the speed of devices where costs decide, and last a few
+runs of other classes. Otherwise it is unknown: nothing is made up.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import hypot, inf
 from typing import Final, TypeAlias
 
 from webhook.kueue import multikueue
+from webhook.learn.device_prior import Guess
 from webhook.learn.estimates import PRIOR_SIGMA
 from webhook.learn.run_records import split_place
 from webhook.model.forecasts import (
@@ -63,6 +64,8 @@ class Expecting:
     """The Job's annotation ``run-time``, in seconds."""
     start_delays: Estimates = field(default_factory=dict)
     """Start delays by class and flavors; they are not scaled by a slowdown."""
+    prior: Guess | None = None
+    """How much longer it runs in the option than in the first, by their devices; None: unknown."""
 
 
 def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
@@ -72,7 +75,7 @@ def estimate(expecting: Expecting, option: Option, flavors: str) -> RunTime | No
     learned = _on(expecting, flavors)
     if learned is not None and not _is_hearsay(expecting, flavors, learned):
         return learned
-    return _believed(expecting, option) or learned
+    return _believed(expecting, option) or _by_devices(expecting) or learned
 
 
 def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -> RunTime | None:
@@ -80,7 +83,25 @@ def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -
     first = _around(said, _SAID_SIGMA, Basis.ANNOTATION)
     if option.name == expecting.policy.spec.options[0].name:
         return first
-    return _scaled(expecting, first, flavors) or _by_slowdown(expecting, first, option)
+    scaled = _scaled(expecting, first, flavors) or _by_slowdown(expecting, first, option)
+    return scaled or _guessed(first, expecting.prior)
+
+
+def _by_devices(expecting: Expecting) -> RunTime | None:
+    """Return the run in the first option, as much longer as its device is faster than this one."""
+    learned = _on(expecting, expecting.first_flavors)
+    if learned is None or _is_hearsay(expecting, expecting.first_flavors, learned):
+        first = _said(expecting)
+    else:
+        first = _without_start(expecting, learned, expecting.first_flavors)
+    return None if first is None else _guessed(first, expecting.prior)
+
+
+def _guessed(first: RunTime, prior: Guess | None) -> RunTime | None:
+    if prior is None:
+        return None
+    guessed = _widened(_times(first, prior.ratio), prior.sigma)
+    return replace(guessed, basis=Basis.PROFILE, runs=0)
 
 
 def _by_slowdown(expecting: Expecting, first: RunTime, option: Option) -> RunTime | None:

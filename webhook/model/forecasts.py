@@ -28,6 +28,8 @@ class Basis(StrEnum):
     LEARNED = "learned"
     SLOWDOWN = "slowdown"
     POLICY = "policy"
+    PROFILE = "profile"
+    """The speed of devices, as data sheets say it: a guess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -575,6 +575,11 @@ class Reason(Explained):
         "with as many interruptions as are expected there, the run would take twice as long",
         "Annotate the Job with `checkpoint`, if it can go on from one.",
     )
+    ON_TRIAL = (
+        "onTrial",
+        "how long it runs there is a guess by the devices' speed, and others are being tried",
+        "Nothing: once one of its class has ended there, runs are known; or raise `cost.trial`.",
+    )
     KEEPS_FAILING = (
         "keepsFailing",
         "Jobs of its class failed three times there and never succeeded; refused for a day",

@@ -553,7 +553,11 @@ class LeastCost(Structural):
     congestion: Congestion = Field(default_factory=Congestion, json_schema_extra=FILLED)
     """A price for what is scarce."""
     minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
-    """Leave a more preferred option only for at least both."""
+    """Leave a more preferred option only for at least both; for twice as much where the run there
+    is a guess by the devices' speed."""
+    trial: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 1
+    """At most so many Jobs are sent to an option on such a guess before one of their class has
+    ended there; 0: none is."""
     run_time: Duration | None = None
     """Expected run time in the first option before any run was seen; absent: unknown."""
 
