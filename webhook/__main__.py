@@ -19,6 +19,11 @@ _COMMANDS = {
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
+    "release": (
+        "webhook.commands.release",
+        "command",
+        "Start Jobs that are held for a better hour.",
+    ),
     "report": (
         "webhook.commands.report",
         "command",

@@ -98,6 +98,9 @@ class Settings(BaseModel):
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """What the money of Tariffs is in. It is printed, and never converted."""
 
+    holds: bool = False
+    """Whether controllers run that release held Jobs; without, no Job is held."""
+
     watch_nodes: bool = False
     """Whether to watch Nodes, for the labels by which GPU feature discovery tells their devices."""
 

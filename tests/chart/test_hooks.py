@@ -57,15 +57,15 @@ def test_a_probe_that_nobody_would_see_is_refused(template, namespace):
     assert f"hooks.probe.namespace: Jobs of {namespace} are never looked at" in result.stderr
 
 
-def test_the_list_before_an_uninstall_may_list_jobs_and_nothing_else(render):
+def test_the_list_before_an_uninstall_may_list_jobs_and_start_held_ones(render):
     objects = of(render(), "unfinished")
 
     assert objects["ClusterRole"]["rules"] == [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list"]}
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "get", "patch"]}
     ]
     assert "namespace" not in objects["ClusterRole"]["metadata"]
     (container,) = objects["Job"]["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["unfinished"]
+    assert container["args"] == ["unfinished", "--release"]
 
 
 @pytest.mark.parametrize("part", HOOKS)

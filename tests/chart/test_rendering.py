@@ -167,6 +167,7 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "service: kueue-fallback\n"
         'kinds: ["Job"]\n'
         "currency: USD\n"
+        "holds: true\n"
         "drain_seconds: 15\n"
         "keep_alive: 100\n"
     )

@@ -28,11 +28,12 @@ the API server refuses the change."""
 
 
 @click.command("unfinished", short_help="List decided Jobs still to do.")
+@click.option("--release", is_flag=True, help="Start those that are held for a better hour.")
 @kubeconfig_option
-def command(kubeconfig: str | None) -> None:
+def command(*, release: bool, kubeconfig: str | None) -> None:
     """List the unfinished Jobs that carry a decision, in all namespaces.
 
-    It informs before an uninstall, so it never fails: what it cannot list it says.
+    It informs before an uninstall, so it never fails: what it cannot list or release it says.
 
     \b
     Example:
@@ -43,6 +44,8 @@ def command(kubeconfig: str | None) -> None:
 
     try:
         client = Client(kubeconfig or "")
+        if release:
+            _release(client)
         unfinished = [row for kind in _KINDS for row in _rows(client, kind)]
     except ClusterError as error:
         terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
@@ -53,6 +56,15 @@ def command(kubeconfig: str | None) -> None:
     for line in terminal.table(_HEADER, unfinished, limit=terminal.width()):
         terminal.say(line)
     terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.\n{_AFTER}")
+
+
+def _release(client: Client) -> None:
+    """Start held Jobs first of all: nobody else will, once the controller is gone."""
+    from webhook.commands.release import held_jobs, released
+
+    count = sum(released(client, job) for job in held_jobs(client, ""))
+    if count:
+        terminal.say(f"Held Jobs released: {count}.")
 
 
 def _rows(client: Client, kind: JobKind) -> Iterator[tuple[str, ...]]:

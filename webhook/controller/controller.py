@@ -32,6 +32,7 @@ from webhook.controller import congestion_publisher, look_back_process, unreview
 from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_status import reconcile_costs
+from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
@@ -242,6 +243,7 @@ class Controller:
             min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
         )
+        self._holds = HoldKeeper(client, is_leader=self.is_leader)
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
 
     def _takers_by_kind(self) -> Mapping[str, tuple[Callable[[WatchUpdate], tuple[str, ...]], ...]]:
@@ -252,6 +254,7 @@ class Controller:
             self._records.take_jobs,
             self._leavers.take,
             self._events.take,
+            self._holds.take,
         )
         pending = map(pending_jobs.followed, self._kinds.values())
         return {
@@ -305,6 +308,7 @@ class Controller:
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
+        self._survive("holds", self._release_held)
         self._survive("savings", self._publish_savings)
         self._survive("events", lambda: self._log_all(self._events.step()))
         self._survive("congestion", self._publish_congestion)
@@ -340,6 +344,7 @@ class Controller:
         self.metrics.watches.show(ready=synced, age=age)
         self.metrics.leader.set(self.leadership.is_leader())
         self.metrics.costs.show(self._snapshot.tariffs, time.time())
+        self.metrics.show_held(*self._holds.counts(time.time()))
 
     def _follow(self, resource: Resource, client: Client) -> None:
         follower = Follower(
@@ -495,6 +500,12 @@ class Controller:
         self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
         self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))
+
+    def _release_held(self) -> None:
+        now, unix = time.monotonic(), time.time()
+        released = self._holds.step(self._snapshot, now=now, unix=unix)
+        self.metrics.count_released(released.reasons)
+        self._log_all(tuple(released.lines))
 
     def _publish_savings(self) -> None:
         # As policies are written: a restraint says nothing of what was decided before.

@@ -10,6 +10,7 @@ from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import OUTCOMES, Obstacle
+from webhook.reconsider.hold_plan import Release
 
 
 class ControllerMetrics:
@@ -33,6 +34,7 @@ class ControllerMetrics:
         self._run_times(table)
         self._moves(table)
         self.costs = CostMetrics(table)
+        self._holds(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -81,6 +83,28 @@ class ControllerMetrics:
         self.in_flight = table.gauge(
             "controller_moves_in_flight", "Moves that no Workload shows yet."
         )
+
+    def _holds(self, table: Table) -> None:
+        self._held = table.gauge("held_jobs", "Jobs that are held until a better hour.")
+        self._overdue = table.gauge(
+            "held_overdue_jobs",
+            "Jobs that are still held two minutes after their latest start, or of which nobody "
+            "knows it.",
+        )
+        self._released = table.counter(
+            "released_jobs",
+            "Held Jobs that were released, by why.",
+            reason=tuple(map(str, Release)),
+        )
+
+    def show_held(self, held: int, overdue: int) -> None:
+        """Set how many Jobs are held, and how many of them for too long."""
+        self._held.set(held)
+        self._overdue.set(overdue)
+
+    def count_released(self, reasons: Mapping[Release, int]) -> None:
+        for reason, count in reasons.items():
+            self._released.labels(str(reason)).inc(count)
 
     def show_moves(
         self,

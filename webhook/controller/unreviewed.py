@@ -17,10 +17,12 @@ from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
 from webhook.controller.job_events import Happening, happening_of
 from webhook.decide import match
+from webhook.decide.wishes import HOLD, NEVER_HOLD
 from webhook.flow import decided_job
+from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind, referred
-from webhook.model import fields, job_manifest
+from webhook.model import fields, holds, job_manifest
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.policy.fallback_policy import Mode
@@ -28,6 +30,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import pending_jobs
+from webhook.reconsider.hold_plan import HeldJob
 
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
 """Prefixes of the annotations that are used; others can be long."""
@@ -45,6 +48,8 @@ class WatchedJob(NamedTuple):
     """Whether it was moved or undone while it was pending."""
     happening: Happening | None = None
     """What was last done to it, for Events."""
+    held: HeldJob | None = None
+    """Of a Job that our gate holds."""
 
 
 class MovedJobs:
@@ -86,6 +91,24 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         known=known_of(source),
         has_left=pending_jobs.left_of(decided, keys, created=unix) is not None,
         happening=happening_of(job, decided.believed) if decided.doubt is None else None,
+        held=_held(decided, metadata),
+    )
+
+
+def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
+    """Return a Job that our gate holds, whoever put it there; None: it holds it not."""
+    job, recorded = decided.current, decided.believed
+    if not holds.is_gated(job.annotations):
+        return None
+    return HeldJob(
+        namespace=job.namespace,
+        name=job.name,
+        version=fields.text(metadata, "resourceVersion", "metadata"),
+        queue=job.queue,
+        policy=recorded.policy if recorded is not None else "",
+        others=holds.without_ours(job.annotations),
+        hold=recorded.hold if recorded is not None else None,
+        refuses=job.annotations.get(HOLD) == NEVER_HOLD,
     )
 
 

@@ -39,11 +39,13 @@ from webhook.model.decision import (
     Stay,
 )
 from webhook.model.edits import ABSENT, Edit
+from webhook.model.faults import attempted
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.holds import Hold
 from webhook.model.job import DECISION
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.words import clip
+from webhook.model.words import clip, rfc3339
 
 VERSION = 1
 PREFIX = "kueue-fallback: "
@@ -134,6 +136,27 @@ class RecordedOption(OptionFigures):
     cost: Annotated[Cost | None, BeforeValidator(_cost)] = None
 
 
+def _hold(given: Any) -> Hold | None:
+    """Read what ``_hold_json`` writes; what cannot be read is no hold, so that it ends at once."""
+    found, _ = attempted(lambda: _read_hold(given))
+    return found
+
+
+def _read_hold(given: Any) -> Hold:
+    saves = given["saves"]
+    usage = {(str(flavor), str(name)): int(amount) for flavor, name, amount in given["quota"]}
+    return Hold(
+        until=fields.seconds_since_1970(given["until"], _PATH),
+        latest=fields.seconds_since_1970(given["latest"], _PATH),
+        saves=float(saves["money"]),
+        of=float(saves["of"]),
+        grams=saves.get("carbonGrams"),
+        of_grams=saves.get("ofCarbonGrams"),
+        seconds=float(given["seconds"]),
+        usage=usage,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
     """A decision as it is read back from a Job; of a newer version only the version is read."""
@@ -157,6 +180,8 @@ class Recorded:
     moves: Annotated[StrictInt, Field(ge=0)] = 0
     history: _History = ()
     changed: Annotated[tuple[str, ...], FailFast()] = ()
+    hold: Annotated[Hold | None, BeforeValidator(_hold)] = None
+    """How long it was to be held; None: it was not, or that cannot be read."""
     options: Annotated[tuple[RecordedOption, ...], FailFast()] = ()
     """The options, as they were at the decision or the last move."""
 
@@ -252,6 +277,8 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "from": {"queue": decision.from_queue},
         "stateAge": round(decision.state_age_seconds, 3),
     }
+    if decision.hold is not None:
+        record["hold"] = _hold_json(decision.hold)
     if decision.changed:
         record["changed"] = list(decision.changed)
     if decision.moves:
@@ -262,6 +289,19 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         ]
     record["options"] = [_option_json(option) for option in decision.options]
     return record
+
+
+def _hold_json(hold: Hold) -> dict[str, Any]:
+    saves = {"money": _short(hold.saves), "of": _short(hold.of)}
+    if hold.grams is not None and hold.of_grams is not None:
+        saves |= {"carbonGrams": _short(hold.grams), "ofCarbonGrams": _short(hold.of_grams)}
+    return {
+        "until": rfc3339(hold.until),
+        "latest": rfc3339(hold.latest),
+        "saves": saves,
+        "seconds": round(hold.seconds),
+        "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
+    }
 
 
 def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:

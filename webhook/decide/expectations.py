@@ -12,7 +12,8 @@ from typing import TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import filters, objective, remote_options
+from webhook.decide import filters, holding, objective, remote_options
+from webhook.decide.holding import Held, HoldCase
 from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
@@ -101,7 +102,13 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         objective.first_hour(places, least_cost, case.unix),
         _lateness_weight(case, least_cost),
     )
-    return objective.weighed(kept, places, stakes, case.wishes, case.unix)
+    weighed = objective.weighed(kept, places, stakes, case.wishes, case.unix)
+    if least_cost.hold is None:
+        return weighed
+    return tuple(
+        replace(assessment, hold=_hold(case, assessment, place))
+        for assessment, place in zip(weighed, places, strict=True)
+    )
 
 
 def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
@@ -124,6 +131,17 @@ def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:
         return 1.0
     current = case.occupancy.snapshot.scarcity.at_moment(case.unix)
     return current.weights.get(case.policy.name, 1.0)
+
+
+def _hold(case: ForecastCase, assessment: Assessment, place: Place | None) -> Held:
+    given = HoldCase(
+        job=case.job,
+        policy=case.policy,
+        snapshot=case.occupancy.snapshot,
+        wishes=case.wishes,
+        unix=case.unix,
+    )
+    return holding.held(given, assessment, place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import chain
 from math import inf
 from typing import TypeAlias
@@ -20,10 +21,12 @@ from typing import TypeAlias
 from webhook.jobs import JOB, JobKind
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
+from webhook.model.holds import Hold
 from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone
+from webhook.model.words import carbon, figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +223,23 @@ def newer(version: int) -> tuple[str, ...]:
 def foreign() -> tuple[str, ...]:
     """Say that a decision in the manifest was not made by this installation."""
     return sentence("its decision was not made by this installation; taken as submitted")
+
+
+def held(hold: Hold | None, currency: str) -> tuple[str, ...]:
+    """Say until when a Job is held, what that saves, and how to start it now; empty: it is not."""
+    if hold is None:
+        return ()
+    unit = f" {currency}" if currency else ""
+    saves = f"{figure(hold.saves)}{unit} of {figure(hold.of)}"
+    if hold.grams is not None and hold.of_grams:
+        saves += f", {carbon(hold.grams)} of {carbon(hold.of_grams)} CO2"
+    until, latest = (_minute(moment) for moment in (hold.until, hold.latest))
+    start = '"kubectl fallback release" starts it now'
+    return sentence(f"held until {until} (saves {saves}); latest {latest}; {start}")
+
+
+def _minute(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%m-%d %H:%M UTC")
 
 
 def sentence(text: str) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ BUDGET = OURS + "budget"
 MAX_CARBON = OURS + "max-carbon"
 CHECKPOINT = OURS + "checkpoint"
 DATA = OURS + "data"
+HOLD = OURS + "hold"
+NEVER_HOLD = "none"
 _DURATION = re.compile(DURATION)
 _DECIMAL = re.compile(DECIMAL.removesuffix("$") + r"\Z")
 _DATA_NAME = re.compile(SUBDOMAIN.removesuffix("$") + r"\Z")
@@ -73,6 +75,8 @@ class Wishes:
     """Seconds from one checkpoint to the next; None: it begins anew when it is interrupted."""
     data: tuple[tuple[str, float], ...] = ()
     """The names of what it reads, each with its GiB."""
+    hold: float | None = None
+    """Seconds for which it may be held from admission, even without a deadline; 0: never."""
 
 
 NONE = Wishes()
@@ -99,7 +103,12 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         max_carbon=_decimal(annotations.get(MAX_CARBON), MAX_CARBON),
         checkpoint=_seconds(annotations.get(CHECKPOINT), CHECKPOINT),
         data=_data(annotations.get(DATA)),
+        hold=_hold(annotations.get(HOLD)),
     )
+
+
+def _hold(text: str | None) -> float | None:
+    return 0.0 if text == NEVER_HOLD else _seconds(text, HOLD)
 
 
 def _slowdown(text: str | None) -> float | None:
@@ -198,6 +207,7 @@ WISHES: Final = (
     MAX_CARBON,
     CHECKPOINT,
     DATA,
+    HOLD,
     MOVE_TO,
 )
 """The annotations by which a Job may ask for something."""

@@ -25,6 +25,7 @@ from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Original, Prepared
 from webhook.model.fields import FieldError
+from webhook.model.holds import gated
 from webhook.model.job import DECISION_ID, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
@@ -135,15 +136,18 @@ def apply(
         return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
     class_text = class_text_of(case, policy, occupancy)
     decision = signed(decision, class_text, case.submitted, keys)
+    warnings = (*warnings, *warning.held(decision.hold, occupancy.snapshot.currency))
     prepared = _prepared(case, taken.job, taken, policy, class_text)
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
+        after = gated(after) if decision.hold is not None else after
         outcome = _changed(case, after, decision, taken, occupancy)
         return replace(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
     labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
+    labelled = gated(labelled) if decision.hold is not None else labelled
     named = case.kind.edits(case.submitted, labelled)
     original = {**prepared.original, **patch.original_of(named, case.submitted_source)}
     recorded = annotated(labelled, decision, original, keys)

@@ -34,6 +34,7 @@ from webhook.kueue.requests import unmodelled
 from webhook.model import marks
 from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
+from webhook.model.holds import Hold
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
@@ -87,6 +88,8 @@ class Rules:
     own_namespace: str = ""
     decides_groups: bool = False
     """Whether pods of groups are decided; what the first one decides, the others follow."""
+    may_hold: bool = True
+    """Whether a controller runs that releases held Jobs; without one, none is held."""
     min_gain_probability: float = 0.8
     """How likely it must be that a Job finishes sooner in the option that it is sent to."""
 
@@ -229,7 +232,13 @@ def _decide(
         probability=rules.min_gain_probability,
         currency=occupancy.snapshot.currency,
     )
-    return _chosen(partial(decision, options=assessments), policy, assessments, asking)
+    chosen = _chosen(partial(decision, options=assessments), policy, assessments, asking)
+    if chosen.hold is not None and not rules.may_hold:
+        return replace(chosen, hold=None, reason=clip(f"{chosen.reason}; {_NOBODY_RELEASES}"))
+    return chosen
+
+
+_NOBODY_RELEASES = "not held: no controller is installed that would release it"
 
 
 def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapshot) -> str:
@@ -261,10 +270,16 @@ def _chosen(
         reason = clip(f"left as submitted: {detail}")
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     choice = strategies.choose(policy, assessments, asking)
+    taken = None if choice.index is None else assessments[choice.index]
+    hold = taken.hold if taken is not None else None
+    sentence = choice.sentence
+    if isinstance(hold, str):
+        sentence = clip(f"{sentence}; {hold}")
     return decision(
-        option=None if choice.index is None else assessments[choice.index].option,
-        left_alone=LeftAlone.NO_OPTION if choice.index is None else None,
-        reason=_restrained(policy, choice.sentence),
+        option=None if taken is None else taken.option,
+        left_alone=LeftAlone.NO_OPTION if taken is None else None,
+        reason=_restrained(policy, sentence),
+        hold=hold if isinstance(hold, Hold) else None,
     )
 
 

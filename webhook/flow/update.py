@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
@@ -30,6 +30,7 @@ from webhook.model.edits import (
     Path,
 )
 from webhook.model.fields import FieldError
+from webhook.model.holds import GATE, HELD, is_released
 from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, UNDO
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
@@ -80,8 +81,14 @@ def restored(
 
     """
     original, warnings = _submitted(old, new, kind, keys)
+    if is_released(*(source.get("metadata") or {} for source in (old, new))):
+        original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
     edits = patch.restoration(old, new, original)
     return () if patch.too_large(new, edits) else edits, warnings
+
+
+_OF_A_HOLD: Final = frozenset({("metadata", "annotations", GATE), ("metadata", "labels", HELD)})
+"""What a release takes off a Job, and nobody puts back."""
 
 
 def _submitted(

@@ -14,6 +14,7 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Absent, Edit, Path
 from webhook.model.fields import Json
+from webhook.model.holds import GATE
 from webhook.model.job import JOB_CONTROLLER, Job, PodSets
 from webhook.model.reasons import Obstacle
 
@@ -198,7 +199,7 @@ JOB: Final = JobKind(
     plural="jobs",
     framework="batch/job",
     templates=(TEMPLATE,),
-    allowed=allowed_in((TEMPLATE,)),
+    allowed=(*allowed_in((TEMPLATE,)), ("metadata", "annotations", GATE)),
     suspend=("spec", "suspend"),
     read=read,
     held_back=held_back,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from webhook.model.costs.prices import Cost
     from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.forecasts import Forecast
+    from webhook.model.holds import Hold
     from webhook.model.job import Job
     from webhook.model.queues import Arrival, PodSetNeeds
     from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
@@ -78,6 +79,8 @@ class Assessment:
     """None: nothing is forecast for its queue, or nobody asked."""
     cost: Cost | None = None
     """What it would cost there; None: nothing is known of prices, or it is not forecast."""
+    hold: Hold | str | None = None
+    """How long it would be held there; why not though it may wait; None: it may not."""
     job: Job | None = None
     """The Job as it would be under this option."""
     needs: tuple[PodSetNeeds, ...] = ()
@@ -116,6 +119,8 @@ class Decision:
     """How often the Job was moved; this decision is the last of them."""
     history: tuple[Stay, ...] = ()
     """Of a moved Job the last stays, this one included, the oldest first."""
+    hold: Hold | None = None
+    """How long the Job is held from admission; None: it is not."""
     changed: tuple[str, ...] = ()
     """What the option taken changes, in words; empty under Observe, where it is not worked out."""
 

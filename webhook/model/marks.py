@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from webhook.model.holds import HELD, is_gated, ungated
 from webhook.model.job import (
     DECIDED_BY,
     DECISION,
@@ -37,6 +38,7 @@ MARKS = frozenset(
         MOVE_REASON,
         UNDONE,
         UNDONE_FROM,
+        HELD,
     }
 )
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
@@ -94,7 +96,11 @@ def would_be_uncounted(policy: FallbackPolicy, option: str, marked_by: str) -> b
 
 
 def off_templates(job: Job) -> Job:
-    """Return the Job without the marks of its pod templates; the same object if they have none."""
+    """Return the Job without a hold and without the marks of its pod templates.
+
+    The same object if it has none.
+    """
+    job = unheld(job)
     templates = [pod_set.template for pod_set in job.pod_sets]
     texts = (text for template in templates for text in (template.labels, template.annotations))
     if all(map(MARKS.isdisjoint, texts)):
@@ -102,8 +108,17 @@ def off_templates(job: Job) -> Job:
     return replace(job, pod_sets=unmarked(job).pod_sets)
 
 
+def unheld(job: Job) -> Job:
+    """Return the Job without our gate and its label; the same object if it has neither."""
+    if not is_gated(job.annotations) and HELD not in job.labels:
+        return job
+    labels = {key: text for key, text in job.labels.items() if key != HELD}
+    return replace(ungated(job), labels=labels)
+
+
 def unmarked(job: Job) -> Job:
-    """Return the Job without any mark, also without those that a forged decision left."""
+    """Return the Job without any mark or hold, also without those that a forged decision left."""
+    job = ungated(job)
     if not _is_marked(job):
         return job
 

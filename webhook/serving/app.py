@@ -102,6 +102,7 @@ class _Server:
         self.handler = Handler(
             create.Rules(
                 decides_groups=settings.pod_groups,
+                may_hold=settings.holds,
                 max_state_age_seconds=settings.max_state_age,
                 own_namespace=settings.namespace,
                 min_gain_probability=settings.min_gain_probability,

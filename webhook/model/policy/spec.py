@@ -540,6 +540,17 @@ class Congestion(Structural):
     """It rises while Jobs are expected to wait for longer, and falls while for less than half."""
 
 
+class HoldRules(Structural):
+    """Keep Jobs that may wait from admission until a cheaper hour."""
+
+    longest: Duration = "12h"
+    """At most so long, whatever a Job allows."""
+    minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
+    """What it must save of rates, electricity and CO2: at least both."""
+    jobs: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
+    """While so many Workloads are gated in the cluster, no further Job is held."""
+
+
 class LeastCost(Structural):
     """Take the option with the least expected cost: money, energy, time, lateness, congestion."""
 
@@ -560,6 +571,8 @@ class LeastCost(Structural):
     ended there; 0: none is."""
     run_time: Duration | None = None
     """Expected run time in the first option before any run was seen; absent: unknown."""
+    hold: HoldRules | None = None
+    """Hold Jobs with a deadline, or that ask for it, until a cheaper hour. Absent: none is held."""
 
 
 class ThresholdRule(Structural):

@@ -1,0 +1,155 @@
+"""The leader releases held Jobs; every replica tells which are overdue."""
+
+import pytest
+
+from tests.reconsider.holds import HOUR, NOW, held, world
+from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
+from webhook.controller.hold_keeper import MOST_AT_ONCE, OVERDUE_SECONDS, HoldKeeper
+from webhook.controller.unreviewed import WatchedJob, followed
+from webhook.jobs import JOB
+from webhook.model.costs.prices import Prices
+from webhook.reconsider.hold_plan import Release
+
+GATE, OURS = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/hold"
+
+
+class Server:
+    def __init__(self):
+        self.patched, self.answer = [], None
+
+    def patch(self, path, body):
+        if self.answer is not None:
+            raise self.answer
+        self.patched.append((path, body))
+
+
+def told(*jobs, kind="jobs"):
+    entries = tuple(
+        ReadObject((job.namespace, job.name), WatchedJob(uid="u", created=0.0, job=None, held=job))
+        for job in jobs
+    )
+    return WatchUpdate(kind=kind, at=0.0, entries=entries)
+
+
+def keeping(*jobs, leads=True):
+    server = Server()
+    keeper = HoldKeeper(server, is_leader=lambda: leads)
+    keeper.take(told(*jobs))
+    return server, keeper
+
+
+def step(keeper, hours, given=None):
+    return keeper.step(given or world(), now=hours * HOUR, unix=NOW + hours * HOUR)
+
+
+def test_a_job_whose_hour_has_come_loses_our_gate_and_keeps_others():
+    # What its prices were is not known any more, so that its own latest start tells.
+    unpriced = world(of_prices=Prices())
+    server, keeper = keeping(held("a", others="example.com/gate"), held("b", until=9, latest=1.9))
+
+    early, late = step(keeper, 0.5, unpriced), step(keeper, 2.0, unpriced)
+
+    assert early.reasons == {}
+    assert late.reasons == {Release.PLANNED: 1, Release.LATEST: 1}
+    bodies = dict(server.patched)
+    path = "/apis/batch/v1/namespaces/team/jobs/"
+    assert bodies[f"{path}a"] == {
+        "metadata": {
+            "resourceVersion": "1",
+            "annotations": {GATE: "example.com/gate"},
+            "labels": {"kueue-fallback.dev/held": None},
+        }
+    }
+    assert bodies[f"{path}b"]["metadata"]["annotations"] == {GATE: None}
+    assert set(late.lines) == {
+        "Job team/a: released from its hold: its hour has come",
+        "Job team/b: released from its hold: its latest start has come",
+    }
+    assert step(keeper, 2.1).reasons == {}
+
+
+def test_who_does_not_lead_releases_nobody_and_tells_who_is_overdue():
+    server, keeper = keeping(held(latest=1.0), held("b"), leads=False)
+
+    assert step(keeper, 50.0).reasons == {}
+    assert server.patched == []
+    assert keeper.counts(NOW) == (2, 0)
+    assert keeper.counts(NOW + HOUR + OVERDUE_SECONDS + 1) == (2, 1)
+
+
+def test_a_gate_of_ours_that_no_decision_explains_is_taken_off_at_once():
+    server, keeper = keeping(held(hold=None))
+
+    assert keeper.counts(NOW) == (1, 1)
+    assert step(keeper, 0.0).reasons == {Release.UNKNOWN: 1}
+    assert len(server.patched) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "lines", "again"),
+    [
+        (Refused(409, "changed"), [], 1),
+        (Forbidden("jobs", "no"), ["Job team/a: not released: no"], 1),
+        (NotServed("/x"), None, 0),
+    ],
+    ids=["changed", "forbidden", "gone"],
+)
+def test_what_cannot_be_released_now_is_tried_again(error, lines, again):
+    server, keeper = keeping(held())
+    server.answer = error
+
+    first = step(keeper, 2.0)
+    server.answer = None
+    step(keeper, 2.01)
+
+    assert lines is None or list(first.lines) == lines
+    assert len(server.patched) == again
+
+
+def test_many_are_released_step_by_step():
+    server, keeper = keeping(*(held(f"j-{number}", gpus=0) for number in range(MOST_AT_ONCE + 5)))
+
+    step(keeper, 9.0)
+    first = len(server.patched)
+    step(keeper, 9.01)
+
+    assert (first, len(server.patched)) == (MOST_AT_ONCE, MOST_AT_ONCE + 5)
+
+
+def test_other_kinds_and_jobs_that_are_gone_are_left_alone():
+    _, keeper = keeping(held())
+    keeper.take(told(kind="rayjobs"))
+    kept = keeper.counts(NOW)
+    keeper.take(WatchUpdate(kind="jobs", at=0.0, event=("DELETED", told(held()).entries[0])))
+
+    assert (kept.held, keeper.counts(NOW).held) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "want"),
+    [
+        ({GATE: OURS}, ("", False)),
+        ({GATE: f"example.com/gate,{OURS}"}, ("example.com/gate", False)),
+        ({GATE: OURS, "kueue-fallback.dev/hold": "none"}, ("", True)),
+        ({GATE: "example.com/gate"}, None),
+        ({}, None),
+    ],
+    ids=["ours", "beside another", "refuses", "another", "none"],
+)
+def test_a_held_job_is_known_by_its_metadata_alone(annotations, want):
+    metadata = {
+        "name": "train",
+        "namespace": "team",
+        "uid": "u",
+        "resourceVersion": "7",
+        "creationTimestamp": "2026-11-21T06:00:00Z",
+        "annotations": annotations,
+    }
+
+    watched = followed(JOB).read("jobs", {"metadata": metadata}).value
+
+    found = watched.held and (watched.held.others, watched.held.refuses)
+    assert found == want
+    assert watched.held is None or (watched.held.version, watched.held.hold) == ("7", None)

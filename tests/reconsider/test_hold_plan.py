@@ -1,0 +1,122 @@
+"""When held Jobs are released: at their cheapest start with room, and never after the latest."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import cluster_queue, policy, snapshot
+from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
+from webhook.model.costs.prices import Prices, curve
+from webhook.model.queues import OffSwitch
+from webhook.reconsider.hold_plan import Release, plan, reason
+
+
+def starts(jobs, given=None, before=None):
+    found = plan(jobs, given or world(), NOW, before or {})
+    return {key: (start - NOW) / HOUR for key, start in found.items()}
+
+
+def test_a_job_starts_when_it_costs_least():
+    assert starts([held()]) == {"team/a": 2.0}
+
+
+def test_jobs_that_want_the_same_hour_take_turns_and_the_urgent_first():
+    jobs = [held("a", latest=9.0), held("b", latest=4.0), held("c", latest=8.0)]
+
+    # A slot that a run touches counts as a whole.
+    assert starts(jobs, world(gpus=1)) == {"team/b": 2.0, "team/c": 3.25, "team/a": 4.5}
+
+
+def test_where_there_is_never_room_it_starts_at_the_latest():
+    jobs = [held("a", latest=3.0, hours=9.0), held("b", latest=3.5, hours=9.0)]
+
+    assert starts(jobs, world(gpus=1))["team/b"] == 3.5
+
+
+def test_a_job_that_needs_more_than_the_quota_is_planned_all_the_same():
+    assert starts([held(gpus=9)], world(gpus=1)) == {"team/a": 2.0}
+
+
+def test_a_plan_changes_only_for_a_real_saving():
+    slightly = Prices(
+        rates={GPU: curve({NOW - HOUR: 3.0, NOW + HOUR: 1.02, NOW + 3 * HOUR: 1.0}, NOW + 9e5)}
+    )
+    before = {"team/a": NOW + 1.5 * HOUR}
+
+    assert starts([held()], world(of_prices=slightly), before) == {"team/a": 1.5}
+    assert starts([held()], world(of_prices=prices(3.0)), before) == {"team/a": 3.0}
+
+
+def test_when_nothing_is_cheaper_any_more_it_starts_now():
+    flat = Prices(rates={GPU: curve({NOW - HOUR: 1.0, NOW + HOUR: 3.0}, NOW + 9e5)})
+
+    assert starts([held()], world(of_prices=flat)) == {"team/a": 0.0}
+
+
+def test_without_prices_the_plan_of_its_decision_stands():
+    assert starts([held(until=5.0)], world(of_prices=Prices())) == {"team/a": 5.0}
+    nothing = snapshot(cluster_queue(), policies=(holding(),))
+    assert starts([held(until=5.0)], nothing) == {"team/a": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("job", "given", "hours", "want"),
+    [
+        (held(), world(), 0.0, None),
+        (held(), world(), 2.0, Release.PLANNED),
+        (held(until=3.0), world(), 2.0, Release.NO_SAVING),
+        (held(until=99.0, latest=1.0), world(), 1.0, Release.LATEST),
+        (held(hold=None), world(), 0.0, Release.UNKNOWN),
+        (held(refuses=True), world(), 0.0, Release.ASKED),
+        (held(), world(off=OffSwitch()), 0.0, Release.OFF),
+        (held(), world(off=OffSwitch(namespaces=frozenset({"other"}))), 0.0, None),
+        (held(), world(policies=()), 0.0, Release.POLICY),
+        (held(), world(policies=(policy(),)), 0.0, Release.POLICY),
+    ],
+    ids=[
+        "waits",
+        "hour",
+        "cheaper",
+        "latest",
+        "unknown",
+        "asked",
+        "off",
+        "elsewhere",
+        "gone",
+        "other",
+    ],
+)
+def test_each_reason_ends_a_hold(job, given, hours, want):
+    start = NOW + 2.0 * HOUR
+
+    assert reason(job, given, start, NOW + hours * HOUR) is want
+
+
+def test_a_policy_that_only_observes_holds_nobody():
+    observing = holding()
+    spec = observing.spec.model_copy(update={"mode": "Observe"})
+    given = world(policies=(observing.model_copy(update={"spec": spec}),))
+
+    assert reason(held(), given, NOW + HOUR, NOW) is Release.POLICY
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(0.0, 30.0), st.floats(0.1, 10.0), st.integers(1, 5), st.floats(0.0, 40.0)
+        ),
+        max_size=12,
+    ),
+    st.integers(0, 4),
+    st.floats(0.0, 20.0),
+)
+def test_no_plan_is_after_the_latest_start_whatever_is_planned(given, gpus, begin):
+    jobs = [
+        held(str(number), latest=latest, hours=hours, gpus=wanted, until=until)
+        for number, (latest, hours, wanted, until) in enumerate(given)
+    ]
+
+    found = plan(jobs, world(gpus=gpus, of_prices=prices(begin, begin + 3)), NOW, {})
+
+    assert all(found[job.key] <= max(job.hold.latest, NOW) for job in jobs)
+    assert found.keys() == {job.key for job in jobs}

@@ -1,0 +1,153 @@
+"""``release``: starts held Jobs now, with the user's own rights.
+
+The webhook's uninstall calls it for all of them, so it must need nothing of what is being removed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.api.kubernetes_api import ClusterError, NotServed, Refused
+from webhook.commands import completion, terminal
+from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
+from webhook.model.holds import is_gated, release_patch, without_ours
+
+if TYPE_CHECKING:
+    from webhook.api.client import Client
+
+_OVERDUE_SECONDS = 120.0
+_TRIES = 3
+
+
+@click.command("release", short_help="Start Jobs that are held for a better hour.")
+@click.argument("names", nargs=-1, metavar="[JOB]...")
+@click.option("-n", "--namespace", shell_complete=completion.namespaces, help="Of the Jobs.")
+@click.option("--all", "everything", is_flag=True, help="All held Jobs, in all namespaces.")
+@click.option("--overdue", is_flag=True, help="Those whose latest start is past, likewise.")
+@kubeconfig_option
+def command(
+    *,
+    names: tuple[str, ...],
+    namespace: str | None,
+    everything: bool,
+    overdue: bool,
+    kubeconfig: str | None,
+) -> None:
+    """Take the gate off held Jobs, so that Kueue admits them as soon as there is quota.
+
+    The plain way, without this program:
+    kubectl annotate job -A -l kueue-fallback.dev/held=true kueue.x-k8s.io/admission-gated-by-
+
+    \b
+    You need the right to list and patch Jobs there.
+
+    \b
+    Exit codes: 0 all are released, 1 some could not be, 2 nothing was named.
+
+    \b
+    Examples:
+      kubectl fallback release train -n team
+      kubectl fallback release --overdue
+      kubectl fallback release --all
+    """
+    if bool(names) == (everything or overdue):
+        raise click.UsageError("name Jobs, or give --all or --overdue")
+    with connected(kubeconfig) as client:
+        if names:
+            where = namespace_or_current(namespace, kubeconfig)
+            found = [_named(client, where, name) for name in names]
+            jobs = [job for job in found if job is not None]
+            failed = len(found) - len(jobs)
+        else:
+            jobs = [
+                job for job in held_jobs(client, namespace or "") if everything or _is_overdue(job)
+            ]
+            failed = 0
+        failed += sum(not released(client, job) for job in jobs)
+    if not names:
+        terminal.say(f"Held Jobs released: {len(jobs) - failed}.")
+    sys.exit(1 if failed else 0)
+
+
+def _path(namespace: str, name: str = "") -> str:
+    from webhook.jobs import JOB
+
+    path = JOB.path(namespace) if namespace else JOB.path()
+    return f"{path}/{name}" if name else path
+
+
+def _named(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+    """Return a held Job; None, and say why: it is not there, or not held."""
+    try:
+        job = client.get(_path(namespace, name))
+    except NotServed:
+        terminal.say(f"There is no Job {namespace}/{name}.", err=True)
+        return None
+    if is_gated(_annotations(job)):
+        return job
+    terminal.say(f"Job {namespace}/{name} is not held by kueue-fallback.", err=True)
+    return None
+
+
+def held_jobs(client: Client, namespace: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the Jobs that our gate holds, with and without our label."""
+    from webhook.api.watch import list_pages
+
+    for page in list_pages(client, _path(namespace)):
+        for job in page.get("items") or ():
+            if is_gated(_annotations(job)):
+                yield job
+
+
+def _annotations(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    return job["metadata"].get("annotations") or {}
+
+
+def _is_overdue(job: Mapping[str, Any]) -> bool:
+    """Tell whether a Job should have been released; one that does not say when should have."""
+    from webhook.flow import decided_job
+    from webhook.jobs import JOB
+    from webhook.model.faults import attempted
+
+    read, _ = attempted(lambda: decided_job.read({"metadata": job["metadata"]}, JOB))
+    hold = read.recorded.hold if read is not None and read.recorded is not None else None
+    return hold is None or time.time() > hold.latest + _OVERDUE_SECONDS
+
+
+def released(client: Client, job: Mapping[str, Any]) -> bool:
+    """Release one Job, say so, and return whether it is.
+
+    A Job that has changed meanwhile is read again.
+    """
+    metadata = job["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    path = _path(metadata["namespace"], metadata["name"])
+    problem = ""
+    for _ in range(_TRIES):
+        try:
+            client.patch(path, _patch(job))
+        except NotServed:
+            return True
+        except Refused as error:
+            problem = str(error)
+            if not error.is_conflict:
+                break
+            job = client.get(path)
+        except ClusterError as error:
+            problem = str(error)
+            break
+        else:
+            terminal.say(f"Job {name}: released")
+            return True
+    terminal.say(f"Job {name}: not released: {problem}", err=True)
+    return False
+
+
+def _patch(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    version = str(job["metadata"].get("resourceVersion") or "")
+    return release_patch(version, without_ours(_annotations(job)))

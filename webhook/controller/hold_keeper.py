@@ -1,0 +1,124 @@
+"""Releases held Jobs: by the plan, and at the latest when the Job itself says.
+
+The latest start stands in the decision on each Job, so a new leader needs nothing else. Every
+replica follows the held Jobs and tells which are overdue; the leading one releases them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.watch import WatchUpdate
+from webhook.jobs import JOB
+from webhook.model.holds import release_patch
+from webhook.model.queues import Snapshot
+from webhook.reconsider import hold_plan
+from webhook.reconsider.hold_plan import MEANINGS, HeldJob, Release
+
+PLAN_SECONDS: Final = 60.0
+MOST_AT_ONCE: Final = 50
+"""Jobs released in one step; the others follow in the next."""
+OVERDUE_SECONDS: Final = 120.0
+"""After its latest start a Job that is still held counts as overdue."""
+
+
+class HeldCounts(NamedTuple):
+    held: int
+    overdue: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The result of one step."""
+
+    reasons: Mapping[Release, int] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+
+
+class HoldKeeper:
+    def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
+        """Release Jobs while *is_leader*, which is called before each write."""
+        self._transport, self._is_leader = transport, is_leader
+        self._jobs: dict[str, HeldJob] = {}
+        self._plan: hold_plan.Plan = {}
+        self._next = 0.0
+
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Apply a watch update of Jobs; return the lines to log, of which there are none."""
+        if message.kind != JOB.plural:
+            return ()
+        if message.entries is not None:
+            self._jobs.clear()
+            for entry in message.entries:
+                self._put("/".join(entry.key), getattr(entry.value, "held", None))
+        elif message.event is not None:
+            event_type, entry = message.event
+            held = None if event_type == "DELETED" else getattr(entry.value, "held", None)
+            self._put("/".join(entry.key), held)
+        return ()
+
+    def _put(self, key: str, held: HeldJob | None) -> None:
+        if held is None:
+            self._jobs.pop(key, None)
+        else:
+            self._jobs[key] = held
+
+    def counts(self, unix: float) -> HeldCounts:
+        """Return how many Jobs are held, and how many of them should have been released."""
+        jobs = tuple(self._jobs.values())
+        overdue = sum(job.hold is None or unix > job.hold.latest + OVERDUE_SECONDS for job in jobs)
+        return HeldCounts(held=len(jobs), overdue=overdue)
+
+    def step(self, snapshot: Snapshot, *, now: float, unix: float) -> Released:
+        """Release what is due. *now* is monotonic, *unix* in seconds since 1970."""
+        if not self._jobs or not self._is_leader():
+            return Released()
+        if now >= self._next:
+            self._next = now + PLAN_SECONDS
+            self._plan = hold_plan.plan(self._jobs.values(), snapshot, unix, self._plan)
+        reasons: Counter[Release] = Counter()
+        lines = []
+        for job, why in list(self._due(snapshot, unix))[:MOST_AT_ONCE]:
+            if not self._is_leader():
+                break
+            is_released, problem = self._release(job)
+            if problem:
+                lines.append(f"Job {job.key}: not released: {problem}")
+            elif is_released:
+                reasons[why] += 1
+                lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
+        return Released(reasons=reasons, lines=lines)
+
+    def _due(self, snapshot: Snapshot, unix: float) -> Iterator[tuple[HeldJob, Release]]:
+        for job in tuple(self._jobs.values()):
+            until = job.hold.until if job.hold is not None else 0.0
+            why = hold_plan.reason(job, snapshot, self._plan.get(job.key, until), unix)
+            if why is not None:
+                yield job, why
+
+    def _release(self, job: HeldJob) -> tuple[bool, str]:
+        """Take our gate and label off a Job; return whether that was done, and why it failed.
+
+        A Job that has changed meanwhile is looked at again once its watch tells of it.
+        """
+        path = f"{JOB.path(job.namespace)}/{job.name}"
+        try:
+            self._transport.patch(path, release_patch(job.version, job.others))
+        except NotServed:
+            self._forget(job)
+            return False, ""
+        except Refused as error:
+            return False, "" if error.is_conflict else str(error)
+        except ClusterError as error:
+            return False, str(error)
+        self._forget(job)
+        return True, ""
+
+    def _forget(self, job: HeldJob) -> None:
+        """Leave a Job alone until its watch tells of it again."""
+        for key in [key for key, held in self._jobs.items() if held is job]:
+            del self._jobs[key]

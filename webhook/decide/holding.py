@@ -1,0 +1,181 @@
+"""Whether a Job that may wait is held from admission until a cheaper hour, and until which.
+
+Only what is known counts: a run time that was learned or said, prices of that time, and a deadline
+or the Job's own word. What time is worth is not counted, as the Job says that it may wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from webhook.cost import terms
+from webhook.cost.terms import Span
+from webhook.decide.objective import Place
+from webhook.decide.wishes import Wishes
+from webhook.model.costs.prices import Cost
+from webhook.model.decision import Assessment
+from webhook.model.forecasts import Basis, Forecast
+from webhook.model.holds import Hold
+from webhook.model.job import PLAIN, Job
+from webhook.model.kueue_support import is_on
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, seconds
+from webhook.model.policy.spec import HoldRules
+from webhook.model.queues import Snapshot
+from webhook.model.reasons import Obstacle
+
+SLOT_SECONDS: Final = 900.0
+MOST_SLOTS: Final = 96
+"""Starts that are compared: those of a day."""
+_LEAST_SLOTS: Final = 12
+_LEAST_RESERVE: Final = 600.0
+_RESERVE_PART: Final = 0.1
+"""Kept free before the deadline, of the run time, and at least ten minutes."""
+_GATE_NAME: Final = "AdmissionGatedBy"
+_KNOWN: Final = frozenset({Basis.LEARNED, Basis.ANNOTATION})
+_GRAMS_A_KILOGRAM: Final = 1000.0
+
+Held: TypeAlias = "Hold | str | None"
+"""The hold; why a Job that may wait is not held; or None: nobody asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A Job that may wait, where it would run, and by which rules it may be held."""
+
+    rules: HoldRules
+    carbon_price: float
+    wishes: Wishes
+    forecast: Forecast
+    place: Place
+    unix: float
+    """The moment of the decision, in seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldCase:
+    """A Job at its decision, by which policy, and what it asks for."""
+
+    job: Job
+    policy: FallbackPolicy
+    snapshot: Snapshot
+    wishes: Wishes
+    unix: float
+    """The moment, in seconds since 1970."""
+
+
+def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
+    """Return the hold of a Job in an option, or why it is not held though it may wait."""
+    least_cost, wishes = case.policy.spec.strategy.least_cost, case.wishes
+    rules = least_cost.hold if least_cost is not None else None
+    may_wait = wishes.hold if wishes.hold is not None else wishes.deadline
+    if least_cost is None or rules is None or not may_wait or may_wait < 0:
+        return None
+    if case.policy.spec.mode is not Mode.ENFORCE or assessment.rejection is not None:
+        return None
+    forecast = assessment.forecast
+    if place is None or forecast is None or assessment.cost is None:
+        return "not held: what it would cost is not known"
+    if why := _refusal(case, assessment, forecast, rules):
+        return f"not held: {why}"
+    return cheapest(
+        Waiting(
+            rules=rules,
+            carbon_price=float(least_cost.carbon_price),
+            wishes=wishes,
+            forecast=forecast,
+            place=place,
+            unix=case.unix,
+        )
+    )
+
+
+def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: HoldRules) -> str:
+    """Say what keeps a Job from being held; empty: nothing."""
+    job, snapshot = case.job, case.snapshot
+    if job.kind != PLAIN or assessment.cluster or job.managed_by is not None:
+        return "only Jobs of batch/v1 that run in this cluster are"
+    if not snapshot.kueue.is_read:
+        return "Kueue's configuration is not known"
+    if not is_on(_GATE_NAME, snapshot.kueue.gates, snapshot.kueue.release):
+        return f"Kueue's feature gate {_GATE_NAME} is off"
+    if forecast.run is None or forecast.run.basis not in _KNOWN:
+        return "its run time is neither learned nor said"
+    gated = sum(obstacle is Obstacle.GATED for obstacle in snapshot.obstacles.values())
+    if gated >= rules.jobs:
+        return f"{gated} are held, of at most {rules.jobs}"
+    return ""
+
+
+def cheapest(waiting: Waiting) -> Hold | None:
+    """Return the hold until the cheapest start; None: no later one saves enough."""
+    run, span = waiting.forecast.run, terms.span_of(waiting.forecast, waiting.unix)
+    latest = latest_start(waiting)
+    if run is None or span is None or latest <= waiting.unix:
+        return None
+    now = _cost(waiting, span)
+    base = _amount(waiting, now)
+    if base is None:
+        return None
+    best, until, then = base, waiting.unix, now
+    for start in _starts(waiting.unix, latest):
+        cost = _cost(waiting, _later(span, start))
+        amount = _amount(waiting, cost)
+        if amount is not None and amount < best:
+            best, until, then = amount, start, cost
+    saves, least = base - best, waiting.rules.minimum_saving
+    if saves <= 0 or saves < max(float(least.amount), base * least.percent / 100):
+        return None
+    known = now.carbon_grams is not None and then.carbon_grams is not None
+    return Hold(
+        until=until,
+        latest=latest,
+        saves=saves,
+        of=base,
+        grams=(now.carbon_grams or 0.0) - (then.carbon_grams or 0.0) if known else None,
+        of_grams=now.carbon_grams,
+        seconds=span.end - span.reserved,
+        usage=waiting.place.usage,
+    )
+
+
+def latest_start(waiting: Waiting) -> float:
+    """Return the latest moment at which a Job is released so that it ends in time."""
+    wishes, forecast = waiting.wishes, waiting.forecast
+    limits = [seconds(waiting.rules.longest)]
+    if wishes.hold is not None:
+        limits.append(wishes.hold)
+    if wishes.deadline is not None and forecast.run is not None:
+        delay = forecast.delay.high if forecast.delay is not None else 0.0
+        reserve = max(_LEAST_RESERVE, _RESERVE_PART * forecast.run.high)
+        limits.append(wishes.deadline - forecast.run.high - delay - reserve)
+    return waiting.unix + min(limits)
+
+
+def _starts(unix: float, latest: float) -> Iterator[float]:
+    """Yield the starts that are compared: each quarter of an hour, of a short hold some more."""
+    step = min(SLOT_SECONDS, (latest - unix) / _LEAST_SLOTS)
+    for number in range(1, MOST_SLOTS + 1):
+        start = unix + number * step
+        if start > latest:
+            return
+        yield start
+
+
+def _later(span: Span, start: float) -> Span:
+    """Return when a Job runs that is released at *start*; it starts no sooner than it would now."""
+    shift = max(0.0, start - span.reserved)
+    return Span(reserved=span.reserved + shift, begun=span.begun + shift, end=span.end + shift)
+
+
+def _cost(waiting: Waiting, span: Span) -> Cost:
+    return terms.cost_of(waiting.place.usage, waiting.place.prices, span)
+
+
+def _amount(waiting: Waiting, cost: Cost) -> float | None:
+    """Return what is compared: money, and CO2 by its price; None: nothing of it is known."""
+    carbon = waiting.carbon_price * (cost.carbon_grams or 0.0) / _GRAMS_A_KILOGRAM
+    if cost.paid is None and not carbon:
+        return None
+    return (cost.paid or 0.0) + carbon
