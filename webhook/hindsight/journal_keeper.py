@@ -121,6 +121,7 @@ class Journal:
 
     def step(self, snapshot: Snapshot, now: float) -> Written:
         """Write what has ended, if it is time and we lead. *now* is monotonic, in seconds."""
+        self._new = []
         self._forget()
         if now < self._next or not (self._ended or self._due):
             return Written()
@@ -139,9 +140,8 @@ class Journal:
         return Written(tried=True, written=written, errors=tuple(errors))
 
     def take_new(self) -> tuple[JournalEntry, ...]:
-        """Return the entries written since the last call that no leader had written before."""
-        taken = tuple(self._new)
-        self._new.clear()
+        """Return, once, the entries that the last step wrote and no leader had written before."""
+        taken, self._new = tuple(self._new), []
         return taken
 
     def _forget(self) -> None:
