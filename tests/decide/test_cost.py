@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
-from webhook.decide.objective import Place, Stakes, first_hour, stakes_of, weighed
+from webhook.decide.objective import Place, first_hour, stakes_of, weighed
 from webhook.decide.strategies import Asking, choose
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Prices, curve
+from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Prices, Stakes, curve
 from webhook.model.decision import Assessment, Decided, Decision, Fit
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import Mode
@@ -110,7 +110,9 @@ def costed(*entries, rules=None, **wishes):
 def test_time_is_worth_money_until_the_job_is_done():
     (found,) = costed((option("gpu", start=HOUR), place()))
 
-    assert found.cost == Cost(time=4.0, lateness=0.0, congestion=0.0, transfer=0.0)
+    stakes = Stakes(time_value=2, late_hour=8, late_fixed=0, carbon_price=0)
+    expected = Cost(time=4.0, lateness=0.0, congestion=0.0, transfer=0.0, stakes=stakes)
+    assert found.cost == expected
 
 
 def test_the_mean_run_counts_and_not_its_median():

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import policy
 from tests.reconsider.queued_jobs import (
     ADAPTED,
     NOW,
@@ -242,3 +243,28 @@ def state_of(*workloads):
     state = State()
     state.replace(kinds.WORKLOADS, workloads)
     return state
+
+
+def by_cost(**reconsider):
+    """Return the policy by cost; a core of the GPU queue's flavor costs money."""
+    saving = {"minimumSaving": {"amount": "0", "percent": 5}, **reconsider}
+    strategy = {"type": "Cost", "cost": {"runTime": "20s", "timeValue": "36"}}
+    return policy(*OPTIONS, strategy=strategy, reconsider={"after": "30s", "maxMoves": 2, **saving})
+
+
+def test_by_cost_jobs_of_a_long_queue_go_where_there_is_room():
+    line = [running("first"), *map(waiting, range(8))]
+
+    found = looked(line, [pending(number) for number in range(8)], policies=(by_cost(),))
+
+    assert {move.way.option for move in found.moves} == {"cpu"}
+    assert all(move.saved > 0 for move in found.moves)
+
+
+def test_by_cost_nobody_moves_for_less_than_the_minimum_saving():
+    line = [running("first"), *map(waiting, range(8))]
+    jobs = [pending(number) for number in range(8)]
+
+    dear = by_cost(minimumSaving={"amount": "1000", "percent": 0})
+
+    assert looked(line, jobs, policies=(dear,)).moves == ()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.reconsider import plan as moves
-from webhook.reconsider.plan import MoveCandidate, Prospect, Rank, Way
+from webhook.reconsider.plan import MoveCandidate, Pricing, Prospect, Rank, Way
 
 GPU, CPU = "gpu", "cpu"
 RANK = Rank("light", "team", 100)
@@ -281,3 +281,92 @@ def test_no_job_goes_to_and_fro_on_noisy_forecasts(seed):
             journeys[number].append(move.way.option)
 
     assert all(len(journey) <= 2 for journey in journeys.values())
+
+
+def priced(order, *, charges=None, least=0.0, part=0.0, **given):
+    """A candidate whose second is worth one, and whose options cost so much beside."""
+    charged = {GPU: 0.0, CPU: 0.0, **(charges or {})}
+    pricing = Pricing(hour=3600.0, least=least, of=lambda option, finish: charged[option] + finish)
+    return candidate(order, pricing=pricing, least_part=part, least_seconds=1e9, **given)
+
+
+def test_where_options_cost_the_same_costs_are_time():
+    by_time = plan(Queues([candidate(n) for n in range(12)], {GPU: 1, CPU: 3}))
+    by_cost = plan(Queues([priced(n) for n in range(12)], {GPU: 1, CPU: 3}))
+
+    assert [move.candidate.key for move in by_cost] == [move.candidate.key for move in by_time]
+    assert [move.saved for move in by_cost] == pytest.approx([move.gain for move in by_time])
+
+
+def test_nobody_goes_where_it_costs_more_than_all_who_wait_save():
+    line = [priced(n, charges={CPU: 500.0}) for n in range(12)]
+
+    assert plan(Queues(line, {GPU: 1, CPU: 3})) == ()
+
+
+def test_a_cheaper_option_is_worth_a_later_finish():
+    line = [priced(n, charges={GPU: 500.0}) for n in range(2)]
+
+    found = plan(Queues(line, {GPU: 2, CPU: 2}))
+
+    assert len(found) == 2
+    assert all(move.after > move.before for move in found)
+    assert all(move.saved == pytest.approx(450.0) for move in found)
+
+
+@pytest.mark.parametrize(
+    ("given", "moved"),
+    [
+        ({"least": 400.0}, 1),
+        ({"least": 460.0}, 0),
+        # A part of what it costs where it is: 500 and 20 seconds.
+        ({"part": 0.8}, 1),
+        ({"part": 0.9}, 0),
+        # Each move doubles what the next one must save.
+        ({"least": 240.0}, 1),
+        ({"least": 240.0, "moved": 1}, 0),
+        ({"least": 200.0, "moved": 1}, 1),
+    ],
+)
+def test_a_move_must_save_the_amount_and_the_part_doubled_with_each_move(given, moved):
+    line = [priced(0, charges={GPU: 500.0}, **given)]
+
+    assert len(plan(Queues(line, {GPU: 1, CPU: 1}))) == moved
+
+
+def test_a_way_that_is_a_guess_must_save_twice_as_much():
+    sure = priced(0, charges={GPU: 500.0}, least=240.0)
+    guess = replace(sure, ways=(replace(sure.ways[0], least_times=2.0),))
+
+    assert len(plan(Queues([sure], {GPU: 1, CPU: 1}))) == 1
+    assert plan(Queues([guess], {GPU: 1, CPU: 1})) == ()
+
+
+def test_money_saved_by_one_pays_for_no_time_of_anybody_elses():
+    # It would go before ten of another team, who would all be done later for it.
+    others = [(100 + n, f"other-{n}", CPU, 10.0) for n in range(10)]
+    line = [priced(0, charges={GPU: 500.0})]
+    queues = Queues(line, {GPU: 1, CPU: 1}, others, rank=Rank("light", "others", 100))
+
+    assert plan(queues) == ()
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 500), st.floats(0, 500)), min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 3),
+)
+def test_all_who_wait_never_cost_more_for_moves(charges, gpus, cpus):
+    line = [priced(n, charges={GPU: gpu, CPU: cpu}) for n, (gpu, cpu) in enumerate(charges)]
+    queues = Queues([replace(each, kind=each.key) for each in line], {GPU: gpus, CPU: cpus})
+
+    moved = {move.candidate.key: move.way for move in plan(queues)}
+
+    def cost(ways):
+        finishes = queues(ways).finishes
+        return sum(
+            each.pricing.of(ways[each.key].option if each.key in ways else GPU, finishes[each.key])
+            for each in queues.candidates
+        )
+
+    assert cost(moved) <= cost({}) + 1e-6

@@ -496,7 +496,8 @@ class Controller:
         )
         gained: defaultdict[str, float] = defaultdict(float)
         for move in stepped.moved:
-            gained[move.candidate.policy] += move.gain
+            # Moves by cost may let all be done later, and a counter cannot fall.
+            gained[move.candidate.policy] += max(0.0, move.gain)
         self.metrics.show_moves(stepped.outcomes, gained, stepped.obstacles)
         self.metrics.in_flight.set(self._mover.in_flight)
         self._log_all(tuple(stepped.lines))

@@ -28,7 +28,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import EventReason, Obstacle
-from webhook.model.words import spoken
+from webhook.model.words import figure, spoken
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
 from webhook.state.feed import Feed
@@ -318,10 +318,10 @@ def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
 
 def _because(move: Move) -> str:
     before = "never" if move.before == inf else f"in {spoken(move.before)}"
-    return (
-        f"done in {spoken(move.after)}, not {before}; "
-        f"all who wait are done {spoken(move.gain)} sooner together"
-    )
+    gained = f"are done {spoken(move.gain)} sooner together"
+    if move.saved is not None:
+        gained = f"cost {figure(move.saved)} less together"
+    return f"done in {spoken(move.after)}, not {before}; all who wait {gained}"
 
 
 def sentence(move: Move) -> str:

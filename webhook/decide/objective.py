@@ -13,7 +13,7 @@ from typing import Final
 from webhook.cost import terms
 from webhook.cost.terms import SIGMAS_IN_80_PERCENT, Span
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import HOUR, Cost, Prices
+from webhook.model.costs.prices import HOUR, Cost, Prices, Stakes
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.forecasts import Forecast
 from webhook.model.policy.spec import LeastCost
@@ -44,21 +44,6 @@ class Place:
     prices: Prices
     congestion: Mapping[FlavorResource, float]
     """Money for one unit and hour of what is scarce; what is not there is not scarce."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stakes:
-    """What time, lateness and CO2 are worth to one Job."""
-
-    time_value: float
-    """Money for an hour until it is done."""
-    late_hour: float
-    """Money for an hour after its deadline."""
-    late_fixed: float
-    carbon_price: float
-    """Money for a kilogram."""
-    capped: tuple[str, ...] = ()
-    """What of its annotations the policy limits, in words."""
 
 
 def interruptions(forecast: Forecast, place: Place, wishes: Wishes) -> float:
@@ -182,14 +167,25 @@ def _with_terms(
         lateness=_lateness(forecast, span.end - unix, stakes, wishes.deadline),
         congestion=_congestion(place, span),
         transfer=_transfer(place, wishes),
+        stakes=stakes,
     )
 
 
 def _lateness(forecast: Forecast, finish: float, stakes: Stakes, deadline: float | None) -> float:
     if deadline is None:
         return 0.0
+    return late_cost(stakes, deadline - finish, sigma_of(forecast))
+
+
+def sigma_of(forecast: Forecast) -> float:
+    """Return the standard deviation of a finish, in seconds."""
     low, high = forecast.finish_low or 0.0, forecast.finish_high or 0.0
-    late, probability = terms.tardiness(deadline - finish, (high - low) / SIGMAS_IN_80_PERCENT)
+    return (high - low) / SIGMAS_IN_80_PERCENT
+
+
+def late_cost(stakes: Stakes, slack: float, sigma: float) -> float:
+    """Return what lateness is expected to cost, *slack* seconds before the deadline."""
+    late, probability = terms.tardiness(slack, sigma)
     return stakes.late_hour * late / HOUR + stakes.late_fixed * probability
 
 

@@ -146,7 +146,7 @@ NEAR_PART = 0.02
 """A gain is a near tie if it exceeds the minimum by less than this part of the best finish."""
 NEAR_SECONDS = 1.0
 """It is one as well if it exceeds the minimum by fewer seconds than this."""
-_GUESSED_TIMES = 2.0
+GUESSED_TIMES = 2.0
 """A run that is a guess by the devices' speed must save so many times the minimum."""
 _NAMED = 3
 """Other options in the sentence, at most."""
@@ -250,7 +250,7 @@ def _saves(candidate: _Known, best: _Known, saving: Saving, draw: float) -> bool
     saved = before - _total(candidate)
     least = max(float(saving.amount), before * saving.percent / 100)
     if candidate.run.basis is Basis.PROFILE:
-        least *= _GUESSED_TIMES
+        least *= GUESSED_TIMES
     if saved < least or saved <= 0.0:
         return False
     return saved - least >= NEAR_PART * before * draw

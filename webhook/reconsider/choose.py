@@ -31,6 +31,7 @@ from webhook.model.policy.fallback_policy import (
     Reconsider,
     seconds,
 )
+from webhook.model.policy.spec import MoveSaving
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import plan
@@ -42,7 +43,16 @@ from webhook.reconsider.offers import (
     ReconsiderInput,
     class_text_of_workload,
 )
-from webhook.reconsider.plan import NEVER_SECONDS, Move, MoveCandidate, Moved, Prospect, Rank, Way
+from webhook.reconsider.plan import (
+    NEVER_SECONDS,
+    Move,
+    MoveCandidate,
+    Moved,
+    Pricing,
+    Prospect,
+    Rank,
+    Way,
+)
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
@@ -344,6 +354,8 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
 
 def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> MoveCandidate:
     gain: MoveGain = question.rules.minimum_gain
+    pricing = _pricing(question, offers)
+    saving = question.rules.minimum_saving or MoveSaving()
     return MoveCandidate(
         key=question.pending.key,
         policy=question.policy.name,
@@ -355,9 +367,22 @@ def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> Mov
         ways=tuple(lines.bounded(offer) for offer in offers.offers),
         moved=question.pending.moves,
         least_seconds=seconds(gain.time),
-        least_part=gain.percent / 100,
+        least_part=(gain.percent if pricing is None else saving.percent) / 100,
         rank=rank_of(question),
+        pricing=pricing,
     )
+
+
+def _pricing(question: MoveQuestion, offers: JobOptions) -> Pricing | None:
+    """Return what a Job costs, where its policy decides by that."""
+    if offers.costs is None:
+        return None
+    given = question.policy.spec.strategy.least_cost
+    hour = offers.costs.stakes.time_value
+    if given is not None and given.time_value is not None:
+        hour = float(given.time_value)
+    saving = question.rules.minimum_saving or MoveSaving()
+    return Pricing(hour=hour, least=float(saving.amount), of=offers.costs.of)
 
 
 def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:

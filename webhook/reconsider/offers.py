@@ -11,15 +11,18 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 
 from webhook.decide import expectations, match, options, wishes
-from webhook.decide.strategies import margin
+from webhook.decide.objective import late_cost, sigma_of
+from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.model import marks
+from webhook.model.costs.prices import HOUR, Stakes
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import Basis
 from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider
 from webhook.model.queues import Arrival, Snapshot
@@ -71,6 +74,26 @@ class MoveTarget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobCosts:
+    """What Jobs cost by option and finish, as their policy weighs it."""
+
+    stakes: Stakes
+    deadline: float | None
+    """Seconds from now; None: they have none."""
+    charges: Mapping[str, float]
+    """Option to money beside time and lateness."""
+    sigmas: Mapping[str, float]
+    """Option to the standard deviation of their finish there, in seconds."""
+
+    def of(self, option: str, finish: float) -> float:
+        """Return what one costs that finishes in an option in so many seconds."""
+        cost = self.charges[option] + self.stakes.time_value * finish / HOUR
+        if self.deadline is None:
+            return cost
+        return cost + late_cost(self.stakes, self.deadline - finish, self.sigmas[option])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
     """The options for moves of Jobs that differ only in name and age."""
 
@@ -81,6 +104,8 @@ class JobOptions:
     offers: tuple[MoveTarget, ...]
     obstacle: Obstacle | None = None
     """Why *offers* is empty; None: it is not."""
+    costs: JobCosts | None = None
+    """None: their moves are judged by time alone."""
     number: int = 0
     """Tells these Jobs from others in the same ``MoveOptions``."""
 
@@ -117,19 +142,21 @@ class MoveOptions:
 
     def _work_out(self, question: MoveQuestion) -> JobOptions:
         try:
-            assessments = self._assess(question)
+            wished = _wishes(question, self._world.unix)
+            assessments = self._assess(question, wished)
             policy_options = zip(question.policy.spec.options, assessments, strict=True)
             by_option = {option.name: assessment for option, assessment in policy_options}
             here = by_option[question.option]
-            return self._offers(
+            found = self._offers(
                 question,
                 here,
                 [assessment for assessment in by_option.values() if assessment is not here],
             )
+            return replace(found, costs=_job_costs(by_option, wished))
         except FieldError:
             return _none(Obstacle.OPTION_REFUSED)
 
-    def _assess(self, question: MoveQuestion) -> tuple[Assessment, ...]:
+    def _assess(self, question: MoveQuestion, wished: Wishes) -> tuple[Assessment, ...]:
         """Assess all options of a Job's policy, in their order, as at its creation.
 
         Raises:
@@ -149,7 +176,7 @@ class MoveOptions:
             policy=policy,
             occupancy=self._occupancy,
             job_class=match.class_of(job, policy, self._occupancy.snapshot),
-            wishes=_wishes(question, self._world.unix),
+            wishes=wished,
             now=self._world.now,
             unix=self._world.unix,
         )
@@ -175,7 +202,7 @@ class MoveOptions:
             there = _runs(assessment)
             if assessment.rejection is not None or there is None or assessment.job is None:
                 continue
-            if not _is_known(assessment):
+            if not _is_known(assessment) or _lacks_cost(question.policy, here, assessment):
                 because = Obstacle.START_UNKNOWN
                 continue
             if against := self._against(question, stands, assessment.option, assessment.job):
@@ -184,7 +211,11 @@ class MoveOptions:
             offer = self._offer(question, assessment, there)
             # Both starts may be off, independently of one another.
             off = hypot(_half_width(here), _half_width(assessment))
-            way = replace(offer.way, unsure=margin(off, self._world.min_gain_probability))
+            way = replace(
+                offer.way,
+                unsure=margin(off, self._world.min_gain_probability),
+                least_times=_least_times(assessment),
+            )
             offers.append(replace(offer, way=way))
         if not offers:
             return _none(because)
@@ -235,6 +266,38 @@ class MoveOptions:
             ),
             job_class=class_text_of_workload(question, assessment.option, self._world.snapshot),
         )
+
+
+def _lacks_cost(policy: FallbackPolicy, *assessments: Assessment) -> bool:
+    """Tell whether costs decide, and that of one option is not known."""
+    if policy.spec.strategy.least_cost is None:
+        return False
+    costs = [assessment.cost for assessment in assessments]
+    return any(cost is None or cost.stakes is None for cost in costs)
+
+
+def _least_times(assessment: Assessment) -> float:
+    run = assessment.forecast.run if assessment.forecast is not None else None
+    return GUESSED_TIMES if run is not None and run.basis is Basis.PROFILE else 1.0
+
+
+def _job_costs(options: Mapping[str, Assessment], wished: Wishes) -> JobCosts | None:
+    """Return what a Job costs in its options; None: costs do not decide, or are not known."""
+    costs = {name: option.cost for name, option in options.items() if option.cost is not None}
+    stakes = next((cost.stakes for cost in costs.values() if cost.stakes is not None), None)
+    if stakes is None:
+        return None
+    forecasts = {name: options[name].forecast for name in costs}
+    sigmas = {
+        name: 0.0 if forecast is None else sigma_of(forecast)
+        for name, forecast in forecasts.items()
+    }
+    return JobCosts(
+        stakes=stakes,
+        deadline=wished.deadline,
+        charges={name: cost.charge for name, cost in costs.items()},
+        sigmas=sigmas,
+    )
 
 
 def _none(because: Obstacle) -> JobOptions:

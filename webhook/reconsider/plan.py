@@ -1,15 +1,16 @@
 """Which of the pending Jobs to move, chosen together so that all pending Workloads finish sooner.
 
-A move is judged by the sum of all their finishes, as the caller forecasts them (decision 0013), and
-is made only when the Job is about to start: it keeps its place in Kueue's order wherever it goes,
-so nothing is lost by waiting. Queues, quota and policies are not known here.
+A move is judged by the sum of all their finishes, as the caller forecasts them (decision 0013), or
+of all their costs where costs decide. It is made only when the Job is about to start: it keeps its
+place in Kueue's order wherever it goes, so nothing is lost by waiting. Queues, quota and policies
+are not known here.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple, TypeAlias
 
@@ -25,6 +26,7 @@ SOON_PART = 0.1
 MUCH_LATER = 1.5
 """A Job that finishes later than this many times its finish where it is must gain others at least
 as much as it loses: the place that it takes may soon be worth more to another (decision 0013)."""
+_HOUR = 3600.0
 _BACK_FACTOR = 2.0
 """Factor by which each move of a Job raises what its next one must gain."""
 FRESH_PART = 0.05
@@ -70,6 +72,25 @@ class Way:
     soonest: float = -inf
     """No forecast lets it finish there sooner than its run time after this, in seconds from now;
     -inf: not known."""
+    least_times: float = 1.0
+    """How many times what a move must gain at least one to this option must."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pricing:
+    """What a Job costs that is moved for the sake of money."""
+
+    hour: float
+    """Money for an hour until anybody is done, by its policy."""
+    least: float
+    """What a move must save at least."""
+    of: Callable[[str, float], float]
+    """The option that it is in, and when it finishes, in seconds from now, to what it costs."""
+
+    @property
+    def second(self) -> float:
+        """Return money for a second."""
+        return self.hour / _HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +116,8 @@ class MoveCandidate:
     least_part: float = 0.0
     """What a move must gain at least, as a part of the time until it finishes where it is."""
     rank: Rank = _OF_NOBODY
+    pricing: Pricing | None = None
+    """None: moves of it are judged by time alone; else ``least_part`` is of what it costs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +146,8 @@ class Move:
     """When it would finish where it is, in seconds from now; inf: never."""
     after: float
     """When it would finish where it goes, in seconds from now; inf: never."""
+    saved: float | None = None
+    """Money that all pending Workloads together cost less; None: it is judged by time alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +176,8 @@ class _MovePlan:
     """How many more forecasts may be asked for."""
     waiting: int
     """How many Workloads are pending."""
+    priced: Sequence[MoveCandidate] = ()
+    """The Jobs whose costs are known."""
     moved: dict[str, Way] = field(default_factory=dict)
     found: list[Move] = field(default_factory=list)
     quiet_seconds: float = inf
@@ -168,7 +195,13 @@ def plan_moves(
         return MovesPlan()
     # A forecast costs by the number of pending Workloads, so with more of them fewer are tried.
     tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
-    state = _MovePlan(foresee=foresee, now=foresee({}), tries=tries - 1, waiting=max(1, waiting))
+    state = _MovePlan(
+        foresee=foresee,
+        now=foresee({}),
+        tries=tries - 1,
+        waiting=max(1, waiting),
+        priced=[candidate for candidate in candidates if candidate.pricing is not None],
+    )
     # With thousands pending there is time for two forecasts, so a whole batch is tried at once.
     size = most if tries == _LEAST_TRIES else 1
     while state.tries > 0 and len(state.found) < most:
@@ -216,7 +249,7 @@ def _best(
         if state.tries <= 0:
             break
         due, after = _tried(state, batch)
-        surplus = _gain(state.now, after, due) - _needed(state.now, after, due)
+        surplus = _surplus(state, after, due)
         if due and surplus <= 0:
             # What it lacks may come by the clock alone: in a second, at most one of each Workload.
             state.quiet_seconds = min(state.quiet_seconds, -surplus / state.waiting)
@@ -288,6 +321,67 @@ def _loss(state: _MovePlan, candidate: MoveCandidate, way: Way) -> tuple[float, 
     return way.runs - candidate.runs, way.priced - stays
 
 
+def _surplus(state: _MovePlan, after: Prospect, batch: _Batch) -> float:
+    """Return by how much a batch gains more than it must, in seconds of what time is worth."""
+    if not batch:
+        return 0.0
+    pricing = batch[0][0].pricing
+    if pricing is None:
+        return _gain(state.now, after, batch) - _needed(state.now, after, batch)
+    surplus = _saved(state, after, batch, pricing) - _least_saved(state, after, batch)
+    # Where time is worth nothing, money is compared with that of the same policy alone.
+    return surplus / (pricing.second or 1.0)
+
+
+def _saved(state: _MovePlan, after: Prospect, batch: _Batch, pricing: Pricing) -> float:
+    """Return by how much less all who wait cost, counted as ``_gain`` counts finishes."""
+    before = replace(state.now, of_ranks=_costs(state, state.now, (), pricing))
+    later = replace(after, of_ranks=_costs(state, after, batch, pricing))
+    return _gain(
+        replace(before, total=sum(before.of_ranks.values())),
+        replace(later, total=sum(later.of_ranks.values())),
+        batch,
+    )
+
+
+def _costs(
+    state: _MovePlan, prospect: Prospect, batch: _Batch, pricing: Pricing
+) -> Mapping[Rank, float]:
+    """Return by rank what all who wait cost: of whom nothing else is known, their time."""
+    costs = {rank: seconds * pricing.second for rank, seconds in prospect.of_ranks.items()}
+    moving = {candidate.key: way for candidate, way in batch}
+    for candidate in state.priced:
+        finish = prospect.finishes.get(candidate.key, NEVER_SECONDS)
+        cost = _cost(candidate, moving.get(candidate.key, state.moved.get(candidate.key)), finish)
+        costs[candidate.rank] = costs.get(candidate.rank, 0.0) + cost - finish * pricing.second
+    return costs
+
+
+def _cost(candidate: MoveCandidate, way: Way | None, finish: float) -> float:
+    """Return what a Job costs that goes a way, or stays where it is."""
+    if candidate.pricing is None:
+        return 0.0
+    return candidate.pricing.of(candidate.option if way is None else way.option, finish)
+
+
+def _least_saved(state: _MovePlan, after: Prospect, batch: _Batch) -> float:
+    """Return what the moves of a batch must save together, in money."""
+    needed = 0.0
+    for candidate, way in batch:
+        stays = state.now.finishes.get(candidate.key, NEVER_SECONDS)
+        goes = after.finishes.get(candidate.key, NEVER_SECONDS)
+        pricing = candidate.pricing
+        if pricing is None:
+            continue
+        here = _cost(candidate, state.moved.get(candidate.key), stays)
+        least = max(pricing.least, candidate.least_part * here) * way.least_times
+        if goes > MUCH_LATER * stays:
+            least = max(least, _cost(candidate, way, goes) - here)
+        least += min(way.unsure, stays) * pricing.second
+        needed += least * _BACK_FACTOR**candidate.moved
+    return needed
+
+
 def _gain(now: Prospect, after: Prospect, batch: _Batch) -> float:
     """Return by how many seconds the finishes that count come sooner, all together.
 
@@ -330,6 +424,8 @@ def _needed(now: Prospect, after: Prospect, batch: _Batch) -> float:
 def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:
     """Add a batch to the plan; the gain is shared evenly among its moves."""
     gain = (state.now.total - after.total) / len(batch)
+    pricing = batch[0][0].pricing
+    saved = None if pricing is None else _saved(state, after, batch, pricing) / len(batch)
     for candidate, way in batch:
         state.moved[candidate.key] = way
         state.found.append(
@@ -339,6 +435,7 @@ def _accept(state: _MovePlan, batch: _Batch, after: Prospect) -> None:
                 gain=gain,
                 before=state.now.finishes.get(candidate.key, inf),
                 after=after.finishes.get(candidate.key, inf),
+                saved=saved,
             )
         )
     state.now = after

@@ -149,6 +149,21 @@ class CompiledTariff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stakes:
+    """What time, lateness and CO2 are worth to one Job."""
+
+    time_value: float
+    """Money for an hour until it is done."""
+    late_hour: float
+    """Money for an hour after its deadline."""
+    late_fixed: float
+    carbon_price: float
+    """Money for a kilogram."""
+    capped: tuple[str, ...] = ()
+    """What of its annotations the policy limits, in words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """What running a Job in one option costs; the terms from ``carbon`` on where costs decide."""
 
@@ -171,6 +186,8 @@ class Cost:
     """What those who wait for the same would give for it."""
     transfer: float | None = None
     """Money for data that is not there."""
+    stakes: Stakes | None = None
+    """By which time and lateness were weighed; None: costs do not decide."""
     said: tuple[str, ...] = ()
     """What people should know of the comparison: what of it was capped or left out."""
 
@@ -178,6 +195,14 @@ class Cost:
     def paid(self) -> float | None:
         """Return the money that is really paid, as far as it is known; None: nothing of it is."""
         return _sum(self.money, self.electricity)
+
+    @property
+    def charge(self) -> float:
+        """Return what does not depend on when the Job is done, but for the hours that it runs in.
+
+        Without the congestion price, which is for decisions alone.
+        """
+        return _sum(self.money, self.electricity, self.carbon, self.transfer) or 0.0
 
     @property
     def total(self) -> float | None:
