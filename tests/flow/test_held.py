@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from webhook.admission import patch
+from webhook.commands import decision_table
+from webhook.commands.decision_table import decision_on
 from webhook.decide import decision_record
 from webhook.flow import create, decided_job, update
 from webhook.jobs import JOB
@@ -158,3 +160,11 @@ def test_where_no_controller_would_release_it_nobody_is_held(tmp_path):
     assert outcome.decision.reason.endswith(
         "not held: no controller is installed that would release it"
     )
+
+
+def test_explain_says_until_when_it_is_held(held):
+    job, outcome = held
+
+    said = "Held until 2026-11-21T10:00:00Z, at the latest until 2026-11-21T12:"
+    assert said in decision_table.table(outcome)
+    assert any(line.startswith(said) for line in decision_table.as_text(decision_on(job), 100))

@@ -83,6 +83,8 @@ def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, s
         for option in decision.options
         if option.cost is not None
     }
+    if decision.hold is not None:
+        lines += _hold(decision_record.decision_json(decision)["hold"])
     if decision.options:
         lines += ["", *_rows(decision, costs, width)]
     if not _are_compared(costs):
@@ -357,6 +359,7 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
     lines = textwrap.wrap(sentence, columns, subsequent_indent="  ")
     if decision.get("version") != VERSION:
         lines.append(f"It is of version {decision.get('version')}: not all of it may be shown.")
+    lines += _hold(decision.get("hold"))
     options = _objects(decision, "options")
     if options:
         lines += ["", *_table(options, _text(decision, "option"), limit)]
@@ -374,6 +377,13 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
         times = "once" if decision.get("moves") == 1 else f"{decision.get('moves')} times"
         lines += ["", f"Moved {times}:", *terminal.table(_MOVES, stays, limit=limit, indent="  ")]
     return lines
+
+
+def _hold(hold: Any) -> Iterator[str]:
+    """Yield until when a Job was held at its decision, if it was."""
+    if isinstance(hold, dict):
+        until, latest = (_text(hold, key) for key in ("until", "latest"))
+        yield f"Held until {until}, at the latest until {latest} (kubectl fallback release)."
 
 
 def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) -> Iterator[str]:

@@ -94,7 +94,8 @@ def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
 def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: HoldRules) -> str:
     """Say what keeps a Job from being held; empty: nothing."""
     job, snapshot = case.job, case.snapshot
-    if job.kind != PLAIN or assessment.cluster or job.managed_by is not None:
+    elsewhere = assessment.cluster or assessment.clusters or job.managed_by is not None
+    if job.kind != PLAIN or elsewhere:
         return "only Jobs of batch/v1 that run in this cluster are"
     if not snapshot.kueue.is_read:
         return "Kueue's configuration is not known"
