@@ -1,0 +1,81 @@
+"""No hold is longer than what the Job and its policy allow, and each saves what it must."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webhook.decide.holding import Waiting, cheapest, latest_start
+from webhook.decide.objective import Place
+from webhook.decide.wishes import Wishes
+from webhook.model.costs.prices import Prices, curve
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.policy.spec import HoldRules
+
+NOW, HOUR = 1_795_240_800.0, 3600.0
+GPU = ("gpu", "nvidia.com/gpu")
+
+
+def waiting(*prices, run=HOUR, high=1.5, starts=0.0, longest="12h", percent=10, **wishes):
+    """Return a Job that may wait, with a price for each hour from now on."""
+    steps = {NOW + hour * HOUR: price for hour, price in enumerate(prices)}
+    rates = {GPU: curve(steps, NOW + len(prices) * HOUR)}
+    runs = RunTime(seconds=run, low=run / high, high=run * high, basis=Basis.LEARNED, runs=9)
+    rules = {"longest": longest, "minimumSaving": {"percent": percent}}
+    return Waiting(
+        rules=HoldRules.model_validate(rules, by_alias=True),
+        carbon_price=0.0,
+        wishes=Wishes(**wishes),
+        forecast=Forecast(start=Start(seconds=starts, low=starts, high=starts), run=runs),
+        place=Place(usage={GPU: 1}, prices=Prices(rates=rates), congestion={}),
+        unix=NOW,
+    )
+
+
+DIP = (3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0)
+
+
+def test_the_cheapest_start_is_the_earliest_of_the_cheapest():
+    hold = cheapest(waiting(*DIP, deadline=10 * HOUR))
+
+    assert (hold.until - NOW) / HOUR == 3.0
+    assert hold.saves == pytest.approx(2 / 3 * hold.of)
+
+
+@pytest.mark.parametrize(
+    ("job", "hours"),
+    [
+        (waiting(*DIP, deadline=10 * HOUR), 10 - 1.5 - 1 / 6),
+        (waiting(*DIP, deadline=100 * HOUR), 12.0),
+        (waiting(*DIP, deadline=100 * HOUR, hold=2 * HOUR), 2.0),
+        (waiting(*DIP, run=20 * HOUR, deadline=40 * HOUR), 40 - 30 - 3),
+        (waiting(*DIP, deadline=HOUR), 1 - 1.5 - 1 / 6),
+    ],
+    ids=["deadline", "longest", "its own word", "a tenth in reserve", "too late already"],
+)
+def test_the_latest_start_leaves_time_for_a_long_run_and_a_reserve(job, hours):
+    assert (latest_start(job) - NOW) / HOUR == pytest.approx(hours)
+
+
+def test_a_job_that_would_wait_anyway_is_compared_from_its_start_on():
+    assert cheapest(waiting(*DIP, starts=3 * HOUR, hold=6 * HOUR)) is None
+
+
+@given(
+    prices=st.lists(st.floats(0.01, 50.0), min_size=14, max_size=30),
+    deadline=st.floats(0.1, 40.0),
+    hold=st.none() | st.floats(0.1, 40.0),
+    run=st.floats(0.05, 9.0),
+    percent=st.integers(0, 60),
+)
+def test_every_hold_ends_in_time_and_saves_enough(prices, deadline, hold, run, percent):
+    wishes = {"deadline": deadline * HOUR, "hold": None if hold is None else hold * HOUR}
+    job = waiting(*prices, run=run * HOUR, percent=percent, **wishes)
+
+    found = cheapest(job)
+
+    if found is not None:
+        assert NOW < found.until <= found.latest <= NOW + 12 * HOUR
+        assert found.latest + 1.5 * run * HOUR + 600 <= NOW + deadline * HOUR + 1e-3
+        assert hold is None or found.latest <= NOW + hold * HOUR
+        assert found.saves > 0
+        assert found.saves >= found.of * percent / 100
