@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
 from webhook.kueue import occupancy
-from webhook.kueue.partial_admission import can_be_reduced, most_that_fit
+from webhook.kueue.partial_admission import most_missing, most_that_fit, with_missing
 
 GPU = "nvidia.com/gpu"
 
@@ -20,11 +20,11 @@ def pod_set(count, fewest=None):
 def counts_with(room, *pod_sets):
     """Return the most pods of each set that fit into so many GPUs; None: the fewest do not."""
 
-    def fit(fewer):
-        counts = [need.count for need in fewer]
+    def fit(missing):
+        counts = [need.count for need in with_missing(pod_sets, missing)]
         return counts if sum(counts) <= room else None
 
-    return most_that_fit(pod_sets, fit)
+    return most_that_fit(most_missing(pod_sets), fit)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_the_most_pods_that_fit_are_taken_from_all_pod_sets_in_proportion(room, 
 
 
 def test_only_fewer_pods_than_asked_for_are_fewer():
-    assert can_be_reduced([pod_set(2), pod_set(2, 1)])
-    assert not can_be_reduced([pod_set(2), pod_set(2, 2), pod_set(2, 3)])
+    assert most_missing([pod_set(2), pod_set(5, 1)]) == 4
+    assert most_missing([pod_set(2), pod_set(2, 2), pod_set(2, 3)]) == 0
 
 
 def test_a_pending_workload_that_does_with_fewer_pods_takes_what_is_free():

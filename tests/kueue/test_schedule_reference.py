@@ -1,7 +1,7 @@
 """The event loop against a plain one, which runs cycle after cycle whenever something ends.
 
-What Kueue sets aside for heads is left to the first look's properties: here StrictFIFO queues stand
-outside cohorts.
+What Kueue sets aside for StrictFIFO heads is left to the first look's properties: here such queues
+stand outside cohorts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue import occupancy
+from webhook.kueue.assignment import set_aside
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.queue_heads import shape_of
 from webhook.kueue.schedule import Running
 from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
 
@@ -85,13 +85,18 @@ class Plain:
         parked = set()
         while heads := self._heads(parked):
             nominated = [(self._assigned(job), job) for job in heads]
+            kept = []
             for assigned, job in sorted(
                 nominated, key=lambda each: (each[0].height, rank(each[1]))
             ):
                 if not assigned.fits:
                     parked.add(job.order)
+                    kept.append(self._kept_for(job, assigned))
+                    self._charge(kept[-1], 1)
                 elif self._has_room(job, assigned):
                     self._start(job, assigned)
+            for run in kept:
+                self._charge(run, -1)
 
     def _heads(self, parked):
         """The first of each queue of those that were not found not to fit at this moment."""
@@ -117,6 +122,12 @@ class Plain:
         queue, priority = self.queues[job.queue], job.arrival.priority
         needs = job.arrival.needs
         return occupancy.assignment(self.found, needs, queue, priority=priority).assignment
+
+    def _kept_for(self, job, assigned):
+        """What is set aside in this cycle for one that does not fit and may preempt nobody."""
+        queue = self.queues[job.queue]
+        place = occupancy.claimant(self.found, queue, priority=job.arrival.priority)
+        return Run(inf, job.queue, place.tree.amounts(set_aside(assigned, place)))
 
     def _has_room(self, job, assigned):
         tree = self.found.forest[job.queue]
@@ -170,7 +181,7 @@ def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
     for job in jobs:
         pending = waiting(job.arrival, state, seconds=job.seconds, at=job.at)
         found[job.queue].add_waiting(pending)
-    expected = Plain(state, [job for job in jobs if is_in_the_way(job, found, state)], runs)
+    expected = Plain(state, jobs, runs)
 
     for schedule in set(found.values()):
         while schedule.next_event() < inf:
@@ -212,10 +223,3 @@ def drawn_runs(data, state):
         }
         found.append(Run(data.draw(seconds), name, cells))
     return found
-
-
-def is_in_the_way(job, found, state):
-    """Whether others wait for it, too: not where it could never fit, and all may pass it."""
-    tree = found[job.queue].tree
-    may_fit = shape_of(tree, tree.leaves[job.queue], job.demand).is_possible
-    return may_fit or state.cluster_queues[job.queue].queueing is Queueing.STRICT

@@ -12,9 +12,10 @@ FILE = Path(__file__).with_name("agreement.yaml")
 HEAD = """\
 # The cases of Kueue's own scheduler tests in which our model does something else than Kueue 0.19.2.
 #
-# "out of scope": what the case is about is not modelled. "disagree": it is, and our model is wrong.
-# Each reason stands over the names of its cases. "at least" is the share of the cases in scope, in
-# percent, that must agree; raise it with each case that comes to agree.
+# "out of scope": it cannot be known, or it is where pods of a topology are placed, or objects that
+# no API server takes, or a Kueue beside which policies only observe. "disagree": our model is
+# wrong. Each reason stands over the names of its cases. "at least" is the share of the cases in
+# scope, in percent, that must agree; raise it with each case that comes to agree.
 # `python -m hack.kueue_tables agreement --update` takes out what agrees by now, and puts what is
 # not listed under "not looked into".
 """

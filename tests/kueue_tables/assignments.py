@@ -88,7 +88,11 @@ def slice_of(fields):
     }
     return {
         "kind": "Workload",
-        "metadata": {"name": "replaced", "namespace": "default"},
+        "metadata": {
+            "name": "replaced",
+            "namespace": "default",
+            "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
+        },
         "spec": {"podSets": [{"name": each["name"], "count": 1} for each in assignments]},
         "status": {
             "admission": admission,

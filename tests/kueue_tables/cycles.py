@@ -43,8 +43,15 @@ def world(case):
     fair_sharing = case.fields.get("fairSharing") or case.fields.get("preemptionFairSharing")
     if case.fields.get("enableFairSharing"):
         fair_sharing = {"preemptionStrategies": None, **(fair_sharing or {})}
-    workloads = case.fields["workloads"]
+    workloads = [marked(workload) for workload in case.fields["workloads"]]
     return cluster([*case.all(*WORLD), *queues, *workloads], case, fairSharing=fair_sharing)
+
+
+def marked(workload):
+    """Return a Workload with the mark that Kueue's controllers put on slices of elastic Jobs."""
+    metadata = workload["metadata"]
+    annotations = {"kueue.x-k8s.io/elastic-job": "true", **metadata.get("annotations", {})}
+    return {**workload, "metadata": {**metadata, "annotations": annotations}}
 
 
 def with_usage(queue, case):
@@ -84,22 +91,30 @@ def cycle(state, snapshot, groups):
     for group in sorted(groups, key=lambda group: group.arrival.created):
         waiting = worlds.waiting(group.arrival, snapshot, seconds=RUN_SECONDS)
         schedules[waiting.cluster_queue].add_waiting(waiting)
-    begun, preempted = [], {}
+    starts, preempted = [], {}
     # All ClusterQueues of a tree have one Schedule.
     for schedule in dict.fromkeys(schedules.values()):
         if schedule.next_event() == schedule.now:
             schedule.step()
-        begun += schedule.begun
+            # A step runs all cycles of its moment.
+            starts += [start for start in schedule.started if start.cycle == 0]
         preempted |= {victims.key: victims.reason.value for victims in schedule.preempted}
-    return {"started": started(begun), "preempted": preempted}
+    return {
+        "started": {
+            start.entry.waiting.key: assigned(start.found.flavors, start.found.taken)
+            for start in starts
+        },
+        "preempted": preempted,
+    }
 
 
 def started(begun):
     """Map each Workload that started to its flavors and to how much it uses of each cell."""
-    return {
-        start.key: (list(start.flavors), sorted(amount for _, amount in start.usage if amount))
-        for start in begun
-    }
+    return {start.key: assigned(start.flavors, start.usage) for start in begun}
+
+
+def assigned(flavors, taken):
+    return list(flavors), sorted(amount for _, amount in taken if amount)
 
 
 def running(name, workload):
@@ -111,6 +126,7 @@ def running(name, workload):
         priority=workload.priority,
         order=workload.queued_at,
         reserved_at=workload.reserved_at - NOW,
+        uid=workload.uid,
     )
 
 
@@ -118,8 +134,8 @@ def wanted(case, snapshot):
     sources = {key(source): source for source in case.fields["workloads"]}
     return {
         "started": {
-            name: (flavors(assigned, snapshot), charged(assigned, replaced(sources[name], sources)))
-            for name, assigned in case.fields.get("wantAssignments", {}).items()
+            name: (flavors(given, snapshot), charged(given, replaced(sources[name], sources)))
+            for name, given in case.fields.get("wantAssignments", {}).items()
             if not has_quota(sources[name])
         },
         "preempted": case.fields.get("wantVictims", {}),

@@ -170,18 +170,19 @@ def test_a_replacement_slice_adds_only_its_difference():
     assert back.usage == {CPU: 2000}
 
 
-def test_a_pending_slice_asks_only_for_the_pods_that_it_has_more():
+def test_a_pending_slice_knows_what_the_one_holds_that_it_replaces():
     replaces = {"kueue.x-k8s.io/workload-slice-replacement-for": "team/old"}
     new = workload("new", job="new", count=5, annotations=replaces)
-    state = state_with(new, reserving("old", count=3, assigned=3, annotations=ELASTIC))
+    held = {"count": 3, "assigned": 3, "usage": {"cpu": "12"}}
+    state = state_with(new, reserving("old", **held, annotations=ELASTIC))
 
     grown = state.snapshot(1.0, 0.0)
     state.apply(kinds.WORKLOADS, "DELETED", reserving("old"))
     alone = state.snapshot(2.0, 0.0)
     state.apply(kinds.WORKLOADS, "DELETED", new)
 
-    assert [need.count for arrival in grown.arrivals for need in arrival.needs] == [2]
-    assert [need.count for arrival in alone.arrivals for need in arrival.needs] == [5]
+    assert [need.held for arrival in grown.arrivals for need in arrival.needs] == [{CPU: 12000}]
+    assert [need.held for arrival in alone.arrivals for need in arrival.needs] == [{}]
     assert state.snapshot(3.0, 0.0).arrivals == ()
 
 
@@ -197,9 +198,9 @@ def test_a_workload_replaces_none_of_another_namespace_and_only_few_replace_the_
 
     found = state.snapshot(1.0, 0.0).arrivals
 
-    counts = [(need.count, a.namespace, a.count) for a in found for need in a.needs]
-    assert (5, "other", 1) in counts
-    assert sum(number for count, _, number in counts if count == 2) == 16
+    replaced = [(bool(need.held), a.namespace, a.count) for a in found for need in a.needs]
+    assert (False, "other", 1) in replaced
+    assert sum(number for is_slice, _, number in replaced if is_slice) == 16
 
 
 def variant(name, *, parent="parent", source=workload, **rest):

@@ -152,6 +152,12 @@ class CyclePreemptions:
 
         return possibility
 
+    def finds_victims(self, heads: ClusterQueueHeads, assigned: Assignment) -> bool:
+        """Return whether Kueue would preempt for all that a queue's head is assigned."""
+        taken = assigned.taken
+        short = [cell for cell, amount in taken if self._tree.available(heads.leaf, cell) < amount]
+        return bool(short and self._holders.targets(_preemptor(heads, taken), short))
+
     def attempt(
         self,
         heads: ClusterQueueHeads,
@@ -312,7 +318,7 @@ def _may_get(
     if shape.only is not None:
         is_short = any(free[cell] < amount for cell, amount in shape.only)
         return is_short and is_in_reach(shape.only)
-    return all(any(is_in_reach(taken) for _, taken in choices) for choices in shape.parts)
+    return all(any(is_in_reach(taken) for _, taken in choices) for choices in shape.least.parts)
 
 
 def _borrowed(tree: UsageTree) -> set[int]:

@@ -186,6 +186,8 @@ class FairRounds:
         """Quota set aside for heads after the last cycle: (node, amounts)."""
         self.skipped: list[ClusterQueueHeads] = []
         """Heads of the last round that are tried again in the next cycle."""
+        self.number = 0
+        """Which round of this moment it is, counted from 0."""
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
         self._is_exact = is_exact
@@ -215,6 +217,7 @@ class FairRounds:
                 leaf: [one for one in heads if one in awake] for leaf, heads in of_leaf.items()
             }
         if not (again and self._is_exact):
+            self.number = 0
             self._left = self._pending(of_leaf, {id(heads) for heads in hopeful})
         elif self._preemptions is not None:
             for leaf in self._preemptions.awaited:
@@ -222,7 +225,7 @@ class FairRounds:
         stops = self._is_exact and self._preemptions is not None
         self.kept, self.skipped, self._has_started = [], [], False
         while self._left and not (stops and self._has_started) and self._has_moved(take):
-            pass
+            self.number += 1
         if self._preemptions is not None:
             self._preemptions.end()
 

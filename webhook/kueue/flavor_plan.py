@@ -7,11 +7,12 @@ forecasts try. What is used or free is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice, product
 from typing import Any, cast
 
+from webhook.kueue.partial_admission import FewerPods, most_missing, with_missing
 from webhook.model import fields, quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
@@ -115,6 +116,10 @@ def _written(taint: Taint) -> str:
 
 
 _PODS = "pods"
+_REFUSED = Rejection(
+    reason=Reason.WOULD_BE_INVALID,
+    detail="a LimitRange forbids what its pods ask for, or that is more than their limits",
+)
 _KEPT = 256
 """How many plans of a pod set are cached; beyond that the cache is emptied."""
 
@@ -155,6 +160,8 @@ def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) ->
 
 
 def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
+    if pod_set.is_refused:
+        return Plan(rejection=_REFUSED)
     total = pod_set.total
     rejection = _uncovered(total, cluster_queue, snapshot)
     if rejection is not None:
@@ -201,12 +208,27 @@ def _flavor(
     cluster_queue: ClusterQueue,
     snapshot: Snapshot,
 ) -> Flavor:
-    amounts = {(name, resource): amount for resource, amount in wanted.items()}
+    amounts = {
+        # Of a pod set in which a slice shrinks, the rest is free only once it has replaced another.
+        (name, resource): max(0, amount - pod_set.held.get((name, resource), 0))
+        for resource, amount in wanted.items()
+    }
     try:
-        refusal = _refusal(pod_set, name, cluster_queue, snapshot)
+        refusal = _other_flavor(pod_set, name, wanted) or _refusal(
+            pod_set, name, cluster_queue, snapshot
+        )
     except FieldError as error:
         return Flavor(amounts=amounts, unreadable=error)
     return Flavor(amounts=amounts, refusal=refusal)
+
+
+def _other_flavor(pod_set: PodSetNeeds, name: str, wanted: Iterable[str]) -> str | None:
+    """Return why a slice may not get this flavor: it keeps those of the slice that it replaces."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L1123
+    if not pod_set.held or all((name, resource) in pod_set.held for resource in wanted):
+        return None
+    kept = ", ".join(sorted({flavor for flavor, _ in pod_set.held}))
+    return f"the slice that it replaces has flavor {kept}, not {name}"
 
 
 def _refusal(
@@ -265,6 +287,8 @@ class Demand:
     combinations: tuple[str, ...]
     """The sets of flavors that the Workload may get, named as in ``model.forecasts.Estimates``;
     Kueue's first choice is the first. At most ``_COMBINATIONS``."""
+    fewer: Sequence[Demand] = ()
+    """The same with ever fewer pods, if it does with fewer."""
 
     @property
     def is_possible(self) -> bool:
@@ -300,7 +324,17 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
         if plan.rejection is not None:
             return NOWHERE
         parts += [tuple(_choices(flavors)) for flavors in plan.groups]
-    return Demand(parts=tuple(parts), combinations=_combinations(parts))
+    most = most_missing(needs)
+
+    def without(missing: int) -> Demand:
+        fewer = with_missing(needs, missing)
+        return demand([replace(need, min_count=None) for need in fewer], cluster_queue, snapshot)
+
+    return Demand(
+        parts=tuple(parts),
+        combinations=_combinations(parts),
+        fewer=FewerPods(most, without) if most else (),
+    )
 
 
 def demand_of(usage: Amounts, count: int = 1) -> Demand:

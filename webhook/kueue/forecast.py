@@ -18,7 +18,7 @@ from math import inf
 from operator import attrgetter, gt
 from typing import TypeAlias
 
-from webhook.kueue import flavor_plan, partial_admission, quota
+from webhook.kueue import flavor_plan, quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import Demand, demand, demand_of
@@ -770,7 +770,7 @@ def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapsho
 def _unordered(queue: ClusterQueue, queued: Sequence[_Placed], snapshot: Snapshot) -> str:
     """Say why Kueue's order among the pending Workloads is not modelled; empty: it is."""
     # Such a start is unknown, and by one that is not known no Job leaves its preferred option
-    # (decision 0023).
+    # (decision 0023). How long one runs that was admitted with fewer pods is not known.
     others = any(name != queue.name for name, _ in queued)
     has_minimum = any(
         need.min_count is not None for _, group in queued for need in group.arrival.needs
@@ -1004,11 +1004,8 @@ class _Demands:
         key = cluster_queue, id(arrival.needs)
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]
-            # With how many pods Kueue admits them depends on what is free then, so that nothing
-            # is claimed of starts behind them (``_unordered``); they take this much at the least.
-            needs = partial_admission.with_fewest(arrival.needs)
             try:
-                asked = demand(needs, queue, self._snapshot)
+                asked = demand(arrival.needs, queue, self._snapshot)
             except FieldError:
                 asked = None
             self._known[key] = arrival.needs, asked

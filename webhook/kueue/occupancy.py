@@ -525,7 +525,7 @@ def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
             all(
                 not n
                 or tree.available(leaf, indices[flavor, resource])
-                >= n * partial_admission.fewest(pod_set)
+                >= n * partial_admission.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
                 for resource, n in pod_set.per_pod.items()
                 if resource in group.resources
             )
@@ -570,14 +570,14 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
         return NOWHERE
     needs, snapshot = arrival.needs, occupancy.snapshot
     whole = assign(parts_of(needs, place, snapshot), place)
-    if whole.mode >= PreemptionMode.PREEMPT or not partial_admission.can_be_reduced(needs):
-        return whole
+    most = 0 if whole.mode >= PreemptionMode.PREEMPT else partial_admission.most_missing(needs)
 
-    def fitting(fewer: tuple[PodSetNeeds, ...]) -> Assignment | None:
+    def fitting(missing: int) -> Assignment | None:
+        fewer = partial_admission.with_missing(needs, missing)
         part = assign(parts_of(fewer, place, snapshot), place)
         return part if part.fits else None
 
-    return partial_admission.most_that_fit(needs, fitting) or whole
+    return partial_admission.most_that_fit(most, fitting) or whole
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:

@@ -8,7 +8,7 @@ oldest of them does not fit, none does. Time and the order among queues are left
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +22,7 @@ from webhook.kueue.assignment import (
     oracle_by_counts,
 )
 from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.partial_admission import FewerPods, most_that_fit
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig, Queueing
 
@@ -66,11 +67,18 @@ class Shape:
     part asks for a written 0, which decides from where the Workload borrows."""
     outcomes: tuple[Assignment, Assignment, Assignment] | None
     """For ``only``: it fits, it fits by borrowing, it does not fit. None: there is a choice."""
+    fewer: Sequence[Shape] = ()
+    """The same with ever fewer pods, if it does with fewer; how many is a choice, too."""
+
+    @property
+    def least(self) -> Shape:
+        """The same with the fewest pods."""
+        return self.fewer[-1] if self.fewer else self
 
     @property
     def is_possible(self) -> bool:
         """Whether each part has a flavor that could hold it if the tree were idle."""
-        return all(self.parts)
+        return all(self.least.parts)
 
 
 @dataclass(slots=True, eq=False)
@@ -145,12 +153,21 @@ class Claims:
         self.release = kueue.release
         self.oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None
         """Says whom a queue's head may preempt; None: no policy of the tree allows it."""
+        self.finds_victims: Callable[[ClusterQueueHeads, Assignment], bool] | None = None
+        """Says whether Kueue would preempt for all of an assignment; None likewise."""
 
     def oracle(self, tree: UsageTree, line: ClusterQueueHeads) -> Oracle:
         """Return what a queue's head may preempt."""
         if self.oracle_of is not None:
             return self.oracle_of(line)
         return oracle_by_counts(tree, line.leaf, line.queue, lower_holds=lambda: False)
+
+    def is_served(self, line: ClusterQueueHeads, assigned: Assignment) -> bool:
+        """Return whether a queue's head fits as assigned, or Kueue would preempt for it."""
+        may_preempt = PreemptionMode.NO_CANDIDATES < assigned.mode < PreemptionMode.FITS
+        if may_preempt and self.finds_victims is not None:
+            return self.finds_victims(line, assigned)
+        return assigned.fits
 
 
 def is_strict(queue: ClusterQueue) -> bool:
@@ -168,8 +185,17 @@ def shape_of(tree: UsageTree, leaf: int, demand: Demand) -> Shape:
             if all(tree.potential(leaf, cell) >= amount for cell, amount in taken):
                 possible.append((choice.flavor, taken))
         parts.append(tuple(possible))
-    only = _only(parts)
-    return Shape(parts=tuple(parts), only=only, outcomes=_outcomes(parts, only))
+    only = None if demand.fewer else _only(parts)
+    return Shape(
+        parts=tuple(parts),
+        only=only,
+        outcomes=_outcomes(parts, only),
+        fewer=FewerPods(
+            len(demand.fewer), lambda missing: shape_of(tree, leaf, demand.fewer[missing - 1])
+        )
+        if demand.fewer
+        else (),
+    )
 
 
 def _outcomes(
@@ -245,7 +271,7 @@ def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
             all(tree.available(node, cell) >= amount for cell, amount in taken if amount)
             for _, taken in choices
         )
-        for choices in shape.parts
+        for choices in shape.least.parts
     )
 
 
@@ -263,7 +289,17 @@ def fitting(
         if not has(tree, line.leaf, shape.only):
             return shape.outcomes[2]
         return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
-    return assign(shape.parts, _claimant(tree, line, claims))
+    claimant = _claimant(tree, line, claims)
+    whole = assign(shape.parts, claimant)
+    if not shape.fewer or claims.is_served(line, whole):
+        return whole
+
+    def fit(missing: int) -> Assignment | None:
+        part = assign(shape.fewer[missing - 1].parts, claimant)
+        return part if claims.is_served(line, part) else None
+
+    # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
+    return most_that_fit(len(shape.fewer), fit) or whole
 
 
 def _claimant(tree: UsageTree, line: ClusterQueueHeads, claims: Claims) -> Claimant:
@@ -286,7 +322,7 @@ def alike(
     borrow, or none of them.
     """
     entry = line.entries[0][2]
-    if entry.count == 1:
+    if entry.count == 1 or entry.shape.fewer:
         return 1
     if entry.shape.only is None:
         # As long as nothing is borrowed, the first flavor that fits stays the first that fits.

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import chain
 from typing import TypeAlias
 
 from webhook.kueue.flavor_plan import TOPOLOGY, asks_for_topology
 from webhook.model import quantity
 from webhook.model.fields import EMPTY, FieldError, child
 from webhook.model.job import PRIORITY_LABEL, Job, PodSet, of_pod_sets
+from webhook.model.kueue_support import is_on
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
@@ -57,10 +59,16 @@ def _needs(
                 path=".".join(pod_set.path or ()),
             ),
             template=_of_flavors(pod_set.template),
-            min_count=pod_set.min_count,
+            min_count=min_count(pod_set, kueue),
         )
         for pod_set in pod_sets
     )
+
+
+def min_count(pod_set: PodSet, kueue: KueueConfig) -> int | None:
+    """Return the fewest pods with which Kueue may admit a pod set; None: all or none."""
+    is_partial = is_on("PartialAdmission", kueue.gates, kueue.release)
+    return pod_set.min_count if is_partial else None
 
 
 def _of_flavors(template: PodTemplate) -> PodTemplate:
@@ -93,9 +101,8 @@ def per_pod(
         FieldError: a quantity cannot be read.
 
     """
-    asked = _of_containers(template, limit_ranges, path)
+    asked = _of_pod(template, limit_ranges, path)
     # ``PodRequests`` adds the overhead after pod-level requests have replaced the sum.
-    asked.update(_of_the_pod(template, limit_ranges, path))
     _add(asked, _overhead(template, overheads, path))
     # Kueue excludes before it transforms, so an excluded resource is never an input.
     kept = {
@@ -110,6 +117,77 @@ def per_pod(
         resource: max(0, quantity.from_nano(amount, resource=resource))
         for resource, amount in kept.items()
     }
+
+
+def is_refused(
+    template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str = "spec.template"
+) -> bool:
+    """Return whether Kueue admits no pod of a template, whatever quota there is.
+
+    It admits none that asks for more than its own limits, or for what a LimitRange forbids.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    # ``ValidateAdmissibility``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/workload/resources.go#L231
+    of_containers = _container_amounts(template, limit_ranges, path)
+    at_all_levels = list(of_containers)
+    if template.resources is not None:
+        here = child(child(path, "spec"), "resources")
+        defaults = _defaults(limit_ranges, "Pod")
+        at_all_levels.append(_amounts(template.resources, defaults, here))
+    if any(_exceeds(asked, limits) for asked, limits in at_all_levels):
+        return True
+    return bool(limit_ranges) and (
+        any(_is_outside(limit_ranges, "Container", amounts, path) for amounts in of_containers)
+        or _is_outside(limit_ranges, "Pod", (_of_pod(template, limit_ranges, path),), path)
+    )
+
+
+def _container_amounts(
+    template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str
+) -> Sequence[tuple[_Nanos, _Nanos]]:
+    defaults = _defaults(limit_ranges, "Container")
+    placed = chain(
+        _placed(template.containers, path, "containers"),
+        _placed(template.init_containers, path, "initContainers"),
+    )
+    return [_amounts(container.resources, defaults, here) for container, here in placed]
+
+
+def _amounts(resources: Resources, defaults: Resources | None, path: str) -> tuple[_Nanos, _Nanos]:
+    """Return requests and limits, with their defaults."""
+    default = EMPTY if defaults is None else defaults.limits
+    limits = _read({**default, **resources.limits}, child(path, "limits"))
+    return _filled(resources, defaults, path), limits
+
+
+def _is_outside(
+    limit_ranges: tuple[LimitRangeItem, ...], kind: str, amounts: Iterable[_Nanos], path: str
+) -> bool:
+    """Return whether one of the amounts is beyond what LimitRanges of a kind allow."""
+    smallest: _Nanos = {}
+    largest: _Nanos = {}
+    for of_one in amounts:
+        _lower_to(smallest, of_one)
+        _raise_to(largest, of_one)
+    return any(
+        _exceeds(largest, _read(item.max, path)) or _exceeds(_read(item.min, path), smallest)
+        for item in limit_ranges
+        if item.type == kind
+    )
+
+
+def _exceeds(left: _Nanos, right: _Nanos) -> bool:
+    """Return whether of some resource that both name *left* is more (``GreaterKeys``)."""
+    return any(name in right and amount > right[name] for name, amount in left.items())
+
+
+def _of_pod(template: PodTemplate, limit_ranges: tuple[LimitRangeItem, ...], path: str) -> _Nanos:
+    """Return what one pod asks for without its overhead."""
+    return _of_containers(template, limit_ranges, path) | _of_the_pod(template, limit_ranges, path)
 
 
 def _of_containers(
@@ -222,6 +300,12 @@ def _add(total: _Nanos, more: Mapping[str, int | Fraction]) -> None:
 def _raise_to(total: _Nanos, least: Mapping[str, int | Fraction]) -> None:
     for resource, amount in least.items():
         if resource not in total or amount > total[resource]:
+            total[resource] = amount
+
+
+def _lower_to(total: _Nanos, most: Mapping[str, int | Fraction]) -> None:
+    for resource, amount in most.items():
+        if resource not in total or amount < total[resource]:
             total[resource] = amount
 
 

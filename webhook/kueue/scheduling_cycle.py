@@ -47,6 +47,8 @@ class StartedGroup:
     found: Assignment
     """The flavors and quota of each one of them."""
     count: int
+    cycle: int = 0
+    """In which of the cycles of a moment, counted from 0."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,7 +119,7 @@ class SchedulingCycle:
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first, self._is_exact = True, is_exact and self._has_cohort
-        self._has_turns = self._is_exact and rests
+        self._has_turns = self._is_exact
         """Heads without room have their turns, too: what is set aside for them is heeded."""
         self._has_places = False
         """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
@@ -128,6 +130,7 @@ class SchedulingCycle:
         self._preemptions = preemptions
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
+            self.claims.finds_victims = preemptions.finds_victims
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
         self._rests = rests
@@ -367,7 +370,7 @@ class SchedulingCycle:
         started: list[StartedGroup] = []
 
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
-            started.append(self._taken(heads, fitting, number))
+            started.append(self._taken(heads, fitting, number, cycle=rounds.number))
 
         rounds.run(self._of_leaf, take, awake=moment.awake, again=again)
         moment.skipped += rounds.skipped
@@ -442,7 +445,7 @@ class SchedulingCycle:
         if heads not in moment.assigned:
             tree, now = self._tree, self._tree.used[:]
             tree.used[:] = moment.began or now
-            exact = self._sets_aside or heads.claim is not None or self._rests
+            exact = self._sets_aside or heads.claim is not None or self._has_turns
             fitting = queue_heads.fitting(tree, heads, self.claims, exact_height=exact)
             tree.used[:] = now
             moment.assigned[heads] = fitting
@@ -629,7 +632,7 @@ class SchedulingCycle:
         else:
             self._preemptions.admitted(heads)
             self._preemptions.charge(heads.leaf, fitting.taken, number)
-        group = self._taken(heads, fitting, number)
+        group = self._taken(heads, fitting, number, cycle=served[0])
         if heads.entries:
             self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
@@ -642,11 +645,15 @@ class SchedulingCycle:
         """Return whether other heads may be served between a head and the next one of its own."""
         return bool(moment.ready) or (heads.bucket is not None and len(heads.bucket.heap) > 1)
 
-    def _taken(self, heads: ClusterQueueHeads, fitting: Assignment, number: int) -> StartedGroup:
+    def _taken(
+        self, heads: ClusterQueueHeads, fitting: Assignment, number: int, *, cycle: int
+    ) -> StartedGroup:
         """Take Workloads that have been charged out of a queue's head."""
         _, order, entry = heads.entries[0]
         heads.take(number)
-        return StartedGroup(heads=heads, entry=entry, order=order, found=fitting, count=number)
+        return StartedGroup(
+            heads=heads, entry=entry, order=order, found=fitting, count=number, cycle=cycle
+        )
 
     def _pass_over(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment

@@ -99,7 +99,7 @@ GATES: Final[Mapping[str, Gate]] = {
     "MultiKueueRemoteSpecSync": Gate(True, _NOTHING),
     "MultiKueueWaitForWorkloadAdmitted": Gate(True, _UNMODELLED),
     "ObjectRetentionPolicies": Gate(True, _NOTHING),
-    "PartialAdmission": Gate(True, _JOB_BY_JOB),
+    "PartialAdmission": Gate(True, _MODELLED),
     "PodIntegrationValidateGroupOwner": Gate(True, _NOTHING),
     "PrioritizePreemptorWorkloads": Gate(False, _UNMODELLED),
     "PriorityBoost": Gate(False, _UNMODELLED),

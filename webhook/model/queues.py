@@ -303,6 +303,11 @@ class PodSetNeeds:
     """At least what flavors depend on: selectors, tolerations, affinity, topology annotations."""
     min_count: int | None = None
     """As in ``PodSet``."""
+    held: Amounts = field(default_factory=dict)
+    """What the slice of an elastic Job that it replaces holds for this pod set: it keeps those
+    flavors, and only what it asks for beyond has to be free."""
+    is_refused: bool = False
+    """Kueue never admits its pods, because LimitRanges or their own limits forbid them."""
     known: dict[tuple[int, ...], tuple[object, object]] = field(
         default_factory=dict, compare=False, repr=False
     )

@@ -17,7 +17,7 @@ from webhook.api.resources import Key, ReadObject
 from webhook.cost.congestion import by_queue
 from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
-from webhook.kueue.requests import per_pod
+from webhook.kueue.requests import is_refused, min_count, per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
@@ -45,7 +45,14 @@ from webhook.model.queues import (
 from webhook.state.kueue_config import read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
-from webhook.state.workload import Counted, Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload import (
+    Charge,
+    Counted,
+    Group,
+    QueueContents,
+    SeenWorkload,
+    Workload,
+)
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
 
 _Table: TypeAlias = Mapping[Key, Any]
@@ -222,7 +229,7 @@ class PendingArrivals:
         # The pod sets are kept with their id, so that it stays theirs.
         self._needs: dict[tuple[str, int], tuple[tuple[PodSet, ...], _Needs | None]] = {}
         # Likewise the needs that were worked out.
-        self._counted: dict[tuple[int, Counted], tuple[_Needs, _Needs]] = {}
+        self._adjusted: dict[tuple[int, Counted, tuple[Charge, ...]], tuple[_Needs, _Needs]] = {}
 
     def adopt(
         self,
@@ -236,7 +243,7 @@ class PendingArrivals:
             return
         self._limit_ranges, self._overheads, self._kueue = limit_ranges, overheads, kueue
         self._needs.clear()
-        self._counted.clear()
+        self._adjusted.clear()
 
     def of(self, workload: Workload, count: int = 1) -> Arrival | None:
         """Return the Workload as an Arrival of *count* alike.
@@ -246,8 +253,8 @@ class PendingArrivals:
         needs = self._needs_of(workload)
         if needs is None:
             return None
-        if workload.counted:
-            needs = self._as_counted(needs, workload.counted)
+        if workload.counted or workload.held:
+            needs = self._adjust(needs, workload)
         return Arrival(
             key=key_of_placement(workload) or f"workload:{workload.namespace}/{workload.name}",
             namespace=workload.namespace,
@@ -269,24 +276,31 @@ class PendingArrivals:
             self._needs[place] = workload.pod_sets, needs
         return self._needs[place][1]
 
-    def _as_counted(self, needs: _Needs, counted: Counted) -> _Needs:
-        """Return what Kueue has counted; the same needs where it is what was worked out here."""
-        place = id(needs), counted
-        if place not in self._counted:
-            if len(self._counted) >= _SHAPES_KEPT:
-                self._counted.clear()
-            per_pods = [dict(amounts) for amounts in counted]
-            alike = [need.per_pod for need in needs] == per_pods
-            self._counted[place] = (
-                needs,
+    def _adjust(self, needs: _Needs, workload: Workload) -> _Needs:
+        """Return what Kueue has counted, and what the slice holds that the Workload replaces.
+
+        The same needs where that is what was worked out here.
+        """
+        place = id(needs), workload.counted, workload.held
+        if place not in self._adjusted:
+            if len(self._adjusted) >= _SHAPES_KEPT:
+                self._adjusted.clear()
+            per_pods = [dict(amounts) for amounts in workload.counted]
+            per_pods = per_pods or [dict(need.per_pod) for need in needs]
+            held = [dict(charge) for charge in workload.held] or [{}] * len(needs)
+            alike = [(need.per_pod, need.held) for need in needs] == list(
+                zip(per_pods, held, strict=True)
+            )
+            adjusted = (
                 needs
                 if alike
                 else tuple(
-                    replace(need, per_pod=per_pod, known={})
-                    for need, per_pod in zip(needs, per_pods, strict=True)
-                ),
+                    replace(need, per_pod=per_pod, held=of_slice, known={})
+                    for need, per_pod, of_slice in zip(needs, per_pods, held, strict=True)
+                )
             )
-        return self._counted[place][1]
+            self._adjusted[place] = needs, adjusted
+        return self._adjusted[place][1]
 
     def _work_out(self, namespace: str, pod_sets: tuple[PodSet, ...]) -> _Needs | None:
         return attempted(
@@ -304,7 +318,8 @@ class PendingArrivals:
                 kueue=self._kueue,
             ),
             template=pod_set.template,
-            min_count=pod_set.min_count,
+            min_count=min_count(pod_set, self._kueue),
+            is_refused=is_refused(pod_set.template, self._limit_ranges.get(namespace, ())),
         )
 
 

@@ -62,50 +62,56 @@ def read_charge(
 
     Without a *status* none is taken for reclaimable.
     """
+    charge: dict[FlavorResource, int] = {}
+    for _, of_pod_set in _charges(spec, status, admission):
+        for cell, amount in of_pod_set.items():
+            charge[cell] = charge.get(cell, 0) + amount
+    return _shared_charge(tuple(charge.items()))
+
+
+def _charges(
+    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[FlavorResource, int]]]:
+    """Yield name and usage of each pod set."""
     counts = {
         fields.text(pod_set, "name", here): read_count(pod_set, here)
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     }
     given_back = _given_back(status)
-    charge: dict[FlavorResource, int] = {}
     for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission"):
         name = fields.text(assignment, "name", here)
         total = counts.get(name, 1)
         assigned = fields.integer(assignment, "count", here)
         count = total if assigned is None else assigned
         left = total - given_back.get(name, 0)
-        for cell, amount in _assigned(assignment, here).items():
-            # Kueue's ``ScaledTo`` divides by the old count before it multiplies, too.
-            scaled = amount // count * left if left < count else amount
-            charge[cell] = charge.get(cell, 0) + scaled
-    return _shared_charge(tuple(charge.items()))
+        yield (
+            name,
+            {
+                # Kueue's ``ScaledTo`` divides by the old count before it multiplies, too.
+                cell: amount // count * left if left < count else amount
+                for cell, amount in _assigned(assignment, here).items()
+            },
+        )
 
 
-def _pod_counts(
+def _held(
     metadata: Mapping[str, Any],
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
     admission: Mapping[str, Any],
-) -> tuple[int, ...]:
+) -> tuple[Charge, ...]:
     # Only slices of elastic Jobs are replaced.
     if _annotations(metadata).get(_ELASTIC) != "true":
         return ()
-    assigned = {
-        fields.text(assignment, "name", here): fields.integer(assignment, "count", here)
-        for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission")
-    }
-    given_back = _given_back(status)
-    left = []
-    for pod_set, here in fields.objects(spec, "podSets", "spec"):
-        name, total = fields.text(pod_set, "name", here), read_count(pod_set, here)
-        count = assigned.get(name)
-        left.append(min(total if count is None else count, total - given_back.get(name, 0)))
-    return _shared_pod_counts(tuple(left))
+    charges = dict(_charges(spec, status, admission))
+    pod_sets = fields.objects(spec, "podSets", "spec")
+    names = (fields.text(pod_set, "name", here) for pod_set, here in pod_sets)
+    return _shared_charges(tuple(tuple(charges.get(name, EMPTY).items()) for name in names))
 
 
 @lru_cache(maxsize=4096)
-def _shared_pod_counts(counts: tuple[int, ...]) -> tuple[int, ...]:
-    return counts
+def _shared_charges(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
+    return charges
 
 
 def _given_back(status: Mapping[str, Any]) -> Mapping[str, int]:
@@ -234,8 +240,9 @@ class Workload(NamedTuple):
     uid: str = ""
     """Of one with quota."""
     has_ready_pods: bool = False
-    pod_counts: tuple[int, ...] = ()
-    """Of an elastic one with quota, for each pod set how many pods it has quota for."""
+    held: tuple[Charge, ...] = ()
+    """Of an elastic one with quota, for each pod set what it holds; of a pending one that is
+    counted by its difference from the one that it replaces, what that one holds."""
     counted: Counted = ()
     """What Kueue counted when it last tried to admit it; empty: it has not, as it is now."""
 
@@ -284,7 +291,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         option=option,
         job=owner.reference,
         replaces=_replaced(metadata),
-        pod_sets=_shape(spec) if stage is Stage.PENDING else (),
+        pod_sets=_shape(spec, status) if stage is Stage.PENDING else (),
         counted=_counted(metadata, spec, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
@@ -305,9 +312,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         if stage is Stage.RESERVING
         else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
-        pod_counts=_pod_counts(metadata, spec, status, admission)
-        if stage is Stage.RESERVING
-        else (),
+        held=_held(metadata, spec, status, admission) if stage is Stage.RESERVING else (),
     )
 
 
@@ -456,11 +461,13 @@ def _owner_by_name(name: str) -> WorkloadOwner:
     return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
-def _shape(spec: Mapping[str, Any]) -> tuple[PodSet, ...]:
+def _shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
+    # Pods that have succeeded before an eviction do not run again: ``ReclaimablePods``.
+    given_back = _given_back(status)
     pruned = [
         (
-            fields.text(pod_set, "name", here),
-            read_count(pod_set, here),
+            (name := fields.text(pod_set, "name", here)),
+            max(0, read_count(pod_set, here) - given_back.get(name, 0)),
             fields.integer(pod_set, "minCount", here),
             _pruned(fields.mapping(pod_set, "template", here), child(here, "template")),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
@@ -30,6 +30,7 @@ from webhook.model.queues import (
 from webhook.model.reasons import Obstacle
 from webhook.state.workload import (
     BY_NAME,
+    Charge,
     Counted,
     Obstacles,
     SeenWorkload,
@@ -37,7 +38,7 @@ from webhook.state.workload import (
     arrived,
 )
 
-_Group: TypeAlias = tuple[str, str, int, str, str, int, Counted]
+_Group: TypeAlias = tuple[str, str, int, str, str, int, Counted, tuple[Charge, ...]]
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
 _Key = TypeVar("_Key")
 MOST_RESERVATIONS: Final = 512
@@ -250,6 +251,7 @@ def _group(workload: Workload) -> _Group:
         workload.option,
         id(workload.pod_sets),
         workload.counted,
+        workload.held,
     )
 
 
@@ -317,8 +319,8 @@ class Workloads:
         self._variants: defaultdict[Key, set[Key]] = defaultdict(set)
         """Parent to its variants, of which one counts."""
         self._differences: dict[Key, Workload] = {}
-        """Pending slices that are counted by the pods that they have more than those they replace,
-        as they were counted."""
+        """Pending slices that are counted by what they ask for beyond those they replace, as they
+        were counted."""
         self._seen: list[tuple[int, SeenWorkload]] = []
         self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
@@ -487,17 +489,15 @@ class Workloads:
         return min(pending, key=lambda variant: (not variant[0], variant[1]))[1] != key
 
     def _difference(self, key: Key, workload: Workload, cluster_queue: str) -> Workload:
-        """Return a pending slice with only the pods that it has more than the one it replaces."""
+        """Return a pending slice with what the one holds that it replaces."""
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L264
         old = self._records.get(_replaced(workload)) if workload.replaces else None
         if old is None or key not in self._growing.get(_replaced(workload), ()):
             return workload
-        same = old.cluster_queue == cluster_queue and len(old.pod_counts) == len(workload.pod_sets)
+        same = old.cluster_queue == cluster_queue and len(old.held) == len(workload.pod_sets)
         if old.stage is not Stage.RESERVING or not same:
             return workload
-        counts = zip(workload.pod_sets, old.pod_counts, strict=True)
-        more = (replace(pod_set, count=max(0, pod_set.count - held)) for pod_set, held in counts)
-        return workload._replace(pod_sets=tuple(more))
+        return workload._replace(held=old.held)
 
     def _count(self, key: Key, change: _Change) -> None:
         workload = self._records.get(key)
