@@ -179,6 +179,10 @@ egress:
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]
   verbs: [list, watch]
+# Which devices extended resources stand for.
+- apiGroups: [resource.k8s.io]
+  resources: [deviceclasses]
+  verbs: [list, watch]
 # In which order Jobs are admitted.
 - apiGroups: [scheduling.k8s.io]
   resources: [priorityclasses]

@@ -41,6 +41,11 @@ READS = [
         "verbs": ["list", "watch"],
     },
     {
+        "apiGroups": ["resource.k8s.io"],
+        "resources": ["deviceclasses"],
+        "verbs": ["list", "watch"],
+    },
+    {
         "apiGroups": ["scheduling.k8s.io"],
         "resources": ["priorityclasses"],
         "verbs": ["list", "watch"],

@@ -306,6 +306,9 @@ def hostile_bases() -> Mapping[str, list[Object]]:
         ],
         kinds.PRIORITY_CLASSES: [_named("WorkloadPriorityClass", "bad", value=1000)],
         kinds.POD_PRIORITIES: [_named("PriorityClass", "bad", value=1000, globalDefault=False)],
+        kinds.DEVICE_CLASSES: [
+            _named("DeviceClass", "bad", spec={"extendedResourceName": "nvidia.com/gpu"})
+        ],
         kinds.NAMESPACES: [_named("Namespace", "bad")],
         kinds.LIMIT_RANGES: [_named("LimitRange", "bad", TENANT, spec={"limits": limits})],
         kinds.RUNTIME_CLASSES: [

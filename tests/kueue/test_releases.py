@@ -108,5 +108,28 @@ def test_the_configuration_is_heeded_as_the_running_release_heeds_it(
 
     kueue = state.snapshot(0.0, 0.0).kueue
 
-    assert (kueue.release, kueue.ignore_undeclared, kueue.maps_devices) == (*found, found[1])
+    assert (kueue.release, kueue.ignore_undeclared) == found
+    assert bool(kueue.device_mappings) is found[1]
     assert kueue.unmodelled_gates == ()
+
+
+@pytest.mark.parametrize(("version", "found"), [("v0.18.4", {}), ("v0.19.2", {MIG: "gpu"})])
+def test_the_newest_device_class_of_an_extended_resource_counts(version, found):
+    classes = [
+        ("z.example.com", MIG, "2026-11-01T00:00:00Z"),
+        ("gpu.example.com", MIG, "2026-11-02T00:00:00Z"),
+        ("other.example.com", MIG, "2026-11-02T00:00:00Z"),
+        ("parts.example.com", "example.com/part", "2026-11-01T00:00:00Z"),
+        ("plain.example.com", "", "2026-11-03T00:00:00Z"),
+    ]
+    parts = "  - {name: part, deviceClassNames: [parts.example.com], sources: [{counter: {}}]}"
+    rules = f"{RULES.replace('[{', chr(10) + '  - {').replace('}]', '}')}{parts}"
+    state = State()
+    state.replace(kinds.KUEUE_CONFIG, [configuration(rules)])
+    state.replace(kinds.KUEUE_DEPLOYMENT, [deployment(image=f"kueue:{version}")])
+    for name, resource, created in classes:
+        metadata = {"name": name, "creationTimestamp": created}
+        spec = {"extendedResourceName": resource}
+        state.apply(kinds.DEVICE_CLASSES, "ADDED", {"metadata": metadata, "spec": spec})
+
+    assert state.snapshot(0.0, 0.0).kueue.devices == found

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import container, job, snapshot, template
-from webhook.kueue.requests import needs, per_pod
+from webhook.kueue.requests import is_refused, needs, per_pod
 from webhook.model.fields import FieldError
 from webhook.model.pods import PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, Transformation
@@ -183,3 +183,65 @@ def test_what_a_placement_keeps_of_a_template_is_what_flavors_depend_on():
 
     assert found.per_pod == {"cpu": 1000}
     assert found.template == PodTemplate(node_selector={"gpu": "t4"}, annotations=required)
+
+
+def test_devices_count_by_the_name_of_their_mapping():
+    # ``TestResolveExtendedResources`` of Kueue's ``pkg/dra``: init containers run one by one.
+    gpu, mig = "nvidia.com/gpu", "nvidia.com/mig"
+    mains = [container(name, requests={gpu: "2", "cpu": "1"}) for name in "ab"]
+    init = [
+        container("first", requests={gpu: "5", mig: "1"}),
+        container("next", requests={mig: "1"}),
+    ]
+    halved = Transformation(input=gpu, outputs={"credits": "3"}, replace=True)
+    kueue = KueueConfig(
+        devices={gpu: "whole-gpus", mig: "whole-gpus"},
+        transformations=(halved,),
+        excluded_prefixes=(mig,),
+    )
+
+    found = asked(template(*mains, init=init), kueue=kueue)
+
+    assert found == {"cpu": 2000, "credits": 15, "whole-gpus": 6}
+
+
+def test_policies_see_devices_by_the_names_in_the_template():
+    kueue = KueueConfig(devices={"nvidia.com/gpu": "whole-gpus"})
+    pods = template(container(requests={"nvidia.com/gpu": "2"}))
+
+    (found,) = needs(job(pods=pods, count=3), snapshot(kueue=kueue))
+
+    assert found.total == {"whole-gpus": 6}
+    assert found.asked == {"nvidia.com/gpu": 6, "whole-gpus": 6}
+
+
+LIMITS = (
+    LimitRangeItem(type="Container", min={"cpu": "100m"}, max={"cpu": "2", "memory": "1Gi"}),
+    LimitRangeItem(type="Pod", max={"cpu": "3"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("requests", "limits", "refused"),
+    [
+        ({"cpu": "1"}, {}, False),
+        ({"cpu": "1", "nvidia.com/gpu": "8"}, {}, False),
+        ({"cpu": "3"}, {}, True),
+        ({"cpu": "50m"}, {}, True),
+        ({"cpu": "1"}, {"memory": "2Gi"}, True),
+        ({"cpu": "2"}, {}, True),
+    ],
+)
+def test_kueue_admits_no_pod_that_limit_ranges_forbid(requests, limits, refused):
+    pods = template(*(container(name, requests=requests, limits=limits) for name in "ab"))
+
+    assert is_refused(pods, LIMITS) is refused
+
+
+def test_kueue_admits_no_pod_that_asks_for_more_than_its_limits():
+    whole = Resources(requests={"cpu": "2"}, limits={"cpu": "1"})
+    exceeding = container(requests=whole.requests, limits=whole.limits)
+
+    assert is_refused(template(container(), init=[exceeding]), ())
+    assert is_refused(template(container(), resources=whole), ())
+    assert not is_refused(template(container(requests={"cpu": "1"}, limits={"cpu": "1"})), ())

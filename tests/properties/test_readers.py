@@ -128,6 +128,9 @@ CLUSTER = {
     kinds.RUNTIME_CLASSES: named("RuntimeClass", "kata", overhead={"podFixed": QUANTITIES}),
     kinds.PRIORITY_CLASSES: named("WorkloadPriorityClass", "high", value=7),
     kinds.POD_PRIORITIES: named("PriorityClass", "high", value=7),
+    kinds.DEVICE_CLASSES: named(
+        "DeviceClass", "gpu", spec={"extendedResourceName": "nvidia.com/gpu"}
+    ),
     kinds.POLICIES: VALID,
     kinds.RUN_TIMES: config_map(0, {"ab": ClassRecord(name="x")}),
 }

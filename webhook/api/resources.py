@@ -67,6 +67,7 @@ NODES = "nodes"
 LIMIT_RANGES = "limitranges"
 RUNTIME_CLASSES = "runtimeclasses"
 POD_PRIORITIES = "priorityclasses"
+DEVICE_CLASSES = "deviceclasses"
 TRAINING_RUNTIMES = ("clustertrainingruntimes", "trainingruntimes")
 POLICIES = "fallbackpolicies"
 ACCELERATOR_PROFILES = "acceleratorprofiles"

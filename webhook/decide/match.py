@@ -351,7 +351,7 @@ def _too_large(match: Match, job: Job, snapshot: Snapshot) -> str:
         return ""
     totals: dict[str, int] = {}
     for pod_set in needs(job, snapshot):
-        for resource, amount in pod_set.total.items():
+        for resource, amount in pod_set.asked.items():
             totals[resource] = totals.get(resource, 0) + amount
     limits = fallback_policy.amounts(match.max_requests)
     exceeded = (name for name, limit in limits.items() if totals.get(name, 0) > limit)

@@ -60,6 +60,9 @@ def _needs(
             ),
             template=_of_flavors(pod_set.template),
             min_count=min_count(pod_set, kueue),
+            devices=_rounded(_of_devices(pod_set.counted, limit_ranges, kueue, "spec.template"))
+            if kueue.devices
+            else {},
         )
         for pod_set in pod_sets
     )
@@ -112,11 +115,41 @@ def per_pod(
     }
     if kueue.transformations:
         kept = _transformed(kept, kueue)
+    if kueue.devices:
+        # Under their own names they count neither where they are excluded nor transformed.
+        devices = _of_devices(template, limit_ranges, kueue, path)
+        kept = {resource: amount for resource, amount in kept.items() if resource not in devices}
+        for resource, amount in devices.items():
+            _add(kept, {kueue.devices[resource]: amount})
+    return _rounded(kept)
+
+
+def _rounded(amounts: _Nanos) -> Mapping[str, int]:
     return {
         # Kueue rounds up first and then floors at zero (``FloorToZero``).
         resource: max(0, quantity.from_nano(amount, resource=resource))
-        for resource, amount in kept.items()
+        for resource, amount in amounts.items()
     }
+
+
+def _of_devices(
+    template: PodTemplate,
+    limit_ranges: tuple[LimitRangeItem, ...],
+    kueue: KueueConfig,
+    path: str,
+) -> _Nanos:
+    """Return what one pod asks for of extended resources that DeviceClasses stand for."""
+    # ``ResolveExtendedResourceQuota``: init containers run one after another, also sidecars.
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go#L203
+    defaults = _defaults(limit_ranges, "Container")
+    total: _Nanos = {}
+    start: _Nanos = {}
+    for container, here in _placed(template.containers, path, "containers"):
+        _add(total, _filled(container.resources, defaults, here))
+    for container, here in _placed(template.init_containers, path, "initContainers"):
+        _raise_to(start, _filled(container.resources, defaults, here))
+    _raise_to(total, start)
+    return {name: amount for name, amount in total.items() if amount > 0 and name in kueue.devices}
 
 
 def is_refused(
@@ -413,8 +446,8 @@ def _claims(template: PodTemplate) -> bool:
 def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
     """Return an extended resource that Kueue may count as devices of a DeviceClass; empty: none.
 
-    A resource that no quota covers by its own name may be covered by that of its DeviceClass, which
-    is not known here.
+    A resource that no quota covers by its own name may be covered by that of a DeviceClass that was
+    not read, or of one whose devices are counted in parts.
 
     Raises:
         FieldError: a quantity of the Job cannot be read.
@@ -424,7 +457,7 @@ def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
     local_queue = snapshot.local_queues.get((job.namespace, queue))
     name = local_queue.cluster_queue if local_queue is not None else ""
     cluster_queue = snapshot.cluster_queues.get(name)
-    if cluster_queue is None or not snapshot.kueue.maps_devices:
+    if cluster_queue is None or not snapshot.kueue.device_mappings:
         return ""
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
     asked = {resource for pod_set in needs(job, snapshot) for resource in pod_set.per_pod}

@@ -260,8 +260,11 @@ class KueueConfig:
     requeues_by_eviction: bool = True
     """``waitForPodsReady.requeuingStrategy.timestamp``: Workloads whose pods were not ready in time
     queue again by when they were evicted, and not by when they were created."""
-    maps_devices: bool = False
-    """``resources.deviceClassMappings``: it counts devices by names of its own."""
+    device_mappings: Mapping[str, str] = field(default_factory=dict)
+    """``resources.deviceClassMappings``: DeviceClass to the name by which Kueue counts its devices;
+    empty where it does not count devices, but what they consist of."""
+    devices: Mapping[str, str] = field(default_factory=dict)
+    """Extended resource that a DeviceClass stands for to the name by which Kueue counts it."""
     clusters_per_round: int = 0
     """How many worker clusters MultiKueue's incremental dispatcher asks at a time; 0: MultiKueue
     asks all of them at once."""
@@ -306,12 +309,20 @@ class PodSetNeeds:
     held: Amounts = field(default_factory=dict)
     """What the slice of an elastic Job that it replaces holds for this pod set: it keeps those
     flavors, and only what it asks for beyond has to be free."""
+    devices: Mapping[str, int] = field(default_factory=dict)
+    """What one pod asks for of extended resources that Kueue counts by other names."""
     is_refused: bool = False
     """Kueue never admits its pods, because LimitRanges or their own limits forbid them."""
     known: dict[tuple[int, ...], tuple[object, object]] = field(
         default_factory=dict, compare=False, repr=False
     )
     """What has been worked out of it for a ClusterQueue; equal templates share their needs."""
+
+    @property
+    def asked(self) -> Mapping[str, int]:
+        """What all pods ask for, devices by the names in the template as well."""
+        by_own_name = {name: amount * self.count for name, amount in self.devices.items()}
+        return {**by_own_name, **self.total}
 
     @property
     def total(self) -> Mapping[str, int]:

@@ -359,7 +359,7 @@ def accelerators_of(job: Job, snapshot: Snapshot) -> int:
     return sum(
         amount
         for need in requests.needs(job, snapshot)
-        for resource, amount in need.total.items()
+        for resource, amount in need.asked.items()
         if is_accelerator(resource)
     )
 

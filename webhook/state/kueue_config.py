@@ -61,12 +61,16 @@ def under_gates(
         release=release,
         gates=gates,
         ignore_undeclared=config.ignore_undeclared and is_on("QuotaCheckStrategy", gates, release),
-        maps_devices=config.maps_devices
-        and is_on("KueueDRAIntegrationExtendedResource", gates, release),
+        device_mappings=config.device_mappings if are_devices_counted(gates, release) else {},
         admission_fair_sharing=config.admission_fair_sharing if by_usage else None,
         requeue_seconds=_LONG_REQUEUE_SECONDS if is_long else KueueConfig().requeue_seconds,
         unmodelled_gates=unmodelled_gates(gates, release),
     )
+
+
+def are_devices_counted(gates: Mapping[str, bool], release: KueueRelease) -> bool:
+    """Return whether Kueue counts extended resources as the devices that stand for them."""
+    return is_on("KueueDRAIntegrationExtendedResource", gates, release)
 
 
 def _parse(content: str, path: str) -> Mapping[str, Any]:
@@ -101,7 +105,7 @@ def _read(source: Mapping[str, Any], namespace: str) -> KueueConfig:
         block_admission=_blocks_admission(source),
         requeues_by_eviction=_requeues_by_eviction(source),
         **_dispatcher(source),
-        maps_devices=bool(fields.sequence(resources, "deviceClassMappings", "resources")),
+        device_mappings=_device_mappings(resources),
         unmodelled_fields=unmodelled_fields(source),
     )
     return under_gates(config, _gates(source))
@@ -126,6 +130,15 @@ def _transformations(resources: Mapping[str, Any]) -> tuple[Transformation, ...]
         )
         for transformation, here in fields.objects(resources, "transformations", "resources")
     )
+
+
+def _device_mappings(resources: Mapping[str, Any]) -> Mapping[str, str]:
+    mappings = fields.objects(resources, "deviceClassMappings", "resources")
+    return {
+        device_class: "" if mapping.get("sources") else fields.text(mapping, "name", here)
+        for mapping, here in mappings
+        for device_class in fields.strings(mapping, "deviceClassNames", here)
+    }
 
 
 def _fair_sharing(source: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -60,6 +60,16 @@ class PodPriority(NamedTuple):
     is_default: bool
 
 
+class DeviceClass(NamedTuple):
+    """A DeviceClass of dynamic resource allocation."""
+
+    name: str
+    extended_resource: str
+    """That it stands for; empty: for none."""
+    created: int
+    """Seconds since 1970."""
+
+
 class ReadLocalQueue(NamedTuple):
     """A LocalQueue, and apart from it what changes while nobody changes it."""
 
@@ -193,6 +203,15 @@ def read_priority(source: Mapping[str, Any]) -> int:
 
 def read_pod_priority(source: Mapping[str, Any]) -> PodPriority:
     return PodPriority(read_priority(source), fields.flag(source, "globalDefault", ""))
+
+
+def read_device_class(source: Mapping[str, Any]) -> DeviceClass:
+    spec = fields.mapping(source, "spec", "")
+    return DeviceClass(
+        name=_name(source),
+        extended_resource=fields.text(spec, "extendedResourceName", "spec"),
+        created=seconds_of(fields.mapping(source, "metadata", ""), "creationTimestamp", "metadata"),
+    )
 
 
 def _name(source: Mapping[str, Any]) -> str:
@@ -418,6 +437,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.MULTIKUEUE_CLUSTERS: read_worker_cluster,
     kinds.PRIORITY_CLASSES: read_priority,
     kinds.POD_PRIORITIES: read_pod_priority,
+    kinds.DEVICE_CLASSES: read_device_class,
     kinds.NAMESPACES: _read_namespace,
     kinds.NODES: _read_node,
     kinds.LIMIT_RANGES: _read_limit_range,

@@ -42,7 +42,7 @@ from webhook.model.queues import (
     Snapshot,
     StopPolicy,
 )
-from webhook.state.kueue_config import read_kueue_config, under_gates
+from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
 from webhook.state.workload import (
@@ -124,7 +124,22 @@ def _kueue(tables: _Tables) -> KueueConfig:
         config = replace(read_kueue_config(EMPTY), is_read=True)
     config = config or read_kueue_config(EMPTY)
     release = release_of(_first(tables, _STATED) or manager.version)
-    return under_gates(config, config.gates if manager.gates is None else manager.gates, release)
+    gates = config.gates if manager.gates is None else manager.gates
+    heeded = under_gates(config, gates, release)
+    if not are_devices_counted(gates, release):
+        return heeded
+    return replace(heeded, devices=_devices(tables, heeded.device_mappings))
+
+
+def _devices(tables: _Tables, mappings: Mapping[str, str]) -> Mapping[str, str]:
+    """Map extended resources that DeviceClasses stand for to the names by which Kueue counts."""
+    # Of several classes that stand for one resource the newest counts: ``selectedDeviceClass``.
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go
+    classes = sorted(tables[kinds.DEVICE_CLASSES].values(), key=lambda c: (-c.created, c.name))
+    newest = {c.extended_resource: c.name for c in reversed(classes) if c.extended_resource}
+    named = {resource: mappings.get(name, resource) for resource, name in newest.items()}
+    # Kueue never admits a Workload that asks so for what is counted in parts; it is left alone.
+    return {resource: name for resource, name in named.items() if name}
 
 
 def _node_labels(tables: _Tables) -> tuple[Mapping[str, str], ...]:
@@ -202,6 +217,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
     # From Tariffs prices are compiled, with the time (``price_compiler``).
     kinds.TARIFFS: (),
+    kinds.DEVICE_CLASSES: (("kueue", _kueue),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
     kinds.OFF_SWITCH: (("off", _off),),

@@ -11,6 +11,7 @@ from webhook.api.resources import (
     CLUSTER_QUEUES,
     COHORTS,
     CONGESTION,
+    DEVICE_CLASSES,
     FLAVORS,
     JOURNAL,
     JOURNAL_VALUE,
@@ -78,6 +79,7 @@ def watched(
         Resource(
             kind=POD_PRIORITIES, read=read, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"
         ),
+        _device_classes(),
         *(
             Resource(kind=kind, read=read, path=f"/apis/{GROUP}/{VERSION}/{kind}", required=needed)
             for kind, needed in (
@@ -124,6 +126,7 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
             path="/apis/node.k8s.io/v1/runtimeclasses",
             required=False,
         ),
+        _device_classes(),
         replace(_config_map(kueue_namespace, KUEUE_CONFIG), required=False),
     )
 
@@ -174,6 +177,12 @@ def journal(namespace: str) -> Resource:
         label_selector=f"{RUN_TIMES_LABEL}={JOURNAL_VALUE}",
         required=False,
     )
+
+
+def _device_classes() -> Resource:
+    # Clusters without dynamic resource allocation do not serve it.
+    path = f"/apis/resource.k8s.io/v1/{DEVICE_CLASSES}"
+    return Resource(kind=DEVICE_CLASSES, read=read, path=path, required=False)
 
 
 def _config_map(namespace: str, name: str) -> Resource:
