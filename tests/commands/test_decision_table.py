@@ -3,6 +3,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
+
 from tests.decide.decisions import CPU, GPU, LOST, decision
 from webhook.commands.decision_table import table
 from webhook.model.decision import Assessment, Decided, Fit, Skipped
@@ -84,6 +86,17 @@ def test_the_policies_that_do_not_match_are_told_ten_at_most():
 
     assert found[1] == "Policy policy-0: no container has --steps"
     assert found[10:] == ["Policy policy-9: no container has --steps", "… and 2 more"]
+
+
+@pytest.mark.parametrize(("victims", "words"), [(2, "preempts 2"), (0, "may preempt")])
+def test_a_forecast_says_whom_the_job_would_preempt(victims, words):
+    run = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.POLICY)
+    start = Start(seconds=1.0, low=1.0, high=1.0, preempts=True)
+    gpu = replace(GPU, preempts=victims, forecast=Forecast(start=start, run=run, finish=21.0))
+
+    found = table(Decided(decision=decision(gpu, reason="stays")))
+
+    assert f"run: the policy; {words}" in " ".join(found.split())
 
 
 def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():

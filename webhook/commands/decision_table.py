@@ -177,7 +177,7 @@ def _compared_cells(decision: Decision, costs: _Costs, *, remote: bool) -> list[
 def _why_it_costs(option: Assessment, cost: Mapping[str, Any]) -> str:
     if option.rejection is not None or option.forecast is None:
         return _why(option)
-    because = _rests_on(option.forecast)
+    because = _rests_on(option, option.forecast)
     run = option.forecast.run
     if run is not None and run.basis is Basis.PROFILE:
         # Its mean counts, which is above its median.
@@ -245,7 +245,7 @@ def _forecast_cells(option: Assessment, width: int) -> tuple[str, ...]:
         return (*_names(option, width), _count(option.pending), "-", "-", "-", _why(option))
     runs = "-" if forecast.run is None else spoken(forecast.run.seconds)
     done = "-" if forecast.finish is None else _moment(forecast.finish)
-    why = _why(option) if option.rejection is not None else _rests_on(forecast)
+    why = _why(option) if option.rejection is not None else _rests_on(option, forecast)
     return (
         *_names(option, width),
         _count(option.pending),
@@ -266,14 +266,16 @@ def _moment(seconds: float) -> str:
     return "never" if seconds == inf else f"in {spoken(seconds)}"
 
 
-def _rests_on(forecast: Forecast) -> str:
-    """Return what the forecast is based on, its range, and what makes it uncertain."""
+def _rests_on(option: Assessment, forecast: Forecast) -> str:
+    """Return what the forecast is based on, its range, who is preempted, and what is uncertain."""
     if forecast.run is None:
         return "no run time is known"
     waits = (forecast.dispatch, forecast.delay)
     parts = [f"run: {basis_of(forecast.run)}", *(wait.by for wait in waits if wait is not None)]
     if forecast.finish_low is not None and forecast.finish_high is not None:
         parts.append(f"done within {spoken(forecast.finish_low)} to {spoken(forecast.finish_high)}")
+    if option.preempts or forecast.start.preempts:
+        parts.append(f"preempts {option.preempts}" if option.preempts else "may preempt")
     if forecast.start.preempted_by:
         parts.append(f"may be preempted by {forecast.start.preempted_by}")
     if forecast.start.uncertain:
