@@ -22,6 +22,13 @@ pytestmark = pytest.mark.xdist_group("own-plane")
 
 NAMESPACE, OTHER = "releases", "example.com/other"
 SLOTS, MEMORY = "example.com/slots", "example.com/memory"
+GPU, DEVICES = "example.com/gpu", "whole-devices"
+DEVICE_CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.example.com"},
+    "spec": {"extendedResourceName": GPU},
+}
 CONFIG = {
     "resources": {
         "quotaCheckStrategy": "IgnoreUndeclared",
@@ -33,6 +40,7 @@ CONFIG = {
                 "outputs": {MEMORY: "1"},
             }
         ],
+        "deviceClassMappings": [{"name": DEVICES, "deviceClassNames": ["gpu.example.com"]}],
     }
 }
 IS_0_18 = release(tools.kueue_version()) == (0, 18)
@@ -77,7 +85,10 @@ def queues():
         *(item("ResourceFlavor", name, spec={}) for name in ("plain", "own", "lent")),
         item("Cohort", "far", spec={}),
         item("Cohort", "near", spec={"parentName": "far"}),
-        cluster_queue("plain-cq", {"plain": {"cpu": "100", SLOTS: "100", MEMORY: "100"}}),
+        DEVICE_CLASS,
+        cluster_queue(
+            "plain-cq", {"plain": {"cpu": "100", SLOTS: "100", MEMORY: "100", DEVICES: "8"}}
+        ),
         cluster_queue(
             "prefers-cq",
             own,
@@ -97,9 +108,10 @@ def queues():
     ]
 
 
-def job(name, queue, requests):
+def job(name, queue, limits, **requests):
     """A Job whose pod no node takes, so that it keeps its quota."""
-    container = {"name": "main", "image": "job", "resources": {"limits": requests}}
+    resources = {"limits": limits, **requests}
+    container = {"name": "main", "image": "job", "resources": resources}
     pod = {"restartPolicy": "Never", "nodeSelector": {"no": "where"}, "containers": [container]}
     metadata = {"name": name, "namespace": NAMESPACE, "labels": {QUEUE_LABEL: queue}}
     spec = {"suspend": True, "template": {"spec": pod}}
@@ -161,6 +173,12 @@ def served(plane, source):
             {"cpu": 3000, SLOTS: 6, MEMORY: 6},
             {"cpu": 3000, SLOTS: 2, MEMORY: 6},
         ),
+        (
+            job("devices", "plain-lq", {"cpu": "1", GPU: "2"}, requests={GPU: "2"}),
+            None,
+            {"cpu": 1000, DEVICES: 2},
+        ),
+        (job("limits", "plain-lq", {"cpu": "1", GPU: "2"}), None, {"cpu": 1000}),
         (job("undeclared", "plain-lq", {"cpu": "1", OTHER: "1"}), None, {"cpu": 1000}),
         (job("first", "prefers-lq", {"cpu": "4"}), {"cpu": 4000}, {"cpu": 4000}),
         (job("borrows", "prefers-lq", {"cpu": "4"}), None, {"cpu": 4000}),

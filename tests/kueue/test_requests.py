@@ -205,6 +205,14 @@ def test_devices_count_by_the_name_of_their_mapping():
     assert found == {"cpu": 2000, "credits": 15, "whole-gpus": 6}
 
 
+def test_a_device_without_a_request_counts_by_its_own_name():
+    kueue = KueueConfig(devices={"nvidia.com/gpu": "whole-gpus"})
+
+    found = asked(template(container(limits={"nvidia.com/gpu": "2"})), kueue=kueue)
+
+    assert found == {"nvidia.com/gpu": 2}
+
+
 def test_policies_see_devices_by_the_names_in_the_template():
     kueue = KueueConfig(devices={"nvidia.com/gpu": "whole-gpus"})
     pods = template(container(requests={"nvidia.com/gpu": "2"}))

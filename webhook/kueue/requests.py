@@ -141,6 +141,8 @@ def _of_devices(
     """Return what one pod asks for of extended resources that DeviceClasses stand for."""
     # ``ResolveExtendedResourceQuota``: init containers run one after another, also sidecars.
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go#L203
+    if not _requests_devices(template, kueue):
+        return {}
     defaults = _defaults(limit_ranges, "Container")
     total: _Nanos = {}
     start: _Nanos = {}
@@ -150,6 +152,19 @@ def _of_devices(
         _raise_to(start, _filled(container.resources, defaults, here))
     _raise_to(total, start)
     return {name: amount for name, amount in total.items() if amount > 0 and name in kueue.devices}
+
+
+def _requests_devices(template: PodTemplate, kueue: KueueConfig) -> bool:
+    """Return whether a container requests a device; a limit without a request is none to Kueue."""
+    # It looks before it takes limits for requests (``NeedsDRAReconcile``):
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/core/workload_controller.go#L1311
+    containers = (*template.containers, *template.init_containers)
+    return any(
+        name in kueue.devices
+        for container in containers
+        for name, amount in container.resources.requests.items()
+        if quantity.nano(amount)
+    )
 
 
 def is_refused(
