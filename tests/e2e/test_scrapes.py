@@ -9,7 +9,7 @@ from hack import metrics_page, paper, promtool
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
 from tests.e2e.plane import wait_for
-from webhook.metric_table import A_POLICY, AN_OPTION
+from webhook.metric_table import A_NAMESPACE, A_POLICY, AN_OPTION
 
 WITH_TRAFFIC_ALONE = {
     "kueue_fallback_rejections_total",
@@ -17,7 +17,18 @@ WITH_TRAFFIC_ALONE = {
     "kueue_fallback_controller_unreadable_objects",
     "kueue_fallback_controller_not_moved_jobs",
     "kueue_fallback_cluster_state_age_seconds",
+    # Where there are Tariffs, and Jobs that they priced have ended.
+    "kueue_fallback_cost_total",
+    "kueue_fallback_cost_saved_total",
+    "kueue_fallback_cost_added_total",
+    "kueue_fallback_tariff_rate",
+    "kueue_fallback_tariff_series_until_seconds",
+    "kueue_fallback_tariff_series_clipped_points",
+    "kueue_fallback_carbon_intensity",
+    "kueue_fallback_congestion_price",
 }
+UNDECIDED = ""
+"""In place of a policy: Jobs that none decided, whose costs are counted, too."""
 
 
 @pytest.fixture
@@ -40,7 +51,13 @@ def scraped(plane, webhook, queues):
 
 
 def knows_no_other(text, policy):
-    return all(labels.get("policy", policy) == policy for _, _, labels in scrapes.scraped(text))
+    known = (policy, UNDECIDED)
+    return all(labels.get("policy", policy) in known for _, _, labels in scrapes.scraped(text))
+
+
+def namespaces_in(text):
+    """Return the namespaces of other tests' Jobs, too: what these cost stays counted."""
+    return {labels.get("namespace", "") for _, _, labels in scrapes.scraped(text)}
 
 
 def scrape(endpoint):
@@ -51,7 +68,8 @@ def scrape(endpoint):
 def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
     bounded = {
         **scrapes.BOUNDED,
-        A_POLICY: {queues.policy},
+        A_POLICY: {queues.policy, UNDECIDED},
+        A_NAMESPACE: namespaces_in(scraped["controller"]),
         AN_OPTION: {"gpu", "cpu", "none"},
     }
     tables = {"server": metrics_page.server(), "controller": metrics_page.controller()}

@@ -20,6 +20,8 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import FlavorResource, Snapshot
 
 SLOT_SECONDS: Final = 900.0
+MOST_PLANNED: Final = 500
+"""Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
 _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
 _BETTER: Final = 0.05
@@ -109,10 +111,11 @@ def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:
 
 def plan(jobs: Iterable[HeldJob], snapshot: Snapshot, unix: float, before: Plan) -> Plan:
     """Return when each Job is to be released; *before* is the plan until now."""
-    planned: dict[str, float] = {}
     taken: _Taken = defaultdict(int)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
-    for job, hold in sorted(known, key=lambda pair: (pair[1].latest, pair[0].key)):
+    ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
+    planned = {job.key: min(before.get(job.key, hold.until), hold.latest) for job, hold in ordered}
+    for job, hold in ordered[:MOST_PLANNED]:
         start = _start(job, hold, snapshot, taken, unix, before.get(job.key, hold.until))
         planned[job.key] = start
         for cell in _cells(job, hold, snapshot, start):
@@ -135,17 +138,14 @@ def _start(
     }
     if not priced:
         return min(before, hold.latest)
-    costs = {
-        start: cost
-        for start, cost in priced.items()
-        if _has_room(job, hold, snapshot, taken, start)
-    }
-    if not costs:
+    # The cheapest are tried first, as few of them have no room.
+    by_cost = sorted(priced, key=lambda start: (priced[start], start))
+    best = next((at for at in by_cost if _has_room(job, hold, snapshot, taken, at)), None)
+    if best is None:
         return hold.latest
-    best = min(costs, key=lambda start: (costs[start], start))
     kept = max(before, unix)
     present = _cost(hold, prices, carbon_price, kept)
-    is_kept = present is not None and present - costs[best] <= _BETTER * hold.of
+    is_kept = present is not None and present - priced[best] <= _BETTER * hold.of
     if is_kept and kept <= hold.latest and _has_room(job, hold, snapshot, taken, kept):
         return kept
     return best
