@@ -178,7 +178,7 @@ def served(plane, source):
             None,
             {"cpu": 1000, DEVICES: 2},
         ),
-        (job("limits", "plain-lq", {"cpu": "1", GPU: "2"}), None, {"cpu": 1000}),
+        (job("limits", "plain-lq", {"cpu": "2", GPU: "2"}), None, {"cpu": 2000}),
         (job("undeclared", "plain-lq", {"cpu": "1", OTHER: "1"}), None, {"cpu": 1000}),
         (job("first", "prefers-lq", {"cpu": "4"}), {"cpu": 4000}, {"cpu": 4000}),
         (job("borrows", "prefers-lq", {"cpu": "4"}), None, {"cpu": 4000}),
