@@ -150,13 +150,13 @@ def test_an_hour_of_the_first_option_is_the_value_of_time_where_none_is_given():
 
 
 def test_a_job_that_runs_from_scratch_again_takes_longer_where_it_is_interrupted():
-    (found,) = costed((option("gpu"), place(interruptions=0.5)))
+    (found,) = costed((option("gpu"), place(interruptions={"gpu": 0.5})))
 
     assert found.cost.time == pytest.approx(2 * (exp(0.5) - 1) / 0.5)
 
 
 def test_with_checkpoints_half_of_one_is_lost_each_time():
-    (found,) = costed((option("gpu"), place(interruptions=0.5)), checkpoint=600.0)
+    (found,) = costed((option("gpu"), place(interruptions={"gpu": 0.5})), checkpoint=600.0)
 
     assert found.cost.time == pytest.approx(2 * (1 + 0.5 * 300 / HOUR))
 

@@ -109,7 +109,7 @@ def test_a_tariff_that_comes_first_and_says_no_overhead_leaves_it_to_the_next():
     prices = state(third, owned, cloud).snapshot(1.0, NOW).prices[""]
 
     assert (prices.overhead, prices.core_watts, prices.gibibyte_watts) == (1.35, 6.0, 0.4)
-    assert (prices.interruptions, prices.transfer) == (0.0, 0.1)
+    assert (prices.interruptions, prices.transfer) == ({}, 0.1)
 
 
 def node(name, memory="81920", **labels):
@@ -133,3 +133,19 @@ def test_nodes_are_kept_as_the_few_sets_of_labels_that_tell_devices():
     assert first.prices[""].devices["pool"].memory == 80 << 30
     assert same.prices is first.prices
     assert other.prices[""].devices["pool"].memory == 40 << 30
+
+
+def test_interruptions_are_of_the_flavors_that_their_tariff_names():
+    rates = [{"flavors": ["spot"], "resources": {"nvidia.com/gpu": "1"}}]
+    spot = tariff_object("spot", rates=rates, interruptions="0.2")
+    others = tariff_object("others", interruptions="0.01")
+
+    prices = state(spot, others).snapshot(1.0, NOW).prices[""]
+
+    assert prices.interrupted(["spot"]) == 0.2
+    assert prices.interrupted(["gpu"]) == 0.01
+    assert prices.interrupted(["cpu", "spot"]) == 0.2
+
+
+def test_what_no_tariff_expects_to_be_interrupted_is_not():
+    assert state().snapshot(1.0, NOW).prices[""].interrupted(["gpu"]) == 0.0

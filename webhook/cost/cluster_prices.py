@@ -16,7 +16,6 @@ NUMBERS: Final[Mapping[str, str]] = {
     "overhead": "spec.overhead",
     "core_watts": "spec.watts.core",
     "gibibyte_watts": "spec.watts.gibibyte",
-    "interruptions": "spec.interruptions",
     "transfer": "spec.transfer",
 }
 """Fields of Prices that are one number for a cluster, and where a Tariff says it."""
@@ -37,7 +36,7 @@ def prices_by_cluster(
         for cluster in priced.tariff.spec.clusters:
             before = found.get(cluster)
             new = replace(priced.prices, devices=devices)
-            found[cluster] = new if before is None or not _is_priced(before) else _both(before, new)
+            found[cluster] = new if before is None else _both(before, new)
     return found
 
 
@@ -58,10 +57,6 @@ def in_worker(
     return replace(prices, devices=devices)
 
 
-def _is_priced(prices: Prices) -> bool:
-    return bool(prices.rates) or not (prices.electricity is None and prices.carbon is None)
-
-
 def _both(first: Prices, second: Prices) -> Prices:
     """Return the first one's prices, and the second one's where the first has none.
 
@@ -73,6 +68,7 @@ def _both(first: Prices, second: Prices) -> Prices:
         rates={**second.rates, **first.rates},
         electricity=first.electricity or second.electricity,
         carbon=first.carbon or second.carbon,
+        interruptions={**second.interruptions, **first.interruptions},
         holds=first.holds | second.holds,
         **numbers,
     )

@@ -29,6 +29,7 @@ from webhook.model.costs.tariff import (
     PriceEntry,
     RateEntry,
     Tariff,
+    TariffSpec,
     When,
 )
 from webhook.model.queues import FlavorResource
@@ -105,7 +106,7 @@ def compile_tariff(
         overhead=float(spec.overhead),
         core_watts=float(spec.watts.core),
         gibibyte_watts=float(spec.watts.gibibyte),
-        interruptions=float(spec.interruptions),
+        interruptions=_interruptions(spec),
         transfer=float(spec.transfer),
         holds=frozenset(spec.holds),
     )
@@ -128,6 +129,13 @@ def _currency_problems(tariff: Tariff, currency: str) -> tuple[TariffProblem, ..
     reason = TariffReady.CURRENCY_DIFFERS
     message = f"{theirs}, but money is in {currency} here, and is not converted"
     return (TariffProblem(reason=reason, path="spec.currency", message=message),)
+
+
+def _interruptions(spec: TariffSpec) -> Mapping[str, float]:
+    """Return what is expected on each flavor: those that the rates name, or all."""
+    per_hour = float(spec.interruptions)
+    named = {flavor for entry in spec.rates for flavor in entry.flavors} or {""}
+    return dict.fromkeys(sorted(named), per_hour) if per_hour else {}
 
 
 def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[TariffProblem, ...]:

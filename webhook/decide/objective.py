@@ -45,13 +45,18 @@ class Place:
     congestion: Mapping[FlavorResource, float]
     """Money for one unit and hour of what is scarce; what is not there is not scarce."""
 
+    @property
+    def interruptions(self) -> float:
+        """Return how many are expected in an hour."""
+        return self.prices.interrupted(flavor for flavor, _ in self.usage)
+
 
 def interruptions(forecast: Forecast, place: Place, wishes: Wishes) -> float:
     """Return how many times as long as undisturbed a Job is expected to run there."""
     if forecast.run is None:
         return 1.0
     return terms.interruption_factor(
-        place.prices.interruptions,
+        place.interruptions,
         terms.mean_seconds(forecast.run),
         checkpoint=wishes.checkpoint,
         restart=forecast.delay.seconds if forecast.delay is not None else 0.0,
@@ -62,7 +67,7 @@ def interrupted(factor: float, place: Place) -> Rejection | None:
     """Refuse a place in which a Job would run twice as long for being interrupted."""
     if factor < _TOO_OFTEN:
         return None
-    rate = f"{place.prices.interruptions:g} interruptions an hour"
+    rate = f"{place.interruptions:g} interruptions an hour"
     detail = f"with {rate} it would run {figure(factor)} times as long"
     return Rejection(reason=Reason.WOULD_BE_INTERRUPTED, detail=detail)
 

@@ -6,7 +6,7 @@ Moments are seconds since 1970. Money has the cluster's one unit.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
 from typing import Final
@@ -110,13 +110,20 @@ class Prices:
     overhead: float = 1.0
     core_watts: float = 4.0
     gibibyte_watts: float = 0.4
-    interruptions: float = 0.0
-    """An hour."""
+    interruptions: Mapping[str, float] = field(default_factory=dict)
+    """ResourceFlavor to how many an hour are expected; "" stands for all others."""
     transfer: float = 0.0
     """Money for a GiB of data that is not here."""
     holds: frozenset[str] = frozenset()
     devices: Mapping[str, Device] = field(default_factory=dict)
     """ResourceFlavor to its device; a flavor whose device is not known is not there."""
+
+    def interrupted(self, flavors: Iterable[str]) -> float:
+        """Return how often in an hour what runs on these flavors is interrupted."""
+        elsewhere = self.interruptions.get("", 0.0)
+        return max(
+            (self.interruptions.get(flavor, elsewhere) for flavor in flavors), default=elsewhere
+        )
 
 
 NO_PRICES: Final = Prices()

@@ -173,7 +173,8 @@ class TariffSpec(Structural):
     watts: HostWatts = Field(default_factory=HostWatts, json_schema_extra=FILLED)
     """Power of cores and memory in use."""
     interruptions: Decimal = "0"
-    """How often an hour what runs here is interrupted, as spot capacity is."""
+    """Expected an hour, of what may be taken away, as spot capacity: of the flavors that the rates
+    name, or of all where they name none. Jobs say by `checkpoint` how much that costs them."""
     transfer: Decimal = "0"
     """Money for a GiB of data that is not here."""
     holds: Annotated[
