@@ -87,3 +87,18 @@ def test_the_published_jobs_without_labels_are_told_by_their_steps_with_the_same
         assert with_label.name == without.name
         assert jobs == expected
         assert with_label.name == "static" or any(job.is_moved for job in jobs)
+
+
+def test_by_cost_three_tiers_of_gpus_come_to_less_than_by_finish_time():
+    def costs(*names, **given):
+        scenario = shipped("cost", duration="4h", rate="66.1/h", seed=1, **given)
+        return {arm.name: replay(scenario, arm).totals.costs for arm in scenario.arms(names)}
+
+    found = costs("FinishTime", "Cost")
+    cheapest = costs("Cost", timeValue=0, perHour=0, congestion="None")["Cost"]
+
+    assert found["Cost"].total < 0.8 * found["FinishTime"].total
+    assert found["Cost"].money < found["FinishTime"].money
+    assert found["Cost"].late < found["FinishTime"].late
+    # By price alone all wait for the cheapest tier.
+    assert cheapest.total > found["Cost"].total
