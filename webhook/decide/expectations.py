@@ -93,8 +93,16 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
     )
     kept = _within_amounts(_by_deadline(with_forecasts, case.wishes), case.wishes)
     least_cost = case.policy.spec.strategy.least_cost
-    if least_cost is None:
-        return kept
+    return kept if least_cost is None else _weighed(case, kept, starts, least_cost)
+
+
+def _weighed(
+    case: ForecastCase,
+    assessments: Sequence[Assessment],
+    starts: Sequence[_Begun],
+    least_cost: LeastCost,
+) -> tuple[Assessment, ...]:
+    """Return the options with their costs, and until when each would be held."""
     places = [_place(case, start) for start in starts]
     stakes = objective.stakes_of(
         least_cost,
@@ -102,7 +110,7 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         objective.first_hour(places, least_cost, case.unix),
         _lateness_weight(case, least_cost),
     )
-    weighed = objective.weighed(kept, places, stakes, case.wishes, case.unix)
+    weighed = objective.weighed(assessments, places, stakes, case.wishes, case.unix)
     if least_cost.hold is None:
         return weighed
     return tuple(

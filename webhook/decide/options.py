@@ -90,13 +90,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     if against := replica_counts.refusal(candidate.job, candidate.option.adaptation):
         return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
-    limit_ranges = snapshot.limit_ranges.get(candidate.job.namespace, ())
-    # An adapted Job that the API server refused would fail the user's own create.
-    refusal = validity.refusal(candidate.job, job, limit_ranges)
-    if refusal is None and (what := BY_NAME[job.kind].unwritable(candidate.job, job)):
-        detail = f"a {job.kind} has no field to change {what}"
-        refusal = Rejection(reason=Reason.UNSUPPORTED, detail=detail)
-    if refusal is not None:
+    if refusal := _refusal(candidate, job):
         return _refused(candidate, refusal)
     asked = needs(job, snapshot)
     priority = priority_of(candidate.job, candidate.option, snapshot)
@@ -127,6 +121,17 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     )
     there = remote_options.assess(occupancy, asked, queues, priority=priority)
     return _with_clusters(here, there, passes=passes)
+
+
+def _refusal(candidate: OptionCandidate, job: Job) -> Rejection | None:
+    """Return why the API server would not take the *job* as adapted; None: it would."""
+    # An adapted Job that the API server refused would fail the user's own create.
+    limit_ranges = candidate.occupancy.snapshot.limit_ranges.get(job.namespace, ())
+    refusal = validity.refusal(candidate.job, job, limit_ranges)
+    if refusal is None and (what := BY_NAME[job.kind].unwritable(candidate.job, job)):
+        detail = f"a {job.kind} has no field to change {what}"
+        return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
+    return refusal
 
 
 def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bool) -> Assessment:
