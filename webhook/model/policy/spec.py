@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -575,6 +575,9 @@ class LeastCost(Structural):
     """Hold Jobs with a deadline, or that ask for it, until a cheaper hour. Absent: none is held."""
 
 
+_DEFAULTS: Final = LeastCost()
+
+
 class ThresholdRule(Structural):
     """When one option is taken.
 
@@ -616,7 +619,7 @@ class Strategy(Structural):
     @property
     def least_cost(self) -> LeastCost | None:
         """Return how costs are compared, with defaults; None: they are not."""
-        return (self.cost or LeastCost()) if self.type is StrategyType.COST else None
+        return (self.cost or _DEFAULTS) if self.type is StrategyType.COST else None
 
     @property
     def run_time(self) -> str | None:
