@@ -112,3 +112,11 @@ def test_a_newcomer_preempts_nobody_for_what_its_cohort_would_have_to_lend(cpus,
     row = schedule.obtainable("own-cq", 9)
 
     assert (row[0] >= cpus * 1000) == bool(obtains)
+
+
+def test_quota_is_kept_for_a_head_in_its_cycle_alone_and_not_in_the_first():
+    state, schedule = tree(waits=("2", {}), other=("0", {}))
+    hold(schedule, "waits", 1, 90.0)
+    come(state, schedule, ("wide", "waits", 2, 0), ("narrow", "other", 1, 0))
+
+    assert starts(schedule, 60.0) == [("narrow", 0.0)]

@@ -332,6 +332,26 @@ def alike(
     return max(1, min(entry.count, tree.room(line.leaf, found.taken)))
 
 
+def kept_for_one(
+    tree: UsageTree, line: ClusterQueueHeads, cell: int, amount: int
+) -> tuple[int, Taken] | None:
+    """Return what ``fitting`` and ``set_aside`` come to for a head that needs one cell alone.
+
+    That is from how high up it borrows, and what is set aside for it; None: nothing is. Nobody
+    preempts in its tree.
+    """
+    leaf = line.leaf
+    if amount <= max(0, tree.available(leaf, cell)) or amount > tree.potential(leaf, cell):
+        return None
+    height, reclaims = tree.height(leaf, cell, amount)
+    may_borrow = line.queue.preemption.borrow_within_cohort != assignment.NEVER
+    if not (reclaims or may_borrow or amount <= tree.nominal[leaf * tree.width + cell]):
+        return None
+    ceiling = tree.ceiling(leaf, cell, borrows=height > 0)
+    kept = amount if ceiling is None else min(amount, ceiling)
+    return height, ((cell, kept),) if kept > 0 else ()
+
+
 def set_aside(
     tree: UsageTree, line: ClusterQueueHeads, assigned: Assignment, claims: Claims
 ) -> Taken:

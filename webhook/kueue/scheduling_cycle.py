@@ -470,8 +470,10 @@ class SchedulingCycle:
             self._pass_over(served, heads, fitting, moment)
             return
         is_late = moment.began is not None and heads in moment.assigned
-        is_kept_out = self._has_turns and self._is_kept_out(
-            heads, fitting, self._reserved(served[0], heads, fitting, moment)
+        is_kept_out = (
+            self._has_turns
+            and not self._is_first
+            and self._is_kept_out(heads, fitting, self._reserved(served[0], heads, fitting, moment))
         )
         if is_kept_out or (is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken)):
             # Kueue tries it again in its next cycle, with what is then free.
@@ -492,19 +494,29 @@ class SchedulingCycle:
         # ``reserveCapacityForUnreclaimablePreempt`` in Kueue's ``scheduler.go``. It only shifts
         # starts by some cycles, so forecasts do without.
         found: _Kept = []
+        mine = fitting.height, *heads.entries[0][:2]
         for leaf in self._of_leaf:
             other = None if leaf == heads.leaf else self._head_in(number, leaf, moment)
             if other is None or other.is_strict:
                 continue
-            assigned = self._assigned(other, moment)
-            is_before = (assigned.height, *other.entries[0][:2]) < (
-                fitting.height,
-                *heads.entries[0][:2],
-            )
-            if is_before and assigned.mode is PreemptionMode.NO_CANDIDATES:
-                aside = queue_heads.set_aside(self._tree, other, assigned, self.claims)
-                found.append((assigned.height, other.entries[0][0], leaf, aside))
+            rank = other.entries[0][:2]
+            # None comes before another by a height of less than 0.
+            if (0, *rank) < mine and (kept := self._kept_for(other, moment)):
+                height, aside = kept
+                if (height, *rank) < mine:
+                    found.append((height, rank[0], leaf, aside))
         return found
+
+    def _kept_for(self, heads: ClusterQueueHeads, moment: _Moment) -> tuple[int, Taken] | None:
+        """Return from how high up a head would borrow, and what is set aside for it if it waits."""
+        only, is_peaceful = heads.entries[0][2].shape.only, self.claims.oracle_of is None
+        if only is not None and len(only) == 1 and is_peaceful and moment.began is None:
+            # Most heads are like this, and all of a tree are looked at for each that fits.
+            return queue_heads.kept_for_one(self._tree, heads, *only[0])
+        assigned = self._assigned(heads, moment)
+        if assigned.mode is not PreemptionMode.NO_CANDIDATES:
+            return None
+        return assigned.height, queue_heads.set_aside(self._tree, heads, assigned, self.claims)
 
     def _head_in(self, number: int, leaf: int, moment: _Moment) -> ClusterQueueHeads | None:
         """Return which head a ClusterQueue has in a cycle of this moment; None: none rests then."""
