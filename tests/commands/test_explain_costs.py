@@ -34,13 +34,14 @@ def files(tmp_path):
     for name, content in given.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
 
-    def written(tariff=None, profile=None):
+    def written(tariff=None, profile=None, *others):
         cluster = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))
         # Where nobody waits, each start is known.
         cluster["items"] = [item for item in cluster["items"] if item["kind"] != "Workload"]
         for kind, source in {"Tariff": tariff, "AcceleratorProfile": profile}.items():
             if source is not None:
                 cluster["items"].append({**TYPE, "kind": kind, **source})
+        cluster["items"] += others
         (tmp_path / "cluster.json").write_text(json.dumps(cluster), encoding="utf-8")
         policy, snapshot = str(tmp_path / "policy.yaml"), str(tmp_path / "cluster.json")
         job = "examples/light-job.yaml"
@@ -143,3 +144,18 @@ def test_an_option_whose_run_is_not_known_has_no_cost_beside_one_that_has(files,
 
     assert table(arguments)[2] == ["cpu", "?", "?", "?", "?", "?"]
     assert costs(arguments)["cpu"] is None
+
+
+def test_a_series_that_the_saved_state_has_counts_too(files):
+    source = {"configMap": "day-ahead", "key": "kr.json"}
+    named = tariff_object(electricity=[{"price": "0.20"}], series={"electricity": source})
+    points = [{"from": "2020-01-01T00:00:00Z", "value": 1.0}]
+    points.append({"from": "2040-01-01T00:00:00Z", "value": 1.0})
+    metadata = {"name": "day-ahead", "namespace": "kueue-fallback"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    written = {**config_map, "data": {"kr.json": json.dumps(points)}}
+
+    found = costs(files(named, L40S, written))
+
+    assert found["gpu"]["electricity"] == found["gpu"]["kWh"]
+    assert costs(files(named, L40S))["gpu"]["electricity"] == pytest.approx(0.019, rel=0.01)

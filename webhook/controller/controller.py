@@ -145,7 +145,7 @@ def _followed(
     kinds = watched(
         namespace=settings.namespace,
         kueue_namespace=settings.kueue_namespace,
-        series=settings.series,
+        series_names=settings.series,
         nodes=settings.watch_nodes,
     )
     always = (resource for resource in kinds if resource.kind != WORKLOADS)

@@ -173,7 +173,7 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
     resources = watched(
         namespace=settings.namespace,
         kueue_namespace=settings.kueue_namespace,
-        series=settings.series,
+        series_names=settings.series,
         nodes=settings.watch_nodes,
     )
     runtimes = training_runtimes() if "TrainJob" in settings.kinds else ()

@@ -6,12 +6,13 @@ too. Kinds that decisions do not need are skipped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
@@ -27,7 +28,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read
 from webhook.state.state import State
-from webhook.state.watched import run_times, training_runtimes, watched
+from webhook.state.watched import run_times, series, training_runtimes, watched
 
 _KINDS: Mapping[str, str] = {
     "ClusterQueue": kinds.CLUSTER_QUEUES,
@@ -124,7 +125,39 @@ def fetch_state(
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
     entries, _ = _list_all(client, (*resources, *training_runtimes(), run_times(namespace)))
-    return state_of(entries)
+    return state_of({**entries, **_list_series(client, entries, namespace)})
+
+
+def _list_series(
+    client: KubernetesApi, entries: Mapping[str, list[ReadObject]], namespace: str
+) -> Mapping[str, list[ReadObject]]:
+    """List the ConfigMaps that Tariffs name, in our namespace or where exporters write them.
+
+    Which ones the webhook may read is not known here; what the user may not read is left out.
+    """
+    found: dict[str, list[ReadObject]] = {}
+    for name in sorted(_named_by_tariffs(entries)):
+        for where in (namespace, _EXPORTERS):
+            resource = series(f"{where}/{name}", namespace)
+            with contextlib.suppress(Forbidden, NotServed):
+                if listed := list(_listed(client, resource)):
+                    found[f"{kinds.SERIES}{name}"] = listed
+                    break
+    return found
+
+
+_EXPORTERS: Final = "kube-system"
+
+
+def _named_by_tariffs(entries: Mapping[str, list[ReadObject]]) -> frozenset[str]:
+    """Return the ConfigMaps that Tariffs name."""
+    tariffs = (entry.value for entry in entries.get(kinds.TARIFFS, ()) if entry.value is not None)
+    sources = (
+        source
+        for tariff in tariffs
+        for source in (tariff.spec.series.electricity, tariff.spec.series.carbon)
+    )
+    return frozenset(source.config_map for source in sources if source is not None)
 
 
 def fetch_learned(
@@ -195,10 +228,16 @@ def read_objects(path: str) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, list[ReadObject]]:
     entries: defaultdict[str, list[ReadObject]] = defaultdict(list)
+    others: dict[str, Mapping[str, Any]] = {}
     for source, place in objects:
         kind = kind_of(source)
         if kind:
             entries[kind].append(read_placed(kind, source, place))
+        elif source.get("kind") == "ConfigMap":
+            others[key_of(source)[1]] = source
+    for name in _named_by_tariffs(entries) & others.keys():
+        kind = f"{kinds.SERIES}{name}"
+        entries[kind].append(read(kind, others[name]))
     return entries
 
 

@@ -59,16 +59,16 @@ _KUEUE = (
 
 
 def watched(
-    *, namespace: str, kueue_namespace: str, series: Iterable[str] = (), nodes: bool = False
+    *, namespace: str, kueue_namespace: str, series_names: Iterable[str] = (), nodes: bool = False
 ) -> tuple[Resource, ...]:
     """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*.
 
-    *series* names ConfigMaps with prices by the hour: of our namespace, or with theirs before it.
+    *series_names* are ConfigMaps with prices by the hour, of our namespace or with theirs before.
     With *nodes* the labels of Nodes are, too.
     """
     return (
         *((Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False),) * nodes),
-        *(_series(name, namespace) for name in series),
+        *(series(name, namespace) for name in series_names),
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
             for kind in _KUEUE
@@ -194,7 +194,8 @@ def _config_map(namespace: str, name: str) -> Resource:
     )
 
 
-def _series(name: str, namespace: str) -> Resource:
+def series(name: str, namespace: str) -> Resource:
+    """Return a ConfigMap with prices by the hour, of *namespace* or of that before its name."""
     where, _, own = name.rpartition("/")
     config_map = _config_map(where or namespace, own)
     return replace(config_map, kind=f"{SERIES}{name}", required=False)
