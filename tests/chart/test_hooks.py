@@ -61,7 +61,7 @@ def test_the_list_before_an_uninstall_may_list_jobs_and_start_held_ones(render):
     objects = of(render(), "unfinished")
 
     assert objects["ClusterRole"]["rules"] == [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "get", "patch"]}
+        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "patch"]}
     ]
     assert "namespace" not in objects["ClusterRole"]["metadata"]
     (container,) = objects["Job"]["spec"]["template"]["spec"]["containers"]

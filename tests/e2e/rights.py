@@ -135,7 +135,8 @@ def _followed(right, namespace):
         return METADATA[right["resources"][0]]
     if right["resources"] == ["leases"]:
         return lease_in(namespace)
-    (name,) = right.get("resourceNames", right["resources"])
+    # Of several objects that one right is for, the first is followed.
+    name = right.get("resourceNames", right["resources"])[0]
     if name == SAVINGS:
         return savings_in(namespace)
     resources = (
@@ -356,7 +357,9 @@ def probing(_, kubeconfig, __):
 
 
 def listing_unfinished(_, kubeconfig, __):
-    return CliRunner().invoke(unfinished.command, ["--kubeconfig", kubeconfig]).stderr
+    """List what is unfinished, and release what is held, as the hook before an uninstall does."""
+    arguments = ["--release", "--kubeconfig", kubeconfig]
+    return CliRunner().invoke(unfinished.command, arguments).stderr
 
 
 def _always():

@@ -238,7 +238,7 @@ def test_who_is_bound_to_a_namespace_sees_what_rbac_gives(
     assert (filed.exit_code, json.loads(filed.stdout)["option"]) == (0, "gpu")
     assert status.exit_code == 0
     hidden = {"switch", "leader", "certificates", "replicas", "policies", "clusterQueues"}
-    hidden |= {"localQueues", "clusters"}
+    hidden |= {"localQueues", "clusters", "congestion"}
     assert {name for name, part in told.items() if list(part) == ["forbidden"]} == hidden
     assert told["kueue"]["kubernetes"].startswith("v1.")
     assert (mine.exit_code, "light" in mine.output) == (0, True)

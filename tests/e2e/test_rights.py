@@ -22,6 +22,7 @@ from webhook.api import lease
 from webhook.api.resources import SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
+from webhook.model.holds import GATE, OUR_GATE
 from webhook.observer.cluster_watches import PREFIX
 
 RELEASE = "kueue-fallback-rights"
@@ -94,7 +95,7 @@ def _is_of_journal(right):
 
 
 def _is_of_savings(right):
-    return right.get("resourceNames") == [SAVINGS]
+    return SAVINGS in right.get("resourceNames", ())
 
 
 def _is_of_keys(part, right):
@@ -262,6 +263,11 @@ def prepare(plane, part, right):
         if right["verbs"] == ["patch"]:
             metadata = {"name": name, "namespace": helm.NAMESPACE}
             plane.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    if part == "unfinished":
+        held = paper.light_job("held", NAMES)
+        held["metadata"]["annotations"] = {GATE: OUR_GATE}
+        plane.client.delete("batch/v1", "Job", "held", namespace=NAMES.namespace)
+        plane.client.create(held)
     if right["resources"] == ["leases"] and right["verbs"] == ["create"]:
         plane.client.delete("coordination.k8s.io/v1", "Lease", lease.NAME, namespace=helm.NAMESPACE)
     if right["resources"][0] in STATUSES:

@@ -83,15 +83,21 @@ def _path(namespace: str, name: str = "") -> str:
 
 def _named(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
     """Return a held Job; None, and say why: it is not there, or not held."""
-    try:
-        job = client.get(_path(namespace, name))
-    except NotServed:
+    job = _found(client, namespace, name)
+    if job is None:
         terminal.say(f"There is no Job {namespace}/{name}.", err=True)
         return None
     if is_gated(_annotations(job)):
         return job
     terminal.say(f"Job {namespace}/{name} is not held by kueue-fallback.", err=True)
     return None
+
+
+def _found(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+    """Return a Job, by the right to list Jobs; None: it is not there."""
+    params = {"fieldSelector": f"metadata.name={name}"}
+    items = client.get(_path(namespace), params).get("items") or ()
+    return next((job for job in items if job["metadata"]["name"] == name), None)
 
 
 def held_jobs(client: Client, namespace: str) -> Iterator[Mapping[str, Any]]:
@@ -137,7 +143,10 @@ def released(client: Client, job: Mapping[str, Any]) -> bool:
             problem = str(error)
             if not error.is_conflict:
                 break
-            job = client.get(path)
+            again = _found(client, metadata["namespace"], metadata["name"])
+            if again is None:
+                return True
+            job = again
         except ClusterError as error:
             problem = str(error)
             break
