@@ -2,9 +2,11 @@
 
 import pytest
 
+from tests.cost import bad_profiles
 from tests.cost.bad_tariffs import REFUSED, TAKEN, unix
 from tests.cost.tariffs import tariff_object
 from webhook.controller.cost_status import judge_tariff
+from webhook.model.costs.accelerator_profile import read_accelerator_profile
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.policy.custom_object import PolicyError
 from webhook.state.state import State
@@ -23,6 +25,16 @@ def test_what_the_schema_and_its_rules_refuse_is_refused_with_its_path(it):
 
     with pytest.raises(PolicyError) as caught:
         read_tariff(tariff_object(**spec))
+
+    assert [error.path for error in caught.value.errors] == [path]
+
+
+@pytest.mark.parametrize("it", bad_profiles.REFUSED)
+def test_a_profile_that_is_wrong_is_refused_with_its_path(it):
+    spec, path = bad_profiles.REFUSED[it]
+
+    with pytest.raises(PolicyError) as caught:
+        read_accelerator_profile({"metadata": {"name": "a"}, "spec": spec})
 
     assert [error.path for error in caught.value.errors] == [path]
 

@@ -264,9 +264,9 @@ def prepare(plane, part, right):
             metadata = {"name": name, "namespace": helm.NAMESPACE}
             plane.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
     if part == "unfinished":
-        held = paper.light_job("held", NAMES)
+        held = paper.light_job("held", paper.Names())
         held["metadata"]["annotations"] = {GATE: OUR_GATE}
-        plane.client.delete("batch/v1", "Job", "held", namespace=NAMES.namespace)
+        plane.client.delete("batch/v1", "Job", "held", namespace="default")
         plane.client.create(held)
     if right["resources"] == ["leases"] and right["verbs"] == ["create"]:
         plane.client.delete("coordination.k8s.io/v1", "Lease", lease.NAME, namespace=helm.NAMESPACE)
