@@ -19,7 +19,7 @@ from tests.controller.journals import ENDED
 from tests.e2e import rights
 from tests.e2e.plane import wait_for
 from webhook.api import lease
-from webhook.api.resources import SAVINGS, SIGNING_KEYS
+from webhook.api.resources import CONGESTION, SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
 from webhook.model.holds import GATE, OUR_GATE
@@ -82,9 +82,15 @@ def _objects():
 
 
 def _taken_apart(rule):
+    names = rule.get("resourceNames", ())
     for resource in rule["resources"]:
         for verb in rule["verbs"]:
-            yield {**rule, "resources": [resource], "verbs": [verb]}
+            right = {**rule, "resources": [resource], "verbs": [verb]}
+            if verb in ("list", "watch") and names:
+                # Each is followed by itself.
+                yield from ({**right, "resourceNames": [name]} for name in names)
+            else:
+                yield right
 
 
 OBJECTS = _objects()
@@ -119,6 +125,7 @@ def _cases():
                 suffix += "-of-keys" if _is_of_keys(part, right) else ""
                 suffix += "-of-journal" if _is_of_journal(right) else ""
                 suffix += "-of-savings" if _is_of_savings(right) else ""
+                suffix += "-of-prices" if right.get("resourceNames") == [CONGESTION] else ""
                 name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
                 yield pytest.param(part, role, right, id=name)
 
