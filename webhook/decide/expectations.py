@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import filters, holding, objective, remote_options
+from webhook.decide import holding, objective, remote_options
 from webhook.decide.holding import Held, HoldCase
 from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
@@ -282,12 +282,12 @@ def _on_trial(
     least_cost = case.policy.spec.strategy.least_cost
     if least_cost is None or run is None or run.basis is not Basis.PROFILE:
         return None
-    name, policy, occupancy = assessment.cluster_queue, case.policy, case.occupancy
-    count = filters.guests_in(name, option, job=case.job, policy=policy, occupancy=occupancy)
+    key = case.policy.name, option.name, case.job_class.key
+    count = case.occupancy.held(assessment.cluster_queue).trials.get(key, 0)
     if count < least_cost.trial and BY_NAME[case.job.kind].carries_marks:
         return None
-    detail = f"its run is a guess by the devices' speed, and {count} of policy {policy.name}"
-    detail = f"{detail} there have not ended (at most {least_cost.trial} on trial)"
+    detail = f"its run is a guess by the devices' speed, and {count} of its class are there"
+    detail = f"{detail} already (at most {least_cost.trial} on trial)"
     return Rejection(reason=Reason.ON_TRIAL, detail=detail)
 
 

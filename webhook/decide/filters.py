@@ -18,14 +18,7 @@ from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import (
-    MULTIKUEUE,
-    ClusterQueue,
-    LocalQueue,
-    Snapshot,
-    StopPolicy,
-    namespace_labels,
-)
+from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy, namespace_labels
 from webhook.model.reasons import Reason
 from webhook.model.words import nearest
 
@@ -166,12 +159,13 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
         detail = f"guests are not counted among Jobs of kind {candidate.job.kind}"
         return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     name = candidate.cluster_queue.name
-    count = guests_in(
-        name,
-        candidate.option,
-        job=candidate.job,
-        policy=candidate.policy,
-        occupancy=candidate.occupancy,
+    there = candidate.occupancy.held(name).guests
+    # Pending guests count as well as those that hold quota: what waits here will run here.
+    count = sum(
+        jobs
+        for (policy, option, namespace), jobs in there.items()
+        if (policy, option) == (candidate.policy.name, candidate.option.name)
+        and _counts_with(candidate, namespace)
     )
     if count < guests.max_jobs:
         return None
@@ -181,25 +175,9 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     )
 
 
-def guests_in(
-    name: str, option: Option, *, job: Job, policy: FallbackPolicy, occupancy: Occupancy
-) -> int:
-    """Return how many Jobs of a policy that count together with *job* an option has by now.
-
-    *name* is its ClusterQueue. Pending guests count as well as those that hold quota: what waits
-    here will run here.
-    """
-    there = occupancy.held(name).guests
-    return sum(
-        jobs
-        for (policy_name, option_name, namespace), jobs in there.items()
-        if (policy_name, option_name) == (policy.name, option.name)
-        and _counts_with(job.namespace, namespace, policy, occupancy.snapshot)
-    )
-
-
-def _counts_with(own: str, namespace: str, policy: FallbackPolicy, snapshot: Snapshot) -> bool:
-    """Return whether the guests of *namespace* count against the same limit as those of *own*."""
+def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
+    """Return whether the guests of *namespace* count against the same limit as the Job."""
+    own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
     return namespace == own or (
         match.shares_with(policy, own, snapshot) and match.shares_with(policy, namespace, snapshot)
     )

@@ -25,23 +25,41 @@ from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Original, Prepared
 from webhook.model.fields import FieldError
+from webhook.model.forecasts import Basis, JobClass
 from webhook.model.holds import gated
-from webhook.model.job import DECISION_ID, Job, reference_of
+from webhook.model.job import DECISION_ID, JOB_CLASS, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 from webhook.model.signatures import SigningKeys, signed_id, signed_record, unsigned_id
 
 
-def decided(job: Job, taken: Assessment, decision: Decision, snapshot: Snapshot) -> Arrival:
+def decided(
+    job: Job,
+    taken: Assessment,
+    decision: Decision,
+    snapshot: Snapshot,
+    *,
+    class_text: str,
+) -> Arrival:
     """Return the arrival of a Job just decided, as adapted; its key is the decision's id."""
+    forecast = taken.forecast
+    run = forecast.run if forecast is not None else None
+    # Where its run is a guess, it is tried before others of its class follow.
+    is_trial = run is not None and run.basis is Basis.PROFILE
     return _asking(job, taken.needs, snapshot)(
         key=_key(job, decision.id),
         local_queue=taken.queue,
         policy=decision.policy,
         option=taken.option,
-        run=expected_runs.lasting(taken.forecast),
+        run=expected_runs.lasting(forecast),
+        job_class=_class_of(class_text, job) if is_trial else None,
         cluster=taken.cluster,
     )
+
+
+def _class_of(class_text: str, job: Job) -> JobClass | None:
+    mark = job_class.read(class_text, job.namespace)
+    return mark.job_class if mark is not None else None
 
 
 def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival | None:
@@ -62,6 +80,7 @@ def decided_before(job: Job, recorded: Recorded, snapshot: Snapshot) -> Arrival 
         local_queue=job.queue,
         policy=recorded.policy,
         option=recorded.option,
+        job_class=_class_of(templates[0].annotations.get(JOB_CLASS, ""), job),
     )
 
 
@@ -141,7 +160,7 @@ def apply(
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         after = gated(after) if decision.hold is not None else after
-        outcome = _changed(case, after, decision, taken, occupancy)
+        outcome = _changed(case, after, decision, taken, occupancy=occupancy, class_text=class_text)
         return replace(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
@@ -157,7 +176,7 @@ def apply(
         prepared=prepared,
         original=original,
         warnings=warnings,
-        arrival=decided(labelled, taken, decision, occupancy.snapshot),
+        arrival=decided(labelled, taken, decision, occupancy.snapshot, class_text=class_text),
         job=case.submitted,
     )
 
@@ -231,7 +250,13 @@ def annotated(job: Job, decision: Decision, original: Original, keys: SigningKey
 
 
 def _changed(
-    case: RecoveredJob, after: Job, decision: Decision, taken: Assessment, occupancy: Occupancy
+    case: RecoveredJob,
+    after: Job,
+    decision: Decision,
+    taken: Assessment,
+    *,
+    occupancy: Occupancy,
+    class_text: str,
 ) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.submitted, after)
@@ -247,7 +272,7 @@ def _changed(
         decision=decision,
         edits=edits,
         original=original,
-        arrival=decided(after, taken, decision, occupancy.snapshot),
+        arrival=decided(after, taken, decision, occupancy.snapshot, class_text=class_text),
         job=case.submitted,
     )
 

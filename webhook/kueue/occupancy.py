@@ -49,6 +49,7 @@ from webhook.model.queues import (
     Reservation,
     Snapshot,
     StopPolicy,
+    Trial,
     namespace_labels,
 )
 from webhook.model.reasons import Reason
@@ -581,14 +582,15 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
-    guests = dict(held.guests)
+    guests, trials = dict(held.guests), held.trials
     for arrival in arrivals:
+        trials = _with_trial(trials, arrival, arrival.count)
         # Only Workloads that were decided by a policy count as its guests.
         if arrival.policy:
             guest = arrival.policy, arrival.option, arrival.namespace
             guests[guest] = guests.get(guest, 0) + arrival.count
     pending = held.pending + sum(arrival.count for arrival in arrivals)
-    return replace(held, pending=pending, guests=guests)
+    return replace(held, pending=pending, guests=guests, trials=trials)
 
 
 def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> Held:
@@ -600,6 +602,7 @@ def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> He
         reserving=held.reserving + count,
         usage=usage,
         guests=_with_guests(held, arrival, count),
+        trials=_with_trial(held.trials, arrival, count),
         lowest_priority=_lowest(held, arrival.priority),
     )
 
@@ -609,6 +612,13 @@ def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[Guest, int
         return held.guests
     key = (arrival.policy, arrival.option, arrival.namespace)
     return {**held.guests, key: held.guests.get(key, 0) + count}
+
+
+def _with_trial(trials: Mapping[Trial, int], arrival: Arrival, count: int) -> Mapping[Trial, int]:
+    if not arrival.policy or arrival.job_class is None:
+        return trials
+    key = (arrival.policy, arrival.option, arrival.job_class.key)
+    return {**trials, key: trials.get(key, 0) + count}
 
 
 def _lowest(held: Held, priority: int) -> int | None:

@@ -40,6 +40,8 @@ FlavorResource: TypeAlias = tuple[str, str]
 Amounts: TypeAlias = Mapping[FlavorResource, int]
 Guest: TypeAlias = tuple[str, str, str]
 """(policy, option, namespace)"""
+Trial: TypeAlias = tuple[str, str, str]
+"""Policy, option and the key of a class of Jobs."""
 
 
 class StopPolicy(StrEnum):
@@ -377,6 +379,8 @@ class Held:
     usage: Amounts = field(default_factory=dict)
     guests: Mapping[Guest, int] = field(default_factory=dict)
     """To its Workloads here, pending or reserving."""
+    trials: Mapping[Trial, int] = field(default_factory=dict)
+    """Likewise, by class; of policies by cost alone, and of placements whose run is a guess."""
     lowest_priority: int | None = None
     """Of its reserving Workloads; None where nothing is known of them."""
     head: Head | None = None

@@ -37,6 +37,7 @@ from webhook.model.queues import (
     Queueing,
     Snapshot,
     StopPolicy,
+    Trial,
     namespace_labels,
 )
 from webhook.simulate.replayed_forecasts import Forecasts, Joining
@@ -51,8 +52,17 @@ class _QueueCounts:
     reserving: int = 0
     usage: Counter[FlavorResource] = field(default_factory=Counter)
     guests: Counter[Guest] = field(default_factory=Counter)
+    trials: Counter[Trial] = field(default_factory=Counter)
     priorities: Counter[int] = field(default_factory=Counter)
     """Priorities of Workloads with quota reserved."""
+
+    def add_guest(self, arrival: Arrival, count: int) -> None:
+        """Count a Workload as a guest of its policy, if one decided."""
+        if not arrival.policy:
+            return
+        self.guests[arrival.policy, arrival.option, arrival.namespace] += count
+        if arrival.job_class is not None:
+            self.trials[arrival.policy, arrival.option, arrival.job_class.key] += count
 
     def held(self) -> Held:
         return Held(
@@ -60,6 +70,7 @@ class _QueueCounts:
             reserving=self.reserving,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
             guests=dict(+self.guests),
+            trials=dict(+self.trials),
             lowest_priority=min(+self.priorities, default=None),
         )
 
@@ -86,15 +97,13 @@ class KnownOccupancy:
         """Count a Workload as pending."""
         counts = self._counts(cluster_queue)
         counts.pending += 1
-        if arrival.policy:
-            counts.guests[arrival.policy, arrival.option, arrival.namespace] += 1
+        counts.add_guest(arrival, 1)
 
     def leave(self, cluster_queue: str, arrival: Arrival) -> None:
         """Remove a pending Workload from the counts: it is moved."""
         counts = self._counts(cluster_queue)
         counts.pending -= 1
-        if arrival.policy:
-            counts.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
+        counts.add_guest(arrival, -1)
 
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Count a pending Workload as reserving quota."""
@@ -118,8 +127,7 @@ class KnownOccupancy:
         counts.reserving -= 1
         counts.usage.subtract(usage)
         counts.priorities[arrival.priority] -= 1
-        if arrival.policy:
-            counts.guests[arrival.policy, arrival.option, arrival.namespace] -= 1
+        counts.add_guest(arrival, -1)
 
     def at(self, snapshot: Snapshot, heads: Mapping[str, Arrival]) -> Occupancy:
         """Return the occupancy with the latest counts; all else is from *snapshot*.

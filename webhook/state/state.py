@@ -694,7 +694,12 @@ class State:
             for workload, count in first
             if (arrival := self._arrivals.of(workload, count)) is not None
         )
-        held[name] = counts.held((workload, arrival.count) for workload, arrival in known)
+        trying = {
+            policy.name
+            for policy in snapshot.policies
+            if policy.spec.strategy.least_cost is not None
+        }
+        held[name] = counts.held(((workload, arrival.count) for workload, arrival in known), trying)
         if known:
             after = tuple(arrival for _, arrival in known)
             competing[name] = before if after == before else after

@@ -9,6 +9,7 @@ from bisect import bisect_left, insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
@@ -26,6 +27,7 @@ from webhook.model.queues import (
     Reservation,
     Stage,
     StopPolicy,
+    Trial,
 )
 from webhook.model.reasons import Obstacle
 from webhook.state.workload import (
@@ -76,6 +78,9 @@ class _Alike:
         if self.oldest is None:
             self.oldest = min(self.members.values(), key=_age)
         return self.oldest
+
+
+MOST_TRIALS: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -152,8 +157,8 @@ class QueueCounts:
         groups = [(group.first(), len(group.members)) for group in self.competing.values()]
         return tuple(sorted(groups, key=lambda shape: _rank(shape[0]))[:limit])
 
-    def held(self, arrivals: Iterable[tuple[Workload, int]]) -> Held:
-        """Return the totals.
+    def held(self, arrivals: Iterable[tuple[Workload, int]], trying: Collection[str] = ()) -> Held:
+        """Return the totals; those of policies in *trying* also by class.
 
         Competing Workloads that are not among the *arrivals* count as pending.
         """
@@ -170,8 +175,20 @@ class QueueCounts:
             ready=self.ready,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
             guests={guest: count for guest, count in guests.items() if count and guest[0]},
+            trials=self._trials(trying) if trying else {},
             lowest_priority=min(self.priorities, default=None),
         )
+
+    def _trials(self, policies: Collection[str]) -> Mapping[Trial, int]:
+        """Count Workloads by class; of very many classes those that are the most."""
+        pending = chain.from_iterable(group.members.values() for group in self.competing.values())
+        workloads = chain(self.holding.values(), self.backing_off.values(), pending)
+        counts = Counter(
+            (workload.policy, workload.option, workload.job_class.key)
+            for workload in workloads
+            if workload.policy in policies and workload.job_class is not None
+        )
+        return dict(counts.most_common(MOST_TRIALS))
 
     def reservations(self) -> tuple[Reservation, ...]:
         """Return its Workloads with quota, whom Kueue would preempt first at the front."""

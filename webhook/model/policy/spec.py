@@ -567,7 +567,7 @@ class LeastCost(Structural):
     """Leave a more preferred option only for at least both; for twice as much where the run there
     is a guess by the devices' speed."""
     trial: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 1
-    """At most so many Jobs are sent to an option on such a guess before one of their class has
+    """At most so many Jobs of a class are sent to an option on such a guess until one of them has
     ended there; 0: none is."""
     run_time: Duration | None = None
     """Expected run time in the first option before any run was seen; absent: unknown."""
