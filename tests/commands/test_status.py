@@ -1,6 +1,7 @@
 """`kueue-fallback status`: what is seen, what is forbidden, and what needs attention."""
 
 import json
+import time
 
 import pytest
 import yaml
@@ -21,6 +22,8 @@ from tests.commands.release import (
 )
 from tests.state.kueue import deployment
 from webhook.__main__ import main
+from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
+from webhook.state.published_congestion import config_map_of
 
 PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
 VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
@@ -102,6 +105,27 @@ def test_the_off_switch_is_shown_and_is_no_trouble(status, data, said):
     result = status(*WELL, {"kind": "ConfigMap", "metadata": metadata, "data": data})
 
     assert (result.exit_code, lines_of(result)[0]) == (0, said)
+
+
+def prices_of(seconds_ago):
+    """Return the ConfigMap with one price, of so many seconds ago."""
+    scarce = ScarceCell("queue gpu-cq", "t4", "nvidia.com/gpu")
+    prices = CongestionPrices(
+        at=time.time() - seconds_ago, prices={scarce: 1.25}, waits={scarce: 400.0}
+    )
+    found = config_map_of(prices)
+    return {**found, "metadata": {**found["metadata"], "namespace": "kf"}}
+
+
+def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
+    lines = lines_of(status(*WELL, prices_of(30)))
+
+    shown = [" ".join(line.split()) for line in lines]
+    assert "queue gpu-cq t4 nvidia.com/gpu 1.25 400 s" in shown
+
+
+def test_what_was_scarce_long_ago_is_not_shown(status):
+    assert "SCARCE IN" not in status(*WELL, prices_of(1000)).stdout
 
 
 @pytest.mark.parametrize(
