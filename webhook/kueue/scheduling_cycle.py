@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from math import inf
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment, PreemptionMode
@@ -34,6 +34,9 @@ priority."""
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 _Kept: TypeAlias = "list[Kept]"
+_MOST_TURNS: Final = 16
+"""ClusterQueues of a tree up to which heads without room have their turns where none rests: each
+head that fits is compared with one of each other ClusterQueue, and it only shifts starts a bit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +122,7 @@ class SchedulingCycle:
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
         self._is_first, self._is_exact = True, is_exact and self._has_cohort
-        self._has_turns = self._is_exact
+        self._has_turns = self._is_exact and (rests or len(tree.leaves) <= _MOST_TURNS)
         """Heads without room have their turns, too: what is set aside for them is heeded."""
         self._has_places = False
         """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
