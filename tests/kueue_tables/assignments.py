@@ -51,7 +51,7 @@ def flavors(case):
         "mode": fields["wantRepMode"],
         "flavors": [
             in_group[0]
-            for pod_set in want["PodSets"]
+            for pod_set in first_of_groups(fields["wlPods"], want["PodSets"])
             for group in groups
             if (in_group := of_group(pod_set.get("Flavors", {}), group))
         ],
@@ -65,6 +65,16 @@ def flavors(case):
         "height": assigned.height,
     }
     return ours, wanted
+
+
+def first_of_groups(pod_sets, assigned):
+    """Leave out the pod sets that got their flavors together with an earlier one."""
+    seen = set()
+    for number, (pod_set, of_pod_set) in enumerate(zip(pod_sets, assigned, strict=True)):
+        group = pod_set.get("topologyRequest", {}).get("podSetGroupName", number)
+        if group not in seen:
+            seen.add(group)
+            yield of_pod_set
 
 
 def slice_of(fields):

@@ -61,7 +61,7 @@ def explained(
         if plan.rejection is not None:
             return refused(plan.rejection)
     assigned = assign(parts_of(needs, claimant, snapshot), claimant)
-    groups = [flavors for plan in plans for flavors in plan.groups]
+    groups = flavor_plan.parts(needs, plans)
     if assigned.mode is PreemptionMode.EXCEEDS:
         return refused(_rejection(assigned, groups, claimant))
     if assigned.mode is PreemptionMode.FITS:
@@ -90,15 +90,12 @@ def parts_of(
         return ((),)
     return [
         [_choice(flavor, claimant.tree) for flavor in flavors if flavor.refusal is None]
-        for plan in plans
-        for flavors in plan.groups
+        for flavors in flavor_plan.parts(needs, plans)
     ]
 
 
 def _choice(flavor: Flavor, tree: UsageTree) -> Choice:
-    # All amounts are of the same flavor, so any of them names it.
-    (name, _), *_ = flavor.amounts
-    return name, tree.taken(flavor.amounts) if flavor.unreadable is None else None
+    return flavor.name, tree.taken(flavor.amounts) if flavor.unreadable is None else None
 
 
 def _rejection(

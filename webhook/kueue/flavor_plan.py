@@ -135,6 +135,11 @@ class Flavor:
     unreadable: FieldError | None = None
     """Why the template could not be checked against it; None: it could."""
 
+    @property
+    def name(self) -> str:
+        # All amounts are of the same flavor, so any of them names it.
+        return next(iter(self.amounts))[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -157,6 +162,34 @@ def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) ->
         # The cache keeps these objects alive, so that no other object can get one of their ids.
         cached = pod_set.known[key] = depends_on, _plan(pod_set, cluster_queue, snapshot)
     return cast("Plan", cached[1])
+
+
+def parts(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[tuple[Flavor, ...]]:
+    """Return the flavors of each part of a Workload, where *plans* are those of its pod sets.
+
+    A part is what a pod set, or a group of them, asks of one resource group.
+    """
+    # ``groupedRequests`` in ``assignFlavors``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L741
+    if not any(pod_set.group for pod_set in needs):
+        return [flavors for plan in plans for flavors in plan.groups]
+    found: dict[tuple[str | int, tuple[str, ...]], tuple[Flavor, ...]] = {}
+    for number, (pod_set, plan) in enumerate(zip(needs, plans, strict=True)):
+        for flavors in plan.groups:
+            key = pod_set.group or number, tuple(flavor.name for flavor in flavors)
+            alone = key not in found
+            found[key] = flavors if alone else tuple(map(_together, found[key], flavors))
+    return list(found.values())
+
+
+def _together(left: Flavor, right: Flavor) -> Flavor:
+    """Return a flavor as two pod sets of a group would use it."""
+    cells = {**left.amounts, **right.amounts}
+    return Flavor(
+        amounts={cell: left.amounts.get(cell, 0) + right.amounts.get(cell, 0) for cell in cells},
+        refusal=left.refusal or right.refusal,
+        unreadable=left.unreadable or right.unreadable,
+    )
 
 
 def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
@@ -318,12 +351,10 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    parts: list[tuple[FlavorChoice, ...]] = []
-    for pod_set in needs:
-        plan = of(pod_set, cluster_queue, snapshot)
-        if plan.rejection is not None:
-            return NOWHERE
-        parts += [tuple(_choices(flavors)) for flavors in plan.groups]
+    plans = [of(pod_set, cluster_queue, snapshot) for pod_set in needs]
+    if any(plan.rejection is not None for plan in plans):
+        return NOWHERE
+    choices = tuple(tuple(_choices(flavors)) for flavors in parts(needs, plans))
     most = most_missing(needs)
 
     def without(missing: int) -> Demand:
@@ -331,8 +362,8 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
         return demand([replace(need, min_count=None) for need in fewer], cluster_queue, snapshot)
 
     return Demand(
-        parts=tuple(parts),
-        combinations=_combinations(parts),
+        parts=choices,
+        combinations=_combinations(choices),
         fewer=FewerPods(most, without) if most else (),
     )
 
@@ -354,9 +385,7 @@ def _choices(flavors: Sequence[Flavor]) -> Iterator[FlavorChoice]:
         if flavor.unreadable is not None:
             raise FieldError(flavor.unreadable.path, flavor.unreadable.message)
         if flavor.refusal is None:
-            # All amounts are of the same flavor, so any of them names it.
-            (name, _), *_ = flavor.amounts
-            yield FlavorChoice(flavor=name, usage=tuple(flavor.amounts.items()))
+            yield FlavorChoice(flavor=flavor.name, usage=tuple(flavor.amounts.items()))
 
 
 def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ class PodSet:
     its controller makes it."""
     replicas: Replicas | None = None
     """What an option may change its count by; None: it may not."""
+    group: str = ""
+    """Of a Workload: pod sets with the same ``podSetGroupName`` get the same flavors."""
     added: tuple[Container, ...] = ()
     """Containers that its controller adds to each pod, which Kueue counts as well."""
 

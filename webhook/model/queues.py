@@ -308,6 +308,8 @@ class PodSetNeeds:
     """At least what flavors depend on: selectors, tolerations, affinity, topology annotations."""
     min_count: int | None = None
     """As in ``PodSet``."""
+    group: str = ""
+    """Likewise."""
     held: Amounts = field(default_factory=dict)
     """What the slice of an elastic Job that it replaces holds for this pod set: it keeps those
     flavors, and only what it asks for beyond has to be free."""

@@ -335,6 +335,7 @@ class PendingArrivals:
             ),
             template=pod_set.template,
             min_count=min_count(pod_set, self._kueue),
+            group=pod_set.group,
             is_refused=is_refused(pod_set.template, self._limit_ranges.get(namespace, ())),
         )
 

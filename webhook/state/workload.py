@@ -469,6 +469,11 @@ def _shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodSet, 
             (name := fields.text(pod_set, "name", here)),
             max(0, read_count(pod_set, here) - given_back.get(name, 0)),
             fields.integer(pod_set, "minCount", here),
+            fields.text(
+                fields.mapping(pod_set, "topologyRequest", here),
+                "podSetGroupName",
+                child(here, "topologyRequest"),
+            ),
             _pruned(fields.mapping(pod_set, "template", here), child(here, "template")),
         )
         for pod_set, here in fields.objects(spec, "podSets", "spec")
@@ -557,9 +562,10 @@ def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
             name=intern(name),
             count=count,
             min_count=min_count,
+            group=intern(group),
             template=read_template(template, f"spec.podSets[{index}].template"),
         )
-        for index, (name, count, min_count, template) in enumerate(json.loads(pruned))
+        for index, (name, count, min_count, group, template) in enumerate(json.loads(pruned))
     )
 
 
