@@ -64,6 +64,7 @@ def test_the_decision_says_until_when_and_at_the_latest_and_what_it_saves(held):
         "latest": record["hold"]["latest"],
         "saves": {"money": 1.08, "of": 3.25},
         "seconds": 3900,
+        "class": record["hold"]["class"],
         "quota": [
             ["h100", "cpu", 4000],
             ["h100", "memory", 6442450944],

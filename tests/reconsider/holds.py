@@ -46,6 +46,8 @@ def held(name="a", *, until=2.0, latest=8.0, gpus=1, hours=1.0, **rest):
         of=3.0,
         seconds=hours * HOUR,
         usage={GPU: gpus},
+        job_class="c",
     )
-    given = {"namespace": "team", "version": "1", "queue": "gpu-lq", "policy": "p", "others": ""}
+    given = {"namespace": "team", "version": "1", "queue": "gpu-lq", "policy": "p", "option": "gpu"}
+    given["others"] = ""
     return HeldJob(**{**given, "name": name, "hold": hold, **rest})

@@ -70,20 +70,10 @@ def test_without_prices_the_plan_of_its_decision_stands():
         (held(refuses=True), world(), 0.0, Release.ASKED),
         (held(), world(off=OffSwitch()), 0.0, Release.OFF),
         (held(), world(off=OffSwitch(namespaces=frozenset({"other"}))), 0.0, None),
+        (held(), world(failing=frozenset({("c", "p", "gpu")})), 0.0, Release.FAILING),
+        (held(), world(failing=frozenset({("c", "p", "cpu")})), 0.0, None),
         (held(), world(policies=()), 0.0, Release.POLICY),
         (held(), world(policies=(policy(),)), 0.0, Release.POLICY),
-    ],
-    ids=[
-        "waits",
-        "hour",
-        "cheaper",
-        "latest",
-        "unknown",
-        "asked",
-        "off",
-        "elsewhere",
-        "gone",
-        "other",
     ],
 )
 def test_each_reason_ends_a_hold(job, given, hours, want):

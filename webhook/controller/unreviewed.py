@@ -106,6 +106,7 @@ def _held(decided: DecidedJob, metadata: Mapping[str, Any]) -> HeldJob | None:
         version=fields.text(metadata, "resourceVersion", "metadata"),
         queue=job.queue,
         policy=recorded.policy if recorded is not None else "",
+        option=(recorded.option or "") if recorded is not None else "",
         others=holds.without_ours(job.annotations),
         hold=recorded.hold if recorded is not None else None,
         refuses=job.annotations.get(HOLD) == NEVER_HOLD,

@@ -154,6 +154,7 @@ def _read_hold(given: Any) -> Hold:
         of_grams=saves.get("ofCarbonGrams"),
         seconds=float(given["seconds"]),
         usage=usage,
+        job_class=str(given.get("class", "")),
     )
 
 
@@ -300,6 +301,7 @@ def _hold_json(hold: Hold) -> dict[str, Any]:
         "latest": rfc3339(hold.latest),
         "saves": saves,
         "seconds": round(hold.seconds),
+        "class": hold.job_class,
         "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
     }
 

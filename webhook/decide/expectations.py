@@ -148,6 +148,7 @@ def _hold(case: ForecastCase, assessment: Assessment, place: Place | None) -> He
         snapshot=case.occupancy.snapshot,
         wishes=case.wishes,
         unix=case.unix,
+        job_class=case.job_class.key,
     )
     return holding.held(given, assessment, place)
 

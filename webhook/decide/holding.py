@@ -51,6 +51,7 @@ class Waiting:
     place: Place
     unix: float
     """The moment of the decision, in seconds since 1970."""
+    job_class: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,7 @@ class HoldCase:
     wishes: Wishes
     unix: float
     """The moment, in seconds since 1970."""
+    job_class: str
 
 
 def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
@@ -87,6 +89,7 @@ def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
             forecast=forecast,
             place=place,
             unix=case.unix,
+            job_class=case.job_class,
         )
     )
 
@@ -138,6 +141,7 @@ def cheapest(waiting: Waiting) -> Hold | None:
         of_grams=now.carbon_grams,
         seconds=span.end - span.reserved,
         usage=waiting.place.usage,
+        job_class=waiting.job_class,
     )
 
 

@@ -41,6 +41,8 @@ class Hold:
     """For how long its quota will be held."""
     usage: Amounts = field(default_factory=dict)
     """The quota."""
+    job_class: str = ""
+    """The Job's class as it was submitted, of which it may turn out that it keeps failing there."""
 
 
 def gates_of(annotations: Mapping[str, Any]) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Release(StrEnum):
     POLICY = "policy"
     OFF = "off"
     ASKED = "asked"
+    FAILING = "failing"
     UNKNOWN = "unknown"
 
 
@@ -48,6 +49,7 @@ MEANINGS: Final[Mapping[Release, str]] = {
     Release.POLICY: "its policy holds no Jobs any more",
     Release.OFF: "decisions are switched off",
     Release.ASKED: "it says that it is never to be held",
+    Release.FAILING: "what it runs keeps failing in its option",
     Release.UNKNOWN: "no decision of ours says until when",
 }
 
@@ -62,6 +64,7 @@ class HeldJob:
     """Its resourceVersion."""
     queue: str
     policy: str
+    option: str
     others: str
     """The gates of others, as the annotation has them."""
     hold: Hold | None
@@ -93,6 +96,8 @@ def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Relea
         return Release.OFF
     if _rules(job, snapshot) is None:
         return Release.POLICY
+    if (job.hold.job_class, job.policy, job.option) in snapshot.failing:
+        return Release.FAILING
     if unix >= job.hold.latest:
         return Release.LATEST
     if unix >= start:
