@@ -141,6 +141,14 @@ def test_data_that_is_not_there_is_brought_for_money():
     assert [each.cost.transfer for each in found] == pytest.approx([1.0, 13.0])
 
 
+def test_data_that_others_have_brought_of_late_is_likely_there():
+    often = replace(place(transfer=0.1), warm=0.8)
+
+    (found,) = costed((option("gpu"), often), data=(("new", 10.0),))
+
+    assert found.cost.transfer == pytest.approx(0.2)
+
+
 def test_an_hour_of_the_first_option_is_the_value_of_time_where_none_is_given():
     first, second = costed(
         (option("gpu"), place(3.0)), (option("cpu"), place(1.0)), rules=LeastCost()

@@ -138,3 +138,22 @@ def test_a_run_within_one_second_counts_for_half_of_one():
         basis=Basis.LEARNED,
         runs=1,
     )
+
+
+@pytest.mark.parametrize(
+    ("ends", "warm"),
+    [
+        # Each takes 100 s: the second began right at the end of the first, the third too late.
+        ([0], 0.0),
+        ([0, 100], 0.5),
+        ([0, 99], 0.0),
+        ([0, 100, 100 + 7_300, 100 + 7_401], 0.75),
+        ([0, 100 + 7_201], 0.0),
+        # Of many the newest ten count.
+        ([0, *(20_000 * n for n in range(1, 5)), *(90_000 + 200 * n for n in range(10))], 0.9),
+    ],
+)
+def test_a_run_is_warm_that_begins_within_two_hours_of_the_end_of_another(ends, warm):
+    found = estimate(Run(finished=end, uid=0, seconds=100) for end in ends)
+
+    assert found.warm == warm

@@ -320,7 +320,19 @@ def _place(case: ForecastCase, begun: _Begun) -> Place | None:
         usage=reserved.usage,
         prices=prices,
         congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
+        warm=_warm(case, begun),
     )
+
+
+def _warm(case: ForecastCase, begun: _Begun) -> float:
+    """Return how often runs of the Job's class there began soon after another's end; 0: unknown."""
+    known, flavors = (
+        (case.occupancy.snapshot.run_times, begun.flavors)
+        if begun.there is None
+        else (begun.there.run_times, begun.there.flavors)
+    )
+    learned = known.get((case.job_class.key, flavors))
+    return learned.warm if learned is not None else 0.0
 
 
 def _cost(

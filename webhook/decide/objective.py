@@ -44,6 +44,8 @@ class Place:
     prices: Prices
     congestion: Mapping[FlavorResource, float]
     """Money for one unit and hour of what is scarce; what is not there is not scarce."""
+    warm: float = 0.0
+    """How likely what a Job reads is there, as others of its class have brought it."""
 
     @property
     def interruptions(self) -> float:
@@ -208,7 +210,7 @@ def _transfer(place: Place | None, wishes: Wishes) -> float:
     if place is None:
         return 0.0
     missing = sum(size for name, size in wishes.data if name not in place.prices.holds)
-    return missing * place.prices.transfer
+    return missing * place.prices.transfer * (1 - place.warm)
 
 
 def _left_out(compared: Mapping[str, Cost]) -> tuple[tuple[str, ...], tuple[str, ...]]:

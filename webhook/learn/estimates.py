@@ -165,7 +165,8 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
 
     *prior_sigma*: the spread of logarithms to expect of such runs until enough were observed.
     """
-    weighted = _weighted(runs)
+    known = tuple(runs)
+    weighted = _weighted(known)
     if not weighted:
         return None
     middle = _middle(weighted)
@@ -178,7 +179,26 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
         high=math.exp(middle + SIGMAS_OF_A_SIDE * above * error),
         basis=Basis.LEARNED,
         runs=len(weighted),
+        warm=_warm_part(known),
     )
+
+
+WARM_SECONDS: Final = 7_200
+"""After so long what a run has brought to a node counts as gone."""
+_NEWEST: Final = 10
+
+
+def _warm_part(runs: Sequence[Run]) -> float:
+    """Return which part of the newest runs, the oldest first, began soon after another's end."""
+    newest = runs[-_NEWEST:]
+    warm = sum(
+        any(
+            other is not run and 0 <= run.finished - run.seconds - other.finished <= WARM_SECONDS
+            for other in runs
+        )
+        for run in newest
+    )
+    return warm / len(newest)
 
 
 def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:

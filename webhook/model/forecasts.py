@@ -41,6 +41,9 @@ class RunTime:
     high: float
     basis: Basis
     runs: int = 0
+    warm: float = 0.0
+    """Which part of the newest learned ones began soon after the end of another, where its data
+    may still be."""
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]
