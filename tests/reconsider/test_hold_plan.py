@@ -27,6 +27,15 @@ def test_jobs_that_want_the_same_hour_take_turns_and_the_urgent_first():
     assert starts(jobs, world(gpus=1)) == {"team/b": 2.0, "team/c": 3.25, "team/a": 4.5}
 
 
+def test_hours_in_which_others_use_the_quota_have_no_room():
+    hour = int(NOW // HOUR) % 24
+    busy = [8.0 if (hour + 2) % 24 <= at <= (hour + 3) % 24 else 1.0 for at in range(24)]
+
+    found = plan([held()], world(gpus=8), NOW, {}, {("gpu-cq", GPU): busy})
+
+    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.0}
+
+
 def test_where_there_is_never_room_it_starts_at_the_latest():
     jobs = [held("a", latest=3.0, hours=9.0), held("b", latest=3.5, hours=9.0)]
 

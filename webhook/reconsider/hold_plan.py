@@ -1,13 +1,14 @@
 """Plans when held Jobs are released: each at its cheapest start that still has room. Pure.
 
-Room is a ClusterQueue's own quota, of which the Jobs planned before have taken their part: released
-at one cheap hour, all would wait for one another. What others will use is not foreseen.
+Room is a ClusterQueue's own quota, without what others usually use at that hour, and of which the
+Jobs planned before have taken their part: released at one cheap hour, all would wait for one
+another, and others for them.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -26,6 +27,7 @@ _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
 _BETTER: Final = 0.05
 """A plan changes only for so much of what the Job costs, so that it does not flap."""
+_HOUR: Final = 3600.0
 _GRAMS_A_KILOGRAM: Final = 1000.0
 
 
@@ -79,8 +81,41 @@ class HeldJob:
 
 Plan: TypeAlias = Mapping[str, float]
 """Key of a held Job to when it is released, in seconds since 1970."""
-_Taken = defaultdict[tuple[str, FlavorResource, int], int]
-"""ClusterQueue, flavor and resource, and slot to what planned Jobs use then."""
+HOURS: Final = 24
+TypicalUse: TypeAlias = Mapping[tuple[str, FlavorResource], Sequence[float]]
+"""ClusterQueue, and flavor and resource, to what others use there in each hour of the day, UTC."""
+_NOTHING: Final = (0.0,) * HOURS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """What is left of quotas over time."""
+
+    snapshot: Snapshot
+    typical: TypicalUse
+    taken: defaultdict[tuple[str, FlavorResource, int], int]
+    """ClusterQueue, flavor and resource, and slot to what planned Jobs use then."""
+
+    def has(self, job: HeldJob, hold: Hold, start: float) -> bool:
+        """Tell whether a Job that starts then would have room until its end."""
+        quotas = _quotas(job, self.snapshot)
+        return all(
+            self._fits(cell, hold.usage[cell[1]], quotas.get(cell[1]))
+            for cell in _cells(job, hold, self.snapshot, start)
+        )
+
+    def _fits(self, cell: tuple[str, FlavorResource, int], wanted: int, quota: int | None) -> bool:
+        # What is more than the quota has never room there, and is not planned by it.
+        if quota is None or wanted > quota:
+            return True
+        queue, used, slot = cell
+        hour = int(slot * SLOT_SECONDS // _HOUR) % HOURS
+        others = self.typical.get((queue, used), _NOTHING)[hour]
+        return self.taken[cell] + wanted + others <= max(_FULL * quota, wanted)
+
+    def take(self, job: HeldJob, hold: Hold, start: float) -> None:
+        for cell in _cells(job, hold, self.snapshot, start):
+            self.taken[cell] += hold.usage[cell[1]]
 
 
 def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Release | None:
@@ -114,24 +149,31 @@ def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:
     return policy if least_cost is not None and least_cost.hold is not None else None
 
 
-def plan(jobs: Iterable[HeldJob], snapshot: Snapshot, unix: float, before: Plan) -> Plan:
-    """Return when each Job is to be released; *before* is the plan until now."""
-    taken: _Taken = defaultdict(int)
+def plan(
+    jobs: Iterable[HeldJob],
+    snapshot: Snapshot,
+    unix: float,
+    before: Plan,
+    typical: TypicalUse | None = None,
+) -> Plan:
+    """Return when each Job is to be released; *before* is the plan until now.
+
+    *typical*: what others use; None: nothing is known of it.
+    """
+    room = _Room(snapshot=snapshot, typical=typical or {}, taken=defaultdict(int))
     known = [(job, job.hold) for job in jobs if job.hold is not None]
     ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
     planned = {job.key: min(before.get(job.key, hold.until), hold.latest) for job, hold in ordered}
     for job, hold in ordered[:MOST_PLANNED]:
-        start = _start(job, hold, snapshot, taken, unix, before.get(job.key, hold.until))
+        start = _start(job, hold, room, unix, before.get(job.key, hold.until))
         planned[job.key] = start
-        for cell in _cells(job, hold, snapshot, start):
-            taken[cell] += hold.usage[cell[1]]
+        room.take(job, hold, start)
     return planned
 
 
-def _start(
-    job: HeldJob, hold: Hold, snapshot: Snapshot, taken: _Taken, unix: float, before: float
-) -> float:
+def _start(job: HeldJob, hold: Hold, room: _Room, unix: float, before: float) -> float:
     """Return the cheapest start with room; *before* unless another is much better."""
+    snapshot = room.snapshot
     prices, policy = snapshot.prices.get(""), _rules(job, snapshot)
     if prices is None or policy is None or policy.spec.strategy.least_cost is None:
         return min(before, hold.latest)
@@ -145,13 +187,13 @@ def _start(
         return min(before, hold.latest)
     # The cheapest are tried first, as few of them have no room.
     by_cost = sorted(priced, key=lambda start: (priced[start], start))
-    best = next((at for at in by_cost if _has_room(job, hold, snapshot, taken, at)), None)
+    best = next((start for start in by_cost if room.has(job, hold, start)), None)
     if best is None:
         return hold.latest
     kept = max(before, unix)
     present = _cost(hold, prices, carbon_price, kept)
     is_kept = present is not None and present - priced[best] <= _BETTER * hold.of
-    if is_kept and kept <= hold.latest and _has_room(job, hold, snapshot, taken, kept):
+    if is_kept and kept <= hold.latest and room.has(job, hold, kept):
         return kept
     return best
 
@@ -175,33 +217,23 @@ def _cost(hold: Hold, prices: Prices, carbon_price: float, start: float) -> floa
     return (cost.paid or 0.0) + carbon
 
 
-def _has_room(job: HeldJob, hold: Hold, snapshot: Snapshot, taken: _Taken, start: float) -> bool:
-    quotas = _quotas(job, snapshot)
-    return all(
-        cell[1] not in quotas
-        or not taken[cell]
-        or taken[cell] + hold.usage[cell[1]] <= _FULL * quotas[cell[1]]
-        for cell in _cells(job, hold, snapshot, start)
-    )
-
-
 def _cells(
     job: HeldJob, hold: Hold, snapshot: Snapshot, start: float
 ) -> Iterator[tuple[str, FlavorResource, int]]:
     """Yield what a Job uses in each slot of its run."""
-    queue = _cluster_queue(job, snapshot)
+    queue = cluster_queue_of(job, snapshot)
     first, last = int(start // SLOT_SECONDS), int((start + hold.seconds) // SLOT_SECONDS)
     for slot in range(first, last + 1):
         for used in hold.usage:
             yield queue, used, slot
 
 
-def _cluster_queue(job: HeldJob, snapshot: Snapshot) -> str:
+def cluster_queue_of(job: HeldJob, snapshot: Snapshot) -> str:
     place = snapshot.local_queues.get((job.namespace, job.queue))
     return place.cluster_queue if place is not None else ""
 
 
 def _quotas(job: HeldJob, snapshot: Snapshot) -> Mapping[FlavorResource, int]:
-    queue = snapshot.cluster_queues.get(_cluster_queue(job, snapshot))
+    queue = snapshot.cluster_queues.get(cluster_queue_of(job, snapshot))
     groups = queue.groups if queue is not None else ()
     return {cell: quota.nominal for group in groups for cell, quota in group.quotas.items()}
