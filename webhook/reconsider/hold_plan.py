@@ -25,6 +25,8 @@ MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
 _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
+_SIGMAS: Final = 1.0
+"""Room is kept for so many standard deviations of Jobs of the same size that come by chance."""
 _BETTER: Final = 0.05
 """A plan changes only for so much of what the Job costs, so that it does not flap."""
 _HOUR: Final = 3600.0
@@ -111,6 +113,8 @@ class _Room:
         queue, used, slot = cell
         hour = int(slot * SLOT_SECONDS // _HOUR) % HOURS
         others = self.typical.get((queue, used), _NOTHING)[hour]
+        # Others come by chance, and so now and then some more of them than usual.
+        others += _SIGMAS * (others * wanted) ** 0.5
         return self.taken[cell] + wanted + others <= max(_FULL * quota, wanted)
 
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
