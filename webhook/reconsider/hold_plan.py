@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from math import sqrt
 from typing import Final, TypeAlias
 
 from webhook.cost import terms
@@ -114,7 +115,7 @@ class _Room:
         hour = int(slot * SLOT_SECONDS // _HOUR) % HOURS
         others = self.typical.get((queue, used), _NOTHING)[hour]
         # Others come by chance, and so now and then some more of them than usual.
-        others += _SIGMAS * (others * wanted) ** 0.5
+        others += _SIGMAS * sqrt(others * wanted)
         return self.taken[cell] + wanted + others <= max(_FULL * quota, wanted)
 
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
