@@ -30,12 +30,16 @@ def fill(data, state, found, *, count=None, late=False):
     return placed
 
 
+BY_GRAIN = 0.01
+"""With it the first cycle goes by priority and age alone, as occupancies do."""
+
+
 @given(st.data())
 def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
     # Occupancies know nothing of shares, nor of flavors that are taken for whom they may preempt.
     state = data.draw(snapshots(fair_sharing=st.just(False), policies=st.just(Preemption())))
     come = data.draw(arrivals(state))
-    found = schedules(state)
+    found = schedules(state, grain=BY_GRAIN)
     for arrival in come:
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
@@ -55,7 +59,7 @@ def test_the_first_look_sets_aside_what_the_occupancy_says(data):
     # Outside of cohorts there is nobody to set something aside from.
     state = data.draw(snapshots(parents=("x", "y"), fair_sharing=st.just(False)))
     come = data.draw(arrivals(state))
-    found = schedules(state)
+    found = schedules(state, grain=BY_GRAIN)
     for arrival in come:
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)

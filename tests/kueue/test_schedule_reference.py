@@ -1,7 +1,7 @@
 """The event loop against a plain one, which runs cycle after cycle whenever something ends.
 
-What Kueue sets aside for StrictFIFO heads is left to the first look's properties: here such queues
-stand outside cohorts.
+StrictFIFO queues stand outside cohorts here, there is one flavor, so that no search for flavors
+goes on in a later cycle, and nobody preempts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,12 @@ from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 NOBODY_PREEMPTS = {"policies": st.just(Preemption()), "fair_sharing": st.just(False)}
 WORLDS = {
-    "alone": {"parents": ("",), **NOBODY_PREEMPTS},
-    "cohorts": {"queueing": st.just(Queueing.BEST_EFFORT), **NOBODY_PREEMPTS},
+    "alone": {"parents": ("",), "flavors": ("a",), **NOBODY_PREEMPTS},
+    "cohorts": {
+        "queueing": st.just(Queueing.BEST_EFFORT),
+        "flavors": ("a",),
+        **NOBODY_PREEMPTS,
+    },
 }
 
 
@@ -47,10 +51,7 @@ class Run:
 
 
 class Plain:
-    """Start whom Kueue would: in each cycle one of each queue, as ``schedule`` in its scheduler.
-
-    At the very first moment only priority and age count.
-    """
+    """Start whom Kueue would: in each cycle one of each queue, as ``schedule`` in its scheduler."""
 
     def __init__(self, state, jobs, runs):
         self.queues = state.cluster_queues
@@ -59,10 +60,10 @@ class Plain:
         self.starts = []
         for run in runs:
             self._charge(run, 1)
-        self._look(0.0, is_first=True)
+        self._look(0.0)
         while (now := min([*self._ends(), *self._comes()], default=inf)) < inf:
             self._release(now)
-            self._look(now, is_first=False)
+            self._look(now)
 
     def _ends(self):
         return [run.end for run in self.runs]
@@ -75,13 +76,8 @@ class Plain:
             self.runs.remove(run)
             self._charge(run, -1)
 
-    def _look(self, now, *, is_first):
+    def _look(self, now):
         self.now = now
-        if is_first:
-            while fitting := [job for job in self._open(()) if self._assigned(job).fits]:
-                job = min(fitting, key=rank)
-                self._start(job, self._assigned(job))
-            return
         parked = set()
         while heads := self._heads(parked):
             nominated = [(self._assigned(job), job) for job in heads]
@@ -90,7 +86,8 @@ class Plain:
                 nominated, key=lambda each: (each[0].height, rank(each[1]))
             ):
                 if not assigned.fits:
-                    parked.add(job.order)
+                    # Those that are equal are not tried either.
+                    parked |= {other.order for other in self.jobs if is_equal(job, other)}
                     kept.append(self._kept_for(job, assigned))
                     self._charge(kept[-1], 1)
                 elif self._has_room(job, assigned):
@@ -163,6 +160,15 @@ class Plain:
         )
         state = replace(state, held={**state.held, queue: held})
         self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
+
+
+def is_equal(job, other):
+    """Whether Kueue takes two for equal."""
+    return (job.queue, job.demand, job.arrival.priority) == (
+        other.queue,
+        other.demand,
+        other.arrival.priority,
+    )
 
 
 def rank(job):

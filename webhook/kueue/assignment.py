@@ -1,6 +1,6 @@
 """Assign ResourceFlavors to a Workload in one ClusterQueue, by quota and by what it may preempt.
 
-Mirrors Kueue's flavor assigner for one scheduling attempt that begins with the first flavor.
+Mirrors Kueue's flavor assigner for one scheduling attempt.
 Whether there is anybody to preempt is left to an oracle, and of topologies only the quota of their
 flavors is compared. Names, words and templates are not known here.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go
@@ -9,7 +9,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassign
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
 
@@ -81,6 +81,9 @@ class Assignment:
     """Levels of cohorts above the ClusterQueue that it borrows from; 0: it does not borrow."""
     lacking: tuple[int, int] | None = None
     """The cell that decides the mode, and how much is needed of it; None: no quota decides it."""
+    unfinished: tuple[str, ...] = ()
+    """For each part the flavor with which the search ended before the last one of its group; empty:
+    all were tried. Kueue goes on behind it in the next cycle (``LastTriedFlavorIdx``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,20 +98,30 @@ class _Attempt:
     flavor: str = ""
     taken: Taken = ()
     lacking: tuple[int, int] | None = None
+    is_last: bool = True
+    """The search went on to the last flavor of the group."""
 
 
 _NO_FLAVOR = _Attempt(level=(PreemptionMode.EXCEEDS, 0), mode=PreemptionMode.EXCEEDS)
 _UNREADABLE = _Attempt(level=(PreemptionMode.WAITS, 0), mode=PreemptionMode.WAITS)
 
 
-def assign(parts: Parts, claimant: Claimant) -> Assignment:
-    """Assign a flavor to each part; each counts what the parts before it would take."""
+def assign(parts: Parts, claimant: Claimant, *, after: Sequence[str] = ()) -> Assignment:
+    """Assign a flavor to each part; each counts what the parts before it would take.
+
+    *after*: for each part the flavor behind which its search begins, as in ``unfinished``.
+    """
     usage: dict[int, int] = {}
     flavors: list[str] = []
-    mode, height, lacking = PreemptionMode.FITS, 0, None
-    for choices in parts:
-        best = _best_flavor(choices, usage, claimant)
+    unfinished: list[str] = []
+    mode, height, lacking, goes_on = PreemptionMode.FITS, 0, None, True
+    for number, choices in enumerate(parts):
+        left = _behind(after[number], choices) if after else choices
+        best = _best_flavor(left, usage, claimant)
         flavors.append(best.flavor)
+        # Behind a part without a flavor Kueue tries no others, and keeps nothing of it.
+        goes_on = goes_on and best.mode > PreemptionMode.WAITS
+        unfinished.append(best.flavor if goes_on and not best.is_last else "")
         height = max(height, best.height)
         if best.mode < mode:
             mode, lacking = best.mode, best.lacking
@@ -121,7 +134,14 @@ def assign(parts: Parts, claimant: Claimant) -> Assignment:
         flavors=tuple(flavors),
         height=height,
         lacking=lacking,
+        unfinished=tuple(unfinished),
     )
+
+
+def _behind(name: str, choices: Sequence[Choice]) -> Sequence[Choice]:
+    """Return the choices that come after a flavor; all of them where it is not among them."""
+    names = [flavor for flavor, _ in choices]
+    return choices[names.index(name) + 1 :] if name in names else choices
 
 
 def _best_flavor(
@@ -136,12 +156,17 @@ def _best_flavor(
             return _UNREADABLE
         attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
         if not _tries_next(attempt.level, claimant.queue):
-            return attempt
+            return replace(attempt, is_last=_is_last(choice[0], claimant.queue))
         if best is _NO_FLAVOR or is_better(
             attempt.level, best.level, claimant.queue, release=claimant.release
         ):
             best = attempt
     return best
+
+
+def _is_last(flavor: str, queue: ClusterQueue) -> bool:
+    """Return whether a flavor is the last one of its resource group."""
+    return any(group.flavors[-1] == flavor for group in queue.groups)
 
 
 def _try_flavor(

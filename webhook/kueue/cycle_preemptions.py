@@ -56,8 +56,6 @@ class CyclePreemptions:
     def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
         self.issued: list[IssuedPreemptions] = []
         """Those of the last cycle; victims may be among them that were issued before."""
-        self.skipped: list[ClusterQueueHeads] = []
-        """Heads of the last cycle that are tried again in the next one."""
         self._tree, self._holders = tree, holders
         self._waiting: dict[int, ClusterQueueHeads] = {}
         """ClusterQueue's node to the head for which victims are stopping."""
@@ -73,7 +71,6 @@ class CyclePreemptions:
     def begin(self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]) -> list[ClusterQueueHeads]:
         """Begin a cycle, and return the heads that may preempt in it."""
         self.issued = []
-        self.skipped = []
         self._victims.clear()
         for leaf in self._holders.changed:
             if self._may_find(of_leaf.get(leaf, ())):
@@ -105,26 +102,6 @@ class CyclePreemptions:
         """Return whether some head of a ClusterQueue waits for its victims to stop."""
         return leaf in self._waiting
 
-    def would_fit(self, heads: ClusterQueueHeads) -> bool:
-        """Return whether a head has room in the usage as it is, before victims go."""
-        if self._now is None:
-            return False
-        tree = self._tree
-        restricted = list(tree.used)
-        tree.used[:] = self._now
-        has_room = queue_heads.has_room(tree, heads.leaf, heads.entries[0][2].shape)
-        tree.used[:] = restricted
-        return has_room
-
-    @property
-    def awaited(self) -> frozenset[int]:
-        """The ClusterQueues in which some head waits for its victims to stop."""
-        return frozenset(self._waiting)
-
-    def preemptor(self, leaf: int) -> ClusterQueueHeads:
-        """Return the head of a ClusterQueue that waits for its victims to stop."""
-        return self._waiting[leaf]
-
     def charge(self, leaf: int, taken: Taken, count: int) -> None:
         """Charge what reserves quota in this cycle."""
         tree = self._tree
@@ -154,9 +131,20 @@ class CyclePreemptions:
 
     def finds_victims(self, heads: ClusterQueueHeads, assigned: Assignment) -> bool:
         """Return whether Kueue would preempt for all that a queue's head is assigned."""
-        taken = assigned.taken
-        short = [cell for cell, amount in taken if self._tree.available(heads.leaf, cell) < amount]
-        return bool(short and self._holders.targets(_preemptor(heads, taken), short))
+        return bool(self.victims(heads, assigned))
+
+    def victims(self, heads: ClusterQueueHeads, assigned: Assignment) -> tuple[Victim, ...]:
+        """Return whom Kueue would preempt for a head at the present usage."""
+        if assigned.mode <= PreemptionMode.WAITS:
+            return ()
+        tree, leaf, taken = self._tree, heads.leaf, assigned.taken
+        short = [cell for cell, amount in taken if tree.available(leaf, cell) < amount]
+        return self._holders.targets(_preemptor(heads, taken), short) if short else ()
+
+    def issue(self, heads: ClusterQueueHeads, victims: Sequence[Victim]) -> None:
+        """Note that a head preempts these."""
+        key = heads.entries[0][2].waiting.key
+        self.issued.append(IssuedPreemptions(heads=heads, key=key, victims=tuple(victims)))
 
     def attempt(
         self,
@@ -171,18 +159,6 @@ class CyclePreemptions:
         *began*: the usage with which the cycle began; None: as it is. *kept*: quota that is set
         aside for heads that come before it, by ClusterQueue's node.
         """
-        outcome = self._attempt(heads, assigned, began, kept)
-        if outcome is Outcome.SKIPPED:
-            self.skipped.append(heads)
-        return outcome
-
-    def _attempt(
-        self,
-        heads: ClusterQueueHeads,
-        assigned: Assignment,
-        began: Sequence[int] | None,
-        kept: Sequence[tuple[int, Taken]],
-    ) -> Outcome:
         tree, leaf, taken = self._tree, heads.leaf, assigned.taken
         if assigned.mode <= PreemptionMode.WAITS:
             self._waiting.pop(leaf, None)
@@ -201,8 +177,7 @@ class CyclePreemptions:
             return Outcome.SKIPPED
         self._victims.update(victim.holder.key for victim in victims)
         self._waiting[leaf] = heads
-        key = heads.entries[0][2].waiting.key
-        self.issued.append(IssuedPreemptions(heads=heads, key=key, victims=victims))
+        self.issue(heads, victims)
         return Outcome.PREEMPTS
 
     def _fits(

@@ -9,13 +9,14 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from webhook.kueue import fair_sharing, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.fair_sharing import Tournament
+from webhook.kueue.preemption import Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import AdmissionFairSharing, Snapshot
@@ -27,6 +28,8 @@ class Contender:
 
     heads: ClusterQueueHeads
     fitting: Assignment
+    victims: Sequence[Victim] = ()
+    """Whom it would preempt, where that is known before it is its turn."""
 
     @property
     def leaf(self) -> int:
@@ -43,6 +46,20 @@ class Contender:
     @property
     def queued_at(self) -> float:
         return self.heads.entries[0][1]
+
+
+def in_order(
+    tree: UsageTree, contenders: Sequence[Contender], *, by_shares: bool
+) -> Iterator[Contender]:
+    """Yield the heads of one cycle as Kueue serves them; quota may be charged in between."""
+    if not by_shares:
+        yield from sorted(
+            contenders, key=lambda one: (one.fitting.height, -one.priority, one.queued_at)
+        )
+        return
+    tournament = Tournament(tree, contenders)
+    while (winner := tournament.pop()) is not None:
+        yield winner
 
 
 class LocalQueueUse:
@@ -176,24 +193,11 @@ class FairRounds:
         *,
         preemptions: CyclePreemptions | None,
         use: LocalQueueUse | None = None,
-        is_exact: bool = False,
     ) -> None:
-        """Begin with nothing left over.
-
-        *is_exact*: heads without room have their turns, too (see ``SchedulingCycle._reserved``).
-        """
         self.kept: list[tuple[int, Taken]] = []
         """Quota set aside for heads after the last cycle: (node, amounts)."""
-        self.skipped: list[ClusterQueueHeads] = []
-        """Heads of the last round that are tried again in the next cycle."""
-        self.number = 0
-        """Which round of this moment it is, counted from 0."""
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
-        self._is_exact = is_exact
-        self._left: dict[int, list[ClusterQueueHeads]] = {}
-        """The heads that had not had their turns when ``run`` ended, by ClusterQueue."""
-        self._has_started = False
         self._asides: list[tuple[int, Taken]] = []
         """What is set aside in this round."""
 
@@ -201,49 +205,25 @@ class FairRounds:
         self,
         of_leaf: Mapping[int, Sequence[ClusterQueueHeads]],
         take: Callable[[ClusterQueueHeads, Assignment, int], None],
-        awake: Container[ClusterQueueHeads] | None = None,
-        *,
-        again: bool = False,
     ) -> None:
-        """Run rounds until nothing more starts; *take* lets Workloads of a head start.
-
-        *awake* are the heads that take part; None: all do. Where it is exact and somebody may
-        preempt, it ends with the first round in which something starts, and *again* goes on: who
-        has started may be preempted in the next.
-        """
+        """Run rounds until nothing more starts; *take* lets Workloads of a head start."""
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
-        if awake is not None:
-            of_leaf = {
-                leaf: [one for one in heads if one in awake] for leaf, heads in of_leaf.items()
-            }
-        if not (again and self._is_exact):
-            self.number = 0
-            self._left = self._pending(of_leaf, {id(heads) for heads in hopeful})
-        elif self._preemptions is not None:
-            for leaf in self._preemptions.awaited:
-                self._left.setdefault(leaf, [self._preemptions.preemptor(leaf)])
-        stops = self._is_exact and self._preemptions is not None
-        self.kept, self.skipped, self._has_started = [], [], False
-        while self._left and not (stops and self._has_started) and self._has_moved(take):
-            self.number += 1
+        pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
+        has_moved = True
+        while pending and has_moved:
+            self.kept = []
+            began = list(self._tree.used)
+            contenders = [self._contender(heads) for heads in pending.values()]
+            has_moved = False
+            for contender in in_order(self._tree, contenders, by_shares=self._claims.fair_sharing):
+                has_moved |= self._serve(contender, pending, take, began=began)
+            # Each cycle begins with the usage as it is, and sets quota aside anew.
+            for leaf, aside in self._asides:
+                self._charge(leaf, aside, -1)
+            self._asides.clear()
+            pending = {leaf: heads for leaf, heads in pending.items() if heads}
         if self._preemptions is not None:
             self._preemptions.end()
-
-    def _has_moved(self, take: Callable[[ClusterQueueHeads, Assignment, int], None]) -> bool:
-        """Run one round; return whether the next one would be another."""
-        self.kept, self.skipped = [], []
-        began, pending = list(self._tree.used), self._left
-        contenders = [self._contender(heads) for heads in pending.values() if heads]
-        has_moved = [
-            self._serve(contender, pending, take, began=began)
-            for contender in self._in_order(contenders)
-        ]
-        # Each cycle begins with the usage as it is, and sets quota aside anew.
-        for leaf, aside in self._asides:
-            self._charge(leaf, aside, -1)
-        self._asides.clear()
-        self._left = {leaf: heads for leaf, heads in pending.items() if heads}
-        return any(has_moved)
 
     def _pending(
         self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]], hopeful: set[int]
@@ -261,7 +241,7 @@ class FairRounds:
     ) -> bool:
         if not heads.entries:
             return False
-        if heads.is_strict or self._is_exact or id(heads) in hopeful:
+        if heads.is_strict or id(heads) in hopeful:
             return True
         tree, shape = self._tree, heads.entries[0][2].shape
         if shape.only is not None and not tree.keeps:
@@ -285,16 +265,6 @@ class FairRounds:
         is_closed = self._preemptions is not None and self._preemptions.is_closed(heads)
         return by_use.of(entry) if by_use else 0.0, is_closed, priority, order
 
-    def _in_order(self, contenders: Sequence[Contender]) -> Iterator[Contender]:
-        if not self._claims.fair_sharing:
-            yield from sorted(
-                contenders, key=lambda one: (one.fitting.height, -one.priority, one.queued_at)
-            )
-            return
-        tournament = Tournament(self._tree, contenders)
-        while (winner := tournament.pop()) is not None:
-            yield winner
-
     def _serve(
         self,
         contender: Contender,
@@ -307,7 +277,6 @@ class FairRounds:
         heads, fitting, others = contender.heads, contender.fitting, pending[contender.leaf]
         if fitting.fits:
             if not queue_heads.has(self._tree, heads.leaf, fitting.taken):
-                self.skipped.append(heads)
                 return False
             self._start(heads, fitting, take, is_alone=len(pending) == 1)
             if not heads.entries:
@@ -317,7 +286,6 @@ class FairRounds:
         if self._preemptions is not None:
             outcome = self._preemptions.attempt(heads, fitting, began=began)
         if outcome is Outcome.SKIPPED:
-            self.skipped.append(heads)
             return False
         if outcome is Outcome.PREEMPTS:
             # A head that waits for its victims keeps its ClusterQueue's others out.
@@ -346,18 +314,16 @@ class FairRounds:
             self._preemptions.admitted(heads)
         if self._use is not None and heads.queue.usage_based:
             self._use.admit(entry, fitting.taken, number)
-        self._has_started = True
         take(heads, fitting, number)
 
     def _set_aside(self, heads: ClusterQueueHeads, fitting: Assignment) -> None:
-        if self._tree.parents[heads.leaf] < 0 or not (heads.is_strict or self._is_exact):
+        if self._tree.parents[heads.leaf] < 0 or not heads.is_strict:
             return
         aside = queue_heads.set_aside(self._tree, heads, fitting, self._claims)
         if aside:
             self._charge(heads.leaf, aside, 1)
             self._asides.append((heads.leaf, aside))
-            if heads.is_strict:
-                self.kept.append((heads.leaf, aside))
+            self.kept.append((heads.leaf, aside))
 
     def _charge(self, leaf: int, taken: Taken, count: int) -> None:
         if self._preemptions is None:

@@ -276,12 +276,17 @@ def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
 
 
 def fitting(
-    tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, exact_height: bool
+    tree: UsageTree,
+    line: ClusterQueueHeads,
+    claims: Claims,
+    *,
+    exact_height: bool,
+    after: Sequence[str] = (),
 ) -> Assignment:
     """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
     Without *exact_height* a height of 1 may stand for any above 0, and WAITS for any mode in which
-    it does not fit.
+    it does not fit. *after* as for ``assign``.
     """
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
@@ -290,12 +295,12 @@ def fitting(
             return shape.outcomes[2]
         return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
     claimant = _claimant(tree, line, claims)
-    whole = assign(shape.parts, claimant)
+    whole = assign(shape.parts, claimant, after=after)
     if not shape.fewer or claims.is_served(line, whole):
         return whole
 
     def fit(missing: int) -> Assignment | None:
-        part = assign(shape.fewer[missing - 1].parts, claimant)
+        part = assign(shape.fewer[missing - 1].parts, claimant, after=after)
         return part if claims.is_served(line, part) else None
 
     # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
@@ -330,26 +335,6 @@ def alike(
     if keeps_height and found.height == 0:
         return max(1, min(entry.count, tree.own_room(line.leaf, found.taken)))
     return max(1, min(entry.count, tree.room(line.leaf, found.taken)))
-
-
-def kept_for_one(
-    tree: UsageTree, line: ClusterQueueHeads, cell: int, amount: int
-) -> tuple[int, Taken] | None:
-    """Return what ``fitting`` and ``set_aside`` come to for a head that needs one cell alone.
-
-    That is from how high up it borrows, and what is set aside for it; None: nothing is. Nobody
-    preempts in its tree.
-    """
-    leaf = line.leaf
-    if amount <= max(0, tree.available(leaf, cell)) or amount > tree.potential(leaf, cell):
-        return None
-    height, reclaims = tree.height(leaf, cell, amount)
-    may_borrow = line.queue.preemption.borrow_within_cohort != assignment.NEVER
-    if not (reclaims or may_borrow or amount <= tree.nominal[leaf * tree.width + cell]):
-        return None
-    ceiling = tree.ceiling(leaf, cell, borrows=height > 0)
-    kept = amount if ceiling is None else min(amount, ceiling)
-    return height, ((cell, kept),) if kept > 0 else ()
 
 
 def set_aside(

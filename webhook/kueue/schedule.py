@@ -15,6 +15,7 @@ from math import floor, inf, sqrt
 from typing import Final
 
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
+from webhook.kueue.exact_cycles import ExactCycles
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
 from webhook.kueue.preemption import PreemptionReason
@@ -257,13 +258,10 @@ class Schedule:
         if any(_may_preempt(queue) for queue in self._queues.values()):
             of_leaf = {tree.leaves[name]: queue for name, queue in self._queues.items()}
             self._holders = QuotaHolders(tree, of_leaf, kueue)
-        self._cycle = SchedulingCycle(
-            tree,
-            self._queues.values(),
-            kueue,
-            preemptions=None if self._holders is None else CyclePreemptions(tree, self._holders),
-            is_exact=not grain,
-            rests=self._batch.seconds > 0,
+        preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
+        self._exact = None if grain else ExactCycles(tree, kueue, preemptions=preemptions)
+        self._cycle = self._exact or SchedulingCycle(
+            tree, self._queues.values(), kueue, preemptions=preemptions
         )
         self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
@@ -409,7 +407,35 @@ class Schedule:
             self.start_what_fits()
             return
         first = self.next_event()
-        until = first + self._grain * first
+        if self._batch.at <= first:
+            # What is released, or comes, at the same moment is too late for the batch.
+            self.now, self._batch.at = first, inf
+            self._begin((), wakes=True)
+        else:
+            self._begin(self._advance(first + self._grain * first), wakes=not self._batch.seconds)
+
+    def follow(
+        self, at: float, *, wakes: bool, drawn: Mapping[str, str]
+    ) -> Sequence[tuple[str, str]]:
+        """Run one cycle at a time at which Kueue was seen to run one, in an exact schedule.
+
+        *wakes*: a requeue batch has come since the last. *drawn*: ClusterQueue to the key of its
+        head, where Kueue's order does not say who it is. Returns who would have been one, and who
+        was drawn instead.
+        """
+        cycles = self._exact
+        if cycles is None:
+            raise TypeError("events share cycles here")
+        self._advance(at)
+        self.now, self._batch.at, self._is_first = at, inf, False
+        cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}
+        if wakes:
+            cycles.wake()
+        self._note_all(self._started())
+        return cycles.overruled
+
+    def _advance(self, until: float) -> list[tuple[float, int]]:
+        """Release quota and let Workloads come up to *until*; return the releases."""
         releases = self._release(until)
         if self._holders is not None:
             self._stop_evicted(until)
@@ -418,11 +444,7 @@ class Schedule:
             at, order, name, entry = heapq.heappop(self._arrivals)
             self.now = max(self.now, at)
             self._cycle.join(self._queues[name], entry, order)
-        is_batch = self._batch.at <= until
-        if is_batch:
-            self.now = max(self.now, self._batch.at)
-            self._batch.at = inf
-        self._begin(releases, wakes=is_batch or not self._batch.seconds)
+        return releases
 
     @property
     def is_settled(self) -> bool:
@@ -540,44 +562,43 @@ class Schedule:
                 self._cycle.join(self._queues[waiting.cluster_queue], entry, group.order)
 
     def _begin(self, releases: Sequence[tuple[float, int]], *, wakes: bool = True) -> int:
-        """Run one cycle, and return how many groups started; *releases* are those before it.
+        """Run cycles, and return how many groups started; *releases* are those before them.
 
-        *wakes* as for ``SchedulingCycle.starts``.
+        *wakes*: a requeue batch comes, or none is waited for.
         """
         self.started = []
-        late = self._batch.seconds if wakes else 0.0
-        after = [(min(self.now, at + late), count) for at, count in releases] if late else releases
-        # Who does not wait for the requeue batch comes before all who do.
-        if self._batch.seconds and not self._is_first and self._cycle.is_awake:
-            after = self._serve(after, wakes=False)
-        if wakes:
-            self._serve(after, wakes=True)
+        if self._exact is None:
+            self._note_all(self._started(), releases)
+        else:
+            self._run_exactly(self._exact, wakes=wakes)
         self._is_first = False
         return len(self.started)
 
-    def _serve(
-        self, releases: Sequence[tuple[float, int]], *, wakes: bool
-    ) -> Sequence[tuple[float, int]]:
-        """Run one cycle, and return the *releases* before it of which nobody has started."""
-        started = self._started(wakes=wakes)
-        while started:
-            moments = _Moments(releases, sum(start.count for start in started), self.now)
-            releases = ()
-            for start in started:
-                # The mean of the releases may lie before a Workload began to compete.
-                self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
-            self.started += started
-            # Who has found no room in this cycle may preempt in the next; where events share a
-            # cycle, at the next event.
-            goes_on = self._holders is not None and not self._grain
-            started = self._started(wakes=wakes, again=True) if goes_on else []
-        return releases
+    def _run_exactly(self, cycles: ExactCycles, *, wakes: bool) -> None:
+        """Run cycles until the next one would be as the last."""
+        cycles.begin()
+        if wakes:
+            cycles.wake()
+        while cycles.is_awake:
+            self._note_all(self._started())
+            if not cycles.goes_on:
+                break
 
-    def _started(self, *, wakes: bool, again: bool = False) -> list[StartedGroup]:
+    def _note_all(
+        self, started: Sequence[StartedGroup], releases: Sequence[tuple[float, int]] = ()
+    ) -> None:
+        """Let those run that have got quota: of these releases, or now."""
+        moments = _Moments(releases, sum(start.count for start in started), self.now)
+        for start in started:
+            # The mean of the releases may lie before a Workload began to compete.
+            self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
+        self.started += started
+
+    def _started(self) -> list[StartedGroup]:
         """Run one cycle; return what reserves quota in it, and evict whom it preempts."""
         if self._use is not None:
             self._use.advance(self.now)
-        started = self._cycle.starts(wakes=wakes, again=again)
+        started = self._cycle.starts()
         if self._holders is not None:
             for issued in self._cycle.preempted:
                 self._evict(issued, self._holders)

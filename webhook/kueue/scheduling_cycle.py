@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
-from math import inf
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
-from webhook.kueue.assignment import Assignment, PreemptionMode
+from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
@@ -34,9 +33,6 @@ priority."""
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 _Kept: TypeAlias = "list[Kept]"
-_MOST_TURNS: Final = 16
-"""ClusterQueues of a tree up to which heads without room have their turns where none rests: each
-head that fits is compared with one of each other ClusterQueue, and it only shifts starts a bit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +47,7 @@ class StartedGroup:
     """The flavors and quota of each one of them."""
     count: int
     cycle: int = 0
-    """In which of the cycles of a moment, counted from 0."""
+    """In which of the cycles of a moment, counted from 0, where each cycle counts."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,33 +56,14 @@ class _Moment:
 
     ready: list[tuple[Key, Key, FullQueues]] = field(default_factory=list)
     """A heap of buckets: when their first heads are served, or later, and the keys of these."""
-    number: int = 0
-    """Which of the cycles it is."""
-    began: list[int] | None = None
-    """The usage with which that cycle began; None: it is still the same."""
     assigned: dict[ClusterQueueHeads, Assignment] = field(default_factory=dict)
-    """What was assigned in that cycle."""
-    behind: dict[int, tuple[int, set[ClusterQueueHeads]]] = field(default_factory=dict)
-    """ClusterQueue to the last cycle in which a head of it fitted, and to its heads that came
-    before that one and did not fit."""
+    """What was assigned since somebody was last served."""
     started: list[StartedGroup] = field(default_factory=list)
     kept: _Kept = field(default_factory=list)
     put_back: list[ClusterQueueHeads] = field(default_factory=list)
     """Heads that are stored anew when the moment is over."""
     recorded: int = 0
     """The cycle to which the usage belongs that is recorded for *turns*."""
-    awake: Mapping[ClusterQueueHeads, None] | None = None
-    """The heads that take part in it; None: all do."""
-    skipped: list[ClusterQueueHeads] = field(default_factory=list)
-    """Heads that fit, but for what is kept free for others of the same cycle."""
-    goes_on: bool = False
-    """Only those take part in it who may preempt."""
-    waited_for: frozenset[int] = frozenset()
-    """ClusterQueues in which a head waited for its victims to stop when it began."""
-
-    def has(self, heads: ClusterQueueHeads) -> bool:
-        """Return whether a head takes part in it."""
-        return self.awake is None or heads in self.awake
 
 
 class SchedulingCycle:
@@ -99,15 +76,8 @@ class SchedulingCycle:
         kueue: KueueConfig,
         *,
         preemptions: CyclePreemptions | None = None,
-        is_exact: bool = True,
-        rests: bool = False,
     ) -> None:
-        """Begin with nothing pending.
-
-        *preemptions*: None where no ClusterQueue of the tree may preempt. *is_exact*: what is
-        released before a call of ``starts`` is released at one moment; False: at several, with
-        cycles after each of them. *rests*: what was tried in vain waits for a requeue batch.
-        """
+        """Begin with nothing pending; *preemptions*: None where nobody may preempt."""
         self.kept: Sequence[Kept] = ()
         """Quota set aside for heads after the last cycle."""
         self.turns: Sequence[Turn] = ()
@@ -121,9 +91,7 @@ class SchedulingCycle:
         self._has_cohort = any(parent >= 0 for parent in tree.parents)
         self._is_deep = max(tree.heights) > 1
         self._sets_aside = self._has_cohort and any(map(queue_heads.is_strict, queues))
-        self._is_first, self._is_exact = True, is_exact and self._has_cohort
-        self._has_turns = self._is_exact and (rests or len(tree.leaves) <= _MOST_TURNS)
-        """Heads without room have their turns, too: what is set aside for them is heeded."""
+        self._is_first = True
         self._has_places = False
         """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
         self._heads: dict[object, ClusterQueueHeads] = {}
@@ -136,14 +104,6 @@ class SchedulingCycle:
             self.claims.finds_victims = preemptions.finds_victims
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
-        self._rests = rests
-        self._never: defaultdict[int, dict[tuple[object, float], tuple[float, float]]] = (
-            defaultdict(dict)
-        )
-        """ClusterQueue to the places by priority and age of what can never fit, one of a kind."""
-        self._awake: dict[ClusterQueueHeads, None] = {}
-        """Heads that Kueue tries before its next requeue batch, in its ``heap``; the others are
-        among its ``inadmissibleWorkloads``."""
         self._rounds: FairRounds | None = None
         if kueue.fair_sharing and self._has_cohort:
             self._rounds = self._new_rounds(None)
@@ -158,57 +118,26 @@ class SchedulingCycle:
             self.claims,
             preemptions=self._preemptions,
             use=use,
-            is_exact=self._is_exact,
         )
 
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
         # What can never fit is in nobody's way under BestEffortFIFO, but under StrictFIFO it
         # blocks all that come after it.
-        has_turn = self._rounds is not None and self._is_exact
-        if not (entry.shape.is_possible or queue_heads.is_strict(queue) or has_turn):
-            self._take_turns(self._tree.leaves[queue.name], entry, order)
+        if not (entry.shape.is_possible or queue_heads.is_strict(queue)):
             return
         key: object = queue.name if queue_heads.is_strict(queue) else (queue.name, entry.shape)
-        if self._has_turns and not queue_heads.is_strict(queue):
-            # Of those that Kueue takes to be equal it tries one: ``computeSchedulingHash``.
-            key = key, entry.waiting.priority
         if self._rounds is not None and queue.usage_based:
             key = key, entry.waiting.local_queue
         heads = self._heads.get(key)
         if heads is None:
             heads = self._heads[key] = self._new_heads(queue)
-        if self._rests and not self._was_tried(heads, entry):
-            self._awake[heads] = None
         heads.add(entry, order)
         if heads.entries[0][2] is entry:
             self._store(heads, 0)
             self._count_places(heads.leaf)
         if self._preemptions is not None:
             self._preemptions.joined(heads.leaf)
-
-    def _take_turns(self, leaf: int, entry: QueueEntry, order: float) -> None:
-        """Let what can never fit take its turn in the cycles after each requeue batch."""
-        if self._has_turns:
-            kind = entry.shape, entry.waiting.priority
-            place = -entry.waiting.priority, order
-            turns = self._never[leaf]
-            turns[kind] = min(place, turns.get(kind, place))
-            self._count_places(leaf)
-
-    def _was_tried(self, heads: ClusterQueueHeads, entry: QueueEntry) -> bool:
-        """Return whether an equal Workload was tried in vain since the last requeue batch."""
-        # ``hashToBulkMoveReason`` in Kueue's ``cluster_queue.go``. Before the first cycle nothing
-        # was, and all take part in it.
-        if self._is_first or heads.is_strict:
-            return self._is_first
-        priority, shape = entry.waiting.priority, entry.shape
-        return any(
-            other.waiting.priority == priority and other.shape is shape
-            for lines in self._of_leaf[heads.leaf]
-            if lines not in self._awake and not lines.is_strict
-            for _, _, other in lines.entries
-        )
 
     def withdraw(self, key: str) -> None:
         """Remove the pending group with this key, if there is one."""
@@ -251,28 +180,18 @@ class SchedulingCycle:
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         return (heads for heads in self._heads.values() if heads.entries)
 
-    @property
-    def is_awake(self) -> bool:
-        """Whether some head is tried again before the next requeue batch."""
-        return any(heads.entries for heads in self._awake)
-
-    def starts(self, *, wakes: bool = True, again: bool = False) -> list[StartedGroup]:
+    def starts(self) -> list[StartedGroup]:
         """Run the cycles of this moment, and return what reserves quota, in order.
-
-        *wakes*: what was tried in vain is tried again; False: it rests until the next requeue
-        batch, and only heads take part that never do. *again*: it goes on, and those take part
-        that have no room any more and may preempt for it.
 
         As in Kueue's ``makeClassicalIterator``, heads that borrow from a lower height come first,
         then higher priorities, then older ones. At the very first moment only priority and age
-        count, as in ``kueue.occupancy``, unless some rest: most of the pending have just come, and
-        Kueue took them one by one.
+        count, as in ``kueue.occupancy``: most of the pending have just come, and Kueue took them
+        one by one.
         """
-        moment = self._new_moment(wakes=wakes, again=again)
+        moment, self.before = _Moment(), []
         if self._rounds is not None:
-            return self._starts_in_rounds(self._rounds, moment, again=again)
-        has_claims = self._preemptions is not None or moment.awake is not None
-        claims = self._claims(moment) if has_claims else ()
+            return self._starts_in_rounds(self._rounds)
+        claims = self._claims() if self._preemptions is not None else ()
         self._open(moment, claims)
         ready = moment.ready
         while ready:
@@ -294,24 +213,11 @@ class SchedulingCycle:
         self._end(moment)
         return moment.started
 
-    def _new_moment(self, *, wakes: bool, again: bool) -> _Moment:
-        """Return a moment for ``starts``."""
-        if self._is_first and self._rests:
-            self._settle()
-        if not again:
-            self.before = []
-        # Exact rounds know themselves with whom they go on.
-        goes_on = again and not (self._rounds is not None and self._is_exact)
-        moment = _Moment(awake=self._taking_part(wakes=wakes, again=goes_on), goes_on=goes_on)
-        if self._rests and self._preemptions is not None:
-            moment.waited_for = self._preemptions.awaited
-        return moment
-
     def _open(
         self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
     ) -> None:
-        """Add the buckets to a moment whose first head takes part, and may fit or preempt."""
-        for bucket in self._buckets.values() if moment.awake is None else ():
+        """Add the buckets to a moment whose first head may fit or preempt."""
+        for bucket in self._buckets.values():
             if bucket.heap and bucket.top() is not None and self._may_fit(bucket):
                 self._add(bucket, moment)
         for heads, _ in claims:
@@ -326,61 +232,20 @@ class SchedulingCycle:
                     self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
             self._closed.clear()
         if self._is_first:
-            self._settle()
-        if not moment.goes_on:
-            self.kept = [head for head in moment.kept if head[3]]
-        if self._rests:
-            self._let_rest(moment)
+            self._is_first, self._has_places = False, self._has_cohort
+            for leaf in self._of_leaf:
+                self._count_places(leaf)
+        self.kept = [head for head in moment.kept if head[3]]
 
-    def _settle(self) -> None:
-        """Let the places of heads count from now on."""
-        self._is_first, self._has_places = False, self._has_cohort
-        for leaf in self._of_leaf:
-            self._count_places(leaf)
-
-    def _taking_part(self, *, wakes: bool, again: bool) -> Mapping[ClusterQueueHeads, None] | None:
-        """Return the heads that take part in a moment; None: all do."""
-        if again and self._preemptions is not None:
-            hopeful = self._preemptions.begin(self._of_leaf)
-            return dict.fromkeys(
-                heads for heads in hopeful if wakes or not self._rests or heads in self._awake
-            )
-        return None if wakes or not self._rests else dict(self._awake)
-
-    def _let_rest(self, moment: _Moment) -> None:
-        """Let the heads rest that were tried in vain, until the next requeue batch."""
-        # StrictFIFO heads and those that were skipped go back to Kueue's heap at once, and so do
-        # preemptors. Others behind a preemptor are not tried.
-        stay = [heads for lines in self._of_leaf.values() for heads in lines if heads.is_strict]
-        stay += moment.skipped
-        if self._preemptions is not None:
-            stay += self._preemptions.skipped
-            for leaf in self._preemptions.awaited:
-                preemptor = self._preemptions.preemptor(leaf).entries
-                place = preemptor[0][:2] if preemptor else (-inf, -inf)
-                stay += [
-                    heads
-                    for heads in self._of_leaf[leaf]
-                    if heads.entries
-                    and moment.has(heads)
-                    and (leaf in moment.waited_for or heads.entries[0][:2] >= place)
-                ]
-        self._awake = dict.fromkeys(stay)
-
-    def _starts_in_rounds(
-        self, rounds: FairRounds, moment: _Moment, *, again: bool
-    ) -> list[StartedGroup]:
+    def _starts_in_rounds(self, rounds: FairRounds) -> list[StartedGroup]:
         started: list[StartedGroup] = []
 
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
-            started.append(self._taken(heads, fitting, number, cycle=rounds.number))
+            started.append(self._taken(heads, fitting, number))
 
-        rounds.run(self._of_leaf, take, awake=moment.awake, again=again)
-        moment.skipped += rounds.skipped
+        rounds.run(self._of_leaf, take)
         self._is_first = False
         self.kept = [(0, 0, leaf, aside) for leaf, aside in rounds.kept]
-        if self._rests:
-            self._let_rest(moment)
         return started
 
     def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
@@ -393,14 +258,6 @@ class SchedulingCycle:
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
             self._store(heads, borrows)
             return None
-        if heads.leaf in moment.behind:
-            number = self._number_of(heads, moment)
-            if number != served[0]:
-                self._put_off(heads, number, borrows, moment)
-                return None
-        if served[0] > moment.number:
-            moment.number, moment.began = served[0], None
-            moment.assigned.clear()
         shape = heads.entries[0][2].shape
         if shape.only is None or self._sets_aside or heads.claim is not None:
             fitting = self._assigned(heads, moment)
@@ -411,47 +268,19 @@ class SchedulingCycle:
         if height <= served[1]:
             return fitting
         if borrows or heads.bucket is None or heads.bucket.wanted is None:
-            self._put_off(heads, served[0], height, moment)
+            moment.put_back.append(heads)
+            self._store(heads, height, place=served[0])
         else:
             # It turns out to borrow, so all heads that fit without borrowing come before it.
             self._store(heads, 1, place=served[0])
         return None
 
-    def _number_of(self, heads: ClusterQueueHeads, moment: _Moment) -> int | None:
-        """Return in which cycle of this moment a queue's head is served; None: it was already."""
-        last, passed = moment.behind[heads.leaf]
-        if heads in passed:
-            return None
-        first = heads.entries[0]
-        before = sum(
-            1
-            for other in self._of_leaf[heads.leaf]
-            if other.entries
-            and moment.has(other)
-            and other not in passed
-            and other.entries[0] < first
-        )
-        return last + 1 + before
-
-    def _put_off(
-        self, heads: ClusterQueueHeads, number: int | None, borrows: int, moment: _Moment
-    ) -> None:
-        """Store a queue's head for a later turn at this moment; None: for the next moment."""
-        moment.put_back.append(heads)
-        if number is None:
-            heads.stored = None
-        else:
-            self._store(heads, borrows, place=number)
-
     def _assigned(self, heads: ClusterQueueHeads, moment: _Moment) -> Assignment:
-        """Return what is assigned to a queue's head by the usage with which its cycle began."""
         if heads not in moment.assigned:
-            tree, now = self._tree, self._tree.used[:]
-            tree.used[:] = moment.began or now
-            exact = self._sets_aside or heads.claim is not None or self._has_turns
-            fitting = queue_heads.fitting(tree, heads, self.claims, exact_height=exact)
-            tree.used[:] = now
-            moment.assigned[heads] = fitting
+            exact = self._sets_aside or heads.claim is not None
+            moment.assigned[heads] = queue_heads.fitting(
+                self._tree, heads, self.claims, exact_height=exact
+            )
         return moment.assigned[heads]
 
     def _height(self, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment) -> int:
@@ -460,89 +289,19 @@ class SchedulingCycle:
             return 0
         if not self._is_deep or heads in moment.assigned:
             return fitting.height
-        return max(
-            self._tree.height(heads.leaf, cell, amount, moment.began)[0]
-            for cell, amount in fitting.taken
-        )
+        return max(self._tree.height(heads.leaf, cell, amount)[0] for cell, amount in fitting.taken)
 
     def _try(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> None:
-        """Admit a queue's head, or pass it over at this moment or in this cycle."""
+        """Admit a queue's head, or pass it over."""
         if not fitting.fits or self._is_kept_out(heads, fitting, moment.kept):
             self._pass_over(served, heads, fitting, moment)
             return
-        is_late = moment.began is not None and heads in moment.assigned
-        is_kept_out = (
-            self._has_turns
-            and not self._is_first
-            and self._is_kept_out(heads, fitting, self._reserved(served[0], heads, fitting, moment))
-        )
-        if is_kept_out or (is_late and not queue_heads.has(self._tree, heads.leaf, fitting.taken)):
-            # Kueue tries it again in its next cycle, with what is then free.
-            self._note_served(served[0], heads, moment)
-            return
         if self.turns:
             self._record(served, moment)
-        self._note_served(served[0], heads, moment)
+        moment.assigned.clear()
         moment.started.append(self._take(served, heads, fitting, moment))
-
-    def _reserved(
-        self, number: int, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
-    ) -> _Kept:
-        """Return what is set aside in this cycle alone, for heads that may not preempt.
-
-        A StrictFIFO head keeps it in all cycles; another one rests from the next cycle on.
-        """
-        # ``reserveCapacityForUnreclaimablePreempt`` in Kueue's ``scheduler.go``. It only shifts
-        # starts by some cycles, so forecasts do without.
-        found: _Kept = []
-        mine = fitting.height, *heads.entries[0][:2]
-        for leaf in self._of_leaf:
-            other = None if leaf == heads.leaf else self._head_in(number, leaf, moment)
-            if other is None or other.is_strict:
-                continue
-            rank = other.entries[0][:2]
-            # None comes before another by a height of less than 0.
-            if (0, *rank) < mine and (kept := self._kept_for(other, moment)):
-                height, aside = kept
-                if (height, *rank) < mine:
-                    found.append((height, rank[0], leaf, aside))
-        return found
-
-    def _kept_for(self, heads: ClusterQueueHeads, moment: _Moment) -> tuple[int, Taken] | None:
-        """Return from how high up a head would borrow, and what is set aside for it if it waits."""
-        only, is_peaceful = heads.entries[0][2].shape.only, self.claims.oracle_of is None
-        if only is not None and len(only) == 1 and is_peaceful and moment.began is None:
-            # Most heads are like this, and all of a tree are looked at for each that fits.
-            return queue_heads.kept_for_one(self._tree, heads, *only[0])
-        assigned = self._assigned(heads, moment)
-        if assigned.mode is not PreemptionMode.NO_CANDIDATES:
-            return None
-        return assigned.height, queue_heads.set_aside(self._tree, heads, assigned, self.claims)
-
-    def _head_in(self, number: int, leaf: int, moment: _Moment) -> ClusterQueueHeads | None:
-        """Return which head a ClusterQueue has in a cycle of this moment; None: none rests then."""
-        for heads in self._of_leaf[leaf]:
-            if heads.entries and moment.has(heads):
-                place = self._number_of(heads, moment) if leaf in moment.behind else heads.place
-                if place == number:
-                    return heads
-        return None
-
-    def _note_served(self, number: int, heads: ClusterQueueHeads, moment: _Moment) -> None:
-        """Note that a head fitted in a cycle: its ClusterQueue offers another one in the next."""
-        if self._is_first or not self._is_exact:
-            moment.assigned.clear()
-            return
-        _, passed = moment.behind.get(heads.leaf, (0, set()))
-        moment.behind[heads.leaf] = number, passed
-        if heads.place:
-            first, others = heads.entries[0], self._of_leaf[heads.leaf]
-            passed.update(other for other in others if other.entries and other.entries[0] < first)
-        moment.assigned.pop(heads, None)
-        if moment.began is None:
-            moment.began = self._tree.used[:]
 
     def _count_places(self, leaf: int, moment: _Moment | None = None) -> None:
         """Count how many heads of their ClusterQueue come before each head of one.
@@ -550,18 +309,16 @@ class SchedulingCycle:
         Those whose place changes take part again in *moment*.
         """
         lines = self._of_leaf[leaf]
-        never = sorted(self._never[leaf].values()) if leaf in self._never else ()
-        if not self._has_places or (len(lines) == 1 and not never):
+        if not self._has_places or len(lines) == 1:
             return
         pending = sorted((heads for heads in lines if heads.entries), key=_first)
-        for number, heads in enumerate(pending):
-            place = number + (bisect_left(never, heads.entries[0][:2]) if never else 0)
+        for place, heads in enumerate(pending):
             if heads.place != place:
                 heads.place = place
                 if heads.stored is None:
                     continue
                 self._store(heads, heads.stored[1])
-                if moment is not None and heads.bucket is not None and moment.has(heads):
+                if moment is not None and heads.bucket is not None:
                     self._add(heads.bucket, moment)
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
@@ -602,8 +359,7 @@ class SchedulingCycle:
         if self._is_deep and key[1] and bucket.wanted is not None:
             # Those that borrow all do so from at least this height.
             height = min(
-                self._tree.height(bucket.node, cell, amount, moment.began)[0]
-                for cell, amount in bucket.wanted
+                self._tree.height(bucket.node, cell, amount)[0] for cell, amount in bucket.wanted
             )
             served = key[0], max(key[1], height), *key[2:]
         heapq.heappush(moment.ready, (served, key, bucket))
@@ -636,8 +392,7 @@ class SchedulingCycle:
     ) -> StartedGroup:
         """Charge a queue's head, and where nobody comes in between also those that fare alike."""
         number = 1
-        is_next = not self._is_exact or self._is_first or not self._has_rivals(heads, moment)
-        if is_next and not moment.kept:
+        if not moment.kept:
             by_height = self._has_cohort and not self._is_first
             number = queue_heads.alike(self._tree, heads, fitting, keeps_height=by_height)
             if self._is_deep and by_height and number > 1 and served[1]:
@@ -647,7 +402,7 @@ class SchedulingCycle:
         else:
             self._preemptions.admitted(heads)
             self._preemptions.charge(heads.leaf, fitting.taken, number)
-        group = self._taken(heads, fitting, number, cycle=served[0])
+        group = self._taken(heads, fitting, number)
         if heads.entries:
             self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
@@ -656,27 +411,17 @@ class SchedulingCycle:
             self._count_places(heads.leaf, moment)
         return group
 
-    def _has_rivals(self, heads: ClusterQueueHeads, moment: _Moment) -> bool:
-        """Return whether other heads may be served between a head and the next one of its own."""
-        return bool(moment.ready) or (heads.bucket is not None and len(heads.bucket.heap) > 1)
-
-    def _taken(
-        self, heads: ClusterQueueHeads, fitting: Assignment, number: int, *, cycle: int
-    ) -> StartedGroup:
+    def _taken(self, heads: ClusterQueueHeads, fitting: Assignment, number: int) -> StartedGroup:
         """Take Workloads that have been charged out of a queue's head."""
         _, order, entry = heads.entries[0]
         heads.take(number)
-        return StartedGroup(
-            heads=heads, entry=entry, order=order, found=fitting, count=number, cycle=cycle
-        )
+        return StartedGroup(heads=heads, entry=entry, order=order, found=fitting, count=number)
 
     def _pass_over(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> None:
         """Let a queue's head wait, and set quota aside for it where Kueue does."""
         heads.stored = None
-        if self._rests and self._fits_now(heads, fitting):
-            moment.skipped.append(heads)
         if (
             heads.claim is not None
             and not fitting.fits
@@ -693,33 +438,18 @@ class SchedulingCycle:
         if fitting.fits or heads.is_strict or has_choice:
             moment.put_back.append(heads)
 
-    def _fits_now(self, heads: ClusterQueueHeads, fitting: Assignment) -> bool:
-        """Return whether a head that is passed over would fit if nobody else were served."""
-        if fitting.fits or self._preemptions is None:
-            return fitting.fits
-        return self._preemptions.would_fit(heads)
-
-    def _claims(self, moment: _Moment) -> list[tuple[ClusterQueueHeads, int | None]]:
+    def _claims(self) -> list[tuple[ClusterQueueHeads, int | None]]:
         """Give the heads that may preempt in this cycle a bucket of their own.
 
-        Where others rest all that take part get one. Return them with the first part of the key
-        that each had; None: it was out of the heap.
+        Return them with the first part of the key that each had; None: it was out of the heap.
         """
-        able = [] if self._preemptions is None else self._preemptions.begin(self._of_leaf)
-        places: dict[ClusterQueueHeads, int] = {}
-        if moment.awake is not None:
-            able = sorted((heads for heads in moment.awake if heads.entries), key=_first)
-            in_front: Counter[int] = Counter()
-            for heads in able:
-                places[heads] = in_front[heads.leaf]
-                in_front[heads.leaf] += 1
         claims = []
-        for heads in able:
+        for heads in () if self._preemptions is None else self._preemptions.begin(self._of_leaf):
             had = heads.stored[1] if heads.stored else None
             claims.append((heads, had))
             heads.claim = FullQueues(node=heads.leaf)
             borrows = 0 if self._is_first else cycle_preemptions.borrows(self._tree, heads)
-            self._store(heads, borrows, place=places.get(heads))
+            self._store(heads, borrows)
         return claims
 
     def _claim(
@@ -731,7 +461,7 @@ class SchedulingCycle:
         # What is about to be taken for the head was free at the turns before.
         self._record(served, moment)
         outcome = self._preemptions.attempt(
-            heads, fitting, began=moment.began, kept=_before(heads, fitting, moment.kept)
+            heads, fitting, kept=_before(heads, fitting, moment.kept)
         )
         return outcome is not Outcome.WAITS
 

@@ -1,0 +1,193 @@
+"""The event loop where each of Kueue's cycles counts: who is tried in which, and with what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.builders import arrival, cluster_queue, snapshot
+from tests.worlds import schedules, waiting
+from webhook.kueue.fair_rounds import LocalQueueUse
+from webhook.kueue.schedule import Running
+from webhook.model.pods import PodTemplate
+from webhook.model.queues import (
+    AdmissionFairSharing,
+    KueueConfig,
+    LocalQueue,
+    PodSetNeeds,
+    Preemption,
+    Queueing,
+)
+
+STRICT = {"queueing": Queueing.STRICT}
+LOWER = Preemption(within_cluster_queue="LowerPriority")
+NEWER = Preemption(within_cluster_queue="LowerOrNewerEqualPriority")
+RECLAIMS = Preemption(reclaim_within_cohort="LowerPriority")
+
+
+def tree(*, more=(), **queues):
+    """Return ClusterQueues of one cohort, each with CPUs of some flavors and the rest."""
+    state = snapshot(
+        *(
+            cluster_queue(
+                f"{name}-cq",
+                {flavor: {"cpu": cpus} for flavor, cpus in flavors.items()},
+                cohort="all",
+                **rest,
+            )
+            for name, (flavors, rest) in queues.items()
+        ),
+        kueue=KueueConfig(),
+    )
+    state = replace(state, local_queues=state.local_queues | {("team", q.name): q for q in more})
+    return state, next(iter(schedules(state, requeue=1.0).values()))
+
+
+def hold(schedule, name, cpus, seconds, *, flavor="f0", priority=0, key=""):
+    usage = {(flavor, "cpu"): cpus * 1000}
+    schedule.add_running(
+        Running(
+            cluster_queue=f"{name}-cq", usage=usage, seconds=seconds, priority=priority, key=key
+        )
+    )
+
+
+def come(state, schedule, *jobs):
+    """Let Workloads wait: key, LocalQueue, CPUs, priority, when."""
+    for key, name, cpus, priority, at in jobs:
+        wanted = arrival(key, {"cpu": str(cpus)}, local_queue=name, priority=priority)
+        schedule.add_waiting(replace(waiting(wanted, state, seconds=50.0, at=at), count=1))
+
+
+def events(schedule, until):
+    """Return who starts, on which flavors and when, and whom has been preempted by whom."""
+    while schedule.next_event() < until:
+        schedule.step()
+    starts = [(begun.key, *begun.flavors, begun.at) for begun in schedule.begun]
+    return starts, [(victims.key, victims.by) for victims in schedule.preempted]
+
+
+def test_quota_kept_for_the_next_strict_head_keeps_a_preemptor_out():
+    # As "first" gets its quota, what is left of the cohort's is kept for "second", so the cycle
+    # after it has no room for "urgent" either, whose victim would have to borrow.
+    state, schedule = tree(own=({"f0": "0"}, {"preemption": NEWER}), strict=({"f0": "3"}, STRICT))
+    hold(schedule, "own", 1, 90.0, key="victim")
+    hold(schedule, "strict", 2, 10.0)
+    come(
+        state,
+        schedule,
+        ("first", "strict-lq", 1, 9, 0.0),
+        ("second", "strict-lq", 2, 8, 0.0),
+        ("urgent", "own-lq", 2, 5, 0.0),
+    )
+
+    assert events(schedule, 20.0) == ([("first", "f0", 10.0)], [])
+
+
+def test_a_head_that_finds_nobody_to_preempt_keeps_its_quota_from_others_for_one_cycle():
+    # "wide" may not start, yet "borrows" does not get ahead of "next", which owns the quota.
+    state, schedule = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    hold(schedule, "other", 1, 90.0)
+    hold(schedule, "own", 1, 10.0)
+    come(
+        state,
+        schedule,
+        ("wide", "own-lq", 2, 9, 0.0),
+        ("next", "own-lq", 1, 0, 0.0),
+        ("borrows", "other-lq", 1, 9, 0.0),
+    )
+
+    assert events(schedule, 50.0)[0] == [("next", "f0", 10.0)]
+
+
+def test_who_was_skipped_goes_on_with_its_next_flavor():
+    # In the first cycle f0 is kept for "wide", in the second it is free again.
+    state, schedule = tree(
+        own=({"f0": "2", "f1": "0"}, {}),
+        other=({"f0": "0", "f1": "0"}, {}),
+        lender=({"f0": "0", "f1": "1"}, {}),
+    )
+    hold(schedule, "own", 1, 90.0)
+    come(state, schedule, ("wide", "own-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
+
+    assert events(schedule, 1.0)[0] == [("skipped", "f1", 0.0)]
+
+
+@pytest.mark.parametrize(
+    ("queueing", "starts"),
+    [
+        (Queueing.BEST_EFFORT, [("preemptor", "f0", 1.0)]),
+        (Queueing.STRICT, [("higher", "f0", 1.0)]),
+    ],
+)
+def test_a_preemptor_is_overtaken_in_a_strict_queue_alone(queueing, starts):
+    state, schedule = tree(
+        own=({"f0": "1"}, {"preemption": LOWER, "queueing": queueing}), other=({"f0": "0"}, {})
+    )
+    hold(schedule, "own", 1, 90.0, key="victim")
+    come(state, schedule, ("preemptor", "own-lq", 1, 5, 0.0), ("higher", "own-lq", 1, 9, 0.5))
+
+    found, preempted = events(schedule, 1.5)
+
+    assert found == starts
+    assert preempted[0] == ("victim", "preemptor")
+
+
+def test_who_comes_beside_one_that_was_tried_in_vain_waits_for_the_batch_if_it_is_equal():
+    state, schedule = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "0"}, {}))
+    hold(schedule, "own", 2, 10.0)
+    come(
+        state,
+        schedule,
+        ("rests", "own-lq", 2, 0, 0.0),
+        ("equal", "own-lq", 2, 0, 10.2),
+        ("small", "own-lq", 1, 0, 10.4),
+    )
+
+    assert events(schedule, 20.0)[0] == [("small", "f0", 10.4)]
+
+
+def test_cycles_can_be_run_when_kueue_ran_them():
+    state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
+    hold(schedule, "own", 1, 10.0)
+    come(state, schedule, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
+
+    for at, wakes in ((0.0, False), (0.1, False), (10.5, False), (12.0, True)):
+        schedule.follow(at, wakes=wakes, drawn={})
+
+    assert [(begun.key, begun.at) for begun in schedule.begun] == [("one", 12.0)]
+
+
+def test_the_head_of_another_localqueue_can_be_drawn_where_the_heap_was_not_in_order():
+    local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]
+    state, schedule = tree(
+        own=({"f0": "1"}, {"usage_based": True}), other=({"f0": "0"}, {}), more=local
+    )
+    rules = AdmissionFairSharing(half_life_seconds=300.0, sampling_seconds=300.0)
+    used = {"team/x": {"cpu": 1.0}, "team/y": {"cpu": 5.0}}
+    schedule.order_by_use(
+        LocalQueueUse(schedule.tree, rules, used, lambda amounts, _: sum(amounts.values()))
+    )
+    come(state, schedule, ("least", "x", 1, 0, 0.0), ("most", "y", 1, 0, 0.0))
+
+    overruled = schedule.follow(0.0, wakes=False, drawn={"own-cq": "most"})
+
+    assert overruled == [("least", "most")]
+    assert [begun.key for begun in schedule.begun] == ["most"]
+
+
+def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_first():
+    # The first one takes a flavor of which the second then finds too little.
+    state = snapshot(cluster_queue("own-cq", {"f0": {"cpu": "2"}, "f1": {"cpu": "1"}}))
+    schedule = next(iter(schedules(state).values()))
+    needs = tuple(
+        PodSetNeeds(name=name, count=1, per_pod={"cpu": cpus}, template=PodTemplate())
+        for name, cpus in (("leader", 1000), ("main", 2000))
+    )
+    one = replace(arrival("both", {"cpu": "1"}, local_queue="own-lq"), needs=needs)
+    schedule.add_waiting(waiting(one, state, count=1))
+
+    schedule.step()
+
+    assert [begun.flavors for begun in schedule.begun] == [("f1", "f0")]

@@ -1,0 +1,309 @@
+"""Kueue's scheduling cycles in one cohort tree as they are, one after the other.
+
+A cycle takes the first Workload of each ClusterQueue that Kueue would try, assigns flavors to all
+by the usage with which it begins, and serves them in Kueue's order. What was tried in vain rests
+until the next requeue batch, with all that are equal. ``SchedulingCycle`` gains the time that this
+takes where events share a cycle. Nothing here knows of time.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from webhook.kueue import queue_heads
+from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
+from webhook.kueue.fair_rounds import Contender, LocalQueueUse, in_order
+from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.preemption import QuotaHolder, Victim
+from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.scheduling_cycle import Kept, StartedGroup, Turn
+from webhook.model.queues import ClusterQueue, KueueConfig
+
+
+@dataclass(slots=True, kw_only=True)
+class _Cycle:
+    """What has become of the heads of one cycle so far."""
+
+    tried: dict[ClusterQueueHeads, Sequence[str]] = field(default_factory=dict)
+    """The heads that stay for the next cycle, and where their search for flavors goes on there."""
+    leaving: dict[str, QuotaHolder] = field(default_factory=dict)
+    """Whom the heads preempt."""
+    started: list[StartedGroup] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
+    changes: bool = False
+    """The next cycle is another one."""
+    is_alone: bool = False
+    """There is one line of equal Workloads in all: several can start in one cycle."""
+
+
+class ExactCycles:
+    """The pending Workloads of one cohort tree, and the cycles that admit them."""
+
+    def __init__(
+        self, tree: UsageTree, kueue: KueueConfig, *, preemptions: CyclePreemptions | None
+    ) -> None:
+        """Begin with nothing pending; *preemptions*: None where nobody may preempt."""
+        self.claims = Claims(kueue)
+        self.kept: Sequence[Kept] = ()
+        """Quota set aside for StrictFIFO heads in the last cycle."""
+        self.turns: Sequence[Turn] = ()
+        self.before: list[list[int]] = []
+        """As in ``SchedulingCycle``, but that the usage after a cycle holds for each turn."""
+        self.goes_on = False
+        """Whether the next cycle would be another than the last."""
+        self.drawn: Mapping[int, str] = {}
+        """ClusterQueue to the key of its head in the next cycle, of whichever LocalQueue."""
+        self.overruled: list[tuple[str, str]] = []
+        """Keys of who would have been the head in the last cycle, and of who was drawn instead."""
+        self._tree, self._preemptions = tree, preemptions
+        self._number = 0
+        """In which cycle of a moment it is, counted from 0."""
+        self._use: LocalQueueUse | None = None
+        self._lines: dict[object, ClusterQueueHeads] = {}
+        self._heap: defaultdict[int, dict[ClusterQueueHeads, None]] = defaultdict(dict)
+        """ClusterQueue to what is tried in its cycles; the others are ``inadmissibleWorkloads``."""
+        self._resting: defaultdict[int, set[tuple[Demand, float]]] = defaultdict(set)
+        """ClusterQueue to what was tried in vain since the last batch: equal Workloads are not
+        tried (``hashToBulkMoveReason``)."""
+        self._sticky: dict[int, QueueEntry] = {}
+        """ClusterQueue to who has last preempted there, and comes first (``preemptorWorkload``)."""
+        self._progress: dict[ClusterQueueHeads, Sequence[str]] = {}
+        """Where the search for flavors goes on in the next cycle (``LastAssignment``)."""
+        self._seen: set[tuple[tuple[ClusterQueueHeads, Sequence[str]], ...]] = set()
+        """Searches with which cycles of this moment have ended: they may go round for ever."""
+        if preemptions is not None:
+            self.claims.oracle_of = preemptions.oracle
+            self.claims.finds_victims = preemptions.finds_victims
+
+    def order_by_use(self, use: LocalQueueUse) -> None:
+        """Serve LocalQueues by their use, where ClusterQueues do so; before anything joins."""
+        self._use = use
+
+    def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
+        """Queue a group of equal Workloads; the least *order* is the oldest."""
+        is_strict = queue_heads.is_strict(queue)
+        key: object = queue.name if is_strict else (queue.name, _kind(entry))
+        if queue.usage_based:
+            key = key, entry.waiting.local_queue
+        leaf = self._tree.leaves[queue.name]
+        heads = self._lines.get(key)
+        if heads is None:
+            heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=is_strict)
+            self._lines[key] = heads
+        heads.add(entry, order)
+        if is_strict or _kind(entry) not in self._resting[leaf]:
+            self._heap[leaf][heads] = None
+
+    def withdraw(self, key: str) -> None:
+        """Remove the pending group with this key, if there is one."""
+        for heads in self._lines.values():
+            kept = [one for one in heads.entries if one[2].waiting.key != key]
+            if len(kept) < len(heads.entries):
+                heads.entries[:] = sorted(kept)
+                self._progress.pop(heads, None)
+                return
+
+    def released(self, leaf: int) -> None:
+        """Do nothing: who rests waits for the next batch, and the others are tried anyway."""
+
+    def is_awaited(self) -> bool:
+        """Return whether any Workload is pending."""
+        return any(heads.entries for heads in self._lines.values())
+
+    def waiting(self) -> Iterator[ClusterQueueHeads]:
+        return (heads for heads in self._lines.values() if heads.entries)
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether some head is tried again before the next requeue batch."""
+        return any(heads.entries for lines in self._heap.values() for heads in lines)
+
+    @property
+    def preempted(self) -> Sequence[IssuedPreemptions]:
+        """The preemptions of the last cycle."""
+        return () if self._preemptions is None else self._preemptions.issued
+
+    def begin(self) -> None:
+        """Begin a moment: the search for flavors begins anew."""
+        # Kueue's cycles come one after the other as long as some head is tried in vain, so nobody
+        # knows how far such a search is by then.
+        self._seen.clear()
+        self._progress.clear()
+        self._number = 0
+
+    def starts(self) -> list[StartedGroup]:
+        """Run one cycle, and return what reserves quota in it, in order."""
+        if self._preemptions is not None:
+            self._preemptions.issued = []
+        tree = self._tree
+        began, cycle = tree.used[:], _Cycle()
+        contenders = self._contenders()
+        cycle.is_alone = self._use is None and sum(map(len, self._heap.values())) == 1
+        for contender in in_order(tree, contenders, by_shares=self.claims.fair_sharing):
+            self._serve(contender, cycle)
+        tree.used[:] = began
+        for start in cycle.started:
+            tree.charge(start.heads.leaf, start.found.taken, start.count)
+        self._progress = {heads: names for heads, names in cycle.tried.items() if any(names)}
+        self.kept = cycle.kept
+        self._number += 1
+        if cycle.changes:
+            self._seen.clear()
+        self.goes_on = self._has_new_search() or cycle.changes
+        return cycle.started
+
+    def wake(self) -> None:
+        """Let everybody be tried again, as a requeue batch does."""
+        self._resting.clear()
+        for heads in self._lines.values():
+            if heads.entries:
+                self._heap[heads.leaf][heads] = None
+
+    def _has_new_search(self) -> bool:
+        """Return whether the next cycle goes on with flavors as none has before at this moment."""
+        search = tuple(self._progress.items())
+        is_new = bool(search) and search not in self._seen
+        self._seen.add(search)
+        return is_new
+
+    def _contenders(self) -> list[Contender]:
+        """Return the first head of each ClusterQueue, with its flavors and victims."""
+        found = []
+        self.overruled = []
+        for leaf, lines in self._heap.items():
+            pending = [heads for heads in lines if heads.entries]
+            if pending:
+                head = self._drawn(leaf, pending, min(pending, key=self._rank))
+                found.append(self._contender(head))
+        return found
+
+    def _drawn(
+        self, leaf: int, pending: Sequence[ClusterQueueHeads], first: ClusterQueueHeads
+    ) -> ClusterQueueHeads:
+        """Return the head that was drawn for a ClusterQueue; *first*, where none was."""
+        expected = first.entries[0][2].waiting
+        for heads in pending:
+            waiting = heads.entries[0][2].waiting
+            is_other = waiting.local_queue != expected.local_queue
+            if is_other and waiting.key == self.drawn.get(leaf):
+                self.overruled.append((expected.key, waiting.key))
+                return heads
+        return first
+
+    def _rank(self, heads: ClusterQueueHeads) -> tuple[float, bool, float, float, str]:
+        priority, order, entry = heads.entries[0]
+        # Use comes before preemptors and priority: ``queueOrderingFunc`` in ``cluster_queue.go``.
+        by_use = self._use if heads.queue.usage_based else None
+        is_sticky = self._sticky.get(heads.leaf) is entry
+        used = by_use.of(entry) if by_use else 0.0
+        return used, not is_sticky, priority, order, entry.waiting.uid
+
+    def _contender(self, heads: ClusterQueueHeads) -> Contender:
+        fitting = queue_heads.fitting(
+            self._tree, heads, self.claims, exact_height=True, after=self._progress.get(heads, ())
+        )
+        victims: Sequence[Victim] = ()
+        if self._preemptions is not None and not fitting.fits:
+            victims = self._preemptions.victims(heads, fitting)
+        return Contender(heads=heads, fitting=fitting, victims=victims)
+
+    def _serve(self, contender: Contender, cycle: _Cycle) -> None:
+        """Start a head, preempt for it, or let it wait (``processEntry``)."""
+        heads, fitting, victims = contender.heads, contender.fitting, contender.victims
+        if not fitting.fits and not victims:
+            self._set_aside(contender, cycle)
+            self._rest(contender, cycle)
+        elif any(victim.holder.key in cycle.leaving for victim in victims) or not self._has_room(
+            contender, cycle
+        ):
+            cycle.tried[heads] = fitting.unfinished
+        elif victims:
+            self._preempt(contender, cycle)
+        else:
+            self._start(contender, cycle)
+
+    def _set_aside(self, contender: Contender, cycle: _Cycle) -> None:
+        """Keep quota from the heads after one that finds nobody to preempt."""
+        # ``reserveCapacityForUnreclaimablePreempt``
+        heads, fitting = contender.heads, contender.fitting
+        aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
+        if aside:
+            self._tree.charge(heads.leaf, aside)
+            if heads.is_strict:
+                cycle.kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
+
+    def _rest(self, contender: Contender, cycle: _Cycle) -> None:
+        """Let a head wait for the next batch, with all that are equal, unless it is strict."""
+        # ``requeueIfNotPresent`` and ``handleInadmissibleHash`` in ``cluster_queue.go``.
+        heads, unfinished = contender.heads, contender.fitting.unfinished
+        if heads.is_strict or any(unfinished):
+            cycle.tried[heads] = unfinished
+            return
+        kind, lines = _kind(heads.entries[0][2]), self._heap[heads.leaf]
+        self._resting[heads.leaf].add(kind)
+        for other in [other for other in lines if other.entries]:
+            if _kind(other.entries[0][2]) == kind:
+                del lines[other]
+        cycle.changes = True
+
+    def _has_room(self, contender: Contender, cycle: _Cycle) -> bool:
+        """Return whether a head has room once all victims of this cycle have gone (``fits``).
+
+        It has none where another head preempts one of its own victims.
+        """
+        tree = self._tree
+        if any(victim.holder.key in cycle.leaving for victim in contender.victims):
+            return False
+        leaving = {victim.holder.key: victim.holder for victim in contender.victims}
+        for holder in (leaving | cycle.leaving).values():
+            tree.charge(holder.leaf, holder.taken, -1)
+        has_room = queue_heads.has(tree, contender.leaf, contender.taken)
+        for holder in (leaving | cycle.leaving).values():
+            tree.charge(holder.leaf, holder.taken)
+        return has_room
+
+    def _preempt(self, contender: Contender, cycle: _Cycle) -> None:
+        heads, entry = contender.heads, contender.heads.entries[0][2]
+        self._tree.charge(contender.leaf, contender.taken)
+        for victim in contender.victims:
+            cycle.leaving[victim.holder.key] = victim.holder
+            cycle.changes |= not victim.holder.is_evicted
+        if not heads.is_strict and self._sticky.get(contender.leaf) is not entry:
+            self._sticky[contender.leaf] = entry
+            cycle.changes = True
+        if self._preemptions is not None:
+            self._preemptions.issue(heads, contender.victims)
+
+    def _start(self, contender: Contender, cycle: _Cycle) -> None:
+        heads, fitting, number = contender.heads, contender.fitting, 1
+        _, order, entry = heads.entries[0]
+        if cycle.is_alone:
+            number = queue_heads.alike(self._tree, heads, fitting, keeps_height=False)
+        self._tree.charge(heads.leaf, fitting.taken, number)
+        if self._sticky.get(heads.leaf) is entry:
+            del self._sticky[heads.leaf]
+        if self._use is not None and heads.queue.usage_based:
+            self._use.admit(entry, fitting.taken, 1)
+        heads.take(number)
+        if not heads.entries:
+            self._heap[heads.leaf].pop(heads)
+        cycle.started.append(
+            StartedGroup(
+                heads=heads,
+                entry=entry,
+                order=order,
+                found=fitting,
+                count=number,
+                cycle=self._number,
+            )
+        )
+        cycle.changes = True
+
+
+def _kind(entry: QueueEntry) -> tuple[Demand, float]:
+    """Return by what Kueue takes Workloads to be equal (``computeSchedulingHash``)."""
+    return entry.waiting.demand, entry.waiting.priority
