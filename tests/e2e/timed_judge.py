@@ -10,12 +10,12 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby, zip_longest
+from itertools import groupby
 from math import inf
 
 from hack.api import Object
 from tests import worlds
-from tests.e2e.timed_player import Course
+from tests.e2e.timed_player import Course, Run, SeenCycle
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, profile, quota
 from webhook.kueue.fair_rounds import use_of
@@ -77,32 +77,28 @@ class Judgement:
     course: Course
     happened: tuple[Event, ...]
     modelled: tuple[Event, ...]
+    followed: tuple[Event, ...]
+    """The same where cycles and batches come when Kueue's came."""
+    draws: tuple[str, ...]
+    """Where Kueue's own order leaves open who comes first: who was to, and who did."""
     newcomer: Newcomer
 
     @property
     def agrees(self) -> bool:
         """Tell whether the same start in the same order, and the same are preempted in theirs."""
-        return all(
-            [event.key for event in self._of(self.happened, what)]
-            == [event.key for event in self._of(self.modelled, what)]
-            for what in (STARTS, PREEMPTED)
-        )
+        return self._is_course(self.modelled)
 
     @property
-    def cause(self) -> str:
-        """Say what Kueue's latency has drawn before the first difference; empty: nothing."""
-        first = min(
-            event.at
+    def agrees_in_kueues_order(self) -> bool:
+        """Tell the same where Kueue was late: by the order in which it heard of things."""
+        return self._is_course(self.followed)
+
+    def _is_course(self, events: Sequence[Event]) -> bool:
+        return all(
+            [event.key for event in self._of(self.happened, what)]
+            == [event.key for event in self._of(events, what)]
             for what in (STARTS, PREEMPTED)
-            for pair in zip_longest(self._of(self.happened, what), self._of(self.modelled, what))
-            if None in pair or pair[0].key != pair[1].key
-            for event in pair
-            if event is not None
         )
-        draws = [
-            cause for at, cause in self.course.draws if 0 <= at - self.course.asked < first + 1
-        ]
-        return draws[-1] if draws else ""
 
     def _of(self, events: Sequence[Event], what: str) -> list[Event]:
         return [event for event in events if event.what == what]
@@ -111,10 +107,10 @@ class Judgement:
     def difference(self) -> str:
         """Show both courses from the first difference on."""
         rows = []
-        for number in range(max(len(self.happened), len(self.modelled))):
+        for number in range(max(len(self.happened), len(self.followed))):
             pair = [
                 events[number] if number < len(events) else None
-                for events in (self.happened, self.modelled)
+                for events in (self.happened, self.followed)
             ]
             same = None not in pair and pair[0].key == pair[1].key
             rows.append(f"{' ' if same else '*'} {pair[0]!s:45} | {pair[1]!s}")
@@ -123,10 +119,13 @@ class Judgement:
 
 def judge(course: Course) -> Judgement:
     state, snapshot = read(course, course.state)
+    events, draws = followed(course, state, snapshot)
     return Judgement(
         course=course,
         happened=happened(course),
         modelled=modelled(course, state, snapshot),
+        followed=events,
+        draws=draws,
         newcomer=newcomer(course, state, snapshot),
     )
 
@@ -155,25 +154,120 @@ def happened(course: Course) -> tuple[Event, ...]:
 
 def modelled(course: Course, state: State, snapshot: Snapshot) -> tuple[Event, ...]:
     """Return what the event loop makes of the state at the question and of the ends of runs."""
-    schedule = filled(course, state, snapshot)
-    ends, stops = _ends(course), _stops(course)
-    events: list[Event] = []
-    while (at := schedule.next_event()) < MOST_SECONDS:
+    play = _Played(course, filled(course, state, snapshot))
+    schedule = play.schedule
+    while schedule.next_event() < MOST_SECONDS / 2:
         schedule.step()
+        play.take_down()
+    return play.events
+
+
+def followed(
+    course: Course, state: State, snapshot: Snapshot
+) -> tuple[tuple[Event, ...], tuple[str, ...]]:
+    """Return the same where its cycles and requeue batches come when Kueue's came, and the draws.
+
+    A draw is between LocalQueues that are ordered by use, in a ClusterQueue whose heap Kueue has
+    not put in order since their use has changed.
+    """
+    # Batches come when they came, so quota lies idle for nobody.
+    kueue = replace(snapshot.kueue, requeue_seconds=0.0)
+    play = _Played(course, filled(course, state, replace(snapshot, kueue=kueue)))
+    batches = deque(sorted(at for at in course.batches if at > course.asked))
+    heaps = _Heaps(course, snapshot)
+    draws: dict[tuple[str, str], str] = {}
+    for cycle in course.cycles:
+        wakes = False
+        while batches and batches[0] < cycle.at:
+            wakes = bool(batches.popleft())
+        drawn = heaps.drawn(cycle)
+        at = cycle.at - course.asked
+        for expected, taken in play.schedule.follow(at, wakes=wakes, drawn=drawn):
+            text = f"{at:.2f}: {taken} before {expected}, in a heap that is not in order"
+            draws.setdefault((taken, expected), text)
+        play.take_down()
+    return play.events, tuple(draws.values())
+
+
+class _Heaps:
+    """Whether the heaps of ClusterQueues that go by use are in order when cycles take heads."""
+
+    # A heap is put in order as long as a penalty is pending, from the start of a Workload until its
+    # use is settled: ``hasPendingPenalties`` in ``cluster_queue.go``. Where that comes before the
+    # next cycle, the heap stays in the order of before.
+
+    def __init__(self, course: Course, snapshot: Snapshot) -> None:
+        sources = {item.name: item.source for item in course.world.submissions}
+        namespace = course.world.namespace
+        self._local_queues = {name: item["spec"]["queueName"] for name, item in sources.items()}
+        self._queue_of = {
+            name: snapshot.local_queues[namespace, local_queue].cluster_queue
+            for name, local_queue in self._local_queues.items()
+        }
+        self._by_use = {
+            name for name, queue in snapshot.cluster_queues.items() if queue.usage_based
+        }
+        self._penalties = sorted(
+            (run.started, self._settled_at(run, course), self._queue_of[run.name])
+            for run in course.runs
+            if self._queue_of[run.name] in self._by_use
+        )
+        self._in_order: dict[str, float] = {}
+        """ClusterQueue to when its heap was last put in order."""
+
+    def _settled_at(self, run: Run, course: Course) -> float:
+        return next(
+            (
+                event.at
+                for event in course.used
+                if event.at > run.started and event.name == self._local_queues[run.name]
+            ),
+            inf,
+        )
+
+    def drawn(self, cycle: SeenCycle) -> dict[str, str]:
+        """Return the heads that Kueue took out of heaps that were not in order."""
+        for started, settled, queue in self._penalties:
+            if started < cycle.at < settled:
+                self._in_order[queue] = cycle.at
+        found = {}
+        for name in cycle.tried:
+            queue = self._queue_of[name]
+            last = max(
+                (at for at, _, of in self._penalties if of == queue and at < cycle.at), default=0
+            )
+            if queue in self._by_use and last > self._in_order.get(queue, 0.0):
+                found[queue] = name
+        return found
+
+
+class _Played:
+    """An event loop in which runs end, and victims stop, when they really did."""
+
+    def __init__(self, course: Course, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self._ends, self._stops = _ends(course), _stops(course)
+        self._events: list[Event] = []
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return _in_order(self._events)
+
+    def take_down(self) -> None:
+        schedule, ends, stops = self.schedule, self._ends, self._stops
         for victims in schedule.preempted:
-            events.append(Event(at=victims.at, what=PREEMPTED, name=victims.key, detail=victims.by))
+            event = Event(at=victims.at, what=PREEMPTED, name=victims.key, detail=victims.by)
+            self._events.append(event)
             if stops[victims.key]:
                 schedule.stop(victims.key, max(schedule.now, stops[victims.key].popleft()))
         for begun in schedule.begun:
             flavors = ",".join(sorted(set(begun.flavors)))
-            events.append(Event(at=begun.at, what=STARTS, name=begun.key, detail=flavors))
+            event = Event(at=begun.at, what=STARTS, name=begun.key, detail=flavors)
+            self._events.append(event)
             if ends[begun.key] and (end := ends[begun.key].popleft()):
                 schedule.runs.end(begun.key, max(schedule.now, end))
         schedule.preempted.clear()
         schedule.begun.clear()
-        if at > MOST_SECONDS / 2:
-            break
-    return _in_order(events)
 
 
 def _ends(course: Course) -> Mapping[str, deque[float]]:

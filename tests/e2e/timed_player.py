@@ -61,6 +61,8 @@ class What(StrEnum):
     """A scheduling cycle is about to wait for heads."""
     HEADS = "heads"
     """It has some."""
+    TRIED = "tried"
+    """A cycle has it among its heads."""
     DONE = "done"
 
 
@@ -110,6 +112,7 @@ _MEANINGS: Final = {
     "Scheduling cycle starts": What.CYCLE,
     "Obtained heads": What.HEADS,
     "Scheduling cycle complete": What.DONE,
+    "Attempting to schedule workload": What.TRIED,
     "Attempting to move workloads": What.BATCH,
     "Workload assumed in the cache": What.STARTS,
     "Workload create event": What.CAME,
@@ -164,6 +167,8 @@ class Cycles:
     """How far Kueue's scheduler is."""
 
     begun: int = 0
+    begun_at: float = 0.0
+    """When the last one had its heads."""
     done: int = 0
     waits_since: float = 0.0
     """When it began to wait for heads; 0: it does not."""
@@ -173,6 +178,7 @@ class Cycles:
             self.waits_since = event.at
         elif event.what is What.HEADS:
             self.begun, self.waits_since = self.begun + 1, 0.0
+            self.begun_at = event.at
         elif event.what is What.DONE:
             self.done = self.begun
 
@@ -204,6 +210,16 @@ class Run:
 
 
 @dataclass(slots=True, kw_only=True)
+class SeenCycle:
+    """A scheduling cycle in which Workloads of a world were tried."""
+
+    number: int
+    at: float
+    """When it had its heads, in seconds since 1970."""
+    tried: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
 class Course:
     """What happened in a world."""
 
@@ -219,10 +235,10 @@ class Course:
     came: float = 0.0
     """When Kueue heard of the newcomer."""
     batches: list[float] = field(default_factory=list)
-    used: dict[str, LogEvent] = field(default_factory=dict)
-    """LocalQueue to the last that Kueue said of its use."""
-    draws: list[tuple[float, str]] = field(default_factory=list)
-    """When something happened that Kueue's latency decides, and what."""
+    cycles: list[SeenCycle] = field(default_factory=list)
+    """Those after the question."""
+    used: list[LogEvent] = field(default_factory=list)
+    """What Kueue said of the use of LocalQueues."""
     is_over: bool = False
     failure: str = ""
 
@@ -310,8 +326,6 @@ class _World:
         self._calls: list[Future[Any]] = []
         self._last_at = begins
         self._asks_since = 0.0
-        self._heard_in = self._started_in = 0
-        """In which cycle Kueue last heard of something, and let something start."""
         self._batch_at = 0.0
         """When Kueue's next requeue batch is to come at the latest; 0: none is."""
         self._has_batch = False
@@ -320,9 +334,11 @@ class _World:
     def see(self, event: LogEvent) -> None:
         """Take down what Kueue says."""
         course, at = self.course, event.at
+        if event.what is What.TRIED:
+            self._note_tried(event.name)
+            return
         if self._asks_since <= at < course.asked:
             course.failure, course.is_over = "something happened as it was asked", True
-        self._note_draws(event)
         self._last_at = max(self._last_at, at)
         self._begun = self._cycles.begun
         run = course.running(event.name)
@@ -330,7 +346,7 @@ class _World:
             self._has_batch = True
             course.batches.append(at)
         elif event.what is What.USED:
-            course.used[event.name] = event
+            course.used.append(event)
         elif event.what is What.CAME and event.name == course.world.newcomer.name:
             course.came = at
         elif event.what is What.STARTS:
@@ -343,19 +359,13 @@ class _World:
             run.cycle = self._cycles.begun
             self._batch_at, self._has_batch = self._batch_at or at + BATCH_SECONDS, False
 
-    def _note_draws(self, event: LogEvent) -> None:
-        """Note where one thread of Kueue was overtaken by another, which none should be."""
-        begun, what = self._cycles.begun, event.what
-        if what in (What.FINISHED, What.STOPPED, What.CAME):
-            self._heard_in = begun
-        elif what is What.STARTS:
-            self._started_in = begun
-        elif what is What.USED and begun == self._started_in:
-            # Kueue's heap is put in order while a penalty is pending, so not for the next cycle:
-            # ``hasPendingPenalties`` in ``cluster_queue.go``.
-            self.course.draws.append((event.at, "use was settled before the next cycle"))
-        elif what is What.BATCH and not self._cycles.waits_since and begun < self._heard_in + 2:
-            self.course.draws.append((event.at, "a batch came before the cycle after a release"))
+    def _note_tried(self, name: str) -> None:
+        course, cycles = self.course, self._cycles
+        if not course.asked:
+            return
+        if not course.cycles or course.cycles[-1].number != cycles.begun:
+            course.cycles.append(SeenCycle(number=cycles.begun, at=cycles.begun_at))
+        course.cycles[-1].tried.append(name)
 
     def act(self, now: float) -> None:
         """Do what is due."""
@@ -418,8 +428,9 @@ class _World:
         for version, kind in _OF_KUEUE:
             found = self._client.list(version, kind, namespace=kueue.NAMESPACE)
             course.state += [{**item, "apiVersion": version, "kind": kind} for item in found]
+        last = {event.name: event for event in course.used}
         for item in course.state:
-            if item["kind"] == "LocalQueue" and (used := course.used.get(item["metadata"]["name"])):
+            if item["kind"] == "LocalQueue" and (used := last.get(item["metadata"]["name"])):
                 item["status"]["fairSharing"]["admissionFairSharingStatus"] = {
                     "consumedResources": used.used,
                     "lastUpdate": _text(used.at),
