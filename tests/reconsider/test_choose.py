@@ -28,6 +28,7 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.kueue import occupancy
+from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import offers
 from webhook.state.state import State
@@ -130,6 +131,16 @@ def test_an_option_whose_image_differs_is_for_creation_only():
     found = looked(lines, jobs, policies=(rule(options=(OPTIONS[0], other)),))
 
     assert why(found) == {Obstacle.IMMUTABLE_IMAGE}
+
+
+@pytest.mark.parametrize("what", [{"pod_sets": (), "unmodelled": "its runtime"}, {"annotations": {MIN_PARALLELISM: "1"}}])
+def test_what_is_not_modelled_is_not_moved(what):
+    lines = [running("first"), *map(waiting, range(8))]
+    jobs = [replace(each, job=replace(each.job, **what)) for each in map(pending, range(8))]
+
+    found = looked(lines, jobs)
+
+    assert (found.moves, why(found)) == ((), {Obstacle.UNMODELLED})
 
 
 def test_undecided_jobs_are_looked_at_where_the_policy_adopts_them():

@@ -431,6 +431,11 @@ class Obstacle(Explained):
         "when it would start, here or there, is not known well enough to move it",
         "Nothing: once enough runs were seen in the queue it is looked at again.",
     )
+    UNMODELLED = (
+        "unmodelled",
+        "something about it is not modelled, as the runtime of a TrainJob is not by the controller",
+        "Nothing: such Jobs are moved only when the annotation `move-to` asks for it.",
+    )
     OPTION_REFUSED = (
         "optionRefused",
         "the option is refused",

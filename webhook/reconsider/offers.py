@@ -16,7 +16,7 @@ from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.requests import priority_of
+from webhook.kueue.requests import priority_of, unmodelled
 from webhook.learn import expected_runs
 from webhook.model import marks
 from webhook.model.costs.prices import HOUR, Stakes
@@ -124,6 +124,7 @@ class MoveOptions:
         key = (
             id(job.pod_sets),
             job.kind,
+            job.unmodelled,
             job.namespace,
             question.policy.name,
             question.option,
@@ -141,7 +142,10 @@ class MoveOptions:
         return self._known[key][1]
 
     def _work_out(self, question: MoveQuestion) -> JobOptions:
+        pending = question.pending
         try:
+            if unmodelled(pending.job, pending.queue, self._world.snapshot):
+                return _none(Obstacle.UNMODELLED)
             wished = _wishes(question, self._world.unix)
             assessments = self._assess(question, wished)
             policy_options = zip(question.policy.spec.options, assessments, strict=True)
