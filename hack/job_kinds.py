@@ -14,13 +14,14 @@ TARGET: Final = Path(__file__).resolve().parent.parent / "helm/files/kinds.yaml"
 
 
 def text() -> str:
-    """Return the whole file: each kind's name with how it is served, and whether it is moved."""
+    """Return the whole file: each kind's name with what the chart's templates ask of it."""
     served = {
         kind.kind: {
             "group": kind.group,
             "version": kind.version,
             "resource": kind.plural,
             "movable": kind.is_movable,
+            "owner": kind.owns_queued,
         }
         for kind in KINDS.values()
     }

@@ -45,11 +45,9 @@ admission; a later submission moves the time on, and a copy within the same seco
   expression: >-
     !has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(owner,
     has(owner.controller) && owner.controller && (owner.apiVersion.split('/')[0] + '/' + owner.kind) in [
-    'jobset.x-k8s.io/JobSet', 'kubeflow.org/JAXJob', 'kubeflow.org/MPIJob', 'kubeflow.org/PaddleJob',
-    'kubeflow.org/PyTorchJob', 'kubeflow.org/TFJob', 'kubeflow.org/XGBoostJob',
-    'leaderworkerset.x-k8s.io/LeaderWorkerSet', 'ray.io/RayCluster', 'ray.io/RayJob',
-    'ray.io/RayService', 'sparkoperator.k8s.io/SparkApplication', 'trainer.kubeflow.org/TrainJob',
-    'workload.codeflare.dev/AppWrapper'])
+    {{ range $kind, $known := .Files.Get "files/kinds.yaml" | fromYaml }}
+    {{- if $known.owner }}'{{ $known.group }}/{{ $kind }}', {{ end }}
+    {{- end }}'ray.io/RayService'])
 - name: not-a-copy-from-a-manager-cluster
   expression: >-
     !has(object.metadata.labels) || !('kueue.x-k8s.io/multikueue-origin' in object.metadata.labels)

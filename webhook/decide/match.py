@@ -37,24 +37,12 @@ _LONGEST_SHOWN: Final = 40
 """Characters of a value that are said to people."""
 SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease", "kueue-system"})
 
-# Kueue's integrations whose children it never queues on their own, by API group and kind
+# What Kueue never queues the children of on their own, by API group and kind
 # (pkg/controller/jobframework, IsOwnerManagedByKueue). An owner CronJob is not among them.
 _MANAGED_OWNERS = frozenset(
     {
-        ("jobset.x-k8s.io", "JobSet"),
-        ("ray.io", "RayJob"),
-        ("ray.io", "RayCluster"),
         ("ray.io", "RayService"),
-        ("kubeflow.org", "MPIJob"),
-        ("kubeflow.org", "PyTorchJob"),
-        ("kubeflow.org", "TFJob"),
-        ("kubeflow.org", "XGBoostJob"),
-        ("kubeflow.org", "PaddleJob"),
-        ("kubeflow.org", "JAXJob"),
-        ("trainer.kubeflow.org", "TrainJob"),
-        ("workload.codeflare.dev", "AppWrapper"),
-        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-        ("sparkoperator.k8s.io", "SparkApplication"),
+        *((kind.group, kind.kind) for kind in BY_NAME.values() if kind.owns_queued),
     }
 )
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"

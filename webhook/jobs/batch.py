@@ -207,4 +207,5 @@ JOB: Final = JobKind(
     ungenerated=ungenerated,
     has_ready_pods=_has_ready_pods,
     changes_with_kubernetes=True,
+    owns_queued=False,
 )

@@ -115,6 +115,9 @@ class JobKind:
     """Whether the environment of its pods may change while it is suspended."""
     finishes: bool = True
     """Whether a Job of it ever ends by itself; if not, no finish can be expected."""
+    owns_queued: bool = True
+    """Whether Kueue queues whatever a Job of it makes together with it, and none of that by
+    itself."""
     carries_marks: bool = True
     """Whether Kueue copies labels and annotations of its pods into Workloads."""
 

@@ -160,5 +160,6 @@ POD: Final = JobKind(
     write=_write,
     unwritable=_unwritable,
     can_change_env=True,
+    owns_queued=False,
     carries_marks=False,
 )

@@ -96,6 +96,8 @@ DEPLOYMENT: Final = JobKind(
     immutable=creation_only,
     can_change_env=True,
     finishes=False,
+    # Its pods are queued by themselves.
+    owns_queued=False,
     carries_marks=False,
 )
 STATEFULSET: Final = replace(
@@ -115,5 +117,6 @@ LEADERWORKERSET: Final = replace(
     allowed=allowed_in((_LEADER, _WORKER)),
     suspend=(*_WORKER, "metadata", "annotations", SUSPENDING_PARENT),
     read=read_lws,
+    owns_queued=True,
     carries_marks=True,
 )
