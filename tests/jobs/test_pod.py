@@ -53,6 +53,20 @@ def test_a_pod_is_one_pod_set_at_the_place_of_the_object_itself():
     assert POD.held_back({}) is Obstacle.CREATION_ONLY
 
 
+def test_it_may_be_created_anew_while_kueue_gates_it_and_if_it_is_in_no_group():
+    gates = [{"name": "kueue.x-k8s.io/admission"}]
+    gated, started, grouped = pod(), pod(), pod(labels=GROUPED, annotations=OF_EIGHT)
+    gated["spec"]["schedulingGates"] = grouped["spec"]["schedulingGates"] = gates
+    deleted = {**gated, "metadata": {**gated["metadata"], "deletionTimestamp": "now"}}
+
+    assert [POD.kept_from_anew(each) for each in (gated, started, grouped, deleted)] == [
+        None,
+        Obstacle.NOT_SUSPENDED,
+        Obstacle.CREATION_ONLY,
+        Obstacle.BEING_DELETED,
+    ]
+
+
 @pytest.mark.parametrize(
     "source",
     [

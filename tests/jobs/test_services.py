@@ -88,6 +88,16 @@ def test_what_serves_never_ends_and_is_never_moved(kind):
     assert kind.immutable((), None) is Obstacle.CREATION_ONLY
 
 
+@pytest.mark.parametrize("kind", [DEPLOYMENT, STATEFULSET, LWS])
+def test_it_may_be_created_anew_as_long_as_none_of_its_pods_serves(kind):
+    source = served(kind)
+
+    assert kind.kept_from_anew(source) is None
+    assert kind.kept_from_anew({**source, "status": {"readyReplicas": 1}}) is Obstacle.PODS_ACTIVE
+    deleted = served(kind, metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert kind.kept_from_anew(deleted) is Obstacle.BEING_DELETED
+
+
 def test_kueues_note_on_the_pods_stands_for_a_suspension():
     noted = served(DEPLOYMENT, parent="deployment")
 

@@ -10,6 +10,7 @@ from webhook.jobs import BY_NAME
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
 from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.reasons import Obstacle
 
 SPARK = BY_NAME["SparkApplication"]
 GPU = "nvidia.com/gpu"
@@ -120,6 +121,23 @@ def test_a_sidecar_is_changed_at_its_own_place():
 )
 def test_what_spark_has_no_field_for_cannot_be_written(adaptation, what):
     assert SPARK.unwritable(*adapted(application(), **adaptation)) == what
+
+
+@pytest.mark.parametrize(
+    ("suspended", "state", "obstacle"),
+    [
+        (True, "", None),
+        (True, "SUSPENDED", None),
+        (False, "", Obstacle.NOT_SUSPENDED),
+        (True, "SUSPENDING", Obstacle.PODS_ACTIVE),
+        (True, "FAILED", Obstacle.FINISHED),
+    ],
+)
+def test_it_may_be_created_anew_while_it_waits(suspended, state, obstacle):
+    source = application(suspend=suspended) | {"status": {"applicationState": {"state": state}}}
+
+    assert SPARK.kept_from_anew(source) is obstacle
+    assert SPARK.held_back(source) is Obstacle.CREATION_ONLY
 
 
 @pytest.mark.parametrize(

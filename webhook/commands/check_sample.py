@@ -26,7 +26,7 @@ from webhook.flow import carry_out, decided_job, moving
 from webhook.jobs import BY_NAME, batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import Job
+from webhook.model.job import PLAIN, Job
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
 from webhook.model.words import nearest
@@ -115,7 +115,8 @@ def without_run(source: Mapping[str, Any]) -> dict[str, Any]:
     metadata = {key: text for key, text in source["metadata"].items() if key not in _OF_A_RUN}
     job: dict[str, Any] = copy.deepcopy({**source, "metadata": metadata})
     job.pop("status", None)
-    _take_off(job.get("spec") or {})
+    if job.get("kind", PLAIN) == PLAIN:
+        _take_off(job.get("spec") or {})
     return job
 
 
@@ -210,8 +211,7 @@ class _Trials:
             return replace(trial, refusals=(str(error),))
         notes = [*trial.notes, *(f"Warning: {text}" for text in warnings)]
         if obstacle := self._kept_from_undo(variant, created):
-            way_out = "undo needs --recreate" if self._kind.is_movable else "it cannot be undone"
-            notes.append(f"{way_out}: {obstacle.meaning}")
+            notes.append(f"undo needs --recreate: {obstacle.meaning}")
         return self._tried_pods(replace(trial, notes=tuple(notes)), variant)
 
     def _kept_from_undo(

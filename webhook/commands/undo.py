@@ -45,6 +45,7 @@ from webhook.model.job import (
     UNDONE,
     reference_of,
 )
+from webhook.model.job_manifest import KUEUES
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
 
@@ -280,13 +281,16 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
             unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
         clean = case.recovered().submitted_source
-        if obstacle := kind.held_back(_without_managed_by(job, kind)):
+        if obstacle := kind.kept_from_anew(_without_managed_by(job, kind)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:
         raise NotUndoneError(f"{target} cannot be read: {error}") from error
-    if finalizers := ", ".join(job["metadata"].get("finalizers") or ()):
+    held = job["metadata"].get("finalizers") or ()
+    # Kueue lets go of what it holds as soon as that is deleted.
+    if finalizers := ", ".join(name for name in held if not name.startswith(KUEUES)):
         raise NotUndoneError(f"{target} is not undone: its deletion would wait for {finalizers}.")
     manifest = without_run(_without_managed_by(clean, kind))
+    manifest["metadata"].pop("finalizers", None)
     if not (manifest["metadata"].get("labels") or {}).get(QUEUE_LABEL):
         # Kueue has suspended it for the queue that it was given.
         _parent_of(manifest, kind).pop(kind.suspend[-1], None)

@@ -92,6 +92,9 @@ class JobKind:
     """Returns why an edit to a pod template, at a path below it, or to a number of replicas is
     refused once the Job exists, even while it is suspended; None: it is taken."""
 
+    kept: Callable[[Mapping[str, Any]], Obstacle | None] | None = None
+    """Returns why the object, as it is, cannot be deleted and created anew as it was submitted;
+    None: nothing prevents it. Not given: as ``held_back`` says."""
     ungenerated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda source: source
     """Returns the object without what the API server generates into its pod templates."""
     has_ready_pods: Callable[[Mapping[str, Any]], bool] = lambda _: False
@@ -130,6 +133,15 @@ class JobKind:
     def is_movable(self) -> bool:
         """Whether anything of a Job of it can be changed after its creation."""
         return self.held_back is not creation_only
+
+    def kept_from_anew(self, source: Mapping[str, Any]) -> Obstacle | None:
+        """Return why an object cannot be deleted and created anew as submitted; None: it can.
+
+        Raises:
+            FieldError: a field that this depends on has a wrong type.
+
+        """
+        return (self.kept or self.held_back)(source)
 
     def path(self, namespace: str = "", name: str = "") -> str:
         """Return the API server's path of a Job.

@@ -32,8 +32,11 @@ from webhook.model.job import (
 from webhook.model.marks import MARKS
 from webhook.model.pod_groups import GROUP, TOTAL
 from webhook.model.pods import PodTemplate
+from webhook.model.reasons import Obstacle
 
 _ITSELF: Path = ()
+_GATE = "kueue.x-k8s.io/admission"
+"""Kueue's, on a Pod that waits."""
 _MIRROR = "kubernetes.io/config.mirror"
 """On what stands for a static pod of a node."""
 _OF_TEMPLATES = frozenset({DECISION_ID, DECIDED_BY, JOB_CLASS})
@@ -135,6 +138,22 @@ def _write(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit
     return (edit for edit in template.edits(path, before, after) if edit.path not in _OF_THE_JOB)
 
 
+def _kept(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this Pod cannot be created anew; None: it waits, and is in no group.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    metadata, spec = (fields.mapping(source, key, "") for key in ("metadata", "spec"))
+    gates = {gate.get("name") for gate in fields.mappings(spec, "schedulingGates", "spec")}
+    if metadata.get("deletionTimestamp") is not None:
+        return Obstacle.BEING_DELETED
+    if group_of(source):
+        return Obstacle.CREATION_ONLY
+    return None if _GATE in gates else Obstacle.NOT_SUSPENDED
+
+
 def _unwritable(before: Job, after: Job) -> str:
     """Return what the API server would refuse: an overhead that fits no RuntimeClass."""
     # It is filled in from the RuntimeClass before any webhook is called, and compared afterwards.
@@ -156,6 +175,7 @@ POD: Final = JobKind(
     suspend=("spec", "schedulingGates"),
     read=read,
     held_back=creation_only,
+    kept=_kept,
     immutable=creation_only,
     write=_write,
     unwritable=_unwritable,

@@ -22,6 +22,7 @@ from webhook.model import fields
 from webhook.model.edits import Path
 from webhook.model.fields import child
 from webhook.model.job import Job
+from webhook.model.reasons import Obstacle
 
 _TEMPLATE: Path = ("spec", "template")
 _GROUP: Path = ("spec", "leaderWorkerTemplate")
@@ -81,6 +82,19 @@ def _number(source: Mapping[str, Any], key: str, path: str) -> int:
     return 1 if number is None else max(0, number)
 
 
+def _kept(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this object cannot be created anew; None: none of its pods serves yet.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    if fields.mapping(source, "metadata", "").get("deletionTimestamp") is not None:
+        return Obstacle.BEING_DELETED
+    serves = fields.integer(fields.mapping(source, "status", ""), "readyReplicas", "status")
+    return Obstacle.PODS_ACTIVE if serves else None
+
+
 DEPLOYMENT: Final = JobKind(
     group="apps",
     version="v1",
@@ -93,6 +107,7 @@ DEPLOYMENT: Final = JobKind(
     suspend=(*_TEMPLATE, "metadata", "annotations", SUSPENDING_PARENT),
     read=partial(_read, kind="Deployment", framework="deployment"),
     held_back=creation_only,
+    kept=_kept,
     immutable=creation_only,
     can_change_env=True,
     finishes=False,

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from webhook.jobs import served_job, template
-from webhook.jobs.job_kind import OF_THE_OBJECT, JobKind, creation_only
+from webhook.jobs.job_kind import OF_THE_OBJECT, JobKind, creation_only, held_back_by
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields, quantity
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import FieldError, Json, child
 from webhook.model.job import Job
 from webhook.model.pods import Container, PodTemplate
+from webhook.model.reasons import Obstacle
 
 _ROLES: Final[Mapping[str, Path]] = {
     "driver": ("spec", "driver"),
@@ -208,6 +209,25 @@ def _allowed() -> tuple[Path, ...]:
     return (*OF_THE_OBJECT, *((*path, *below) for path in _ROLES.values() for below in _FIELDS))
 
 
+def _kept(source: Mapping[str, Any]) -> Obstacle | None:
+    """Return why this SparkApplication cannot be created anew; None: it waits.
+
+    Raises:
+        FieldError: a field that this depends on has a wrong type.
+
+    """
+    status = fields.mapping(source, "status", "")
+    application = fields.mapping(status, "applicationState", "status")
+    state = fields.text(application, "state", "status.applicationState")
+    return held_back_by(
+        source,
+        SPARKAPPLICATION.suspend,
+        controller="",
+        is_over=state in ("COMPLETED", "FAILED"),
+        has_pods=state not in ("", "SUSPENDED"),
+    )
+
+
 SPARKAPPLICATION: Final = JobKind(
     group="sparkoperator.k8s.io",
     version="v1beta2",
@@ -220,6 +240,7 @@ SPARKAPPLICATION: Final = JobKind(
     suspend=("spec", "suspend"),
     read=read,
     held_back=creation_only,
+    kept=_kept,
     immutable=creation_only,
     write=_write,
     unwritable=_unwritable,

@@ -204,7 +204,7 @@ class Obstacle(Explained):
     CREATION_ONLY = (
         "creationOnly",
         "a Job of its kind is decided at its creation only",
-        "Nothing in place: create it anew, with the annotation kueue-fallback.dev/policy=none.",
+        "Nothing in place: `undo --recreate` while it waits, or submit it with policy=none.",
     )
     STOPPING = (
         "stopping",
