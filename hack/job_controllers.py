@@ -8,6 +8,7 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -59,14 +60,21 @@ class JobController:
     """How a controller runs here."""
 
     namespace: str
+    program: str = ""
+    """What is built for it; empty: what has its own name."""
     service: str = ""
     """The Service that its webhooks are called by."""
+    selects_namespaces: bool = True
+    """Whether its webhooks are called where their configuration says; else they are everywhere."""
     arguments: Callable[[Place], Sequence[str]]
     secret: str = ""
     """Where it keeps a certificate of its own making; none: it takes the one that it is given."""
+    writes_authority: bool = False
+    """Whether it makes its certificate itself, and tells the API server of its authority."""
     is_asked: bool = True
     """Whether it answers when asked for its health."""
     objects: Callable[[Place], Sequence[Object]] = lambda _: ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def _appwrapper_objects(place: Place) -> Sequence[Object]:
@@ -126,6 +134,35 @@ JOB_CONTROLLERS: Final[Mapping[str, JobController]] = {
         arguments=lambda place: (f"--lock-namespace={place.namespace}", "--kube-api-qps=100"),
         is_asked=False,
     ),
+    "spark-operator": JobController(
+        namespace="spark-operator",
+        arguments=lambda place: (
+            *("controller", "start"),
+            f"--health-probe-bind-address={place.health_address}",
+            "--namespaces=",
+        ),
+        # It hands them on to spark-submit.
+        environment={"KUBERNETES_SERVICE_HOST": "localhost", "KUBERNETES_SERVICE_PORT": "443"},
+    ),
+    "spark-webhook": JobController(
+        namespace="spark-operator",
+        program="spark-operator",
+        service="spark-operator-webhook-svc",
+        selects_namespaces=False,
+        writes_authority=True,
+        arguments=lambda place: (
+            *("webhook", "start"),
+            f"--health-probe-bind-address={place.health_address}",
+            "--namespaces=",
+            f"--webhook-port={place.webhook}",
+            f"--webhook-cert-dir={place.certificates}",
+            "--mutating-webhook-name=mutating-webhook-configuration",
+            "--validating-webhook-name=validating-webhook-configuration",
+            "--webhook-svc-name=spark-operator-webhook-svc",
+            f"--webhook-svc-namespace={place.namespace}",
+            f"--webhook-secret-namespace={place.namespace}",
+        ),
+    ),
     "trainer": JobController(
         namespace="kubeflow-system",
         service="kubeflow-trainer-controller-manager",
@@ -162,13 +199,17 @@ class JobControllers:
         self._plane = plane
         self._environment = dict(environment or {})
 
-    def start(self, name: str) -> None:
-        """Start one unless it runs, built first if it never was; return when it is ready."""
-        if self._plane.processes.is_running(name):
-            return
-        place = self._start(name, job_programs.ensure(name))
-        if JOB_CONTROLLERS[name].is_asked:
-            self._plane.wait(name, lambda: _is_ready(place))
+    def start(self, *names: str) -> None:
+        """Start those that do not run, built first if they never were; return when all are ready.
+
+        One is ready before the next one starts, which may ask for its objects.
+        """
+        for name in names:
+            if self._plane.processes.is_running(name):
+                continue
+            place = self._start(name, job_programs.ensure(JOB_CONTROLLERS[name].program or name))
+            if JOB_CONTROLLERS[name].is_asked:
+                self._plane.wait(name, partial(_is_ready, place))
 
     def _start(self, name: str, built: job_programs.Built) -> Place:
         controller = JOB_CONTROLLERS[name]
@@ -182,11 +223,14 @@ class JobControllers:
         self._run(name, place, built)
         if controller.secret:
             self._plane.wait(f"{name}'s certificate", lambda: self._is_copied(name, place))
+        if controller.writes_authority:
+            self._plane.wait(f"{name}'s authority", lambda: self._is_trusted(built))
         return place
 
     def _run(self, name: str, place: Place, built: job_programs.Built) -> None:
         environment = {
             **self._environment,
+            **JOB_CONTROLLERS[name].environment,
             "KUBECONFIG": str(self._plane.kubeconfig),
             "TMPDIR": str(place.folder),
             "NAMESPACE": place.namespace,
@@ -207,19 +251,22 @@ class JobControllers:
         found.append({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
         found += built.webhooks()
         for item in found:
-            self._call_here(item, place)
+            self._call_here(item, place, controller)
             kueue.point_at_loopback(item, service=controller.service, port=place.webhook)
         if controller.secret:
             metadata = {"name": controller.secret, "namespace": place.namespace}
             found.append({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
-        else:
+        elif not controller.writes_authority:
             self._issue(name, place)
         return found
 
-    def _call_here(self, item: Object, place: Place) -> None:
+    def _call_here(self, item: Object, place: Place, controller: JobController) -> None:
         for caller in item.get("webhooks", ()):
             caller["clientConfig"]["service"]["namespace"] = place.namespace
-            caller["clientConfig"]["caBundle"] = self._plane.pki.ca_bundle
+            if not controller.writes_authority:
+                caller["clientConfig"]["caBundle"] = self._plane.pki.ca_bundle
+            if not controller.selects_namespaces:
+                del caller["namespaceSelector"]
 
     def _issue(self, name: str, place: Place) -> None:
         issued = self._plane.pki
@@ -232,6 +279,15 @@ class JobControllers:
             "v1", "Secret", JOB_CONTROLLERS[name].secret, namespace=place.namespace
         )
         return pki.write_mounted(secret, place.certificates)
+
+    def _is_trusted(self, built: job_programs.Built) -> bool:
+        """Tell whether all configurations of its webhooks name the authority."""
+        found = [
+            self._plane.client.get(item["apiVersion"], item["kind"], item["metadata"]["name"])
+            for item in built.webhooks()
+        ]
+        callers = [caller for item in found for caller in item["webhooks"]]
+        return all(caller["clientConfig"].get("caBundle") for caller in callers)
 
 
 def _is_ready(place: Place) -> bool:

@@ -24,8 +24,8 @@ class Dashboard:
     """The dashboards of all Ray clusters; it is asked as a proxy on the way to them."""
 
     def __init__(self, port: int) -> None:
-        self.has_ended = False
-        """What it answers of every Job: whether it has succeeded."""
+        self.ended: dict[str, str] = {}
+        """The status that a RayJob has ended with, by its name; all others run."""
         self.asked: set[str] = set()
         """The hosts that were asked for."""
         self.address = f"http://127.0.0.1:{port}"
@@ -50,8 +50,9 @@ class Dashboard:
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
 
     def answer(self, path: str) -> Object:
-        status = "SUCCEEDED" if self.has_ended else "RUNNING"
-        return {"submission_id": path.rpartition("/")[2], "status": status, "message": ""}
+        submission = path.rpartition("/")[2]
+        found = (status for name, status in self.ended.items() if submission.startswith(f"{name}-"))
+        return {"submission_id": submission, "status": next(found, "RUNNING"), "message": ""}
 
     @contextmanager
     def serving(self) -> Iterator["Dashboard"]:
@@ -66,12 +67,15 @@ class Dashboard:
 
 
 def pods_of(client: ApiClient, job: Object) -> list[Object]:
-    """Return the pods that were made for a Job: its name begins theirs, or is on a label."""
+    """Return the pods that were made for a Job: its name begins theirs, or is on a label.
+
+    A Job that is a pod is its own.
+    """
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
     return [
         pod
         for pod in client.list("v1", "Pod", namespace=namespace)
-        if pod["metadata"]["name"].startswith(f"{name}-")
+        if f"{pod['metadata']['name']}-".startswith(f"{name}-")
         or name in pod["metadata"].get("labels", {}).values()
     ]
 
@@ -80,16 +84,17 @@ def has_started(pod: Object) -> bool:
     return bool(pod.get("status", {}).get("phase") in {"Running", "Succeeded"})
 
 
-def end(client: ApiClient, pods: list[Object]) -> None:
-    """Let pods succeed, as the kubelet would report it."""
+def end(client: ApiClient, pods: list[Object], *, fails: bool = False) -> None:
+    """Let pods succeed or fail, as the kubelet would report it."""
+    phase, reason = ("Failed", "Error") if fails else ("Succeeded", "Completed")
     for pod in pods:
         metadata = pod["metadata"]
-        terminated = {"exitCode": 0, "reason": "Completed"}
+        terminated = {"exitCode": int(fails), "reason": reason}
         statuses = [
             {**status, "ready": False, "started": False, "state": {"terminated": terminated}}
             for status in pod["status"].get("containerStatuses", ())
         ]
-        change = {"status": {"phase": "Succeeded", "containerStatuses": statuses}}
+        change = {"status": {"phase": phase, "containerStatuses": statuses}}
         try:
             client.patch(
                 "v1",
@@ -102,6 +107,18 @@ def end(client: ApiClient, pods: list[Object]) -> None:
         except ApiError as error:
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
+
+
+def let_end(client: ApiClient, dashboard: Dashboard, job: Object, *, fails: bool = False) -> None:
+    """Let a Job whose pods run end as those of its kind do."""
+    kind, name, pods = job["kind"], job["metadata"]["name"], pods_of(client, job)
+    if kind == "RayJob":
+        dashboard.ended[name] = "FAILED" if fails else "SUCCEEDED"
+    elif kind == "MPIJob":
+        launchers = [pod for pod in pods if "launcher" in pod["metadata"]["name"]]
+        end(client, launchers, fails=fails)
+    else:
+        end(client, pods, fails=fails)
 
 
 def gpus_of(pods: list[Object]) -> list[str]:

@@ -12,6 +12,7 @@ from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, Installation
 from hack.kwok import GPU
 from tests.e2e.decisions import applied_policy, decision_of, fill, queue_of
+from tests.e2e.lives import end, env_of, gpus_of, has_started
 from tests.e2e.plane import has_condition, wait_for
 
 pytestmark = pytest.mark.xdist_group("own-plane")
@@ -78,11 +79,15 @@ def created_at_once(client, objects):
 
 def admitted_group(client, names, group):
     def admitted():
-        found = client.list(paper.KUEUE, "Workload", namespace=names.namespace)
-        workload = next((w for w in found if w["metadata"]["name"] == group), None)
+        workload = workload_named(client, names, group)
         return workload if workload and has_condition(workload, "Admitted") else None
 
     return wait_for(admitted, f"Kueue admits group {group}")
+
+
+def workload_named(client, names, group):
+    found = client.list(paper.KUEUE, "Workload", namespace=names.namespace)
+    return next((each for each in found if each["metadata"]["name"] == group), None)
 
 
 def deleted(client, names, group):
@@ -119,7 +124,30 @@ def test_a_group_of_eight_through_three_replicas_at_once_is_one_decision(plane, 
     assert [each["count"] for each in workload["spec"]["podSets"]] == [SIZE]
     assert workload["status"]["admission"]["clusterQueue"] == names.cpu_cluster_queue
     assert list(claims(client)) == ["groups.eight"]
+
+    running = wait_for(lambda: running_pods(client, names, "eight"), "all its pods run")
+    assert (gpus_of(running), set(env_of(running, "RUN_ENV"))) == ([], {"cpu"})
+    for _ in range(3):
+        apply(plane, members("eight", names, *range(SIZE)))
+    again = running_pods(client, names, "eight")
+    assert [each["spec"] for each in again] == [each["spec"] for each in running]
+    assert [decision_of(each) for each in again] == [decision_of(each) for each in running]
+
+    end(client, running)
+    wait_for(lambda: has_condition(workload_named(client, names, "eight"), "Finished"), "it ends")
     deleted(client, names, "eight")
+
+
+def running_pods(client, names, group):
+    """Return the pods of a group once all of them run."""
+    found = [p for p in client.list("v1", "Pod", namespace=names.namespace) if is_of(p, group)]
+    return found if len(found) == SIZE and all(map(has_started, found)) else None
+
+
+def apply(plane, objects):
+    given = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    applied = plane.kubectl("apply", "-f", "-", given=given)
+    assert applied.returncode == 0, applied.stderr
 
 
 def test_a_heavy_group_stays_whole_where_it_was_submitted(plane, names):

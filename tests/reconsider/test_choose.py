@@ -133,7 +133,9 @@ def test_an_option_whose_image_differs_is_for_creation_only():
     assert why(found) == {Obstacle.IMMUTABLE_IMAGE}
 
 
-@pytest.mark.parametrize("what", [{"pod_sets": (), "unmodelled": "its runtime"}, {"annotations": {MIN_PARALLELISM: "1"}}])
+@pytest.mark.parametrize(
+    "what", [{"pod_sets": (), "unmodelled": "its runtime"}, {"annotations": {MIN_PARALLELISM: "1"}}]
+)
 def test_what_is_not_modelled_is_not_moved(what):
     lines = [running("first"), *map(waiting, range(8))]
     jobs = [replace(each, job=replace(each.job, **what)) for each in map(pending, range(8))]
