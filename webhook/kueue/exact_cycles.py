@@ -9,6 +9,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -103,8 +104,11 @@ class ExactCycles:
         for heads in self._lines.values():
             kept = [one for one in heads.entries if one[2].waiting.key != key]
             if len(kept) < len(heads.entries):
-                heads.entries[:] = sorted(kept)
+                heads.entries[:] = kept
+                heapq.heapify(heads.entries)
                 self._progress.pop(heads, None)
+                if not kept:
+                    self._heap[heads.leaf].pop(heads, None)
                 return
 
     def released(self, leaf: int) -> None:
