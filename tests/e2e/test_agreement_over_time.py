@@ -19,7 +19,7 @@ from tests.e2e.timed_worlds import FAIR_SHARING, USAGE_BASED, TimedWorld, make_w
 pytestmark = pytest.mark.xdist_group("own-plane")
 
 WORLDS = 25
-"""About two minutes on two cores; `make verify` plays 200."""
+"""`make verify` plays 200."""
 AT_ONCE = 13
 """In each of two control planes."""
 TRIES = 3
