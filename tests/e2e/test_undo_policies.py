@@ -84,7 +84,7 @@ def enforced(place, policy, namespace):
         "namespaceSelector": {"matchLabels": labels},
         "jobSelector": {"matchLabels": {RECIPE: place}},
     }
-    if spec["strategy"].get("type") == "Threshold":
+    if spec.get("strategy", {}).get("type") == "Threshold":
         # Full queues too; no Job of these tests ends.
         last = name_of(spec["options"][-1])
         spec["strategy"] = {**spec["strategy"], "threshold": [{"option": last} | MANY]}
