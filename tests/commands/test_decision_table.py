@@ -6,7 +6,8 @@ from math import inf
 import pytest
 
 from tests.decide.decisions import CPU, GPU, LOST, decision
-from webhook.commands.decision_table import table
+from webhook.commands.decision_table import state_of, table
+from webhook.jobs import BY_NAME
 from webhook.model.decision import Assessment, Decided, Fit, Skipped
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.reasons import Skip
@@ -134,3 +135,17 @@ def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
         ),
         indent + "lq not found in namespace team",
     ]
+
+
+@pytest.mark.parametrize("name", ["Deployment", "StatefulSet", "LeaderWorkerSet"])
+@pytest.mark.parametrize(("ready", "state"), [(0, "pending"), (2, "started")])
+def test_what_serves_has_started_once_pods_are_ready(name, ready, state):
+    kind = BY_NAME[name]
+    source = {"status": {"readyReplicas": ready}}
+    inner = source
+    for key in kind.suspend[:-1]:
+        inner = inner.setdefault(key, {})
+    inner[kind.suspend[-1]] = "serving"
+
+    assert kind.is_suspended(source)
+    assert state_of(source, kind) == state

@@ -324,7 +324,9 @@ def state_of(job: Mapping[str, Any], kind: JobKind) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in _ENDED:
             return _ENDED[condition["type"]]
-    return "pending" if kind.is_suspended(job) else "started"
+    # Of a Deployment and its like, what Kueue writes in place of suspending stays while pods run.
+    waits = kind.is_suspended(job) and not status.get("readyReplicas")
+    return "pending" if waits else "started"
 
 
 def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
