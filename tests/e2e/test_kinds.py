@@ -463,8 +463,7 @@ def waiting(plane, webhook, controllers):
         yield names, {job["kind"]: job for job in client.create_all(jobs)}
 
 
-# A TrainJob cannot be created anew: Kueue adds its runtime patch again, beside the one kept.
-@pytest.mark.parametrize("kind", [kind for kind in SPECS if kind != "TrainJob"])
+@pytest.mark.parametrize("kind", list(SPECS))
 def test_one_that_waits_is_undone_by_its_kind_and_name(plane, waiting, kind):
     names, found = waiting
     job = found[kind]

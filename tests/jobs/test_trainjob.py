@@ -211,3 +211,16 @@ def test_one_that_runs_is_held_back():
     assert TRAINJOB.held_back(trainjob()) is Obstacle.NOT_SUSPENDED
     assert TRAINJOB.held_back(running) is Obstacle.PODS_ACTIVE
     assert replace(read(suspended), name="x").reference == "trainjob/x"
+
+
+@pytest.mark.parametrize("others", [[], ["example.com/team"]])
+def test_to_be_created_anew_it_loses_kueues_patch_alone(others):
+    patches = [runtime_patch(manager) for manager in ("kueue.x-k8s.io/manager", *others)]
+
+    anew = TRAINJOB.without_kueues(trainjob(runtimePatches=patches))
+
+    assert anew == (trainjob(runtimePatches=patches[1:]) if others else trainjob())
+
+
+def runtime_patch(manager):
+    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {}}}}

@@ -280,7 +280,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         if case.believed is None:
             unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
-        clean = case.recovered().submitted_source
+        clean = kind.without_kueues(case.recovered().submitted_source)
         if obstacle := kind.kept_from_anew(_without_managed_by(job, kind)):
             raise NotUndoneError(f"{target} is not undone: {obstacle.meaning}.")
     except FieldError as error:

@@ -97,6 +97,8 @@ class JobKind:
     None: nothing prevents it. Not given: as ``held_back`` says."""
     ungenerated: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda source: source
     """Returns the object without what the API server generates into its pod templates."""
+    without_kueues: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda source: source
+    """Returns the object without what Kueue's webhook adds to each one that is created."""
     has_ready_pods: Callable[[Mapping[str, Any]], bool] = lambda _: False
     """Tells whether the object says that some of its pods are ready."""
     changes_with_kubernetes: bool = False

@@ -24,6 +24,7 @@ from webhook.model.reasons import Obstacle
 
 MANAGER: Final = "kueue-fallback.dev/manager"
 """The key of our own runtime patch."""
+_KUEUES_MANAGER = "kueue.x-k8s.io/manager"
 _CONTROLLER = "trainer.kubeflow.org/trainjob-controller"
 _CLUSTER_RUNTIME = "ClusterTrainingRuntime"
 _RUNTIME = "kueue-fallback.dev/runtime"
@@ -310,6 +311,15 @@ def _immutable(_below: Path, edit: Edit) -> Obstacle | None:
     return None
 
 
+def _without_kueues(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a TrainJob without Kueue's runtime patch, beside which it would add another."""
+    spec = fields.mapping(source, "spec", "")
+    patches = [patch for patch, _ in fields.objects(spec, "runtimePatches", "spec")]
+    own = [patch for patch in patches if patch.get("manager") != _KUEUES_MANAGER]
+    rest = {key: value for key, value in spec.items() if key != "runtimePatches"}
+    return {**source, "spec": {**rest, "runtimePatches": own} if own else rest}
+
+
 def _allowed() -> Iterator[Path]:
     yield from OF_THE_OBJECT
     yield (*_TRAINER, "image")
@@ -333,6 +343,7 @@ TRAINJOB: Final = JobKind(
     suspend=("spec", "suspend"),
     read=read,
     completed=completed,
+    without_kueues=_without_kueues,
     held_back=_held_back,
     immutable=_immutable,
     write=_write,
