@@ -463,6 +463,17 @@ def waiting(plane, webhook, controllers):
         yield names, {job["kind"]: job for job in client.create_all(jobs)}
 
 
+def test_tail_tells_of_jobs_of_all_kinds(plane, waiting):
+    names, found = waiting
+    words = ("tail", "-n", names.namespace, "--since", "30m", "-o", "json")
+
+    told = invoked(plane, *words, "--count", str(len(found)), "--for", "60s")
+
+    lines = [json.loads(line) for line in told.output.splitlines()]
+    told_of = {line["kind"]: (line["event"], line["name"], line["option"]) for line in lines}
+    assert told_of == {kind: ("created", kind.lower(), "cpu") for kind in found}
+
+
 @pytest.mark.parametrize("kind", list(SPECS))
 def test_one_that_waits_is_undone_by_its_kind_and_name(plane, waiting, kind):
     names, found = waiting

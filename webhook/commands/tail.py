@@ -108,9 +108,14 @@ class Decisions:
 
 
 def lines(
-    client: Client, namespace: str, *, since: float | None, until: float | None
+    client: Client,
+    namespace: str,
+    *,
+    kinds: Sequence[JobKind],
+    since: float | None,
+    until: float | None,
 ) -> Iterator[DecisionLine]:
-    """Yield the decisions in a namespace (empty: all) as they are made.
+    """Yield the decisions on Jobs of the *kinds* in a namespace (empty: all) as they are made.
 
     It begins with decisions made after *since* (in seconds since 1970; None: none) and ends at
     *until*, by the monotonic clock.
@@ -123,7 +128,7 @@ def lines(
         return
     begun: list[DecisionLine] = []
     courses: list[Iterator[DecisionLine]] = []
-    for kind in _kinds(client):
+    for kind in kinds:
         decisions = Decisions(kind)
         try:
             jobs, version = _listed(client, kind, namespace)
@@ -345,12 +350,14 @@ def _follow(given: Mapping[str, Any]) -> None:
     left, output, kubeconfig = given["count"], given["output"], given["kubeconfig"]
     everywhere = given["all_namespaces"]
     where = "" if everywhere else namespace_or_current(given["namespace"], kubeconfig)
-    with connected(kubeconfig, metadata_only=True) as client:
+    # Policies are read whole, for what they match; of Jobs the metadata tell all.
+    with connected(kubeconfig) as whole, connected(kubeconfig, metadata_only=True) as client:
         lasting = given["lasting"]
         until = None if lasting is None else time.monotonic() + lasting
         since = None if given["since"] is None else time.time() - given["since"]
         try:
-            for line in lines(client, where, since=since, until=until):
+            kinds = _kinds(whole)
+            for line in lines(client, where, kinds=kinds, since=since, until=until):
                 terminal.say(written(line, output))
                 left = left and left - 1
                 if left == 0:
