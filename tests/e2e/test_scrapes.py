@@ -9,7 +9,7 @@ from hack import metrics_page, paper, promtool
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
 from tests.e2e.plane import wait_for
-from webhook.metric_table import A_NAMESPACE, A_POLICY, AN_OPTION
+from webhook.metric_table import A_FLAVOR, A_NAMESPACE, A_POLICY, A_TREE, AN_OPTION
 
 WITH_TRAFFIC_ALONE = {
     "kueue_fallback_rejections_total",
@@ -55,9 +55,14 @@ def knows_no_other(text, policy):
     return all(labels.get("policy", policy) in known for _, _, labels in scrapes.scraped(text))
 
 
-def namespaces_in(text):
-    """Return the namespaces of other tests' Jobs, too: what these cost stays counted."""
-    return {labels.get("namespace", "") for _, _, labels in scrapes.scraped(text)}
+def shown_by_others(text):
+    """Return values of labels that other tests have left: what Jobs cost stays counted.
+
+    And what was scarce stays published for some time.
+    """
+    found = [labels for _, _, labels in scrapes.scraped(text)]
+    names = {A_NAMESPACE: "namespace", A_TREE: "tree", A_FLAVOR: "flavor"}
+    return {value: {labels.get(name, "") for labels in found} for value, name in names.items()}
 
 
 def scrape(endpoint):
@@ -69,7 +74,7 @@ def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
     bounded = {
         **scrapes.BOUNDED,
         A_POLICY: {queues.policy, UNDECIDED},
-        A_NAMESPACE: namespaces_in(scraped["controller"]),
+        **shown_by_others(scraped["controller"]),
         AN_OPTION: {"gpu", "cpu", "none"},
     }
     tables = {"server": metrics_page.server(), "controller": metrics_page.controller()}
