@@ -186,6 +186,10 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
 WARM_SECONDS: Final = 7_200
 """After so long what a run has brought to a node counts as gone."""
 _NEWEST: Final = 10
+_PARTS: Final = {
+    (part, whole): part / whole for whole in range(1, _NEWEST + 1) for part in range(whole + 1)
+}
+"""Shared by all estimates: a number of its own takes more memory than its place."""
 
 
 def _warm_part(runs: Sequence[Run]) -> float:
@@ -198,7 +202,7 @@ def _warm_part(runs: Sequence[Run]) -> float:
         )
         for run in newest
     )
-    return warm / len(newest)
+    return _PARTS[warm, len(newest)]
 
 
 def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:
