@@ -221,9 +221,7 @@ class ExactCycles:
         if not fitting.fits and not victims:
             self._set_aside(contender, cycle)
             self._rest(contender, cycle)
-        elif any(victim.holder.key in cycle.leaving for victim in victims) or not self._has_room(
-            contender, cycle
-        ):
+        elif not self._has_room(contender, cycle):
             cycle.tried[heads] = fitting.unfinished
         elif victims:
             self._preempt(contender, cycle)

@@ -205,8 +205,8 @@ class Metrics:
         self.forecasts.set(len(snapshot.profiles))
         self.forecast_age.set(forecast_age)
         self.ledger.set(placements)
-        self.off.labels("everywhere").set(off is not None and not off.namespaces)
-        self.off.labels("namespaces").set(off is not None and bool(off.namespaces))
+        self.off.labels("everywhere").set(off is not None and off.is_everywhere)
+        self.off.labels("namespaces").set(off is not None and not off.is_everywhere)
         doubts = {doubt.reason for doubt in snapshot.doubts}
         for reason in UNTESTED:
             self.untested.labels(reason).set(reason in doubts)
