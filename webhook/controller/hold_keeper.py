@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.jobs import JOB
+from webhook.model.costs.prices import HOUR
 from webhook.model.holds import release_patch
 from webhook.model.queues import Amounts, FlavorResource, Snapshot
 from webhook.reconsider import hold_plan
@@ -63,7 +64,7 @@ class OthersUse:
         for _, queue, usage in self._released:
             for cell, amount in usage.items():
                 ours[queue, cell] += amount
-        hour = int(unix // _HOUR) % hold_plan.HOURS
+        hour = int(unix // HOUR) % hold_plan.HOURS
         for queue, held in snapshot.held.items():
             for cell, amount in held.usage.items():
                 others = float(max(0, amount - ours[queue, cell]))
@@ -71,7 +72,6 @@ class OthersUse:
                 hours[hour] += _LEARNED_AT_ONCE * (others - hours[hour])
 
 
-_HOUR: Final = 3600.0
 _LEARNED_AT_ONCE: Final = 0.02
 """Each minute counts so much: an hour of a day weighs about as much as all before it."""
 
@@ -161,5 +161,5 @@ class HoldKeeper:
 
     def _forget(self, job: HeldJob) -> None:
         """Leave a Job alone until its watch tells of it again."""
-        for key in [key for key, held in self._jobs.items() if held is job]:
-            del self._jobs[key]
+        if self._jobs.get(job.key) is job:
+            del self._jobs[job.key]

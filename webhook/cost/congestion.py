@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from webhook.cost import terms
 from webhook.cost.terms import Span
 from webhook.kueue.quota import tree_names
-from webhook.model.costs.prices import HOUR, NO_PRICES, Prices
+from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Prices
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
@@ -29,7 +29,6 @@ _STEP: Final = 0.02
 """Of the base rate, that a price changes in a step."""
 _RECENT: Final = 50
 """Requests of a cell, the newest, of which the median is looked at."""
-_DAY: Final = 24 * HOUR
 
 
 class CellRequest(NamedTuple):
@@ -91,7 +90,7 @@ def next_prices(before: CongestionPrices, market: Market) -> CongestionPrices:
 
 def is_off(off: OffSwitch | None) -> bool:
     """Return whether nothing is decided anywhere."""
-    return off is not None and not off.namespaces
+    return off is not None and off.is_everywhere
 
 
 def by_queue(
@@ -175,13 +174,13 @@ def base_rate(cell: FlavorResource, prices: Prices, rules: LeastCost, unix: floa
     Where it has no rate, its electricity and carbon; 0: these are not known either.
     """
     rate = prices.rates.get(cell)
-    mean = 0.0 if rate is None else rate.over(unix, unix + _DAY) * HOUR / _DAY
+    mean = 0.0 if rate is None else rate.over(unix, unix + DAY) * HOUR / DAY
     if mean > 0 and not isnan(mean):
         return mean
-    day = Span(reserved=unix, begun=unix, end=unix + _DAY)
+    day = Span(reserved=unix, begun=unix, end=unix + DAY)
     cost = terms.cost_of({cell: terms.one_unit(cell)}, prices, day)
-    carbon = float(rules.carbon_price) * (cost.carbon_grams or 0.0) / 1000
-    return ((cost.electricity or 0.0) + carbon) * HOUR / _DAY
+    carbon = float(rules.carbon_price) * (cost.kilograms or 0.0)
+    return ((cost.electricity or 0.0) + carbon) * HOUR / DAY
 
 
 def _by_time(rules: LeastCost, cell: FlavorResource, amount: int) -> float:

@@ -7,50 +7,30 @@ compared as nothing, an option of which nothing is known would be the cheapest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.terms import SIGMAS_IN_80_PERCENT, Span
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import HOUR, Cost, Prices, Stakes
+from webhook.model.costs.prices import DAY, HOUR, Cost, Place, Stakes
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.forecasts import Forecast
 from webhook.model.policy.spec import LeastCost
-from webhook.model.queues import Amounts, FlavorResource
 from webhook.model.reasons import Reason
 from webhook.model.words import figure
 
-_DAY: Final = 24 * HOUR
 _LATENESS_TIMES: Final = 4.0
 """An hour of lateness costs so many times an hour of time where the policy does not say."""
 _MOST_TIMES: Final = 10.0
 """A Job may raise what its policy gives so many times, so that nobody buys a way past others."""
 _TOO_OFTEN: Final = 2.0
-_GRAMS_A_KILOGRAM: Final = 1000.0
 _LEFT_OUT: Final[Mapping[str, str]] = {
     "money": "no rate of {} is known, so rates are left out",
     "electricity": "the electricity of {} is not known, so electricity is left out",
     "carbon": "the CO2 of {} is not known, so carbon is left out",
 }
 _NO_ENERGY: Final = "the power of {} is not known, so electricity and carbon are left out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a Job would use in one option, and what that costs there."""
-
-    usage: Amounts
-    prices: Prices
-    congestion: Mapping[FlavorResource, float]
-    """Money for one unit and hour of what is scarce; what is not there is not scarce."""
-    warm: float = 0.0
-    """How likely what a Job reads is there, as others of its class have brought it."""
-
-    @property
-    def interruptions(self) -> float:
-        """Return how many are expected in an hour."""
-        return self.prices.interrupted(flavor for flavor, _ in self.usage)
 
 
 def interruptions(forecast: Forecast, place: Place, wishes: Wishes) -> float:
@@ -141,10 +121,9 @@ def first_hour(places: Sequence[Place | None], rules: LeastCost, unix: float) ->
     first = next((place for place in places if place is not None), None)
     if first is None:
         return 1.0
-    day = Span(reserved=unix, begun=unix, end=unix + _DAY)
+    day = Span(reserved=unix, begun=unix, end=unix + DAY)
     cost = terms.cost_of(first.usage, first.prices, day)
-    carbon = float(rules.carbon_price) * (cost.carbon_grams or 0.0) / _GRAMS_A_KILOGRAM
-    return ((cost.paid or 0.0) + carbon) * HOUR / _DAY or 1.0
+    return (cost.paid_with(float(rules.carbon_price)) or 0.0) * HOUR / DAY or 1.0
 
 
 def _with_terms(
@@ -162,12 +141,12 @@ def _with_terms(
     if span is None:
         return assessment.cost
     cost = assessment.cost or Cost()
-    grams = cost.carbon_grams
+    kilograms = cost.kilograms
     return replace(
         cost,
         carbon=(
-            stakes.carbon_price * grams / _GRAMS_A_KILOGRAM
-            if stakes.carbon_price and grams is not None
+            stakes.carbon_price * kilograms
+            if stakes.carbon_price and kilograms is not None
             else None
         ),
         time=stakes.time_value * (span.end - unix) / HOUR,

@@ -20,6 +20,8 @@ OUR_GATE: Final = OURS + "hold"
 HELD: Final = OURS + "held"
 """The label of a Job that is held, by which people find it."""
 _HELD: Final = "true"
+SLOT_SECONDS: Final = 900.0
+"""Between the starts that are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,12 +16,11 @@ from typing import Final, TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
-from webhook.model.costs.prices import Prices
-from webhook.model.holds import Hold
+from webhook.model.costs.prices import HOUR, Prices
+from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import FlavorResource, Snapshot
 
-SLOT_SECONDS: Final = 900.0
 MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
 _FULL: Final = 0.95
@@ -30,8 +29,6 @@ _SIGMAS: Final = 1.0
 """Room is kept for so many standard deviations of Jobs of the same size that come by chance."""
 _BETTER: Final = 0.05
 """A plan changes only for so much of what the Job costs, so that it does not flap."""
-_HOUR: Final = 3600.0
-_GRAMS_A_KILOGRAM: Final = 1000.0
 
 
 class Release(StrEnum):
@@ -112,7 +109,7 @@ class _Room:
         if quota is None or wanted > quota:
             return True
         queue, used, slot = cell
-        hour = int(slot * SLOT_SECONDS // _HOUR) % HOURS
+        hour = int(slot * SLOT_SECONDS // HOUR) % HOURS
         others = self.typical.get((queue, used), _NOTHING)[hour]
         # Others come by chance, and so now and then some more of them than usual.
         others += _SIGMAS * sqrt(others * wanted)
@@ -216,10 +213,7 @@ def _cost(hold: Hold, prices: Prices, carbon_price: float, start: float) -> floa
     """Return money, and CO2 by its price; None: nothing of it is known."""
     end = start + hold.seconds
     cost = terms.cost_of(hold.usage, prices, Span(reserved=start, begun=start, end=end))
-    carbon = carbon_price * (cost.carbon_grams or 0.0) / _GRAMS_A_KILOGRAM
-    if cost.paid is None and not carbon:
-        return None
-    return (cost.paid or 0.0) + carbon
+    return cost.paid_with(carbon_price)
 
 
 def _cells(

@@ -19,7 +19,6 @@ from webhook.state.price_compiler import PriceCompiler, PriceSources
 EPOCH: Final = 1
 """Seconds since 1970 at the start of a scenario that does not say when it starts: 0 stands for no
 admission."""
-_GRAMS_A_KILOGRAM: Final = 1000.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ def _cost(
     late = None
     if wishes.deadline is not None:
         late = max(0.0, job.finish - job.arrival - wishes.deadline)
-    kilograms = None if found.carbon_grams is None else found.carbon_grams / _GRAMS_A_KILOGRAM
+    kilograms = found.kilograms
     total = found.paid
     if rules is not None:
         stakes = stakes_of(rules, wishes, 1.0)

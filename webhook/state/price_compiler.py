@@ -13,7 +13,7 @@ from webhook.cost.flavor_devices import devices_of
 from webhook.cost.rates import PAST_DAYS, compile_tariff
 from webhook.cost.series import SeriesTexts, series_of
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
-from webhook.model.costs.prices import HOUR, CompiledTariff, Prices
+from webhook.model.costs.prices import DAY, HOUR, CompiledTariff, Prices
 from webhook.model.costs.tariff import Tariff
 from webhook.model.queues import ResourceFlavor
 
@@ -40,7 +40,6 @@ class PriceSources:
 
 
 _NONE: Final = PriceSources()
-_DAY: Final = 24 * HOUR
 
 
 class PriceCompiler:
@@ -75,7 +74,7 @@ class PriceCompiler:
     def _compiled(self, tariff: Tariff, series: SeriesTexts, unix: float) -> CompiledTariff:
         return compile_tariff(
             tariff,
-            now=unix - PAST_DAYS * _DAY,
+            now=unix - PAST_DAYS * DAY,
             zone=zone_of(tariff.spec.time_zone),
             series=series_of(tariff, series, unix),
             currency=self._currency,

@@ -13,10 +13,11 @@ from typing import Final
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
-from webhook.model.queues import FlavorResource
+from webhook.model.queues import Amounts, FlavorResource
 from webhook.model.reasons import TariffReady
 
 HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
 UNKNOWN: Final = nan
 """Of a value that is not known for a while; nor is what is summed up over that while."""
 
@@ -131,6 +132,23 @@ NO_PRICES: Final = Prices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What a Job would use in one option, and what that costs there."""
+
+    usage: Amounts
+    prices: Prices
+    congestion: Mapping[FlavorResource, float]
+    """Money for one unit and hour of what is scarce; what is not there is not scarce."""
+    warm: float = 0.0
+    """How likely what a Job reads is there, as others of its class have brought it."""
+
+    @property
+    def interruptions(self) -> float:
+        """Return how many are expected in an hour."""
+        return self.prices.interrupted(flavor for flavor, _ in self.usage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TariffProblem:
     """What of a Tariff cannot be used."""
 
@@ -202,6 +220,16 @@ class Cost:
     def paid(self) -> float | None:
         """Return the money that is really paid, as far as it is known; None: nothing of it is."""
         return _sum(self.money, self.electricity)
+
+    @property
+    def kilograms(self) -> float | None:
+        """Return the CO2 in kilograms, in which it is priced; None: it is not known."""
+        return None if self.carbon_grams is None else self.carbon_grams / 1000
+
+    def paid_with(self, carbon_price: float) -> float | None:
+        """Return the money that is paid, and CO2 at a price for a kilogram; None: none is known."""
+        carbon = carbon_price * (self.kilograms or 0.0)
+        return _sum(self.paid, carbon or None)
 
     @property
     def charge(self) -> float:
