@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
-from webhook.decide.objective import Place, first_hour, stakes_of, weighed
+from webhook.decide.objective import first_hour, stakes_of, weighed
 from webhook.decide.strategies import Asking, choose
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Prices, Stakes, curve
+from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Place, Prices, Stakes, curve
 from webhook.model.decision import Assessment, Decided, Decision, Fit
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import Mode

@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.decide.holding import Waiting, cheapest, latest_start
-from webhook.decide.objective import Place
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import Prices, curve
+from webhook.model.costs.prices import Place, Prices, curve
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.policy.spec import HoldRules
 

@@ -12,9 +12,7 @@ from typing import TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import holding, objective, remote_options
-from webhook.decide.holding import Held, HoldCase
-from webhook.decide.objective import Place
+from webhook.decide import objective, remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
@@ -25,7 +23,7 @@ from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import Guess, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
-from webhook.model.costs.prices import NO_PRICES, Cost
+from webhook.model.costs.prices import NO_PRICES, Cost, Place
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
@@ -68,7 +66,7 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
     """
     options = case.policy.spec.options
     starts = [
-        _begun(case, assessment, option)
+        _placed(case, _begun(case, assessment, option))
         for assessment, option in zip(assessments, options, strict=True)
     ]
     # Run times in other options follow from the first one's, by ``slowdown`` or by learned runs.
@@ -102,21 +100,15 @@ def _weighed(
     starts: Sequence[_Begun],
     least_cost: LeastCost,
 ) -> tuple[Assessment, ...]:
-    """Return the options with their costs, and until when each would be held."""
-    places = [_place(case, start) for start in starts]
+    """Return the options with all terms of their costs."""
+    places = [start.place for start in starts]
     stakes = objective.stakes_of(
         least_cost,
         case.wishes,
         objective.first_hour(places, least_cost, case.unix),
         _lateness_weight(case, least_cost),
     )
-    weighed = objective.weighed(assessments, places, stakes, case.wishes, case.unix)
-    if least_cost.hold is None:
-        return weighed
-    return tuple(
-        replace(assessment, hold=_hold(case, assessment, place))
-        for assessment, place in zip(weighed, places, strict=True)
-    )
+    return objective.weighed(assessments, places, stakes, case.wishes, case.unix)
 
 
 def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
@@ -127,8 +119,8 @@ def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
     if case.policy.spec.strategy.least_cost is None:
         return [None] * len(starts)
     parts = [
-        None if place is None else part_of(place.usage, place.prices.devices)
-        for place in (_place(case, start) for start in starts)
+        None if start.place is None else part_of(start.place.usage, start.place.prices.devices)
+        for start in starts
     ]
     return [None, *(guess(parts[0], part) for part in parts[1:])]
 
@@ -139,18 +131,6 @@ def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:
         return 1.0
     current = case.occupancy.snapshot.scarcity.at_moment(case.unix)
     return current.weights.get(case.policy.name, 1.0)
-
-
-def _hold(case: ForecastCase, assessment: Assessment, place: Place | None) -> Held:
-    given = HoldCase(
-        job=case.job,
-        policy=case.policy,
-        snapshot=case.occupancy.snapshot,
-        wishes=case.wishes,
-        unix=case.unix,
-        job_class=case.job_class.key,
-    )
-    return holding.held(given, assessment, place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +150,28 @@ class _Begun:
     """How long AdmissionChecks take, if what they wait for is not observed; part of ``start``."""
     transfer: Delay | None = None
     """How long the way to a watched worker takes; not part of ``start``."""
+    place: Place | None = None
+    """What the Job would use, and what that costs there; None: it is not known."""
+
+
+def _placed(case: ForecastCase, begun: _Begun) -> _Begun:
+    """Return an option with what the Job would use there, and what that costs."""
+    snapshot = case.occupancy.snapshot
+    is_here = begun.there is None
+    reserved = begun.found if is_here else begun.there
+    if reserved is None or not reserved.usage:
+        return begun
+    prices = snapshot.prices.get(begun.item.cluster, NO_PRICES)
+    if not is_here:
+        there = case.occupancy.clusters[begun.item.cluster].snapshot.flavors
+        prices = in_worker(prices, reserved.usage, there, snapshot.accelerator_profiles)
+    place = Place(
+        usage=reserved.usage,
+        prices=prices,
+        congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
+        warm=_warm(case, begun),
+    )
+    return replace(begun, place=place)
 
 
 def _begun(case: ForecastCase, assessment: Assessment, option: Option) -> _Begun:
@@ -266,7 +268,7 @@ def _with_forecast(
     elif run is not None:
         start = _last(case, begun, option, run, start)
     forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
-    assessment = replace(assessment, forecast=forecast)
+    assessment = replace(assessment, forecast=forecast, place=begun.place)
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
         if rejection is not None:
@@ -296,32 +298,13 @@ def _priced(
     case: ForecastCase, begun: _Begun, assessment: Assessment, forecast: Forecast
 ) -> Assessment:
     """Return an option with its cost; refused where it would be interrupted too often."""
-    place = _place(case, begun)
+    place = begun.place
     if case.policy.spec.strategy.least_cost is None or place is None:
         return replace(assessment, cost=_cost(case, begun, forecast))
     factor = objective.interruptions(forecast, place, case.wishes)
     if rejection := objective.interrupted(factor, place):
         return replace(assessment, rejection=rejection)
     return replace(assessment, cost=_cost(case, begun, forecast, factor))
-
-
-def _place(case: ForecastCase, begun: _Begun) -> Place | None:
-    """Return what the Job would use and what that costs there; None: it is not known."""
-    snapshot = case.occupancy.snapshot
-    is_here = begun.there is None
-    reserved = begun.found if is_here else begun.there
-    if reserved is None or not reserved.usage:
-        return None
-    prices = snapshot.prices.get(begun.item.cluster, NO_PRICES)
-    if not is_here:
-        there = case.occupancy.clusters[begun.item.cluster].snapshot.flavors
-        prices = in_worker(prices, reserved.usage, there, snapshot.accelerator_profiles)
-    return Place(
-        usage=reserved.usage,
-        prices=prices,
-        congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
-        warm=_warm(case, begun),
-    )
 
 
 def _warm(case: ForecastCase, begun: _Begun) -> float:
@@ -342,7 +325,7 @@ def _cost(
 
     *factor*: how many times as long as undisturbed it would run.
     """
-    place, span = _place(case, begun), terms.span_of(forecast, case.unix, factor)
+    place, span = begun.place, terms.span_of(forecast, case.unix, factor)
     if place is None or place.prices is NO_PRICES or span is None:
         return None
     return terms.cost_of(place.usage, place.prices, span)
@@ -501,8 +484,7 @@ def _paid(assessment: Assessment) -> float | None:
 
 def _kilograms(assessment: Assessment) -> float | None:
     cost = assessment.cost if assessment.rejection is None else None
-    grams = cost.carbon_grams if cost is not None else None
-    return None if grams is None else grams / 1000
+    return cost.kilograms if cost is not None else None
 
 
 def _late(assessment: Assessment, limit: float) -> Assessment:

@@ -12,20 +12,18 @@ from typing import Final, TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
-from webhook.decide.objective import Place
+from webhook.decide import match
 from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import Cost
+from webhook.model.costs.prices import Cost, Place
 from webhook.model.decision import Assessment
 from webhook.model.forecasts import Basis, Forecast
-from webhook.model.holds import Hold
+from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.job import PLAIN, Job
 from webhook.model.kueue_support import is_on
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, seconds
 from webhook.model.policy.spec import HoldRules
 from webhook.model.queues import Snapshot
-from webhook.model.reasons import Obstacle
 
-SLOT_SECONDS: Final = 900.0
 MOST_SLOTS: Final = 96
 """Starts that are compared: those of a day."""
 _LEAST_SLOTS: Final = 12
@@ -34,7 +32,6 @@ _RESERVE_PART: Final = 0.1
 """Kept free before the deadline, of the run time, and at least ten minutes."""
 _GATE_NAME: Final = "AdmissionGatedBy"
 _KNOWN: Final = frozenset({Basis.LEARNED, Basis.ANNOTATION})
-_GRAMS_A_KILOGRAM: Final = 1000.0
 
 Held: TypeAlias = "Hold | str | None"
 """The hold; why a Job that may wait is not held; or None: nobody asked."""
@@ -64,11 +61,10 @@ class HoldCase:
     wishes: Wishes
     unix: float
     """The moment, in seconds since 1970."""
-    job_class: str
 
 
-def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
-    """Return the hold of a Job in an option, or why it is not held though it may wait."""
+def held(case: HoldCase, assessment: Assessment) -> Held:
+    """Return the hold of a Job in the option that it takes, or why it is not held though it may."""
     least_cost, wishes = case.policy.spec.strategy.least_cost, case.wishes
     rules = least_cost.hold if least_cost is not None else None
     may_wait = wishes.hold if wishes.hold is not None else wishes.deadline
@@ -76,7 +72,7 @@ def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
         return None
     if case.policy.spec.mode is not Mode.ENFORCE or assessment.rejection is not None:
         return None
-    forecast = assessment.forecast
+    forecast, place = assessment.forecast, assessment.place
     if place is None or forecast is None or assessment.cost is None:
         return "not held: what it would cost is not known"
     if why := _refusal(case, assessment, forecast, rules):
@@ -89,7 +85,7 @@ def held(case: HoldCase, assessment: Assessment, place: Place | None) -> Held:
             forecast=forecast,
             place=place,
             unix=case.unix,
-            job_class=case.job_class,
+            job_class=match.class_of(case.job, case.policy, case.snapshot).key,
         )
     )
 
@@ -106,9 +102,8 @@ def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: 
         return f"Kueue's feature gate {_GATE_NAME} is off"
     if forecast.run is None or forecast.run.basis not in _KNOWN:
         return "its run time is neither learned nor said"
-    gated = sum(obstacle is Obstacle.GATED for obstacle in snapshot.obstacles.values())
-    if gated >= rules.jobs:
-        return f"{gated} are held, of at most {rules.jobs}"
+    if snapshot.jobs_on_hold >= rules.jobs:
+        return f"{snapshot.jobs_on_hold} are held, of at most {rules.jobs}"
     return ""
 
 
@@ -119,13 +114,13 @@ def cheapest(waiting: Waiting) -> Hold | None:
     if run is None or span is None or latest <= waiting.unix:
         return None
     now = _cost(waiting, span)
-    base = _amount(waiting, now)
+    base = now.paid_with(waiting.carbon_price)
     if base is None:
         return None
     best, until, then = base, waiting.unix, now
     for start in _starts(waiting.unix, latest):
         cost = _cost(waiting, _later(span, start))
-        amount = _amount(waiting, cost)
+        amount = cost.paid_with(waiting.carbon_price)
         if amount is not None and amount < best:
             best, until, then = amount, start, cost
     saves, least = base - best, waiting.rules.minimum_saving
@@ -176,11 +171,3 @@ def _later(span: Span, start: float) -> Span:
 
 def _cost(waiting: Waiting, span: Span) -> Cost:
     return terms.cost_of(waiting.place.usage, waiting.place.prices, span)
-
-
-def _amount(waiting: Waiting, cost: Cost) -> float | None:
-    """Return what is compared: money, and CO2 by its price; None: nothing of it is known."""
-    carbon = waiting.carbon_price * (cost.carbon_grams or 0.0) / _GRAMS_A_KILOGRAM
-    if cost.paid is None and not carbon:
-        return None
-    return (cost.paid or 0.0) + carbon

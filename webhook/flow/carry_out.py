@@ -143,7 +143,7 @@ def apply(
     """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
     if policy.spec.mode is Mode.OBSERVE:
         return Decided(decision=decision, job=case.submitted)
-    taken = next((option for option in decision.options if option.option == decision.option), None)
+    taken = decision.taken
     keys = occupancy.snapshot.signing
     decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:

@@ -17,12 +17,14 @@ from webhook.admission import patch
 from webhook.decide import (
     decision_record,
     expectations,
+    holding,
     match,
     options,
     remote_options,
     strategies,
     warning,
 )
+from webhook.decide.holding import HoldCase
 from webhook.decide.strategies import Asking
 from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
@@ -233,12 +235,25 @@ def _decide(
         currency=occupancy.snapshot.currency,
     )
     chosen = _chosen(partial(decision, options=assessments), policy, assessments, asking)
-    if chosen.hold is not None and not rules.may_hold:
-        return replace(chosen, hold=None, reason=clip(f"{chosen.reason}; {_NOBODY_RELEASES}"))
-    return chosen
+    waiting = HoldCase(
+        job=case.submitted,
+        policy=policy,
+        snapshot=current.snapshot,
+        wishes=wanted.wishes,
+        unix=moment.unix,
+    )
+    return _held(chosen, waiting, may_hold=rules.may_hold)
 
 
-_NOBODY_RELEASES = "not held: no controller is installed that would release it"
+def _held(chosen: Decision, case: HoldCase, *, may_hold: bool) -> Decision:
+    """Return a decision with its hold, or with why there is none though the Job may wait."""
+    taken = chosen.taken
+    hold = holding.held(case, taken) if taken is not None else None
+    if isinstance(hold, Hold) and not may_hold:
+        hold = "not held: no controller is installed that would release it"
+    if isinstance(hold, str):
+        return replace(chosen, reason=clip(f"{chosen.reason}; {hold}"))
+    return replace(chosen, hold=hold) if hold is not None else chosen
 
 
 def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapshot) -> str:
@@ -271,15 +286,10 @@ def _chosen(
         return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
     choice = strategies.choose(policy, assessments, asking)
     taken = None if choice.index is None else assessments[choice.index]
-    hold = taken.hold if taken is not None else None
-    sentence = choice.sentence
-    if isinstance(hold, str):
-        sentence = clip(f"{sentence}; {hold}")
     return decision(
         option=None if taken is None else taken.option,
         left_alone=LeftAlone.NO_OPTION if taken is None else None,
-        reason=_restrained(policy, sentence),
-        hold=hold if isinstance(hold, Hold) else None,
+        reason=_restrained(policy, choice.sentence),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from webhook.model.policy.fallback_policy import Mode
 
 if TYPE_CHECKING:
-    from webhook.model.costs.prices import Cost
+    from webhook.model.costs.prices import Cost, Place
     from webhook.model.edits import Edit, Original, Prepared
     from webhook.model.forecasts import Forecast
     from webhook.model.holds import Hold
@@ -79,8 +79,8 @@ class Assessment:
     """None: nothing is forecast for its queue, or nobody asked."""
     cost: Cost | None = None
     """What it would cost there; None: nothing is known of prices, or it is not forecast."""
-    hold: Hold | str | None = None
-    """How long it would be held there; why not though it may wait; None: it may not."""
+    place: Place | None = None
+    """What it would use there, and what that costs; None: it is not forecast where it would run."""
     job: Job | None = None
     """The Job as it would be under this option."""
     needs: tuple[PodSetNeeds, ...] = ()
@@ -123,6 +123,11 @@ class Decision:
     """How long the Job is held from admission; None: it is not."""
     changed: tuple[str, ...] = ()
     """What the option taken changes, in words; empty under Observe, where it is not worked out."""
+
+    @property
+    def taken(self) -> Assessment | None:
+        """Return the option taken as it was assessed; None: left as submitted."""
+        return next((option for option in self.options if option.option == self.option), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
