@@ -12,6 +12,7 @@ from webhook.state.pipe import Update, apply_update, changes
 JOB = ("team", "train")
 OTHER = ("team", "other")
 GATE = {"kueue.x-k8s.io/admission-gated-by": "x.dev/y"}
+OUR_GATE = {"kueue.x-k8s.io/admission-gated-by": "x.dev/y,kueue-fallback.dev/hold"}
 EVICTED = condition("Evicted")
 
 
@@ -33,12 +34,26 @@ def admitted(second=0, **rest):
         (workload(conditions=(PENDING, condition("Requeued", "False"))), Obstacle.BACKOFF),
         (workload(conditions=(PENDING,), active=False), Obstacle.DEACTIVATED),
         (workload(conditions=(PENDING,), annotations=GATE), Obstacle.GATED),
+        (workload(conditions=(PENDING,), annotations=OUR_GATE), Obstacle.HELD),
     ],
 )
 def test_what_a_workload_has_against_it(source, expected):
     found = state_with(source).snapshot(0.0, 0.0).obstacles
 
     assert found == ({JOB: expected} if expected else {})
+
+
+def test_only_jobs_that_we_hold_are_counted_as_held():
+    state = state_with(
+        workload("a", job="a", conditions=(PENDING,), annotations=GATE),
+        workload("b", job="b", conditions=(PENDING,), annotations=OUR_GATE),
+    )
+    first = state.snapshot(0.0, 0.0).jobs_on_hold
+    again = state.snapshot(1.0, 0.0).jobs_on_hold
+
+    state.apply(kinds.WORKLOADS, "DELETED", workload("b", job="b"))
+
+    assert (first, again, state.snapshot(2.0, 0.0).jobs_on_hold) == (1, 1, 0)
 
 
 def test_thousands_that_only_wait_are_not_in_it():

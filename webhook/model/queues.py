@@ -411,8 +411,12 @@ class OffSwitch:
 
     namespaces: frozenset[str] = frozenset()
 
+    @property
+    def is_everywhere(self) -> bool:
+        return not self.namespaces
+
     def covers(self, namespace: str) -> bool:
-        return not self.namespaces or namespace in self.namespaces
+        return self.is_everywhere or namespace in self.namespaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,6 +493,8 @@ class Snapshot:
     """(job class, policy, option) whose runs keep failing."""
     obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)
     """(namespace, name) of Jobs to what of their Workloads keeps them from being moved."""
+    jobs_on_hold: int = 0
+    """How many of them our own gate keeps from admission."""
     generation: int = 0
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last

@@ -331,6 +331,11 @@ class Obstacle(Explained):
         "its Workload waits to be queued again",
         "Nothing: it can be moved when it is queued again.",
     )
+    HELD = (
+        "held",
+        "it is held from admission until a better hour",
+        "Nothing: it is released in time; `kubectl fallback release` starts it now.",
+    )
     GATED = (
         "gated",
         "an admission gate holds its Workload",

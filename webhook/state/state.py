@@ -42,6 +42,7 @@ from webhook.model.queues import (
     Snapshot,
     StopPolicy,
 )
+from webhook.model.reasons import Obstacle
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
@@ -430,7 +431,7 @@ class State:
         built = self._with_workloads(built)
         built = self._with_runs(built, unix)
         built = self._with_delays(built, recounted, now - unix)
-        built = replace(built, obstacles=self._workloads.obstacles())
+        built = self._with_obstacles(built)
         built = self._with_congestion(self._with_prices(built, unix), unix)
         if (
             fresh
@@ -458,6 +459,14 @@ class State:
         said = next((t.tariff.printed_in for t in tariffs if t.tariff.printed_in), "")
         currency = self._currency or said
         return replace(snapshot, tariffs=tariffs, prices=prices, currency=currency)
+
+    def _with_obstacles(self, built: Snapshot) -> Snapshot:
+        obstacles = self._workloads.obstacles()
+        if obstacles is self._snapshot.obstacles:
+            held = self._snapshot.jobs_on_hold
+        else:
+            held = sum(obstacle is Obstacle.HELD for obstacle in obstacles.values())
+        return replace(built, obstacles=obstacles, jobs_on_hold=held)
 
     def _with_congestion(self, snapshot: Snapshot, unix: float) -> Snapshot:
         """Add what is scarce; published prices count for a while only."""

@@ -35,6 +35,7 @@ from webhook.learn.workload_runs import (
 from webhook.model import fields, marks, quantity
 from webhook.model.fields import EMPTY, child
 from webhook.model.forecasts import JobClass
+from webhook.model.holds import GATE, is_gated
 from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
@@ -163,7 +164,6 @@ _LONGEST_KEY = 253 + 1 + 253
 _LONGEST_UID = 64
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
-_GATE = _KUEUE + "admission-gated-by"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _ELASTIC = _KUEUE + "elastic-job"
 _REPLACES = _KUEUE + "workload-slice-replacement-for"
@@ -371,7 +371,7 @@ def _stage(
     if on_hold or is_true(conditions, "WaitingForReplacementPods"):
         return Stage.NEITHER
     parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
-    return Stage.NEITHER if parent or _annotations(metadata).get(_GATE) else Stage.PENDING
+    return Stage.NEITHER if parent or _annotations(metadata).get(GATE) else Stage.PENDING
 
 
 def _obstacle(
@@ -392,12 +392,13 @@ def _obstacle(
         Obstacle.QUOTA_RESERVED: has_quota,
         Obstacle.ON_HOLD: on_hold or is_true(conditions, "WaitingForReplacementPods"),
         Obstacle.VARIANT: _PARENT in labels,
-        Obstacle.GATED: bool(annotations.get(_GATE)),
+        Obstacle.HELD: is_gated(annotations),
+        Obstacle.GATED: bool(annotations.get(GATE)),
         Obstacle.SLICE: bool(annotations.get(_REPLACES)),
         Obstacle.BACKOFF: conditions.get("Requeued", NOT_SAID)[0] == "False",
         Obstacle.EVICTED: is_true(conditions, "Evicted"),
     }
-    return next((obstacle for obstacle, holds in obstacles.items() if holds), None)
+    return next((obstacle for obstacle, stands in obstacles.items() if stands), None)
 
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:

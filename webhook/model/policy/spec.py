@@ -548,7 +548,7 @@ class HoldRules(Structural):
     minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
     """What it must save of rates, electricity and CO2: at least both."""
     jobs: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
-    """While so many Workloads are gated in the cluster, no further Job is held."""
+    """While we hold so many Jobs in the cluster, no further one is held."""
 
 
 class LeastCost(Structural):
