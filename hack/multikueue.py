@@ -17,7 +17,7 @@ from hack import kueue
 from hack.cluster import ROOT, Cluster
 from hack.kwok import GPU
 from hack.paper import KUEUE, Names, queues
-from webhook.observer.cluster_watches import PREFIX
+from webhook.state.cluster_watches import PREFIX
 
 Object = dict[str, Any]
 

@@ -15,7 +15,7 @@ from hack.api import Object
 from hack.install import NAMESPACE
 from hack.kwok import GPU
 from hack.played_cluster import PlayedCluster
-from webhook.observer.cluster_watches import PREFIX
+from webhook.state.cluster_watches import PREFIX
 
 NAMES: Final = paper.Names(namespace="team")
 WORKERS: Final = tuple(f"worker-{number}" for number in range(10))

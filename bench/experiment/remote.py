@@ -19,7 +19,7 @@ from hack import multikueue
 from hack.controlplane import ControlPlane
 from hack.install import Installation
 from hack.kwok import GPU
-from webhook.observer.cluster_watches import PREFIX
+from webhook.state.cluster_watches import PREFIX
 
 Object = dict[str, Any]
 

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.state.objects import cluster_queue, local_queue, workload
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
+from webhook.flow.ledger import Ledger
 from webhook.model.queues import Arrival, Snapshot
-from webhook.serving.ledger import Ledger
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update, read_update, write_update
 from webhook.state.readers import read

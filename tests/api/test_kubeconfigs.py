@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from webhook.api.kubernetes_api import Forbidden, NotServed, Unreachable
-from webhook.observer.cluster_watches import Kubeconfig, KubeconfigReader
+from webhook.state.cluster_watches import Kubeconfig, KubeconfigReader
 
 TOKEN = {"token": "secret"}
 SECRET = "/api/v1/namespaces/ours/secrets/kueue-fallback-worker-gpu"

@@ -47,8 +47,8 @@ from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
-from webhook.observer import cluster_watches
 from webhook.reconsider.plan import Move, MoveCandidate, Way
+from webhook.state import cluster_watches
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyKeeper

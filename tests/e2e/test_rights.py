@@ -23,7 +23,7 @@ from webhook.api.resources import CONGESTION, SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
 from webhook.model.holds import GATE, OUR_GATE
-from webhook.observer.cluster_watches import PREFIX
+from webhook.state.cluster_watches import PREFIX
 
 RELEASE = "kueue-fallback-rights"
 PARTS = {

@@ -13,7 +13,7 @@ from tests.e2e import courses
 from tests.e2e.decisions import decision_of, metric
 from tests.e2e.plane import has_condition, wait_for
 from tests.e2e.running import processes_of
-from webhook.observer.cluster_watches import PREFIX
+from webhook.state.cluster_watches import PREFIX
 
 CLUSTER = "gpu-worker"
 SUBMIT_SECONDS = 1.0

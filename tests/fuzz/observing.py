@@ -15,8 +15,8 @@ from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.kueue_support import Restraint
-from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Feed
+from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.pipe import read_update, write_update
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests import builders
 from tests.builders import cluster_queue, held
+from webhook.flow.ledger import ClusterView, ClusterViews
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
-from webhook.serving.ledger import ClusterView, ClusterViews
 from webhook.state.pipe import Update, changes
 from webhook.state.workload import SeenWorkload
 

@@ -8,9 +8,9 @@ from tests import builders
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.objects import workload
+from webhook.flow.ledger import MOST_UNSEEN
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig, Preemption
-from webhook.serving.ledger import MOST_UNSEEN
 from webhook.state.workload import SeenWorkload, read_workload
 
 SERVING = ("Deployment", "StatefulSet", "LeaderWorkerSet")

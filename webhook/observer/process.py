@@ -29,13 +29,13 @@ from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures
 from webhook.model.kueue_support import Restraint
 from webhook.model.pod_groups import GroupAgreed, GroupAsked
-from webhook.observer.cluster_watches import ClusterWatches, FromCluster, Reachable
-from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.observer.group_claims import GroupClaims
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
+from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
+from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.pipe import frame, read_asked, write_frame
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing

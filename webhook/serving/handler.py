@@ -19,6 +19,7 @@ from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
 from webhook.flow import create, follow, update
 from webhook.flow.follow import CannotFollow
+from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.jobs import KINDS, JobKind
 from webhook.jobs.pod import POD, group_of
 from webhook.kueue.occupancy import Occupancy
@@ -39,7 +40,6 @@ from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.words import rfc3339
 from webhook.serving.group_agreement import NotAgreedError, PodGroups
-from webhook.serving.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 

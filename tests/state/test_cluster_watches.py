@@ -14,7 +14,7 @@ from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import WatchUpdate
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
-from webhook.observer.cluster_watches import ClusterWatches, Kubeconfig, Reachable
+from webhook.state.cluster_watches import ClusterWatches, Kubeconfig, Reachable
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyRing
 

@@ -1,7 +1,7 @@
-"""Watches the worker clusters behind MultiKueue, for the observer, by kubeconfigs in Secrets.
+"""Watches the worker clusters behind MultiKueue, by kubeconfigs in Secrets.
 
 Each has threads, connections and forecasts of its own: the state of one that is slow or gone only
-gets older, and nothing else waits for it. All is called by the observer's own thread; the threads
+gets older, and nothing else waits for it. All is called by one thread of its process; the threads
 started here only send it what they have found.
 """
 
@@ -27,8 +27,8 @@ from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.observer.forecaster import Forecaster, ForecastResult
 from webhook.state.feed import Counted, Feed
+from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.pipe import Update
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, watched_on_worker

@@ -1,4 +1,4 @@
-"""Keeps forecasts current in a thread of the observer, for a bounded part of one CPU.
+"""Keeps forecasts current in a thread, for a bounded part of one CPU.
 
 It decides which trees to forecast and when, and keeps the profiles; how they are computed is the
 forecast's. What one Workload breaks costs only the forecast of its own tree.
@@ -47,7 +47,7 @@ class ForecastResult:
 class Forecaster:
     """Forecasts of one cluster.
 
-    ``offer`` and ``take`` are called by the observer's own thread, which gets results by ``tell``.
+    ``offer`` and ``take`` are called by one thread of its process, which gets results by ``tell``.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Forecaster:
         """Forecast all trees; if that fails, each by itself, so that one costs no other."""
         try:
             return self._forecast_inputs.profiles(forecast_input), {}
-        except Exception:  # noqa: BLE001 - what one Workload says must not end the observer
+        except Exception:  # noqa: BLE001 - what one Workload says must not end the process
             parts: defaultdict[str, set[str]] = defaultdict(set)
         trees = Trees(forecast_input.snapshot)
         for name in forecast_input.asked:

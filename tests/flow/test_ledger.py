@@ -1,7 +1,7 @@
 from dataclasses import replace
 
+from webhook.flow.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
 from webhook.model.queues import Arrival
-from webhook.serving.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
 from webhook.state.workload import SeenWorkload
 
 

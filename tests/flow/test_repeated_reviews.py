@@ -1,6 +1,6 @@
 """Reinvocations of Jobs that carry no mark of ours."""
 
-from webhook.serving.ledger import REPEATED_SECONDS, RepeatedReviews
+from webhook.flow.ledger import REPEATED_SECONDS, RepeatedReviews
 
 
 def test_each_noted_job_echoes_once():

@@ -8,9 +8,8 @@ from tests.builders import CPU_OPTION, GPU_OPTION
 from tests.state.feeds import changed, synced_feed
 from tests.state.objects import PENDING, cluster_queue, local_queue, named, workload
 from webhook.api import resources as kinds
-from webhook.observer import forecaster
-from webhook.observer.forecaster import Forecaster, ForecastResult
-from webhook.state import forecast_input
+from webhook.state import forecast_input, forecaster
+from webhook.state.forecaster import Forecaster, ForecastResult
 
 RULE = {
     "apiVersion": "kueue-fallback.dev/v1alpha1",
