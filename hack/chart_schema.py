@@ -40,6 +40,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "watch_nodes",
         "holds",
         "watch_workers",
+        "dispatcher",
     }
 )
 # What pydantic adds that helm has no use for.

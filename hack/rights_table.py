@@ -23,6 +23,7 @@ NAMESPACE: Final = "kueue-fallback"
 MORE: Final = (
     "console.expose=true",
     "clusters.watchWorkers={name}",
+    "clusters.dispatcher=true",
     "accelerators.watchNodes=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod},podGroups.enabled=true",

@@ -120,6 +120,10 @@ class Settings(BaseModel):
     """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
     is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""
 
+    dispatcher: bool = False
+    """Whether controllers nominate the worker clusters of Workloads, as MultiKueue's dispatcher
+    ``kueue-fallback.dev/dispatcher``; Kueue's configuration must name it, or nothing is done."""
+
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
     resumed every 6 to 9 s, so a quiet cluster stays below."""

@@ -275,6 +275,37 @@ def test_no_secret_of_a_worker_cluster_may_be_read_unless_it_is_named(render):
     assert "watch_workers" not in none.one("ConfigMap")["data"]["settings.yaml"]
 
 
+def test_only_a_dispatcher_may_nominate_clusters_and_read_where_they_are(render):
+    workers = {"clusters.watchWorkers": '["gpu-worker"]'}
+    without, dispatcher = render(workers), render({**workers, "clusters.dispatcher": "true"})
+
+    def rights(rendered):
+        return [
+            rule
+            for rule in rendered.one("ClusterRole", "kueue-fallback-controller")["rules"]
+            if rule["resources"] == ["workloads/status"]
+        ]
+
+    assert rights(without) == []
+    assert rights(dispatcher) == [
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads/status"], "verbs": ["patch"]}
+    ]
+    subjects = dispatcher.one("RoleBinding", "kueue-fallback-workers")["subjects"]
+    assert [subject["name"] for subject in subjects] == [
+        "kueue-fallback",
+        "kueue-fallback-controller",
+    ]
+    settings = [each.one("ConfigMap")["data"]["settings.yaml"] for each in (without, dispatcher)]
+    assert ["dispatcher: true" in text for text in settings] == [False, True]
+
+
+def test_without_controllers_there_can_be_no_dispatcher(template):
+    result = template({"clusters.dispatcher": "true", "controller.enabled": "false"})
+
+    assert result.returncode != 0
+    assert "clusters.dispatcher: needs controller.enabled" in result.stderr
+
+
 def test_the_documented_account_on_a_worker_may_read_what_is_watched_and_nothing_else():
     items = [each for each in yaml.safe_load_all(WORKER_READER.read_text()) if each]
     rules = [rule for item in items for rule in item.get("rules", ())]

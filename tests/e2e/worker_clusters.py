@@ -7,7 +7,7 @@ import yaml
 from bench.serving import Meanwhile
 from hack import multikueue, paper
 from hack.cluster import ROOT
-from hack.controlplane import ControlPlane
+from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, kubeconfig_of
 from tests.e2e import courses
 from tests.e2e.decisions import decision_of, metric
@@ -33,10 +33,18 @@ def worker_plane(folder, names):
 @contextlib.contextmanager
 def manager_plane(folder, names, worker, *, gpus="4"):
     """Start a plane whose GPU queue is on the worker; Kueue is connected when the block begins."""
-    with ControlPlane(folder) as started:
+    with manager_of(folder, names, {CLUSTER: worker}, gpus=gpus) as started:
+        yield started
+
+
+@contextlib.contextmanager
+def manager_of(folder, names, workers, *, gpus, kueue_config=None):
+    """Do the same with several workers, in this order, and more in Kueue's configuration."""
+    with ControlPlane(folder, options=Options(kueue_config=kueue_config or {})) as started:
         client = started.client
-        client.apply_all(multikueue.worker(CLUSTER, worker.kubeconfig))
-        client.apply_all(multikueue.check([CLUSTER]))
+        for name, worker in workers.items():
+            client.apply_all(multikueue.worker(name, worker.kubeconfig))
+        client.apply_all(multikueue.check(list(workers)))
         client.apply_all(multikueue.manager_queues(names, gpus=gpus))
         wait_for(lambda: is_active(client, names), "the worker is connected")
         yield started

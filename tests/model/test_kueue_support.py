@@ -173,6 +173,7 @@ def test_thousands_of_gates_are_cut_short():
         ({"multiKueue": {"dispatcherName": None}}, ()),
         ({"multiKueue": {"dispatcherName": f"{DISPATCHER}-all-at-once"}}, ()),
         ({"multiKueue": {"dispatcherName": f"{DISPATCHER}-incremental"}}, ()),
+        ({"multiKueue": {"dispatcherName": "kueue-fallback.dev/dispatcher"}}, ()),
         (
             {"multiKueue": {"dispatcherName": "example.com/another"}},
             ("multiKueue.dispatcherName",),

@@ -305,6 +305,7 @@ TWO_AT_A_TIME = "incrementalDispatcherConfig: {stepSize: 2}"
         (f"dispatcherName: {DISPATCHER}-incremental", 3, False),
         (f"dispatcherName: {DISPATCHER}-incremental\n  {TWO_AT_A_TIME}", 2, False),
         ("dispatcherName: example.com/another", 0, True),
+        ("dispatcherName: kueue-fallback.dev/dispatcher", 0, False),
         ("gcInterval: 1m", 0, False),
     ],
 )
@@ -312,6 +313,7 @@ def test_how_many_clusters_multikueue_asks_at_a_time(text, at_once, external):
     found = config(f"multiKueue:\n  {text}").value
 
     assert (found.clusters_per_round, found.external_dispatcher) == (at_once, external)
+    assert found.own_dispatcher is ("kueue-fallback.dev" in text)
 
 
 def test_how_usage_is_counted_has_kueues_defaults_and_a_gate_turns_it_off():

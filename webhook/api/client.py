@@ -303,6 +303,14 @@ class Client:
     ) -> Mapping[str, Any]:
         return self._call("PATCH", path, params, body=body, content_type=content_type)
 
+    def apply(self, path: str, body: object, *, manager: str) -> Mapping[str, Any]:
+        return self.patch(
+            path,
+            body,
+            content_type="application/apply-patch+yaml",
+            params={"fieldManager": manager, "force": "true"},
+        )
+
     def patch_with_warnings(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:

@@ -24,6 +24,9 @@ class KubernetesApi(Protocol):
 
     def patch(self, path: str, body: object) -> Mapping[str, Any]: ...
 
+    def apply(self, path: str, body: object, *, manager: str) -> Mapping[str, Any]:
+        """Apply fields for a field manager, also those that others have."""
+
     def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Mapping[str, Any]: ...
 
     def watch(

@@ -96,6 +96,15 @@ def _leader(shown: Mapping[str, Any]) -> str:
     return f"{shown['holder']}, renewed {terminal.ago(shown['renewedSecondsAgo'])}"
 
 
+def _dispatcher(shown: Mapping[str, Any]) -> str:
+    if not shown["ours"]:
+        return ""
+    text = f"{shown.get('waiting', 0)} Workloads wait for a worker cluster"
+    late = shown.get("withoutNomination", 0)
+    nobodys = terminal.tinted(f"{late} without a nominated one", like="not ready")
+    return f"{text}, {nobodys}" if late else text
+
+
 def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
     if not shown:
         return terminal.tinted("none", like="not ready")
@@ -190,6 +199,7 @@ _LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("Decisions", "switch", _switch),
     ("Kueue", "kueue", _kueue),
     ("Leader", "leader", _leader),
+    ("Dispatcher", "dispatcher", _dispatcher),
     ("Certificates", "certificates", _certificates),
     ("Servers", "replicas", _nothing),
     ("Clusters", "clusters", _nothing),
@@ -228,8 +238,9 @@ def command(
 
     \b
     Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
-    leads, a certificate is expired, a policy is not ready, Kueue is another one than is tested, or
-    a worker cluster is not active; 3 the cluster cannot be reached.
+    leads, a certificate is expired, a policy is not ready, Kueue is another one than is tested, a
+    worker cluster is not active, or nobody nominates one where that is ours to do; 3 the cluster
+    cannot be reached.
 
     \b
     Examples:
@@ -283,6 +294,9 @@ def _parts(
             lambda: status_parts.cluster_queues(client, ours, kueue_namespace)
         ),
     }
+    parts["dispatcher"] = part_of(
+        lambda: status_parts.dispatcher(client, kueue_namespace, parts["leader"], unix)
+    )
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
     if parts["clusterQueues"].forbidden:
         parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, namespace))

@@ -16,19 +16,27 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webhook.api import lease
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
-from webhook.api.resources import CONGESTION, KUEUE_DEPLOYMENT, OFF_SWITCH, kueue_path
+from webhook.api.resources import (
+    CONGESTION,
+    KUEUE_CONFIG,
+    KUEUE_DEPLOYMENT,
+    OFF_SWITCH,
+    kueue_path,
+)
 from webhook.api.watch import list_pages
 from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.profile import start_of
+from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
+from webhook.state.awaiting_cluster import awaiting
 from webhook.state.forecast_input import ForecastInput, ForecastInputs
-from webhook.state.kueue_config import read_kueue_manager
+from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
 from webhook.state.snapshot_file import fetch_state
 
@@ -232,6 +240,50 @@ def untested(part: StatusPart, policies: StatusPart, replicas: StatusPart) -> St
     trouble = (*part.trouble, *(f"Kueue is untested: {cause}" for cause in causes))
     shown = {**part.shown, "untested": causes} if part.shown is not None else None
     return replace(part, shown=shown, trouble=trouble)
+
+
+def dispatcher(client: Client, kueue_namespace: str, leader: StatusPart, unix: float) -> StatusPart:
+    """Return whether we are MultiKueue's dispatcher, and for whom no cluster is nominated.
+
+    Raises:
+        Forbidden: we are, and the user may not list Workloads.
+
+    """
+    if not (is_ours := _is_dispatcher(client, kueue_namespace)):
+        return StatusPart(shown={"ours": is_ours})
+    try:
+        workloads = _listed(client, kueue_path(client.kueue_version(), "workloads"))
+        waiting = [found for source in workloads if (found := _awaiting(source)) is not None]
+    except NotServed:
+        return StatusPart(shown={"ours": True})
+    late = sum(not name and unix - at > _LATE_SECONDS for name, at in waiting)
+    trouble = []
+    if late:
+        trouble.append(f"no worker cluster is nominated for {late} Workloads that have quota")
+    if leader.shown is not None and not leader.shown["leads"]:
+        trouble.append("no controller leads, so no worker cluster is nominated for anybody")
+    shown = {"ours": True, "waiting": len(waiting), "withoutNomination": late}
+    return StatusPart(shown=shown, trouble=tuple(trouble))
+
+
+def _is_dispatcher(client: Client, kueue_namespace: str) -> bool | None:
+    """Return whether Kueue's configuration names us; None: the user may not see it."""
+    path = f"/api/v1/namespaces/{kueue_namespace}/configmaps/{KUEUE_CONFIG}"
+    try:
+        return read_kueue_config(client.get(path)).own_dispatcher
+    except Forbidden:
+        return None
+    except (NotServed, FieldError):
+        return False
+
+
+_LATE_SECONDS = 30.0
+
+
+def _awaiting(source: Mapping[str, Any]) -> tuple[bool, int] | None:
+    """Return whether any cluster is nominated, and since when it has quota; None: not its turn."""
+    found, _ = attempted(lambda: awaiting(source), FieldError)
+    return None if found is None else (bool(found.nominated), found.workload.reserved_at)
 
 
 def clusters(client: Client) -> StatusPart:

@@ -21,14 +21,20 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from http.server import ThreadingHTTPServer
-from typing import Final
+from typing import Final, TypeAlias
 
 from webhook.api.client import Client, lets_resources_change
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
 from webhook.api.resources import POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.controller import congestion_publisher, look_back_process, unreviewed
+from webhook.controller import (
+    cluster_dispatcher,
+    congestion_publisher,
+    look_back_process,
+    unreviewed,
+)
+from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_status import reconcile_costs
@@ -49,6 +55,8 @@ from webhook.model.words import rfc3339
 from webhook.reconsider import choose, pending_jobs
 from webhook.server import lifecycle, probes
 from webhook.settings import Settings
+from webhook.state.awaiting_cluster import AWAITING, read_awaiting
+from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyKeeper, KeyRing
@@ -155,6 +163,9 @@ def _followed(
     return (*always, signing_keys(settings.namespace)), proven(workloads, ring)
 
 
+_Message: TypeAlias = WatchUpdate | FromCluster | Reachable
+
+
 class Controller:
     """The loop; clients, elector, log and who looks back are passed in."""
 
@@ -181,7 +192,7 @@ class Controller:
         self._follows_workloads = False
         self._follows_pending: set[str] = set()
         """The kinds whose Jobs are followed whole, by the same names."""
-        self._messages: queue.SimpleQueue[WatchUpdate | None] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
         )
@@ -244,7 +255,25 @@ class Controller:
             may_write=self.is_leader,
         )
         self._holds = HoldKeeper(client, is_leader=self.is_leader)
+        self._dispatcher = self._dispatching(settings, client) if settings.dispatcher else None
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
+
+    def _dispatching(self, settings: Settings, client: Client) -> ClusterDispatcher:
+        workers = ClusterWatches(
+            client,
+            Client,
+            self.put,
+            namespace=settings.namespace,
+            kueue=settings.kueue_namespace,
+            ring=self._ring,
+        )
+        return ClusterDispatcher(
+            client,
+            workers if settings.watch_workers else None,
+            max_state_age=settings.max_state_age,
+            placement_ttl=settings.placement_ttl,
+            is_leader=self.is_leader,
+        )
 
     def _takers_by_kind(self) -> Mapping[str, tuple[Callable[[WatchUpdate], tuple[str, ...]], ...]]:
         """Return who takes watch updates of what is no part of the snapshot."""
@@ -260,6 +289,7 @@ class Controller:
         return {
             **dict.fromkeys(self._kinds, of_metadata),
             RUNS.kind: (self._records.take_runs,),
+            **({AWAITING.kind: (self._dispatcher.take,)} if self._dispatcher is not None else {}),
             **{resource.kind: (self._mover.take,) for resource in pending},
         }
 
@@ -282,19 +312,21 @@ class Controller:
             (unreviewed.followed(kind, self._ring.keys), self._jobs_client)
             for kind in self._kinds.values()
         ]
+        if self._dispatcher is not None:
+            followed.append((replace(AWAITING, read=reading(read_awaiting)), self._client))
+            self._dispatcher.start()
         for resource, client in followed:
             self._follow(resource, client)
         while True:
             self.step()
 
-    def put(self, message: WatchUpdate | None) -> None:
+    def put(self, message: _Message | None) -> None:
         """Queue a watch update, from any thread; None: start the next step."""
         self._messages.put(message)
 
     def step(self) -> None:
         """Apply the queued updates; reconcile the policies if a condition may have changed."""
-        idle = STEP_SECONDS if self._follows_workloads else IDLE_SECONDS
-        self._gather(AGAIN_SECONDS if self._due else idle)
+        self._gather(AGAIN_SECONDS if self._due else self._idle_seconds())
         update, _ = self._survive("state", self._take_update)
         self.metrics.failures.catch_up(self._failures.counts)
         if update is None:
@@ -305,6 +337,7 @@ class Controller:
         # Not earlier: a replica without state must not take the Lease from one that could act.
         self.leadership.start()
         self._note_term()
+        self._survive("nominations", self._nominate)
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
@@ -320,6 +353,11 @@ class Controller:
             _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
+
+    def _idle_seconds(self) -> float:
+        if self._dispatcher is not None:
+            return cluster_dispatcher.STEP_SECONDS
+        return STEP_SECONDS if self._follows_workloads else IDLE_SECONDS
 
     def _take_update(self) -> Update:
         update = self._feed.update(time.monotonic(), time.time())
@@ -345,6 +383,8 @@ class Controller:
         self.metrics.leader.set(self.leadership.is_leader())
         self.metrics.costs.show(self._snapshot.tariffs, time.time())
         self.metrics.show_held(*self._holds.counts(time.time()))
+        if self._dispatcher is not None:
+            self.metrics.forgotten.set(self._dispatcher.forgotten(self._snapshot, time.time()))
 
     def _follow(self, resource: Resource, client: Client) -> None:
         follower = Follower(
@@ -399,18 +439,27 @@ class Controller:
                 return
             if message is None:
                 return
+            if not isinstance(message, WatchUpdate):
+                self._take_from_cluster(message)
+                continue
             self._ring.take(message)
             takers = self._takers.get(message.kind)
             for take in (self._feed.take,) if takers is None else (self._feed.hear, *takers):
                 lines, _ = self._survive("messages", partial(take, message))
                 self._log_all(lines or ())
-            if takers is not None:
-                continue
             changed = message.entries is not None or message.event is not None
+            if takers is not None and not (changed and message.kind == AWAITING.kind):
+                continue
             # A policy that cannot be read changes no snapshot, but its status must say so.
             self._due = self._due or (changed and message.kind == POLICIES)
             if changed:
                 until = min(until, time.monotonic() + COALESCE_SECONDS)
+
+    def _take_from_cluster(self, message: FromCluster | Reachable) -> None:
+        if self._dispatcher is None:
+            return
+        lines, _ = self._survive("messages", partial(self._dispatcher.take_from_cluster, message))
+        self._log_all(lines or ())
 
     def _log_all(self, lines: tuple[str, ...]) -> None:
         for line in lines:
@@ -507,6 +556,13 @@ class Controller:
         released = self._holds.step(self._snapshot, now=now, unix=unix)
         self.metrics.count_released(released.reasons)
         self._log_all(tuple(released.lines))
+
+    def _nominate(self) -> None:
+        if self._dispatcher is None:
+            return
+        dispatched = self._dispatcher.step(self._snapshot, now=time.monotonic(), unix=time.time())
+        self.metrics.count_nominations(dispatched.nominations)
+        self._log_all(tuple(dispatched.lines))
 
     def _publish_savings(self) -> None:
         # As policies are written: a restraint says nothing of what was decided before.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from webhook.controller.cost_metrics import CostMetrics
+from webhook.decide.cluster_choice import Nomination
 from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -35,6 +36,7 @@ class ControllerMetrics:
         self._moves(table)
         self.costs = CostMetrics(table)
         self._holds(table)
+        self._nominations(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -96,6 +98,24 @@ class ControllerMetrics:
             "Held Jobs that were released, by why.",
             reason=tuple(map(str, Release)),
         )
+
+    def _nominations(self, table: Table) -> None:
+        self.forgotten = table.gauge(
+            "unnominated_workloads",
+            "Workloads that have had quota for half a minute and for which no worker cluster is "
+            "nominated; only where we are MultiKueue's dispatcher.",
+        )
+        self._nominated = table.counter(
+            "nominations",
+            "Worker clusters nominated for Workloads, by why. first: the best by its policy. "
+            "better: better by now than those before. late: those before have not taken it in "
+            "time. lost: those before cannot be relied on. all: every cluster at once.",
+            why=tuple(map(str, Nomination)),
+        )
+
+    def count_nominations(self, nominations: Mapping[Nomination, int]) -> None:
+        for why, count in nominations.items():
+            self._nominated.labels(str(why)).inc(count)
 
     def show_held(self, held: int, overdue: int) -> None:
         """Set how many Jobs are held, and how many of them for too long."""

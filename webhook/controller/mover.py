@@ -289,18 +289,18 @@ def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]
 
 
 def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[str, Any]) -> None:
-    transport.patch(f"{_workloads(transport, workload)}/{workload.name}", wanted)
+    transport.patch(f"{workloads_path(transport, workload)}/{workload.name}", wanted)
 
 
 def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
     """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
     named = {"fieldSelector": f"metadata.name={workload.name}"}
-    page = transport.get(_workloads(transport, workload), named)
+    page = transport.get(workloads_path(transport, workload), named)
     items: Sequence[Mapping[str, Any]] = page.get("items") or ()
     return items[0] if items else None
 
 
-def _workloads(transport: KubernetesApi, workload: Workload) -> str:
+def workloads_path(transport: KubernetesApi, workload: Workload) -> str:
     place = f"namespaces/{workload.namespace}/workloads"
     return kueue_path(transport.kueue_version(), place)
 

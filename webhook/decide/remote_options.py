@@ -7,7 +7,7 @@ let it: the manager, and the earliest worker. This must not know the policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from webhook.kueue import multikueue
@@ -112,12 +112,7 @@ def reach(
         FieldError: a toleration or an affinity term of the Job cannot be read.
 
     """
-    starts = {
-        in_cluster.cluster: _begin(occupancy, assessment, in_cluster, now, priority)
-        for in_cluster in assessment.clusters
-        if not in_cluster.refused and in_cluster.fit is not None
-    }
-    known = {name: reached for name, reached in starts.items() if reached is not None}
+    known = forecast_starts(occupancy, assessment, now=now, priority=priority)
     clusters = tuple(
         replace(in_cluster, starts_in=known[in_cluster.cluster].start.seconds)
         if in_cluster.cluster in known
@@ -141,6 +136,21 @@ def reach(
         reserving=after.reserving,
     )
     return counted, known.get(after.cluster)
+
+
+def forecast_starts(
+    occupancy: Occupancy, assessment: Assessment, *, now: float, priority: int
+) -> Mapping[str, Reached]:
+    """Return the start in each cluster that would take the Job, where one is forecast.
+
+    *now* and errors as for ``reach``.
+    """
+    starts = {
+        in_cluster.cluster: _begin(occupancy, assessment, in_cluster, now, priority)
+        for in_cluster in assessment.clusters
+        if not in_cluster.refused and in_cluster.fit is not None
+    }
+    return {name: reached for name, reached in starts.items() if reached is not None}
 
 
 def _soonest(start: Start) -> tuple[bool, float]:

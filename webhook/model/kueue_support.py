@@ -208,6 +208,9 @@ _Fields: TypeAlias = "Mapping[str, Effect | frozenset[str] | _Fields]"
 INCREMENTAL: Final = "kueue.x-k8s.io/multikueue-dispatcher-incremental"
 DISPATCHERS: Final = frozenset({"kueue.x-k8s.io/multikueue-dispatcher-all-at-once", INCREMENTAL})
 """Those of MultiKueue itself."""
+OWN_DISPATCHER: Final = "kueue-fallback.dev/dispatcher"
+"""Ours: the leading controller nominates one cluster at a time (docs/decisions/0040-dispatcher.md).
+"""
 
 FIELDS: Final[_Fields] = {
     "apiVersion": _NOTHING,
@@ -247,7 +250,7 @@ FIELDS: Final[_Fields] = {
         "gcInterval": _NOTHING,
         "origin": _NOTHING,
         "workerLostTimeout": _NOTHING,
-        "dispatcherName": DISPATCHERS,
+        "dispatcherName": DISPATCHERS | {OWN_DISPATCHER},
         "externalFrameworks": _NOTHING,
         "clusterProfile": _NOTHING,
         "incrementalDispatcherConfig": _MODELLED,

@@ -271,7 +271,9 @@ class KueueConfig:
     """How many worker clusters MultiKueue's incremental dispatcher asks at a time; 0: MultiKueue
     asks all of them at once."""
     external_dispatcher: bool = False
-    """MultiKueue leaves it to another controller which clusters are asked."""
+    """MultiKueue leaves it to somebody else's controller which clusters are asked."""
+    own_dispatcher: bool = False
+    """It leaves it to ours, which asks one at a time."""
     requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.schedule``
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from webhook.model.fields import FieldError, as_mapping, child
 from webhook.model.kueue_support import (
     DISPATCHERS,
     INCREMENTAL,
+    OWN_DISPATCHER,
     KueueManager,
     is_on,
     is_version,
@@ -204,7 +205,9 @@ def _dispatcher(source: Mapping[str, Any]) -> Mapping[str, Any]:
     multikueue = fields.mapping(source, "multiKueue", "")
     name = fields.text(multikueue, "dispatcherName", "multiKueue")
     if name != INCREMENTAL:
-        return {"external_dispatcher": bool(name) and name not in DISPATCHERS}
+        is_own = name == OWN_DISPATCHER
+        is_external = bool(name) and name not in DISPATCHERS and not is_own
+        return {"external_dispatcher": is_external, "own_dispatcher": is_own}
     path = "incrementalDispatcherConfig"
     incremental = fields.mapping(multikueue, path, "multiKueue")
     step = fields.integer(incremental, "stepSize", f"multiKueue.{path}")

@@ -291,7 +291,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         option=option,
         job=owner.reference,
         replaces=_replaced(metadata),
-        pod_sets=_shape(spec, status) if stage is Stage.PENDING else (),
+        pod_sets=read_shape(spec, status) if stage is Stage.PENDING else (),
         counted=_counted(metadata, spec, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
@@ -462,7 +462,7 @@ def _owner_by_name(name: str) -> WorkloadOwner:
     return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
-def _shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
+def read_shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
     # Pods that have succeeded before an eviction do not run again: ``ReclaimablePods``.
     given_back = _given_back(status)
     pruned = [

@@ -1,0 +1,90 @@
+"""`kueue-fallback status` on the dispatcher of MultiKueue: for whom no cluster is nominated."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
+from tests.commands.release import WELL, lease, metrics, ready, with_status, without
+from tests.state.objects import condition, workload
+from webhook.__main__ import main
+
+PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
+CONFIG = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
+VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
+OURS = "kueue-fallback.dev/dispatcher"
+
+
+def waiting(name, *nominated):
+    reserved = {**condition("QuotaReserved"), "lastTransitionTime": "2026-11-25T06:00:00Z"}
+    source = workload(name, conditions=(reserved,), admitted_to="gpu-cq")
+    source["status"]["admissionChecks"] = [{"name": "remote", "state": "Pending"}]
+    source["status"]["nominatedClusterNames"] = list(nominated)
+    return source
+
+
+@pytest.fixture
+def status(tmp_path):
+    def run(*workloads, dispatcher=OURS, made=WELL, forbidden=()):
+        text = f"kind: Configuration\nmultiKueue: {{dispatcherName: {dispatcher}}}\n"
+        config_map = {"metadata": {"namespace": "kueue-system"}, "data": {"config.yaml": text}}
+        texts = {**VERSION, PROXY: (200, [], metrics()), CONFIG: (200, [], config_map)}
+        kept = [item for item in with_status(ready()) if item["kind"] != "Workload"]
+        objects = [*kept, *(each() for each in made), *workloads]
+        cluster = Cluster(*objects, forbidden=forbidden, texts=texts)
+        words = ["status", "-o", "json"]
+        with serving(cluster, tmp_path, namespace="research") as kubeconfig:
+            result = CliRunner().invoke(main, [*words, "--kubeconfig", kubeconfig])
+            said = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
+        found = json.loads(result.output)
+        line = [text for text in said.output.splitlines() if text.startswith("Dispatcher")]
+        return result.exit_code, found["attention"], found["dispatcher"], line
+
+    return run
+
+
+def test_those_who_wait_are_counted(status):
+    assert status(waiting("a", "near"), waiting("b", "near")) == (
+        0,
+        [],
+        {"ours": True, "waiting": 2, "withoutNomination": 0},
+        ["Dispatcher    2 Workloads wait for a worker cluster"],
+    )
+
+
+def test_those_for_whom_no_cluster_is_nominated_need_attention(status):
+    code, attention, shown, line = status(waiting("a"), waiting("b", "near"))
+
+    assert (code, shown["withoutNomination"]) == (1, 1)
+    assert attention == ["no worker cluster is nominated for 1 Workloads that have quota"]
+    assert line == [
+        "Dispatcher    2 Workloads wait for a worker cluster, 1 without a nominated one"
+    ]
+
+
+def test_without_a_leader_nothing_is_nominated(status):
+    made = without(lease, lambda: lease(age=600.0))
+
+    _, attention, _, _ = status(made=made)
+
+    assert "no controller leads, so no worker cluster is nominated for anybody" in attention
+
+
+def test_another_dispatcher_is_none_of_ours(status):
+    code, attention, shown, line = status(waiting("a"), dispatcher="example.com/other")
+
+    assert (code, attention, shown, line) == (0, [], {"ours": False}, [])
+
+
+def test_who_may_not_see_kueues_configuration_is_shown_nothing_of_it(status):
+    assert status(forbidden=["*/kueue-manager-config"]) == (0, [], {"ours": None}, [])
+
+
+def test_who_may_not_list_workloads_is_told_so(status):
+    code, attention, shown, line = status(forbidden=["*/workloads"])
+
+    assert (code, attention) == (0, [])
+    assert "forbidden" in shown
+    assert line[0].startswith("Dispatcher    forbidden: ")

@@ -1,0 +1,315 @@
+"""The leading controller nominates worker clusters on Workloads, one at a time."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests import builders
+from tests.builders import cluster_queue
+from tests.state.objects import condition, workload
+from webhook.api.kubernetes_api import Refused, Unreachable
+from webhook.api.resources import ReadObject
+from webhook.api.watch import WatchUpdate
+from webhook.controller.cluster_dispatcher import (
+    AGAIN_SECONDS,
+    MOST_AT_ONCE,
+    OVERDUE_SECONDS,
+    RETRY_SECONDS,
+    ClusterDispatcher,
+    applied,
+)
+from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, OffSwitch, WorkerCluster
+from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
+from webhook.state.pipe import Update, changes
+
+GPU = "nvidia.com/gpu"
+RESERVED_AT = 1_000
+API = "kueue.x-k8s.io/v1beta2"
+STATUS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
+
+
+def waiting(name="job-train-1", *, nominated=(), nominated_at="1970-01-01T00:16:40Z"):
+    """Return a Workload that got its quota 1000 s after 1970, as the API server sends it."""
+    reserved = {**condition("QuotaReserved"), "lastTransitionTime": "1970-01-01T00:16:40Z"}
+    source = workload(name, conditions=(reserved,), admitted_to="gpu-cq", job=name, cpu="1")
+    source["apiVersion"] = API
+    source["metadata"] |= {"uid": f"uid-{name}", "resourceVersion": "7"}
+    source["status"]["admissionChecks"] = [{"name": "remote", "state": "Pending"}]
+    paths = {"f:admission": {"f:clusterQueue": {}}}
+    if nominated:
+        source["status"]["nominatedClusterNames"] = list(nominated)
+        paths["f:nominatedClusterNames"] = {}
+    source["metadata"]["managedFields"] = [
+        {
+            "manager": "kueue-admission",
+            "operation": "Apply",
+            "apiVersion": API,
+            "subresource": "status",
+            "time": nominated_at,
+            "fieldsV1": {"f:status": paths},
+        }
+    ]
+    return source
+
+
+class Server:
+    """An API server with Workloads; an *answer* that is set is raised by each write."""
+
+    def __init__(self, *sources):
+        self.workloads = {source["metadata"]["name"]: source for source in sources}
+        self.written, self.answer = [], None
+
+    def kueue_version(self):
+        return "v1beta2"
+
+    def get(self, path, params):
+        name = params["fieldSelector"].partition("=")[2]
+        assert path == STATUS
+        return {"items": [self.workloads[name]] if name in self.workloads else []}
+
+    def apply(self, path, body, *, manager):
+        if self.answer is not None:
+            raise self.answer
+        name = body["metadata"]["name"]
+        assert (path, manager) == (f"{STATUS}/{name}/status", "kueue-admission")
+        self.written.append((name, tuple(body["status"]["nominatedClusterNames"])))
+        return body
+
+
+def manager(*names, own=True, active=(), **rest):
+    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    queue = cluster_queue("gpu-cq", {"a100": {"cpu": "100"}}, checks=("remote",))
+    return builders.snapshot(
+        queue,
+        checks={"remote": check},
+        multikueue_configs={"all": names},
+        worker_clusters={
+            name: WorkerCluster(name=name, active=not active or name in active) for name in names
+        },
+        kueue=KueueConfig(own_dispatcher=own),
+        **rest,
+    )
+
+
+class Workers:
+    """The watches of the worker clusters, with the snapshots that a test gives."""
+
+    def __init__(self, **snapshots):
+        self.snapshots = snapshots
+
+    def follow(self, snapshot):
+        pass
+
+    def with_clusters(self, update, now, unix):
+        news = {
+            name: Update(
+                changed=changes(None, replace(snapshot, as_of=now)), synced=True, as_of=now
+            )
+            for name, snapshot in self.snapshots.items()
+        }
+        return replace(update, clusters=news, watched_clusters=tuple(self.snapshots))
+
+
+def worker(cpus="4"):
+    return builders.snapshot(cluster_queue("gpu-cq", {"a100": {"cpu": cpus}}))
+
+
+class World:
+    def __init__(self, *sources, snapshot=None, workers=None, leads=True):
+        self.server = Server(*sources)
+        self.leads = leads
+        self.snapshot = snapshot or manager("near", "far")
+        self.dispatcher = ClusterDispatcher(
+            self.server,
+            workers,
+            max_state_age=15.0,
+            placement_ttl=30.0,
+            is_leader=lambda: self.leads,
+        )
+        self.tell(*sources)
+
+    def tell(self, *sources):
+        entries = tuple(read_awaiting(AWAITING.kind, source) for source in sources)
+        self.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, entries=entries))
+
+    def step(self, seconds=0.0):
+        """Step so long after the Workloads got their quota."""
+        return self.dispatcher.step(self.snapshot, now=seconds, unix=RESERVED_AT + seconds)
+
+    def show(self, name, *nominated, at="1970-01-01T00:16:40Z"):
+        """Let the watch tell what was written."""
+        source = waiting(name, nominated=nominated, nominated_at=at)
+        self.server.workloads[name] = source
+        event = "MODIFIED", read_awaiting(AWAITING.kind, source)
+        self.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=event))
+
+
+def test_the_first_of_equal_clusters_is_nominated_and_then_the_next_in_time():
+    world = World(waiting())
+
+    first = world.step(0.5)
+    world.show("job-train-1", "near")
+    nothing = [world.step(seconds).nominations for seconds in (1.0, 11.0, MARGIN_SECONDS - 1)]
+    late = world.step(MARGIN_SECONDS + AGAIN_SECONDS)
+
+    assert world.server.written == [
+        ("job-train-1", ("near",)),
+        ("job-train-1", ("near", "far")),
+    ]
+    assert first.nominations == {Nomination.FIRST: 1}
+    assert list(first.lines) == ["Workload team/job-train-1: asks near: the best by its policy"]
+    assert nothing == [{}, {}, {}]
+    assert late.nominations == {Nomination.LATE: 1}
+
+
+def test_a_cluster_that_kueue_does_not_reach_is_asked_last_and_lost_when_it_goes():
+    world = World(waiting(), snapshot=manager("near", "far", active=("far",)))
+    world.step()
+    world.show("job-train-1", "far")
+    world.snapshot = manager("near", "far", active=("near",))
+
+    lost = world.step(20.0)
+
+    assert world.server.written == [("job-train-1", ("far",)), ("job-train-1", ("far", "near"))]
+    assert lost.nominations == {Nomination.LOST: 1}
+
+
+def test_those_nominated_in_one_step_fill_a_cluster_one_after_the_other():
+    sources = [waiting(f"job-{number}") for number in range(6)]
+    workers = Workers(near=worker("2"), far=worker("9"))
+
+    world = World(*sources, workers=workers)
+    world.step()
+
+    assert [names for _, names in world.server.written] == [("near",)] * 2 + [("far",)] * 4
+
+
+def test_a_new_leader_goes_on_from_what_is_written_on_the_workload():
+    source = waiting(nominated=("near",), nominated_at="1970-01-01T00:17:00Z")
+    world = World(source)
+    written_at = 20.0
+
+    early = world.step(written_at + MARGIN_SECONDS - 5)
+    late = world.step(written_at + MARGIN_SECONDS + 1)
+
+    assert early.nominations == {}
+    assert late.nominations == {Nomination.LATE: 1}
+    assert world.server.written == [("job-train-1", ("near", "far"))]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"leads": False}, {"snapshot": manager("near", "far", own=False)}, {"snapshot": manager()}],
+)
+def test_nobody_else_nominates(given):
+    world = World(waiting(), **given)
+
+    assert world.step().nominations == {}
+    assert world.server.written == []
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        manager("near", "far", off=OffSwitch()),
+        # Its LocalQueue is gone, so nothing can be said of any cluster.
+        manager("near", "far", local_queues={}),
+    ],
+)
+def test_all_clusters_are_asked_at_once_where_nothing_can_be_compared(snapshot):
+    world = World(waiting(), snapshot=snapshot)
+
+    dispatched = world.step()
+
+    assert world.server.written == [("job-train-1", ("near", "far"))]
+    assert dispatched.nominations == {Nomination.ALL: 1}
+    assert list(dispatched.lines) == [
+        "Workload team/job-train-1: asks near, far: all are asked at once"
+    ]
+
+
+def test_a_write_that_fails_is_said_once_and_tried_again():
+    world = World(waiting())
+    world.server.answer = Unreachable("no answer")
+
+    failed = [list(world.step(seconds).lines) for seconds in (0.0, 1.0, RETRY_SECONDS + 1)]
+    world.server.answer = None
+    world.step(2 * RETRY_SECONDS + 2)
+
+    assert failed == [["Workload team/job-train-1: no cluster nominated: no answer"], [], []]
+    assert world.server.written == [("job-train-1", ("near",))]
+
+
+def test_a_workload_that_changed_meanwhile_is_looked_at_again():
+    world = World(waiting())
+    world.server.answer = Refused(409, "has been modified")
+    conflict = world.step()
+    world.server.answer = None
+    taken = waiting()
+    taken["status"]["clusterName"] = "far"
+    world.server.workloads["job-train-1"] = taken
+    world.step(2.0)
+
+    assert (conflict.nominations, list(conflict.lines)) == ({}, [])
+    assert world.server.written == []
+
+
+def test_what_kueue_has_applied_is_repeated_with_the_version_that_was_read():
+    source = waiting(nominated=("near",))
+
+    body = applied(source, ("near", "far"))
+
+    assert body == {
+        "apiVersion": API,
+        "kind": "Workload",
+        "metadata": {"name": "job-train-1", "namespace": "team", "resourceVersion": "7"},
+        "status": {
+            "admission": {"clusterQueue": "gpu-cq"},
+            "nominatedClusterNames": ["near", "far"],
+        },
+    }
+
+
+def test_workloads_without_a_nomination_for_long_are_counted_by_every_replica():
+    world = World(waiting("a"), waiting("b", nominated=("near",)), leads=False)
+
+    def forgotten(seconds):
+        return world.dispatcher.forgotten(world.snapshot, RESERVED_AT + seconds)
+
+    assert [forgotten(seconds) for seconds in (OVERDUE_SECONDS, OVERDUE_SECONDS + 1)] == [0, 1]
+    world.tell()
+    assert forgotten(OVERDUE_SECONDS + 1) == 0
+
+
+def test_one_step_looks_at_a_bounded_number_of_workloads():
+    sources = [waiting(f"job-{number}") for number in range(MOST_AT_ONCE + 1)]
+    world = World(*sources)
+
+    numbers = []
+    for seconds in (0.0, 1.0):
+        world.step(seconds)
+        numbers.append(len(world.server.written))
+
+    assert numbers == [MOST_AT_ONCE, MOST_AT_ONCE + 1]
+
+
+def test_a_workload_that_is_deleted_is_forgotten():
+    world = World(waiting())
+    entry = ReadObject(("team", "job-train-1"), awaiting(waiting()))
+
+    world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=("DELETED", entry)))
+
+    assert world.step().nominations == {}
+
+
+def test_a_watch_that_fails_is_said_once_and_what_is_known_stays():
+    world = World(waiting())
+
+    said = [
+        world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, error=error))
+        for error in ("refused", "refused", "")
+    ]
+
+    assert said == [("nominations: refused",), (), ("nominations: readable again",)]
+    assert world.step().nominations == {Nomination.FIRST: 1}

@@ -1,0 +1,267 @@
+"""Which worker cluster is nominated for a Workload, and when the next one is."""
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import builders
+from tests.builders import cluster_queue, held
+from tests.cost.ended_jobs import flat
+from webhook.decide.cluster_choice import (
+    AGAIN_SECONDS,
+    ClusterProspect,
+    Nomination,
+    Standing,
+    WaitingForCluster,
+    expected_in,
+    measure_of,
+    next_cluster,
+    prospects,
+    rank,
+)
+from webhook.kueue import occupancy
+from webhook.model.costs.prices import Prices
+from webhook.model.forecasts import JobClass, Profile
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
+
+GPU = "nvidia.com/gpu"
+BY_FINISH = builders.policy(strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}})
+BY_COST = builders.policy(strategy={"type": "Cost", "cost": {"runTime": "100s", "timeValue": "1"}})
+BY_COUNTS = builders.policy(threshold=builders.PAPER_THRESHOLD)
+
+
+def known(name, starts_in=0.0, ends_in=None, cost=None):
+    return ClusterProspect(
+        cluster=name, standing=Standing.KNOWN, starts_in=starts_in, ends_in=ends_in, cost=cost
+    )
+
+
+def other(name, standing):
+    return ClusterProspect(cluster=name, standing=standing)
+
+
+def ranked(policy, *found):
+    return "".join(prospect.cluster for prospect in rank(found, policy))
+
+
+@pytest.mark.parametrize(
+    ("policy", "found", "order"),
+    [
+        (None, [known("a", 9.0), known("b", 5.0), known("c", 5.0)], "bca"),
+        (BY_COUNTS, [known("a", 9.0, 10.0), known("b", 5.0, 99.0)], "ba"),
+        # 20 s sooner is less than the 30 s for which an earlier one is left.
+        (BY_FINISH, [known("a", 0.0, 100.0), known("b", 0.0, 80.0)], "ab"),
+        (BY_FINISH, [known("a", 0.0, 100.0), known("b", 0.0, 60.0)], "ba"),
+        (BY_FINISH, [known("a", 0.0, 100.0), known("b", 0.0, 80.0), known("c", 0.0, 60.0)], "cab"),
+        # The end of one is not known: starts are compared.
+        (BY_FINISH, [known("a", 7.0, 10.0), known("b", 5.0)], "ba"),
+        # 10 % cheaper is worth it, and later does not count but for what it costs.
+        (BY_COST, [known("a", 0.0, 100.0, 2.0), known("b", 50.0, 500.0, 1.7)], "ba"),
+        (BY_COST, [known("a", 0.0, 100.0, 2.0), known("b", 50.0, 500.0, 1.9)], "ab"),
+        (BY_COST, [known("a", 0.0, 100.0), known("b", 0.0, 50.0, 1.9)], "ba"),
+        (
+            BY_FINISH,
+            [
+                other("a", Standing.INACTIVE),
+                other("b", Standing.REFUSED),
+                other("c", Standing.SILENT),
+                other("d", Standing.UNKNOWN),
+                known("e", 900.0, 1000.0),
+            ],
+            "edcba",
+        ),
+        (None, [other("a", Standing.UNKNOWN), other("b", Standing.UNKNOWN)], "ab"),
+    ],
+)
+def test_clusters_are_ranked_by_the_policys_measure_and_left_in_their_order_else(
+    policy, found, order
+):
+    assert ranked(policy, *found) == order
+
+
+def chosen(found, nominated, *, waited=60.0, is_late=False, policy=BY_FINISH):
+    return next_cluster(
+        rank(found, policy),
+        nominated,
+        measure_of(found, policy),
+        waited=waited,
+        is_late=is_late,
+    )
+
+
+NEAR, FAR = known("near", 0.0, 100.0), known("far", 0.0, 50.0)
+
+
+@pytest.mark.parametrize(
+    ("found", "nominated", "given", "wanted"),
+    [
+        ([NEAR, FAR], (), {"waited": 0.0}, ("far", Nomination.FIRST)),
+        ([NEAR, FAR], ("far",), {}, None),
+        ([NEAR, FAR], ("far",), {"is_late": True}, ("near", Nomination.LATE)),
+        ([NEAR, FAR], ("far",), {"is_late": True, "waited": AGAIN_SECONDS - 1}, None),
+        ([NEAR, FAR], ("near",), {}, ("far", Nomination.BETTER)),
+        ([NEAR, other("far", Standing.SILENT)], ("far",), {}, ("near", Nomination.LOST)),
+        ([NEAR, other("far", Standing.INACTIVE)], ("far",), {}, ("near", Nomination.LOST)),
+        ([NEAR, other("far", Standing.UNKNOWN)], ("far",), {}, ("near", Nomination.BETTER)),
+        ([other("near", Standing.UNKNOWN), FAR], ("far",), {}, None),
+        ([NEAR, FAR], ("near", "far"), {"is_late": True}, None),
+        # All that is left is not reached either; it is asked for in the end.
+        (
+            [other("near", Standing.INACTIVE), other("far", Standing.INACTIVE)],
+            ("near",),
+            {},
+            ("far", Nomination.LOST),
+        ),
+    ],
+)
+def test_another_cluster_is_asked_when_the_nominated_ones_disappoint(
+    found, nominated, given, wanted
+):
+    assert chosen(found, nominated, **given) == wanted
+
+
+def test_the_first_of_the_nominated_clusters_to_start_it_is_waited_for():
+    found = [known("a", 50.0), known("b", 20.0), other("c", Standing.UNKNOWN)]
+
+    assert expected_in(found, ("a",)) == 50.0
+    assert expected_in(found, ("a", "b", "c")) == 20.0
+    assert expected_in(found, ("c",)) == 0.0
+
+
+@st.composite
+def found_clusters(draw):
+    """Draw what is expected in up to five clusters."""
+    found = []
+    for name in "abcde"[: draw(st.integers(1, 5))]:
+        standing = draw(st.sampled_from(Standing))
+        if standing is not Standing.KNOWN:
+            found.append(other(name, standing))
+            continue
+        start = draw(st.floats(0.0, 1e4))
+        end = draw(st.none() | st.floats(0.0, 1e4).map(lambda run, start=start: start + run))
+        found.append(known(name, start, end, draw(st.none() | st.floats(0.0, 1e3))))
+    return found
+
+
+policies = st.sampled_from((None, BY_FINISH, BY_COST, BY_COUNTS))
+
+
+@given(found=found_clusters(), policy=policies)
+def test_an_inactive_cluster_never_comes_before_an_active_one(found, policy):
+    order = rank(found, policy)
+
+    standings = [prospect.standing for prospect in order]
+    assert sorted(prospect.cluster for prospect in order) == [each.cluster for each in found]
+    assert standings == sorted(standings, reverse=True)
+
+
+@given(found=found_clusters(), policy=policies)
+def test_no_cluster_is_better_than_the_first_by_the_minimum(found, policy):
+    first, *others = rank(found, policy)
+
+    known_ones = [each for each in others if each.standing is Standing.KNOWN]
+    assert not any(measure_of(found, policy).gains(each, first) for each in known_ones)
+
+
+@given(data=st.data(), policy=policies)
+def test_every_cluster_is_nominated_in_the_end_whatever_becomes_of_them(data, policy):
+    names = "abcde"[: data.draw(st.integers(1, 5))]
+    nominated = ()
+    for _ in range(len(names)):
+        drawn = {each.cluster: each for each in data.draw(found_clusters())}
+        found = [drawn.get(name, other(name, Standing.UNKNOWN)) for name in names]
+        choice = chosen(found, nominated, is_late=bool(nominated), policy=policy)
+        assert choice is not None
+        nominated = (*nominated, choice[0])
+
+    assert sorted(nominated) == list(names)
+
+
+def manager(*names, policies=(BY_FINISH,), **rest):
+    check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
+    queue = cluster_queue("gpu-cq", {"remote": {GPU: "100"}}, checks=("remote",))
+    return builders.snapshot(
+        queue,
+        checks={"remote": check},
+        multikueue_configs={"all": names},
+        worker_clusters={name: WorkerCluster(name=name) for name in names},
+        policies=policies,
+        **rest,
+    )
+
+
+def worker(*, free_in=None, flavor="t4"):
+    """A cluster with four GPUs; *free_in*: all are held, and free again after so many seconds."""
+    queue = cluster_queue("gpu-cq", {flavor: {GPU: "4"}})
+    if free_in is None:
+        return builders.snapshot(queue)
+    profile = Profile(
+        computed_at=0.0,
+        cells=((flavor, GPU),),
+        times=(0.0, free_in),
+        free=((0,), (4,)),
+        spread=(0.0, 0.0),
+    )
+    lent = held({flavor: {GPU: "4"}}, reserving=4, pending=1)
+    return builders.snapshot(queue, held={"gpu-cq": lent}, profiles={"gpu-cq": profile})
+
+
+def seen(here, **workers):
+    counted = {name: occupancy.build(snapshot) for name, snapshot in workers.items()}
+    return replace(occupancy.build(here), clusters=counted)
+
+
+def expected(where, policy=BY_FINISH):
+    here = where.snapshot
+    waiting = WaitingForCluster(
+        arrival=builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu"),
+        queues=(here.local_queues["team", "gpu-lq"], here.cluster_queues["gpu-cq"]),
+        job_class=JobClass("class", "coarse"),
+        flavors="remote",
+    )
+    return prospects(waiting, where, now=0.0, unix=0.0)
+
+
+def test_a_full_cluster_is_expected_to_start_it_when_quota_is_free_there():
+    where = seen(manager("full", "free", "unwatched"), full=worker(free_in=40.0), free=worker())
+
+    full, free, unwatched = expected(where)
+
+    assert (full.standing, full.starts_in, full.ends_in) == (Standing.KNOWN, 40.0, 140.0)
+    assert (free.standing, free.starts_in, free.ends_in) == (Standing.KNOWN, 0.0, 100.0)
+    assert (unwatched.standing, unwatched.starts_in) == (Standing.UNKNOWN, inf)
+
+
+def test_clusters_that_cannot_be_relied_on_are_told_apart():
+    here = manager("gone", "silent", "queueless")
+    here = replace(
+        here,
+        worker_clusters={**here.worker_clusters, "gone": WorkerCluster(name="gone", active=False)},
+    )
+    where = seen(here, gone=worker(), silent=worker(), queueless=builders.snapshot())
+    where = replace(where, stale={"silent": "stale: its queues were last seen 20 s ago"})
+
+    assert [each.standing for each in expected(where)] == [
+        Standing.INACTIVE,
+        Standing.SILENT,
+        Standing.REFUSED,
+    ]
+
+
+def test_the_cheaper_cluster_is_taken_where_costs_decide():
+    prices = {
+        "dear": Prices(rates={("t4", GPU): flat(36.0)}),
+        "cheap": Prices(rates={("t4", GPU): flat(3.6)}),
+    }
+    here = manager("dear", "cheap", policies=(BY_COST,), prices=prices)
+    where = seen(here, dear=worker(free_in=0.1), cheap=worker(free_in=60.0))
+
+    dear, cheap = expected(where, BY_COST)
+
+    # About 100 s at 36 an hour, and at 3.6 an hour; an hour of time is worth 1.
+    assert dear.cost == pytest.approx(1.0 * 1.05 + 0.03, rel=0.1)
+    assert cheap.cost == pytest.approx(0.1 * 1.05 + 0.045, rel=0.1)
+    assert ranked(BY_COST, dear, cheap) == "cheapdear"

@@ -1,0 +1,153 @@
+"""Two worker clusters, and the leading controller as MultiKueue's dispatcher: three real planes."""
+
+import json
+import time
+import urllib.request
+
+import pytest
+
+from hack import paper
+from hack.install import Installation
+from tests.e2e.decisions import SLOW, applied_policy, finish_time, limited
+from tests.e2e.plane import wait_for, wait_until_complete, workload_of
+from tests.e2e.worker_clusters import let_read, manager_of, reader_secret, worker_plane
+from webhook.model.kueue_support import OWN_DISPATCHER
+
+pytestmark = pytest.mark.xdist_group("multikueue")
+
+NAMES = paper.Names()
+FIRST, SECOND = "first-worker", "second-worker"
+"""In the order of the MultiKueueConfig."""
+MANY = "40"
+"""GPUs of the manager's quota: nobody waits there."""
+GIVEN_UP_SECONDS = 90.0
+"""Well above what makes a cluster's state old, and the least time between two nominations."""
+FORECAST_SECONDS = 3.0
+"""What the webhook has seen, the controller has too by then, and has forecast it."""
+KUEUE_CONFIG = {"multiKueue": {"dispatcherName": OWN_DISPATCHER}}
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory):
+    folders = [tmp_path_factory.mktemp(name) for name in (FIRST, SECOND)]
+    with worker_plane(folders[0], NAMES) as first, worker_plane(folders[1], NAMES) as second:
+        yield {FIRST: first, SECOND: second}
+
+
+@pytest.fixture(scope="module")
+def manager(tmp_path_factory, workers):
+    folder = tmp_path_factory.mktemp("manager")
+    with manager_of(folder, NAMES, workers, gpus=MANY, kueue_config=KUEUE_CONFIG) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def installed(manager, workers):
+    values = [f"clusters.watchWorkers={{{FIRST},{SECOND}}}", "clusters.dispatcher=true"]
+    with Installation(manager, chart_values=values) as found:
+        for name, worker in workers.items():
+            manager.client.apply(reader_secret(name, let_read(worker)))
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(manager, installed):
+    policy = finish_time(NAMES, runTime="20s")
+    policy["spec"]["options"] = policy["spec"]["options"][:1]
+    with applied_policy(manager.client, policy, NAMES):
+        wait_for(lambda: known_of(manager.client).keys() == {FIRST, SECOND}, "both are seen")
+        yield manager.client
+
+
+def known_of(client):
+    """Return the clusters whose queues are known, with how many wait there."""
+    job = client.create(paper.light_job("probe", NAMES), dry_run=True)
+    decision = json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+    clusters = decision["options"][0].get("clusters", ())
+    return {each["name"]: each["pending"] for each in clusters if "pending" in each}
+
+
+def status_of(client, job):
+    """Return (nominated clusters, the one that has taken it)."""
+    status = (workload_of(client, job) or {}).get("status", {})
+    return tuple(status.get("nominatedClusterNames", ())), status.get("clusterName", "")
+
+
+def occupy(worker, prefix, number, *, seconds=1280):
+    """Create Jobs of the worker's own in its GPU queue, which has four GPUs."""
+    jobs = [
+        limited(paper.heavy_job(f"{prefix}-{each}", NAMES, faster=SLOW), seconds)
+        for each in range(number)
+    ]
+    worker.client.create_all(jobs)
+
+
+def test_jobs_go_where_they_end_sooner(client, workers, installed):
+    first = workers[FIRST]
+    occupy(first, "own", 6)
+    wait_for(lambda: known_of(client).get(FIRST) == 2, "the first worker is full")
+    time.sleep(FORECAST_SECONDS)
+    sent = [client.create(paper.light_job(f"sooner-{n}", NAMES, faster=10)) for n in range(4)]
+    for job in sent:
+        wait_until_complete(client, NAMES.namespace, job["metadata"]["name"])
+    taken = [status_of(client, job) for job in sent]
+    delete_jobs(first)
+    wait_for(lambda: known_of(client).get(FIRST) == 0, "the first worker is free again")
+    time.sleep(FORECAST_SECONDS)
+    back = client.create(paper.light_job("back", NAMES, faster=10))
+    wait_until_complete(client, NAMES.namespace, "back")
+
+    assert taken == [((), SECOND)] * 4
+    assert status_of(client, back) == ((), FIRST)
+
+
+def test_a_dead_cluster_costs_its_time_out_once(client, workers, installed):
+    first, second = workers.values()
+    occupy(second, "theirs", 6)
+    occupy(first, "own", 4, seconds=300)
+    wait_for(lambda: known_of(client) == {FIRST: 0, SECOND: 2}, "both are full")
+    time.sleep(FORECAST_SECONDS)
+    waits = client.create(paper.light_job("waits", NAMES, faster=10))
+    wait_for(lambda: status_of(client, waits) == ((FIRST,), ""), "it is to wait in the first")
+    before = nominations(installed)
+
+    first.stop("kube-apiserver")
+    since = time.monotonic()
+    wait_for(
+        lambda: status_of(client, waits) == ((FIRST, SECOND), ""),
+        "the second is asked, too",
+        timeout_seconds=GIVEN_UP_SECONDS,
+    )
+    took = time.monotonic() - since
+    delete_jobs(second)
+    wait_until_complete(client, NAMES.namespace, "waits")
+    later = [client.create(paper.light_job(f"later-{n}", NAMES, faster=10)) for n in range(4)]
+    for job in later:
+        wait_until_complete(client, NAMES.namespace, job["metadata"]["name"])
+    after = nominations(installed)
+    first.start("kube-apiserver")
+
+    assert took < GIVEN_UP_SECONDS
+    assert [status_of(client, job) for job in (waits, *later)] == [((), SECOND)] * 5
+    grown = {why: after[why] - before[why] for why in after}
+    # Those that came later were never sent to the dead one.
+    assert grown == {"first": 4, "lost": 1, "late": 0, "better": 0, "all": 0}
+    assert sample(installed, "kueue_fallback_unnominated_workloads") == 0
+
+
+def nominations(installed):
+    name = 'kueue_fallback_nominations_total{{why="{}"}}'
+    whys = ("first", "better", "late", "lost", "all")
+    return {why: sample(installed, name.format(why)) for why in whys}
+
+
+def sample(installed, name):
+    url = f"http://127.0.0.1:{installed.controller_metrics}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.rpartition(" ")[0] == name))
+
+
+def delete_jobs(worker):
+    path = worker.client.path("batch/v1", "Job", namespace=NAMES.namespace)
+    worker.client.send("DELETE", path, {"propagationPolicy": "Background"})

@@ -1,0 +1,300 @@
+"""Nominates worker clusters for Workloads that wait for one, as MultiKueue's external dispatcher.
+
+One cluster at a time, the best by the policy of the Workload, and the next where that disappoints.
+What was nominated and since when stands on the Workload, so a new leader goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any, Final
+
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
+from webhook.api.managed_fields import applied_by, part_of
+from webhook.api.resources import Key
+from webhook.api.watch import WatchUpdate
+from webhook.controller.mover import read_anew, workloads_path
+from webhook.decide import cluster_choice, remote_options
+from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, WaitingForCluster
+from webhook.flow.ledger import ClusterViews
+from webhook.kueue import occupancy
+from webhook.kueue.occupancy import Occupancy
+from webhook.model.faults import attempted
+from webhook.model.fields import FieldError
+from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue, Snapshot
+from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
+from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.pipe import Update
+from webhook.state.state import PendingArrivals
+
+STEP_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 5.0
+"""Between two looks at a Workload for which clusters are nominated."""
+RETRY_SECONDS: Final = 5.0
+"""After a failed write."""
+MOST_AT_ONCE: Final = 100
+"""Workloads that are looked at in one step; the others follow in the next."""
+MOST_NOMINATED: Final = 20
+"""As many as Kueue's schema allows."""
+OVERDUE_SECONDS: Final = 30.0
+"""With quota for so long, a Workload without a nominated cluster counts as forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NominationStep:
+    """The result of one step."""
+
+    nominations: Mapping[Nomination, int] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Patience:
+    """Until when the nominated clusters of a Workload should have taken it."""
+
+    nominated: tuple[str, ...]
+    until: float
+    """Seconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turn:
+    """The state at one step."""
+
+    snapshot: Snapshot
+    here: Occupancy
+    """The manager's quota as if nobody held any: those who wait for a cluster have theirs."""
+    clusters: Occupancy
+    now: float
+    unix: float
+
+
+class ClusterDispatcher:
+    def __init__(
+        self,
+        transport: KubernetesApi,
+        workers: ClusterWatches | None,
+        *,
+        max_state_age: float,
+        placement_ttl: float,
+        is_leader: Callable[[], bool],
+    ) -> None:
+        """Nominate while *is_leader*, which is called before each write.
+
+        Without *workers* nothing is known of clusters but whether Kueue reaches them.
+        """
+        self._transport, self._workers = transport, workers
+        self._max_state_age, self._is_leader = max_state_age, is_leader
+        self._views = ClusterViews(placement_ttl)
+        self._arrivals = PendingArrivals()
+        self._waiting: dict[Key, AwaitingCluster] = {}
+        self._due: dict[Key, float] = {}
+        """The monotonic time at which each is looked at again."""
+        self._patience: dict[Key, _Patience] = {}
+        self._said: dict[Key, str] = {}
+        self._error = ""
+
+    def start(self) -> None:
+        if self._workers is not None:
+            self._workers.start()
+
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Apply a watch update of Workloads; return the lines to log."""
+        before, self._error = self._error, message.error
+        if message.error:
+            return () if before else (f"{message.kind}: {message.error}",)
+        if message.entries is not None:
+            for key in self._waiting.keys() - {entry.key for entry in message.entries}:
+                self._put(key, None)
+            for entry in message.entries:
+                self._put(entry.key, entry.value)
+        elif message.event is not None:
+            event_type, entry = message.event
+            self._put(entry.key, None if event_type == "DELETED" else entry.value)
+        return (f"{message.kind}: readable again",) if before else ()
+
+    def take_from_cluster(self, message: FromCluster | Reachable) -> tuple[str, ...]:
+        """Apply a message of a worker cluster's watch; return the lines to log."""
+        return self._workers.take(message) if self._workers is not None else ()
+
+    def _put(self, key: Key, found: AwaitingCluster | None) -> None:
+        if found is None:
+            for known in (self._waiting, self._due, self._patience, self._said):
+                known.pop(key, None)
+            return
+        before = self._waiting.get(key)
+        self._waiting[key] = found
+        if before is None or before.nominated != found.nominated:
+            self._due.pop(key, None)
+
+    def forgotten(self, snapshot: Snapshot, unix: float) -> int:
+        """Return how many Workloads have waited for long without a nominated cluster."""
+        return sum(
+            not found.nominated and unix - found.workload.reserved_at > OVERDUE_SECONDS
+            for found in tuple(self._waiting.values())
+            if clusters_of(found, snapshot)
+        )
+
+    def step(self, snapshot: Snapshot, *, now: float, unix: float) -> NominationStep:
+        """Nominate where it is time. *now* is monotonic, *unix* in seconds since 1970."""
+        here = occupancy.idle(snapshot)
+        if self._workers is not None:
+            self._workers.follow(snapshot)
+            self._views.update(self._workers.with_clusters(Update(), now, unix), here, now)
+            self._views.expire(now)
+        if not snapshot.kueue.own_dispatcher or not self._is_leader():
+            return NominationStep()
+        self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
+        due = sorted((at, key) for key in self._waiting if (at := self._due.get(key, -inf)) <= now)
+        nominations: Counter[Nomination] = Counter()
+        lines: list[str] = []
+        for _, key in due[:MOST_AT_ONCE]:
+            if not self._is_leader():
+                break
+            # Placements of this step count for those that follow.
+            clusters = remote_options.fresh(self._views.around(here), now, self._max_state_age)
+            turn = _Turn(snapshot=snapshot, here=here, clusters=clusters, now=now, unix=unix)
+            for why, line in self._nominate(key, turn):
+                nominations.update(() if why is None else (why,))
+                lines.append(line)
+        return NominationStep(nominations=nominations, lines=lines)
+
+    def _nominate(self, key: Key, turn: _Turn) -> Iterator[tuple[Nomination | None, str]]:
+        """Look at one Workload; yield why a cluster was nominated, or None, and the line to log."""
+        found = self._waiting[key]
+        self._due[key] = turn.now + AGAIN_SECONDS
+        names = clusters_of(found, turn.snapshot)
+        if not names:
+            return
+        arrival = self._arrivals.of(found.workload)
+        added, why = self._choose(key, names, arrival, turn)
+        if not added:
+            return
+        kept = tuple(name for name in found.nominated if name in names)
+        nominated = (*kept, *added)[:MOST_NOMINATED]
+        problem = self._write(found, nominated)
+        if problem is not None:
+            self._due[key] = turn.now + (RETRY_SECONDS if problem else STEP_SECONDS)
+            if problem and self._said.get(key) != problem:
+                self._said[key] = problem
+                yield None, f"Workload {'/'.join(key)}: no cluster nominated: {problem}"
+            return
+        self._waiting[key] = found._replace(nominated=nominated, nominated_at=int(turn.unix))
+        if arrival is not None and len(added) == 1:
+            placed = replace(arrival, cluster=added[0], job_class=found.workload.job_class)
+            self._views.enter(placed, turn.here, turn.now)
+        yield why, f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
+
+    def _choose(
+        self, key: Key, names: Sequence[str], arrival: Arrival | None, turn: _Turn
+    ) -> tuple[tuple[str, ...], Nomination]:
+        """Return the clusters to add to those that are nominated, if any, and why."""
+        found, snapshot = self._waiting[key], turn.snapshot
+        queues = _queues_of(found, snapshot)
+        result = None
+        is_off = snapshot.off is not None and snapshot.off.covers(key[0])
+        if arrival is not None and queues is not None and not is_off:
+            waiting = WaitingForCluster(
+                arrival=arrival,
+                queues=queues,
+                job_class=found.workload.job_class,
+                flavors=found.workload.flavors,
+            )
+            result, _ = attempted(
+                lambda: cluster_choice.prospects(
+                    waiting, turn.clusters, now=turn.now, unix=turn.unix
+                )
+            )
+        if result is None or arrival is None:
+            # Nothing may wait because of us, so all are asked, as Kueue itself does.
+            others = tuple(name for name in names if name not in found.nominated)
+            return others, Nomination.ALL
+        policy, _ = cluster_choice.decided_by(arrival, turn.clusters)
+        choice = cluster_choice.next_cluster(
+            cluster_choice.rank(result, policy),
+            found.nominated,
+            cluster_choice.measure_of(result, policy),
+            waited=turn.unix - max(found.nominated_at, found.workload.reserved_at),
+            is_late=turn.unix > self._patient_until(key, result, turn.unix),
+        )
+        return ((choice[0],), choice[1]) if choice is not None else ((), Nomination.FIRST)
+
+    def _patient_until(
+        self, key: Key, prospects: Sequence[cluster_choice.ClusterProspect], unix: float
+    ) -> float:
+        """Return until when the nominated clusters are given time, in seconds since 1970.
+
+        What was expected when they were nominated holds; of those that another leader has
+        nominated, what is expected now.
+        """
+        found, known = self._waiting[key], self._patience.get(key)
+        if known is None or known.nominated != found.nominated:
+            expected = cluster_choice.expected_in(prospects, found.nominated)
+            since = unix if expected else max(found.nominated_at, found.workload.reserved_at)
+            known = _Patience(nominated=found.nominated, until=since + expected + MARGIN_SECONDS)
+            self._patience[key] = known
+        return known.until
+
+    def _write(self, found: AwaitingCluster, nominated: Sequence[str]) -> str | None:
+        """Write the nominated clusters; None: done, "": it has changed meanwhile, else why not."""
+        workload = found.workload
+        try:
+            source = read_anew(self._transport, workload)
+            current = awaiting(source) if source is not None else None
+            if source is None or current is None or current.nominated != found.nominated:
+                return ""
+            path = f"{workloads_path(self._transport, workload)}/{workload.name}/status"
+            self._transport.apply(path, applied(source, nominated), manager=KUEUES_MANAGER)
+        except ClusterError as error:
+            return "" if error.is_conflict else str(error)
+        except FieldError as error:
+            return str(error)
+        return None
+
+
+def clusters_of(found: AwaitingCluster, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the clusters among which one is to be nominated; none: what it waits for is not that.
+
+    They are in the order of the MultiKueueConfig.
+    """
+    check = snapshot.checks.get(found.check)
+    if check is None or check.controller != MULTIKUEUE:
+        return ()
+    return tuple(snapshot.multikueue_configs.get(check.parameters, ()))
+
+
+def applied(source: Mapping[str, Any], nominated: Sequence[str]) -> Mapping[str, Any]:
+    """Return what to apply to a Workload's status, for Kueue's own field manager.
+
+    Kueue takes the nomination away, when a cluster has taken the Workload, by applying its status
+    without it. That works only for a field that its manager has applied; and applying one for it
+    takes away what else it has applied, unless that is repeated. The resourceVersion refuses it
+    where any of that has changed meanwhile.
+
+    Raises:
+        FieldError: what Kueue has applied cannot be read.
+
+    """
+    known = applied_by(KUEUES_MANAGER, source, "status")
+    kept = part_of(source, known.paths).get("status", {}) if known is not None else {}
+    names = ("name", "namespace", "resourceVersion")
+    return {
+        "apiVersion": source.get("apiVersion"),
+        "kind": "Workload",
+        "metadata": {name: source["metadata"][name] for name in names},
+        "status": {**kept, NOMINATED: list(nominated)},
+    }
+
+
+def _queues_of(
+    found: AwaitingCluster, snapshot: Snapshot
+) -> tuple[LocalQueue, ClusterQueue] | None:
+    workload = found.workload
+    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
+    cluster_queue = snapshot.cluster_queues.get(workload.cluster_queue)
+    if local_queue is None or cluster_queue is None:
+        return None
+    return local_queue, cluster_queue
