@@ -16,13 +16,12 @@ from typing import Final
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
 from webhook.decide import objective, remote_options, wishes
-from webhook.decide.objective import Place
 from webhook.decide.remote_options import Reached
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
-from webhook.model.costs.prices import NO_PRICES
+from webhook.model.costs.prices import NO_PRICES, Place
 from webhook.model.decision import Assessment, InCluster
 from webhook.model.forecasts import Basis, Forecast, JobClass, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
