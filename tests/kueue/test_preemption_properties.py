@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
 from webhook.kueue.preemption import (
     Possibility,
@@ -12,6 +13,7 @@ from webhook.kueue.preemption import (
     Preemptions,
     Preemptor,
     QuotaHolder,
+    Victim,
     satisfies_policy,
 )
 from webhook.kueue.quota import UsageTree
@@ -163,3 +165,208 @@ def test_the_oracle_agrees_with_the_targets_for_one_cell(world):
     assert (possibility is Possibility.NO_CANDIDATES) == (not leaves)
     assert (possibility is Possibility.PREEMPT) == (preemptor.leaf in leaves)
     assert height <= max(tree.heights)
+
+
+@st.composite
+def shared_worlds(draw):
+    """Five ClusterQueues in one tree of two teams, which use what the others leave unused."""
+    quotas = {"default": {"gpu": "4", "memory": "4"}}
+    limits = {"borrowing": draw(st.sampled_from([None, None, None, "3"]))}
+    queues = [
+        cluster_queue(f"{index}-cq", quotas, cohort=team, **limits)
+        for index, team in enumerate(["x", "x", "x", "y", "y"])
+    ]
+    teams = [cohort("x", parent="all"), cohort("y", parent="all"), cohort("all")]
+    (tree,) = trees(snapshot(*queues, cohorts=teams))
+    # Most rules are alike, or few searches would be.
+    reclaiming = st.sampled_from(["LowerPriority", "LowerOrNewerEqualPriority", "Any"])
+    alike, other = (
+        replace(draw(policies), reclaim_within_cohort=draw(reclaiming)) for _ in range(2)
+    )
+    rules = st.sampled_from([alike, alike, other])
+    amounts = st.sampled_from([((0, 1),), ((0, 2),), ((0, 1), (1, 1)), ((1, 2),)])
+    first, *_, third, fourth, fifth = sorted(tree.leaves.values())
+    leaves = st.sampled_from([third, fourth, fourth, fifth, fifth, first])
+    holders = []
+    # What is free is less than a quota, so that whoever is within its own may reclaim it.
+    while tree.available(0, 0) > 2:
+        number = len(holders)
+        holder = QuotaHolder(
+            key=f"team/{number}",
+            leaf=draw(leaves),
+            taken=draw(amounts),
+            priority=draw(priorities),
+            reserved_at=draw(times),
+            queued_at=draw(times),
+            is_evicted=draw(st.sampled_from([False] * 19 + [True])),
+        )
+        tree.charge(holder.leaf, holder.taken)
+        holders.append(holder)
+    return World(
+        tree=tree,
+        policies={leaf: draw(rules) for leaf in tree.leaves.values()},
+        holders=holders,
+        preemptor=Preemptor(leaf=first, taken=(), priority=0, queued_at=0),
+        strategies=None,
+    )
+
+
+@given(shared_worlds(), st.data())
+def test_those_who_ask_after_others_get_the_answer_of_a_plain_search(world, data):
+    # Heads of a cycle share what was found for others, until the usage or the holders change.
+    preemptions, tree = world.preemptions(), world.tree
+    wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 2)))
+    for _ in range(12):
+        asked = Preemptor(
+            leaf=data.draw(st.sampled_from(sorted(tree.leaves.values())[:3])),
+            taken=data.draw(st.sampled_from([((0, wanted),), ((0, wanted), (1, 1))])),
+            priority=data.draw(st.sampled_from([1, 1, 2])),
+            queued_at=data.draw(times),
+        )
+        if short := replace(world, preemptor=asked).short:
+            expected = PlainSearch(world, asked, short).targets()
+            assert preemptions.targets(asked, short) == expected
+        change(world, preemptions, data.draw(st.sampled_from([""] * 9 + CHANGES)))
+
+
+CHANGES = ["ends", "is evicted", "moves"]
+
+
+def change(world, preemptions, what):
+    """Let the oldest holder end or be evicted, or the usage change while the holders stay."""
+    if what in ("ends", "is evicted") and world.holders:
+        before = world.holders.pop(0)
+        preemptions.remove(before)
+        if what == "ends":
+            world.tree.charge(before.leaf, before.taken, -1)
+        else:
+            world.holders.append(replace(before, is_evicted=True))
+            preemptions.add(world.holders[-1])
+    if what == "moves":
+        first, second = sorted(world.tree.leaves.values())[1:3]
+        world.tree.charge(first, ((0, 1),), -1)
+        world.tree.charge(second, ((0, 1),))
+
+
+class PlainSearch:
+    """Kueue's classical preemptor word for word: it goes through all holders for each question."""
+
+    HIERARCHICAL, BY_PRIORITY, SAME_QUEUE = range(3)
+
+    def __init__(self, world, preemptor, short):
+        self.world, self.tree, self.short = world, world.tree, short
+        self.preemptor, self.policy = preemptor, world.policies[preemptor.leaf]
+        self.path = list(world.tree.path(preemptor.leaf))
+
+    def targets(self):
+        candidates = self.candidates()
+        groups = {group for group, _ in candidates} - {self.SAME_QUEUE}
+        by_priority = self.HIERARCHICAL not in groups
+        if not groups or self.must_borrow():
+            attempts = [True]
+        elif self.policy.borrow_within_cohort == "Never" and by_priority:
+            attempts = [False, True]
+        else:
+            attempts = [True, False]
+        found = (self.attempt(candidates, borrowing) for borrowing in attempts)
+        return next((victims for victims in found if victims), ())
+
+    def candidates(self):
+        groups, chosen = self.groups(), []
+        for holder in self.world.holders:
+            is_own = holder.leaf == self.preemptor.leaf
+            policy = self.policy
+            rule = policy.within_cluster_queue if is_own else policy.reclaim_within_cohort
+            group = self.SAME_QUEUE if is_own else groups.get(self.meeting(holder.leaf))
+            is_useless = group == self.BY_PRIORITY and self.must_borrow()
+            uses = any(cell in self.short for cell, _ in holder.taken)
+            if group is None or is_useless or not uses:
+                continue
+            if satisfies_policy(self.preemptor, holder, rule):
+                chosen.append((group, holder))
+        return sorted(chosen, key=lambda each: self.place(*each))
+
+    def place(self, group, holder):
+        by_age = holder.priority, -holder.reserved_at, holder.uid, holder.key
+        return (not holder.is_evicted, group, *by_age)
+
+    def attempt(self, candidates, borrowing):
+        released = []
+        for group, holder in candidates:
+            may_borrow = group != self.BY_PRIORITY or self.may_borrow(holder)
+            is_out = group != self.SAME_QUEUE and self.meeting(holder.leaf) is None
+            if is_out or (borrowing and not may_borrow):
+                continue
+            self.tree.charge(holder.leaf, holder.taken, -1)
+            released.append(Victim(holder=holder, reason=self.reason(group, may_borrow)))
+            if self.fits(borrowing):
+                break
+        victims = self.minimized(released, borrowing) if self.fits(borrowing) else []
+        for victim in victims or released:
+            self.tree.charge(victim.holder.leaf, victim.holder.taken)
+        return tuple(victims)
+
+    def minimized(self, victims, borrowing):
+        victims = list(victims)
+        for index in reversed(range(len(victims) - 1)):
+            holder = victims[index].holder
+            self.tree.charge(holder.leaf, holder.taken)
+            if self.fits(borrowing):
+                victims[index] = victims[-1]
+                victims.pop()
+            else:
+                self.tree.charge(holder.leaf, holder.taken, -1)
+        return victims
+
+    def groups(self):
+        """Map the cohorts above the preemptor to the group of candidates that it meets there."""
+        if self.policy.reclaim_within_cohort == "Never":
+            return {}
+        tree, left, found, has_advantage = self.tree, dict(self.preemptor.taken), {}, False
+        for node in self.path:
+            found[node] = self.HIERARCHICAL if has_advantage else self.BY_PRIORITY
+            first = node * tree.width
+            has_advantage |= all(
+                tree.used[first + cell] + amount <= tree.subtree[first + cell]
+                for cell, amount in left.items()
+            )
+            for cell, amount in left.items():
+                kept = max(0, tree.local[first + cell] - tree.used[first + cell])
+                left[cell] = max(0, amount - kept)
+        return found
+
+    def meeting(self, leaf):
+        """Return the lowest cohort of both; None: something below it is within its quota."""
+        for node in self.tree.path(leaf):
+            if node in self.path:
+                return node
+            if not self.exceeds(self.tree.subtree, node):
+                return None
+        return None
+
+    def exceeds(self, amounts, node):
+        first = node * self.tree.width
+        return any(self.tree.used[first + cell] > amounts[first + cell] for cell in self.short)
+
+    def must_borrow(self):
+        tree, first = self.tree, self.preemptor.leaf * self.tree.width
+        is_under = all(tree.used[first + cell] < tree.nominal[first + cell] for cell in self.short)
+        return self.policy.borrow_within_cohort == "Never" and not is_under
+
+    def may_borrow(self, holder):
+        bound = self.policy.max_priority_threshold
+        return (
+            self.policy.borrow_within_cohort != "Never"
+            and holder.priority < self.preemptor.priority
+            and (bound is None or holder.priority <= bound)
+        )
+
+    def reason(self, group, may_borrow):
+        if group == self.SAME_QUEUE:
+            return PreemptionReason.IN_CLUSTER_QUEUE
+        if group == self.BY_PRIORITY and may_borrow:
+            return PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+        return PreemptionReason.IN_COHORT_RECLAMATION
+
+    def fits(self, borrowing):
+        return replace(self.world, preemptor=self.preemptor).fits(borrowing=borrowing)
