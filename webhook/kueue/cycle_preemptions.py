@@ -7,9 +7,11 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from operator import gt
+from typing import NamedTuple
 
 from webhook.kueue import queue_heads
 from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
@@ -17,7 +19,7 @@ from webhook.kueue.preemption import Possibility, Preemptor, Victim
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
-from webhook.model.queues import Preemption
+from webhook.model.queues import PREEMPTION_OVER_BORROWING
 
 _NEVER = "Never"
 
@@ -65,22 +67,24 @@ class CyclePreemptions:
         """The usage as it is; None: nobody has preempted in this cycle."""
         self._after: list[int] = []
         """The usage as it will be when all victims have gone and their preemptors have come."""
-        self._alert: set[int] = set()
-        """ClusterQueues in which some head may find somebody to preempt."""
+        self._wants: dict[int, _Wants] = {}
+        """ClusterQueue to its heads, where one may find somebody to preempt, or waits for it."""
+        self.tells_modes = True
+        """The oracle says of each head what preempting can do; False: where its height or the
+        choice of flavors depends on it."""
 
     def begin(self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]) -> list[ClusterQueueHeads]:
         """Begin a cycle, and return the heads that may preempt in it."""
         self.issued = []
         self._victims.clear()
         for leaf in self._holders.changed:
-            if self._may_find(of_leaf.get(leaf, ())):
-                self._alert.add(leaf)
+            wants = _wants(self._tree, of_leaf.get(leaf, ()))
+            if wants is None:
+                self._wants.pop(leaf, None)
             else:
-                self._alert.discard(leaf)
+                self._wants[leaf] = wants
         self._holders.changed.clear()
-        if not self._alert and not self._waiting:
-            return []
-        return list(self._hopeful(of_leaf))
+        return _hopeful(self._tree, self._holders, self._wants) if self._wants else []
 
     def end(self) -> None:
         """End the cycle: the usage is again what it is."""
@@ -121,8 +125,14 @@ class CyclePreemptions:
 
     def oracle(self, heads: ClusterQueueHeads) -> Oracle:
         """Return whether a queue's head may preempt for quota of one cell."""
+        has_choice = heads.entries[0][2].shape.only is None
+        by_height = heads.queue.preference == PREEMPTION_OVER_BORROWING
+        needs_mode = self.tells_modes or has_choice or by_height
 
         def possibility(cell: int, amount: int) -> Level:
+            # Who need not borrow before anybody is preempted need not afterwards.
+            if not needs_mode and not self._tree.height(heads.leaf, cell, amount)[0]:
+                return PreemptionMode.NO_CANDIDATES, 0
             preemptor = _preemptor(heads, ((cell, amount),))
             possible, height = self._holders.possibility(preemptor, cell, amount)
             return _MODES[possible], height
@@ -218,59 +228,97 @@ class CyclePreemptions:
         if self._now is not None:
             self._tree.used[:] = map(max, self._now, self._after)
 
-    def _may_find(self, of_leaf: Sequence[ClusterQueueHeads]) -> bool:
-        pending = [heads for heads in of_leaf if heads.entries]
-        if not pending:
-            return False
-        preemption = pending[0].queue.preemption
-        if preemption.reclaim_within_cohort != _NEVER:
-            return True
-        highest = max(-heads.entries[0][0] for heads in pending)
-        return self._holders.has_lower(pending[0].leaf, highest)
 
-    def _hopeful(
-        self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]
-    ) -> Iterator[ClusterQueueHeads]:
-        prospects = _Prospects(self._tree, self._holders)
-        for leaf in sorted(self._alert | self._waiting.keys()):
-            pending = [heads for heads in of_leaf.get(leaf, ()) if heads.entries]
-            if pending:
-                yield from prospects.of(leaf, pending)
+class _Wants(NamedTuple):
+    """The heads of one ClusterQueue."""
+
+    pending: Sequence[ClusterQueueHeads]
+    highest: float
+    """Their highest priority."""
+    least: Sequence[int]
+    """By cell, the least that any of them needs."""
+    most: Sequence[int] | None
+    """By cell, the most that any of them needs; None: one has a choice of flavors."""
 
 
-class _Prospects:
-    """Which heads may get by preemption what is not free, by bounds that cost little."""
+def _wants(tree: UsageTree, of_leaf: Sequence[ClusterQueueHeads]) -> _Wants | None:
+    """Return what the heads of a ClusterQueue want; None: nobody is pending."""
+    pending = [heads for heads in of_leaf if heads.entries]
+    if not pending:
+        return None
+    shapes = [heads.entries[0][2].shape for heads in pending]
+    rows = []
+    for shape in shapes:
+        row = [0] * tree.width
+        for cell, amount in shape.only or ():
+            row[cell] = amount
+        rows.append(row)
+    columns = list(zip(*rows, strict=True))
+    has_choice = any(shape.only is None for shape in shapes)
+    return _Wants(
+        pending=pending,
+        highest=-min(heads.entries[0][0] for heads in pending),
+        least=list(map(min, columns)),
+        most=None if has_choice else list(map(max, columns)),
+    )
 
-    def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
-        self._tree, self._holders = tree, holders
-        self._borrowed = _borrowed(tree)
 
-    def of(self, leaf: int, pending: Sequence[ClusterQueueHeads]) -> Iterator[ClusterQueueHeads]:
-        """Yield the heads of one ClusterQueue that do not fit, and for which it may help."""
-        within = self._holders.has_lower(leaf, max(-heads.entries[0][0] for heads in pending))
-        reach = self._reach(leaf, pending[0].queue.preemption)
-        if not within and reach is None:
-            return
-        tree = self._tree
-        free = [tree.available(leaf, cell) for cell in range(tree.width)]
+def _hopeful(
+    tree: UsageTree, holders: QuotaHolders, wants: Mapping[int, _Wants]
+) -> list[ClusterQueueHeads]:
+    """Return the heads that do not fit, and may get by preemption what is not free.
+
+    By bounds that cost little, as most heads in most cycles have no hope of it.
+    """
+    borrowed = _borrowed(tree)
+    unused = holders.all_unused() if borrowed else []
+    hopeful: list[ClusterQueueHeads] = []
+    free: Sequence[int] = ()
+    for leaf in sorted(wants):
+        pending, highest, least, most = wants[leaf]
+        # Where nobody has a limit, what is free is free for all.
+        if not free or not tree.shares_all:
+            free = [tree.available(leaf, cell) for cell in range(tree.width)]
+        if most is not None and not any(map(gt, most, free)):
+            continue
+        has_lower = holders.has_lower(leaf, highest)
+        reach = _reach(tree, holders, leaf, unused=unused, borrowed=borrowed) if borrowed else None
+        if not has_lower and (reach is None or not _is_obtainable(enumerate(least), free, reach)):
+            continue
         lower: dict[float, Sequence[int] | None] = {}
         for heads in pending:
             priority, _, entry = heads.entries[0]
             if priority not in lower:
-                has_lower = within and self._holders.has_lower(leaf, -priority)
-                lower[priority] = self._holders.lower(leaf, -priority) if has_lower else None
+                may_preempt = has_lower and holders.has_lower(leaf, -priority)
+                lower[priority] = holders.lower(leaf, -priority) if may_preempt else None
             if _may_get(entry.shape, free, reach, lower[priority]):
-                yield heads
+                hopeful.append(heads)
+    return hopeful
 
-    def _reach(self, leaf: int, policy: Preemption) -> Sequence[int] | None:
-        """Return up to how much of each cell a ClusterQueue may reclaim for; None: nothing."""
-        if policy.reclaim_within_cohort == _NEVER or not self._borrowed:
-            return None
-        if self._tree.keeps or self._holders.fair_sharing or policy.borrow_within_cohort != _NEVER:
-            return self._tree.potentials[leaf * self._tree.width :][: self._tree.width]
-        # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
-        unused = self._holders.unused(leaf)
-        return unused if any(unused[cell] > 0 for cell in self._borrowed) else None
+
+def _reach(
+    tree: UsageTree,
+    holders: QuotaHolders,
+    leaf: int,
+    *,
+    unused: Sequence[Sequence[int]],
+    borrowed: Sequence[int],
+) -> Sequence[int] | None:
+    """Return up to how much of each cell a ClusterQueue may reclaim for; None: nothing.
+
+    *unused* is that of each node, and *borrowed* tells the cells that some ClusterQueue borrows.
+    """
+    policy = holders.policy(leaf)
+    if policy.reclaim_within_cohort == _NEVER:
+        return None
+    if tree.keeps or holders.fair_sharing or policy.borrow_within_cohort != _NEVER:
+        return tree.potentials[leaf * tree.width : (leaf + 1) * tree.width]
+    # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
+    row = unused[leaf]
+    for cell in borrowed:
+        if row[cell] > 0:
+            return row
+    return None
 
 
 def _may_get(
@@ -281,30 +329,43 @@ def _may_get(
     *reach*: up to how much it may reclaim quota. *lower*: what those use whom it may preempt in
     its ClusterQueue.
     """
-
-    def is_in_reach(taken: Taken) -> bool:
-        for cell, amount in taken:
-            short = amount - max(0, free[cell])
-            is_free = short <= 0 or (reach is not None and amount <= reach[cell])
-            if not is_free and (lower is None or lower[cell] < short):
-                return False
-        return True
-
-    if shape.only is not None:
-        is_short = any(free[cell] < amount for cell, amount in shape.only)
-        return is_short and is_in_reach(shape.only)
-    return all(any(is_in_reach(taken) for _, taken in choices) for choices in shape.least.parts)
+    if shape.only is None:
+        return all(
+            any(_is_obtainable(taken, free, reach, lower) for _, taken in choices)
+            for choices in shape.least.parts
+        )
+    is_short = any(free[cell] < amount for cell, amount in shape.only)
+    return is_short and _is_obtainable(shape.only, free, reach, lower)
 
 
-def _borrowed(tree: UsageTree) -> set[int]:
+def _is_obtainable(
+    taken: Iterable[tuple[int, int]],
+    free: Sequence[int],
+    reach: Sequence[int] | None,
+    lower: Sequence[int] | None = None,
+) -> bool:
+    for cell, amount in taken:
+        short = amount - max(0, free[cell])
+        is_free = short <= 0 or (reach is not None and amount <= reach[cell])
+        if not is_free and (lower is None or lower[cell] < short):
+            return False
+    return True
+
+
+def _borrowed(tree: UsageTree) -> list[int]:
     """Return the cells of which some ClusterQueue uses more than its nominal quota."""
-    used, nominal, width = tree.used, tree.nominal, tree.width
-    return {
+    first, end = min(tree.leaves.values()) * tree.width, len(tree.used)
+    return [
         cell
-        for leaf in tree.leaves.values()
-        for cell in range(width)
-        if used[leaf * width + cell] > nominal[leaf * width + cell]
-    }
+        for cell in range(tree.width)
+        if any(
+            map(
+                gt,
+                tree.used[first + cell : end : tree.width],
+                tree.nominal[first + cell : end : tree.width],
+            )
+        )
+    ]
 
 
 def borrows(tree: UsageTree, heads: ClusterQueueHeads) -> int:

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import add, le, lt
+from operator import add, le, lt, sub
 
 from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, KueueConfig
+from webhook.model.queues import ClusterQueue, KueueConfig, Preemption
 
 _ANY = "Any"
 _NEVER = "Never"
@@ -178,6 +178,9 @@ class QuotaHolders:
         self._tell_apart()
         return self.preemptions.possibility(preemptor, cell, amount)
 
+    def policy(self, leaf: int) -> Preemption:
+        return self._queues[leaf].preemption
+
     def priorities(self) -> set[float]:
         return {priority for levels in self._usage.values() for priority in levels}
 
@@ -238,6 +241,19 @@ class QuotaHolders:
             for node in path[:-1] or path
         )
         return [max(column) for column in zip(*rows, strict=True)]
+
+    def all_unused(self) -> list[Sequence[int]]:
+        """Return, for each node, what ``unused`` returns of a ClusterQueue."""
+        tree, width = self._tree, self._tree.width
+        left = list(map(sub, tree.subtree, tree.used))
+        rows: list[Sequence[int]] = []
+        for node, parent in enumerate(tree.parents):
+            row: Sequence[int] = left[node * width : (node + 1) * width]
+            # Those below the root count with the cohorts between; parents come first.
+            if parent >= 0 and tree.parents[parent] >= 0:
+                row = list(map(max, row, rows[parent]))
+            rows.append(row)
+        return rows
 
     def _used_below(self, bound: float, leaves: Iterable[int]) -> list[int]:
         """Return what Workloads of lower priorities use of each cell in these ClusterQueues."""

@@ -102,6 +102,8 @@ class SchedulingCycle:
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
             self.claims.finds_victims = preemptions.finds_victims
+            # Nothing here depends on the mode of a head that has no choice.
+            preemptions.tells_modes = False
         self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         """By ClusterQueue the heads that another one of it keeps out of this cycle."""
         self._rounds: FairRounds | None = None
@@ -113,6 +115,8 @@ class SchedulingCycle:
         self._rounds = self._new_rounds(use)
 
     def _new_rounds(self, use: LocalQueueUse | None) -> FairRounds:
+        if self._preemptions is not None:
+            self._preemptions.tells_modes = True
         return FairRounds(
             self._tree,
             self.claims,
@@ -152,6 +156,8 @@ class SchedulingCycle:
                     if heads.entries:
                         self._store(heads, 0)
                     self._count_places(heads.leaf)
+                if self._preemptions is not None:
+                    self._preemptions.joined(heads.leaf)
                 return
 
     def released(self, leaf: int) -> None:
