@@ -25,6 +25,7 @@ from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
+from webhook.model.requester import read_requester
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import read_state
 
@@ -59,7 +60,8 @@ def test_case(path, tmp_path):
     }
     occupancy = replace(folding.build(known), clusters=clusters)
 
-    outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, MOMENT, create.Rules())
+    moment = replace(MOMENT, requester=read_requester(case.get("by", {}), "by"))
+    outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, moment, create.Rules())
 
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]

@@ -9,6 +9,7 @@ import pytest
 from webhook.admission import review
 from webhook.admission.review import Review, Verdict
 from webhook.model.fields import FieldError
+from webhook.model.requester import Requester
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "light-1"}}
 
@@ -40,8 +41,11 @@ def answer(verdict: Verdict) -> dict[str, Any]:
     return found["response"]
 
 
+ANN = {"username": "ann", "uid": "7", "groups": ["ops", "ml"], "extra": {"a": ["b"]}}
+
+
 def test_a_review_is_read():
-    body = json.dumps(message(dryRun=True, userInfo={"username": "ann"}, oldObject={"a": 1}))
+    body = json.dumps(message(dryRun=True, userInfo=ANN, oldObject={"a": 1}))
 
     assert review.read(body.encode()) == Review(
         uid="705ab4f5",
@@ -52,7 +56,7 @@ def test_a_review_is_read():
         namespace="team",
         name="light-1",
         dry_run=True,
-        user="ann",
+        requester=Requester(name="ann", groups=frozenset({"ml", "ops"})),
         object=JOB,
         old_object={"a": 1},
     )
@@ -72,7 +76,7 @@ def test_what_may_be_missing_is_empty():
         namespace="",
         name="",
         dry_run=False,
-        user="",
+        requester=Requester(),
         object={},
         old_object=None,
     )
@@ -145,6 +149,10 @@ def test_what_stands_in_texts_counts_for_nothing():
         (
             {"userInfo": {"username": 1}},
             "request.userInfo.username: expected a string, got a number",
+        ),
+        (
+            {"userInfo": {"groups": ["ml", 7]}},
+            "request.userInfo.groups[1]: expected a string, got a number",
         ),
     ],
 )

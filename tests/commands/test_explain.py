@@ -149,3 +149,43 @@ def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path):
 
     assert found.exit_code == 3
     assert "Invalid kube-config file" in found.output
+
+
+RESERVED = """
+apiVersion: kueue-fallback.dev/v1alpha1
+kind: FallbackPolicy
+metadata: {name: reserved}
+spec:
+  mode: Enforce
+  match: {jobSelector: {}}
+  options:
+  - {name: gpu, queue: gpu-lq}
+  - {name: cpu, queue: cpu-lq, adaptation: {accelerator: Remove}, only: {groups: [ml]}}
+  strategy: {type: Threshold, threshold: [{option: cpu, andReservingBelow: 3}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("user", "option"),
+    [
+        (["--as", "alice", "--as-group", "ml", "--as-group", "all"], "cpu"),
+        (["--as", "mallory", "--as-group", "vision"], "gpu"),
+        ([], "gpu"),
+    ],
+)
+def test_a_job_is_decided_as_if_somebody_else_created_it(tmp_path, user, option):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(RESERVED)
+
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--policy", policy, *user, "-o", "json")
+
+    assert json.loads(found.output)["decision"]["option"] == option
+
+
+def test_a_group_without_a_user_is_refused():
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--as-group", "ml")
+
+    assert (found.exit_code, found.output.splitlines()[-1]) == (
+        2,
+        "Error: --as-group goes with --as.",
+    )

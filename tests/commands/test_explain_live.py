@@ -278,3 +278,48 @@ def test_a_job_that_was_never_decided_is_not_said_to_be_undone(explain):
     result = explain(Cluster(*SNAPSHOT, job(**PINNED)), "train", "-o", "json")
 
     assert "undone" not in json.loads(result.stdout)
+
+
+def reserved(kept):
+    """The example's policies, with their last option for some alone."""
+    found = copy.deepcopy(SNAPSHOT)
+    for item in found:
+        if item["kind"] == "FallbackPolicy":
+            item["spec"]["options"][-1]["only"] = kept
+    return found
+
+
+def asked_as(groups):
+    def created(path, query, body):
+        assert (path, body["kind"]) == (REVIEWS, "SelfSubjectReview")
+        return 201, [], {**body, "status": {"userInfo": {"username": "ann", "groups": groups}}}
+
+    return created
+
+
+REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+@pytest.mark.parametrize(("groups", "option"), [(["ml"], "cpu"), (["vision"], "gpu")])
+def test_who_asks_is_taken_to_create_it_where_that_matters(explain, groups, option):
+    cluster = Cluster(*reserved({"groups": ["ml"]}), job(), created=asked_as(groups))
+
+    found = explain(cluster, "train", "-o", "json")
+
+    assert json.loads(found.output)["now"]["decision"]["option"] == option
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"), [({"priorityClasses": ["high"]}, ()), ({"users": ["bo"]}, ("--as", "bo"))]
+)
+def test_nobody_is_asked_who_they_are_where_it_does_not_matter(explain, kept, words):
+    cluster = Cluster(*reserved(kept), job())
+
+    assert explain(cluster, "train", *words).exit_code == 0
+    assert {method for method, _, _ in cluster.asked} == {"GET"}
+
+
+def test_who_cannot_be_told_gets_nothing_that_is_for_some(explain):
+    cluster = Cluster(*reserved({"groups": ["ml"]}), job(), forbidden=[REVIEWS])
+
+    assert "who created the Job is not known" in " ".join(explain(cluster, "train").output.split())

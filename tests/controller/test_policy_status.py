@@ -115,6 +115,14 @@ def test_classes_that_do_not_exist_are_named_together():
     assert (there.ready, missing.ready) == (True, False)
 
 
+def test_a_class_that_an_option_gives_must_exist():
+    found = condition(policy(options=[{"queue": "gpu-lq", "priorityClass": "high"}]))
+
+    assert found == not_ready(
+        "PriorityClassNotFound", "spec.options[0].priorityClass: no WorkloadPriorityClass high"
+    )
+
+
 def test_a_ready_policy_says_where_an_undo_needs_the_job_anew():
     pods = {"nodeSelector": {"remove": ["pool"]}}
     options = [{"queue": "gpu-lq"}, {"queue": "cpu-lq", "adaptation": pods}]

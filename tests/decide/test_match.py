@@ -7,10 +7,11 @@ import pytest
 from tests import builders
 from webhook.decide import match
 from webhook.model.fields import FieldError
-from webhook.model.job import Owner
+from webhook.model.job import PRIORITY_LABEL, Owner
 from webhook.model.pods import Selector
 from webhook.model.queues import KueueConfig, LocalQueue, OffSwitch
 from webhook.model.reasons import Skip
+from webhook.model.requester import Requester
 
 LIGHT = {"matchLabels": {"workload-type": "light"}}
 
@@ -108,6 +109,10 @@ def test_a_job_that_names_a_policy_that_does_not_match_it_is_told():
         ({"maxRequests": {"cpu": "2"}}, True),
         ({"maxRequests": {"cpu": "1"}}, False),
         ({"maxRequests": {"nvidia.com/gpu": "1"}}, True),
+        ({"minRequests": {"cpu": "2"}}, True),
+        ({"minRequests": {"cpu": "2100m"}}, False),
+        ({"minRequests": {"nvidia.com/gpu": "1"}}, False),
+        ({"minRequests": {"cpu": "1"}, "maxRequests": {"cpu": "1"}}, False),
         ({"namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
         ({"namespaceSelector": {"matchLabels": {"team": "b"}}}, False),
         ({"jobSelector": LIGHT}, False),
@@ -259,14 +264,67 @@ def test_what_is_known_by_its_metadata_alone_is_not_ruled_out_by_what_it_runs():
         ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, {}, "it is not for namespace team"),
         ({"jobSelector": LIGHT}, {}, "the Job's labels are not what jobSelector asks for"),
         ({"maxRequests": {"cpu": "1"}}, {}, "the Job asks for more than 1 of cpu"),
+        ({"minRequests": {"cpu": "3"}}, {}, "the Job asks for less than 3 of cpu"),
+        ({"priorityClasses": ["high", "top"]}, {}, "it is for priority class high, top"),
+        ({"users": ["ann"]}, {}, "it is not for user bob"),
+        ({"groups": ["ops"]}, {}, "it is for ops, in none of which the user is"),
     ],
 )
 def test_each_policy_that_does_not_match_says_why(given, job, why):
     job = builders.job(builders.container(requests={"cpu": "2"}), **job)
 
-    found = match.mismatches(job, world(builders.policy(match={"jobSelector": {}, **given})))
+    state = world(builders.policy(match={"jobSelector": {}, **given}))
+    found = match.mismatches(job, state, requester=Requester(name="bob"))
 
     assert found == {"light-gpu": why}
+
+
+ANN = Requester(name="ann", groups=frozenset({"ml", "system:authenticated"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "requester", "matches"),
+    [
+        ({"users": ["bob", "ann"]}, ANN, True),
+        ({"groups": ["ml", "vision"]}, ANN, True),
+        ({"users": ["bob"], "groups": ["ml"]}, ANN, False),
+        ({"users": ["ann"], "groups": ["vision"]}, ANN, False),
+        ({"users": ["ann"]}, None, False),
+        ({"groups": ["ml"]}, None, False),
+    ],
+)
+def test_a_policy_may_be_for_some_users_alone(given, requester, matches):
+    mine, everybodys = builders.policy(name="a", match=given), builders.policy(name="b")
+
+    found = match.policy_for(builders.job(), world(mine, everybodys), requester=requester)
+
+    assert found is (mine if matches else everybodys)
+
+
+@pytest.mark.parametrize(
+    ("labels", "pods", "matches"),
+    [
+        ({PRIORITY_LABEL: "high"}, "", True),
+        ({PRIORITY_LABEL: "high"}, "low", True),
+        ({PRIORITY_LABEL: "low"}, "high", False),
+        ({}, "high", True),
+        ({}, "", False),
+    ],
+)
+def test_a_policy_may_be_for_priority_classes(labels, pods, matches):
+    policy = builders.policy(match={"priorityClasses": ["high"]})
+    pods = replace(builders.template(builders.container()), priority_class=pods)
+
+    found = match.policy_for(builders.job(pods=pods, labels=labels), world(policy))
+
+    assert (found is policy) == matches
+
+
+@pytest.mark.parametrize("given", [{"priorityClasses": ["high"]}, {"minRequests": {"cpu": "1"}}])
+def test_what_its_metadata_cannot_say_rules_no_job_out(given):
+    policy = builders.policy(match=given)
+
+    assert match.policy_for(replace(builders.job(), pod_sets=()), world(policy)) is policy
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,12 @@ from tests.builders import (
     snapshot,
 )
 from webhook.decide import options
+from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
+from webhook.kueue.requests import priority_of
 from webhook.learn import job_class
-from webhook.model.decision import Fit
+from webhook.model.decision import Fit, Rejection
+from webhook.model.job import PRIORITY_LABEL
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -29,21 +32,22 @@ from webhook.model.queues import (
     WorkerCluster,
 )
 from webhook.model.reasons import Reason
+from webhook.model.requester import Requester
 
 GPU = "nvidia.com/gpu"
 GPU_CQ = cluster_queue("gpu-cq", {"t4": {GPU: "4", "cpu": "16", "memory": "64Gi"}})
 CPU_CQ = cluster_queue("cpu-cq", {"default": {"cpu": "24", "memory": "60Gi"}})
+HIGH_ALONE = "it is for priority class high"
 ADAPTED = {"adaptation": CPU_OPTION["adaptation"]}
 LIGHT = container(requests={"cpu": "1"}, limits={GPU: "1"})
 
 
-def assess(state, *, which=None, submitted="gpu-lq", allowed=None, of=None):
+def assess(state, *, which=None, submitted="gpu-lq", of=None, **applicant):
     return options.assess(
         of or job(LIGHT),
         which or policy(),
         occupancy.build(state),
-        submitted=submitted,
-        allowed=allowed,
+        Applicant(submitted=submitted, **applicant),
     )
 
 
@@ -283,3 +287,66 @@ def test_an_option_that_the_api_server_would_refuse_is_refused():
 
     assert found.rejection is not None
     assert found.rejection.reason is Reason.WOULD_BE_INVALID
+
+
+MEMBER = Requester(name="alice", groups=frozenset({"ml-research", "system:authenticated"}))
+RESERVED = {**GPU_OPTION, "only": {"groups": ["ml-research"]}}
+
+
+@pytest.mark.parametrize(
+    ("only", "labels", "requester", "why"),
+    [
+        ({"groups": ["ml-research"]}, {}, MEMBER, None),
+        ({"users": ["alice", "bob"]}, {}, MEMBER, None),
+        ({"users": ["bob"]}, {}, MEMBER, "it is not for user alice"),
+        (
+            {"users": ["alice"], "groups": ["vision", "speech"]},
+            {},
+            MEMBER,
+            "it is for vision, speech, in none of which the user is",
+        ),
+        (
+            {"groups": ["ml-research"]},
+            {},
+            None,
+            "it is for some users alone, and who created the Job is not known",
+        ),
+        ({"priorityClasses": ["high"]}, {PRIORITY_LABEL: "high"}, None, None),
+        ({"priorityClasses": ["high"]}, {PRIORITY_LABEL: "low"}, MEMBER, HIGH_ALONE),
+        ({"priorityClasses": ["high"]}, {}, MEMBER, HIGH_ALONE),
+    ],
+)
+def test_an_option_may_be_kept_for_some(only, labels, requester, why):
+    which = policy({**GPU_OPTION, "only": only}, CPU_OPTION)
+    state = snapshot(GPU_CQ, CPU_CQ, priority_classes={"high": 9, "low": 1})
+
+    reserved, other = assess(state, which=which, of=job(LIGHT, labels=labels), requester=requester)
+
+    assert reserved.rejection == (why and Rejection(reason=Reason.NOT_FOR_YOU, detail=why))
+    assert other.rejection is None
+
+
+def test_what_a_job_says_of_itself_does_not_make_it_anybodys():
+    claims = dict.fromkeys(("user", "groups", "kueue-fallback.dev/groups"), "ml-research")
+    pretending = job(LIGHT, labels=claims, annotations={"kueue-fallback.dev/allow": "gpu"})
+    which, stranger = policy(RESERVED, CPU_OPTION), Requester(name="mallory")
+
+    found = assess(
+        snapshot(GPU_CQ, CPU_CQ), which=which, of=pretending, requester=stranger, allowed={"gpu"}
+    )
+
+    assert found[0].rejection.reason is Reason.NOT_FOR_YOU
+
+
+def test_a_job_may_stay_in_an_option_that_is_kept_for_some():
+    state, which = snapshot(GPU_CQ, CPU_CQ), policy(RESERVED, CPU_OPTION)
+
+    assert assess(state, which=which, stays_in="gpu")[0].rejection is None
+    assert assess(state, which=which, stays_in="cpu")[0].rejection is not None
+
+
+def test_an_option_gives_its_jobs_a_priority():
+    state = snapshot(GPU_CQ, CPU_CQ, priority_classes={"high": 9})
+    which = policy({**GPU_OPTION, "priorityClass": "high"}, CPU_OPTION)
+
+    assert [priority_of(job(LIGHT), option, state) for option in which.spec.options] == [9, 0]

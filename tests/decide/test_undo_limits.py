@@ -98,6 +98,14 @@ def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
     ]
 
 
+def test_an_option_with_a_priority_is_named():
+    urgent = {**GPU_OPTION, "priorityClass": "high"}
+
+    assert [str(each).partition(":")[0] for each in undo_limits.of_policy(policy(urgent))] == [
+        "spec.options[0].priorityClass"
+    ]
+
+
 @pytest.mark.parametrize(
     ("kind", "adaptation", "expected"),
     [

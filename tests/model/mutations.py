@@ -21,13 +21,22 @@ FULL: dict[str, Any] = {
             "namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]},
             "jobSelector": {"matchLabels": {"type": "light"}},
             "maxRequests": {"nvidia.com/gpu": 1, "cpu": "64"},
+            "minRequests": {"nvidia.com/gpu": 1},
+            "users": ["alice", "system:serviceaccount:ci:runner"],
+            "groups": ["ml-research"],
+            "priorityClasses": ["high"],
             "args": [{"flag": "--steps", "atMost": 30}],
             "env": [{"name": "STEPS", "atLeast": 1}, {"name": "MODE", "equals": "light"}],
             "queues": ["gpu-lq", ""],
             "withoutQueue": True,
         },
         "options": [
-            {"name": "gpu", "queue": "gpu-lq"},
+            {
+                "name": "gpu",
+                "queue": "gpu-lq",
+                "priorityClass": "high",
+                "only": {"users": ["alice"], "groups": ["ml"], "priorityClasses": ["high"]},
+            },
             {
                 "name": "cpu",
                 "clusterQueue": "cpu-cq",

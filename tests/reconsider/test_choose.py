@@ -57,6 +57,31 @@ def test_they_come_back_when_the_first_option_has_become_free():
     assert len(found.moves) >= 4
 
 
+@pytest.mark.parametrize("kept", [{"groups": ["ml"]}, {"users": ["ann"]}])
+def test_nobody_is_moved_to_an_option_that_is_kept_for_some(kept):
+    options = (OPTIONS[0], {**OPTIONS[1], "only": kept})
+
+    found = looked(
+        [running("first"), *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        policies=(rule(options=options),),
+    )
+
+    assert found.moves == ()
+
+
+def test_whoever_is_in_an_option_that_is_kept_for_some_may_leave_it():
+    options = ({**OPTIONS[0], "only": {"groups": ["ml"]}}, OPTIONS[1])
+
+    found = looked(
+        [running("first"), *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        policies=(rule(options=options),),
+    )
+
+    assert {move.way.option for move in found.moves} == {"cpu"}
+
+
 def test_nobody_moves_for_less_than_the_minimum():
     rules = {**RULES, "minimumGain": {"time": "1000s", "percent": 0}}
 

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import PROBE
+from webhook.model.requester import Requester, read_requester
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -60,7 +61,7 @@ class Review:
     namespace: str
     name: str
     dry_run: bool
-    user: str
+    requester: Requester
     object: dict[str, Any]
     """As parsed; empty where the operation carries none."""
     old_object: dict[str, Any] | None
@@ -129,8 +130,8 @@ def read(body: bytes) -> Review:
         namespace=fields.text(request, "namespace", "request"),
         name=fields.text(request, "name", "request"),
         dry_run=fields.flag(request, "dryRun", "request"),
-        user=fields.text(
-            fields.mapping(request, "userInfo", "request"), "username", "request.userInfo"
+        requester=read_requester(
+            fields.mapping(request, "userInfo", "request"), "request.userInfo"
         ),
         object=dict(fields.mapping(request, "object", "request")),
         old_object=_old_object(request),

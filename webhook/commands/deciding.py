@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from webhook.api import resources as kinds
+from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
@@ -22,6 +23,7 @@ from webhook.model.job import PLAIN, QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.reasons import Skip
+from webhook.model.requester import Requester, read_requester
 from webhook.model.words import nearest, rfc3339
 from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
@@ -40,6 +42,8 @@ class DecidingView:
     snapshot: Snapshot
     unix: float
     own_namespace: str = ""
+    requester: Requester | None = None
+    """Who is taken to create the Job; None: nobody knows."""
 
 
 def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
@@ -83,6 +87,38 @@ def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
     return DecidingView(snapshot=with_profiles(state, snapshot, unix), unix=unix)
 
 
+def asked_by(
+    view: DecidingView, requester: Requester | None, client: Client | None
+) -> DecidingView:
+    """Return the view with who creates the Job: *requester*, else the user of *client*.
+
+    The API server is asked for that user only where a policy may depend on it.
+    """
+    if requester is None and client is not None and _asks_who(view.snapshot):
+        requester = _own_user(client)
+    return dataclasses.replace(view, requester=requester)
+
+
+def _asks_who(snapshot: Snapshot) -> bool:
+    """Return whether a decision may depend on who creates a Job."""
+    wanted = (
+        each
+        for policy in snapshot.policies
+        for each in (policy.spec.match, *(option.only for option in policy.spec.options))
+    )
+    return any(each and (each.users is not None or each.groups is not None) for each in wanted)
+
+
+def _own_user(client: Client) -> Requester | None:
+    """Return the user that the API server takes us for; None: it does not say."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = client.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
+    except ClusterError:
+        return None
+    return read_requester(answer["status"]["userInfo"], "status.userInfo")
+
+
 def assumed(job: Mapping[str, Any], view: DecidingView) -> str:
     """Return a sentence that Kueue is assumed to queue the Job's kind; empty: that is known."""
     if view.snapshot.kueue.is_read or kind_of(job).kind == PLAIN:
@@ -107,6 +143,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutco
         uid="0",
         # A decision made seconds ago must not count as one of this very admission.
         visible=frozenset() if recorded is None else frozenset({recorded.id}),
+        requester=view.requester,
     )
     rules = create.Rules(own_namespace=view.own_namespace)
     return create.consider(job, kind, occupancy.build(view.snapshot, ()), moment, rules)
@@ -119,7 +156,12 @@ def mismatches(
     if not isinstance(outcome, Skipped) or outcome.skip is not Skip.NO_POLICY:
         return {}
     submitted = outcome.job or kind_of(job).read(job)
-    return match.mismatches(submitted, view.snapshot, own_namespace=view.own_namespace)
+    return match.mismatches(
+        submitted,
+        view.snapshot,
+        own_namespace=view.own_namespace,
+        requester=view.requester,
+    )
 
 
 def hints(job: Mapping[str, Any], view: DecidingView) -> Iterator[str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from webhook.commands.deciding import DecidingView
     from webhook.commands.manifest import ManifestObject
     from webhook.model.decision import CreateOutcome
+    from webhook.model.requester import Requester
 
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
@@ -38,9 +39,18 @@ _UNREADABLE = "Its decision cannot be read."
 
 
 def explained(
-    client: Client, namespace: str, name: str, *, policies: tuple[str, ...], output: str
+    client: Client,
+    namespace: str,
+    name: str,
+    *,
+    policies: tuple[str, ...],
+    output: str,
+    requester: Requester | None = None,
 ) -> str:
-    """Return the explanation of one Job; end the program if it does not exist."""
+    """Return the explanation of one Job; end the program if it does not exist.
+
+    *requester* is who is taken to create it; None: who asks now.
+    """
     kind, name = named(name)
     try:
         job = client.get(kind.path(namespace, name))
@@ -53,6 +63,7 @@ def explained(
     try:
         place = namespace, reference_of(kind.kind, job["metadata"]["name"])
         view = deciding.view_of_cluster(client, policies, without_job=place)
+        view = deciding.asked_by(view, requester, client)
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
         for hint in deciding.hints(job, view):
@@ -140,6 +151,17 @@ class _ExplainOptions:
     namespace: str | None
     output: str
     kubeconfig: str | None
+    as_user: str | None
+    as_groups: tuple[str, ...]
+
+    @property
+    def requester(self) -> Requester | None:
+        """Return who is taken to create the Job; None: who asks."""
+        from webhook.model.requester import Requester
+
+        if self.as_user is None:
+            return None
+        return Requester(name=self.as_user, groups=frozenset(self.as_groups))
 
 
 @click.command("explain", short_help="Say what was or would be decided for a Job, and why.")
@@ -152,6 +174,14 @@ class _ExplainOptions:
     "--namespace",
     shell_complete=completion.namespaces,
     help="The Job's; default: the manifest's, then the kubeconfig's.",
+)
+@click.option("--as", "as_user", metavar="USER", help="As if this user created it; default: you.")
+@click.option(
+    "--as-group",
+    "as_groups",
+    multiple=True,
+    metavar="GROUP",
+    help="A group of that user; may be repeated.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
 @kubeconfig_option
@@ -181,9 +211,12 @@ def command(**given: Any) -> None:
       kubectl fallback explain rayjob/train -n team
       kueue-fallback explain -f job.yaml
       kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
+      kueue-fallback explain -f job.yaml --as alice --as-group ml-research
       kubectl get job train -o yaml | kueue-fallback explain -f - -o json
     """
     asked = _ExplainOptions(**given)
+    if asked.as_groups and asked.as_user is None:
+        raise click.UsageError("--as-group goes with --as.")
     if (asked.name is None) == (asked.file is None):
         raise click.UsageError("Give the name of a Job, or a manifest with -f.")
     if asked.name is not None and asked.snapshot is not None:
@@ -199,7 +232,14 @@ def _live(asked: _ExplainOptions, name: str) -> str:
 
     with connected(asked.kubeconfig) as client:
         where = namespace_or_current(asked.namespace, asked.kubeconfig)
-        return explained(client, where, name, policies=asked.policies, output=asked.output)
+        return explained(
+            client,
+            where,
+            name,
+            policies=asked.policies,
+            output=asked.output,
+            requester=asked.requester,
+        )
 
 
 def _of_file(asked: _ExplainOptions) -> str:
@@ -211,12 +251,16 @@ def _of_file(asked: _ExplainOptions) -> str:
     if asked.snapshot is not None:
         job, manifest = read_job(file, asked.namespace or "default", BY_NAME)
         view = deciding.view_of_file(asked.snapshot, asked.policies)
+        view = deciding.asked_by(view, asked.requester, None)
         return _render(_consider(job, manifest, view), job, view, output)
     job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig), BY_NAME)
     with connected(asked.kubeconfig) as client:
         try:
             view = deciding.view_of_cluster(client, asked.policies)
+            view = deciding.asked_by(view, asked.requester, client)
         except Forbidden as error:
+            if asked.requester is not None:
+                raise click.UsageError(f"--as: {error}") from error
             terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
             return _dry_run(client, job, output)
     return _render(_consider(job, manifest, view), job, view, output)

@@ -259,11 +259,11 @@ def _cluster_queue(
 
 
 def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding]:
-    priority = option.guests.priority_class if option.guests else ""
+    priority = option.given_priority
     if priority and priority not in snapshot.priority_classes:
         yield _Finding(
             reason=Ready.PRIORITY_CLASS_NOT_FOUND,
-            path=f"{path}.guests.priorityClass",
+            path=f"{path}.{'' if option.priority_class else 'guests.'}priorityClass",
             message=f"no WorkloadPriorityClass {priority}",
         )
     runtime = option.adaptation.runtime_class_name

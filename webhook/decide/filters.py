@@ -20,7 +20,22 @@ from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy, namespace_labels
 from webhook.model.reasons import Reason
+from webhook.model.requester import Requester
 from webhook.model.words import nearest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applicant:
+    """What besides the Job itself decides which options are open to it."""
+
+    submitted: str
+    """The LocalQueue that it is submitted to, as Kueue resolves it; empty: none."""
+    allowed: frozenset[str] | None = None
+    """The names of the options that it allows; None: all."""
+    requester: Requester | None = None
+    """Who creates it, or asks for a move; None: nobody knows."""
+    stays_in: str = ""
+    """The option that it has, and may keep whoever asks; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +46,7 @@ class OptionCandidate:
     policy: FallbackPolicy
     option: Option
     occupancy: Occupancy
-    submitted: str
-    """The LocalQueue that the Job is submitted to, as Kueue resolves it; empty: none."""
-    allowed: frozenset[str] | None
-    """The names of the options that the Job allows; None: all."""
+    applicant: Applicant
     local_queue: LocalQueue
     cluster_queue: ClusterQueue
 
@@ -79,10 +91,20 @@ def refusal(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _not_allowed(candidate: OptionCandidate) -> Rejection | None:
-    if candidate.allowed is None or candidate.option.name in candidate.allowed:
+    names = candidate.applicant.allowed
+    if names is None or candidate.option.name in names:
         return None
-    allowed = ", ".join(sorted(candidate.allowed))
+    allowed = ", ".join(sorted(names))
     return Rejection(reason=Reason.NOT_ALLOWED, detail=f"the Job allows only {allowed}")
+
+
+def _not_for_you(candidate: OptionCandidate) -> Rejection | None:
+    only, applicant = candidate.option.only, candidate.applicant
+    if only is None or candidate.option.name == applicant.stays_in:
+        return None
+    detail = match.not_for(only, applicant.requester)
+    detail = detail or match.of_another_priority(only, candidate.job)
+    return Rejection(reason=Reason.NOT_FOR_YOU, detail=detail) if detail else None
 
 
 def _stopped(candidate: OptionCandidate) -> Rejection | None:
@@ -144,7 +166,11 @@ def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
     # Kueue's webhook suspends Jobs that name a queue. If it runs before ours it sees none, and the
     # Job would start without quota.
     snapshot = candidate.occupancy.snapshot
-    if candidate.submitted or snapshot.runs_before_kueue or snapshot.kueue.manage_without_queue:
+    if (
+        candidate.applicant.submitted
+        or snapshot.runs_before_kueue
+        or snapshot.kueue.manage_without_queue
+    ):
         return None
     detail = "the Job names no queue, and this webhook is not proven to run before Kueue's"
     return Rejection(reason=Reason.WOULD_NOT_BE_SUSPENDED, detail=detail)
@@ -203,6 +229,7 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
 
 FILTERS: tuple[Filter, ...] = (
     _not_allowed,
+    _not_for_you,
     _stopped,
     _no_active_cluster,
     _inactive,

@@ -5,6 +5,7 @@ It must not know how full queues are.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -15,16 +16,17 @@ from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
-from webhook.model.fields import FieldError
+from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Job, PodSet, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
-from webhook.model.policy.fallback_policy import FallbackPolicy, Match, ValueMatch
+from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
 from webhook.model.queues import KueueConfig, Snapshot
 from webhook.model.reasons import Skip
+from webhook.model.requester import Requester
 from webhook.model.words import clip
 
 POLICY = OURS + "policy"
@@ -104,10 +106,17 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
     return None
 
 
-def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> FallbackPolicy | None:
+def policy_for(
+    job: Job,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str = "",
+    requester: Requester | None = None,
+) -> FallbackPolicy | None:
     """Return the first policy that matches a Job, or the one that it names; None: none matches.
 
     *own_namespace* is the webhook's own; a Job in it matches only where a policy selects it.
+    *requester* is who creates it; where that is not known, no policy for users or groups matches.
 
     Raises:
         FieldError: the Job names a policy that does not match it.
@@ -116,6 +125,8 @@ def policy_for(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Fall
     wanted, submitted = job.annotations.get(POLICY), submission(job, snapshot)
     is_matched = False
     for policy in snapshot.policies:
+        if not_for(policy.spec.match, requester):
+            continue
         if _mismatch(policy, job, submitted, snapshot, own_namespace):
             continue
         is_matched = True
@@ -135,11 +146,18 @@ def queueing_all(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, kueue=replace(snapshot.kueue, frameworks=FRAMEWORKS))
 
 
-def mismatches(job: Job, snapshot: Snapshot, *, own_namespace: str = "") -> Mapping[str, str]:
+def mismatches(
+    job: Job,
+    snapshot: Snapshot,
+    *,
+    own_namespace: str = "",
+    requester: Requester | None = None,
+) -> Mapping[str, str]:
     """Return the policies that do not match a Job, each with the first reason, for people."""
     submitted = submission(job, snapshot)
     reasons = {
         policy.name: _mismatch(policy, job, submitted, snapshot, own_namespace)
+        or not_for(policy.spec.match, requester)
         for policy in snapshot.policies
     }
     return {name: reason for name, reason in reasons.items() if reason}
@@ -229,7 +247,30 @@ def _mismatch(
         return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
         return f"it is not for namespace {job.namespace}"
-    return unlike(match, job) or _too_large(match, job, snapshot)
+    return unlike(match, job) or _wrong_size(match, job, snapshot)
+
+
+def not_for(wanted: Match | Only, requester: Requester | None) -> str:
+    """Return why who asks is none of the users and groups that are named; empty: they are."""
+    if wanted.users is None and wanted.groups is None:
+        return ""
+    if requester is None:
+        return "it is for some users alone, and who created the Job is not known"
+    if wanted.users is not None and requester.name not in wanted.users:
+        return f"it is not for user {clip(requester.name, _LONGEST_SHOWN)}"
+    if wanted.groups is not None and requester.groups.isdisjoint(wanted.groups):
+        return f"it is for {', '.join(wanted.groups)}, in none of which the user is"
+    return ""
+
+
+def of_another_priority(wanted: Match | Only, job: Job) -> str:
+    """Return that the Job names none of the priority classes that are named; empty: it does."""
+    # Of a Job without pod sets only the metadata is known, and they must rule nothing out.
+    if wanted.priority_classes is None or not (job.pod_sets or job.named_priority):
+        return ""
+    if job.named_priority in wanted.priority_classes:
+        return ""
+    return f"it is for priority class {', '.join(wanted.priority_classes)}"
 
 
 def of_another_kind(match: Match, job: Job) -> str:
@@ -243,6 +284,8 @@ def unlike(match: Match, job: Job) -> str:
     """Return the labels, flags or variables of the Job that the policy does not match; or none."""
     if not fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels):
         return "the Job's labels are not what jobSelector asks for"
+    if other := of_another_priority(match, job):
+        return other
     # Of a Job without pod sets only the metadata is known, and they must rule nothing out.
     if not job.pod_sets or (match.args is None and match.env is None):
         return ""
@@ -333,18 +376,24 @@ def _queue_matches(
     )
 
 
-def _too_large(match: Match, job: Job, snapshot: Snapshot) -> str:
-    """Return the resource of which a Job asks for more than a policy is for; empty: none."""
-    if match.max_requests is None:
+def _wrong_size(match: Match, job: Job, snapshot: Snapshot) -> str:
+    """Return the resource of which a Job asks for more, or less, than a policy is for; or none."""
+    if match.max_requests is None and match.min_requests is None:
         return ""
-    totals: dict[str, int] = {}
+    totals: Counter[str] = Counter()
     for pod_set in needs(job, snapshot):
-        for resource, amount in pod_set.asked.items():
-            totals[resource] = totals.get(resource, 0) + amount
-    limits = fallback_policy.amounts(match.max_requests)
-    exceeded = (name for name, limit in limits.items() if totals.get(name, 0) > limit)
-    name = next(exceeded, "")
-    return f"the Job asks for more than {match.max_requests[name]} of {name}" if name else ""
+        totals.update(pod_set.asked)
+    most = fallback_policy.amounts(match.max_requests or EMPTY)
+    exceeded = next((name for name, limit in most.items() if totals[name] > limit), "")
+    if exceeded:
+        return f"the Job asks for more than {(match.max_requests or {})[exceeded]} of {exceeded}"
+    least = fallback_policy.amounts(match.min_requests or EMPTY) if job.pod_sets else {}
+    missed = next((name for name, limit in least.items() if totals[name] < limit), "")
+    return (
+        f"the Job asks for less than {(match.min_requests or {})[missed]} of {missed}"
+        if missed
+        else ""
+    )
 
 
 def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:

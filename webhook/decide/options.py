@@ -11,7 +11,7 @@ from webhook.adapt import replica_counts, validity
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
 from webhook.decide import filters, remote_options
-from webhook.decide.filters import OptionCandidate
+from webhook.decide.filters import Applicant, OptionCandidate
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
@@ -26,22 +26,16 @@ def assess(
     job: Job,
     policy: FallbackPolicy,
     occupancy: Occupancy,
-    *,
-    submitted: str,
-    allowed: frozenset[str] | None = None,
+    applicant: Applicant,
 ) -> tuple[Assessment, ...]:
     """Assess each option on its own, in the policy's order.
-
-    *submitted* is the LocalQueue that the Job is submitted to, as Kueue resolves it; *allowed* the
-    names of the options that the Job allows, None for every option.
 
     Raises:
         FieldError: a field of the Job cannot be read.
 
     """
     return tuple(
-        _assess_one(job, policy, option, occupancy, submitted=submitted, allowed=allowed)
-        for option in policy.spec.options
+        _assess_one(job, policy, option, occupancy, applicant) for option in policy.spec.options
     )
 
 
@@ -59,11 +53,9 @@ def _assess_one(
     policy: FallbackPolicy,
     option: Option,
     occupancy: Occupancy,
-    *,
-    submitted: str,
-    allowed: frozenset[str] | None,
+    applicant: Applicant,
 ) -> Assessment:
-    queues = filters.resolve(option, job, submitted, occupancy)
+    queues = filters.resolve(option, job, applicant.submitted, occupancy)
     if isinstance(queues, Rejection):
         return Assessment(option=option.name, queue=option.queue, rejection=queues)
     local_queue, cluster_queue = queues
@@ -72,8 +64,7 @@ def _assess_one(
         policy=policy,
         option=option,
         occupancy=occupancy,
-        submitted=submitted,
-        allowed=allowed,
+        applicant=applicant,
         local_queue=local_queue,
         cluster_queue=cluster_queue,
     )

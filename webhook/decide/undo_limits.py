@@ -48,9 +48,10 @@ def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
         yield UndoLimit(path="spec.match.withoutQueue", why="for Jobs that name no queue")
     for index, option in enumerate(policy.spec.options):
         path = f"spec.options[{index}]"
-        if option.guests is not None and option.guests.priority_class:
+        if option.given_priority:
             why = "for Jobs without a priority class, as Kueue lets none be taken off"
-            yield UndoLimit(path=f"{path}.guests.priorityClass", why=why)
+            field = "priorityClass" if option.priority_class else "guests.priorityClass"
+            yield UndoLimit(path=f"{path}.{field}", why=why)
         if PLAIN in policy.spec.match.kinds:
             for field, why in _of_adaptation(option.adaptation):
                 yield UndoLimit(path=f"{path}.adaptation{field}", why=why)

@@ -304,8 +304,8 @@ def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupan
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:
     labels = {**job.labels, jobs.QUEUE_LABEL: taken.queue, jobs.OPTION_LABEL: taken.option}
-    guests = next(o for o in policy.spec.options if o.name == taken.option).guests
+    option = next(each for each in policy.spec.options if each.name == taken.option)
     # Kueue reads a Job's WorkloadPriorityClass from this label.
-    if guests is not None and guests.priority_class:
-        labels[jobs.PRIORITY_LABEL] = guests.priority_class
+    if option.given_priority:
+        labels[jobs.PRIORITY_LABEL] = option.given_priority
     return labels

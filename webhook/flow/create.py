@@ -24,6 +24,7 @@ from webhook.decide import (
     strategies,
     warning,
 )
+from webhook.decide.filters import Applicant
 from webhook.decide.holding import HoldCase
 from webhook.decide.strategies import Asking
 from webhook.decide.warning import Differences
@@ -41,6 +42,7 @@ from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
+from webhook.model.requester import Requester
 from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip
 
@@ -67,7 +69,7 @@ REINVOCATION_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The time of a review, and what identifies it."""
+    """The time of a review, what identifies it, and who asks."""
 
     now: float
     """Seconds on the clock of ``Snapshot.as_of``."""
@@ -79,6 +81,8 @@ class Moment:
     """The review's UID. It is random, so ids of decisions are made from it."""
     visible: Container[str] = frozenset()
     """Ids of decisions whose Workloads have been observed lately."""
+    requester: Requester | None = None
+    """Who asks; None: nobody knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +168,12 @@ def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
         return Skipped(skip=skipped, edits=edits, job=case.submitted)
     try:
-        policy = match.policy_for(case.submitted, snapshot, own_namespace=rules.own_namespace)
+        policy = match.policy_for(
+            case.submitted,
+            snapshot,
+            own_namespace=rules.own_namespace,
+            requester=moment.requester,
+        )
     except FieldError as error:
         # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
@@ -347,9 +356,8 @@ def assessed(
 
     """
     submitted = match.submission(job, occupancy.snapshot).queue
-    assessments = options.assess(
-        job, policy, occupancy, submitted=submitted, allowed=wanted.allowed
-    )
+    applicant = Applicant(submitted=submitted, allowed=wanted.allowed, requester=moment.requester)
+    assessments = options.assess(job, policy, occupancy, applicant)
     if not policy.spec.strategy.forecasts:
         return assessments
     expecting = expectations.ForecastCase(

@@ -33,6 +33,7 @@ from webhook.model.job import Job, left_written
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import MULTIKUEUE, Snapshot
 from webhook.model.reasons import Obstacle, Skip
+from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys, signed_words
 from webhook.model.words import clip
 
@@ -79,7 +80,7 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
         return Refusal(obstacle=obstacle, detail=skipped.meaning)
     if moment.now - snapshot.as_of > rules.max_state_age_seconds:
         return Refusal(obstacle=Obstacle.STALE)
-    policy = _policy(asked, occupancy, rules)
+    policy = _policy(asked, occupancy, rules, moment.requester)
     if isinstance(policy, Refusal):
         return policy
     wanted = _wanted(asked, policy, moment)
@@ -95,12 +96,18 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
 
 
-def _policy(asked: _MoveRequest, occupancy: Occupancy, rules: Rules) -> FallbackPolicy | Refusal:
+def _policy(
+    asked: _MoveRequest, occupancy: Occupancy, rules: Rules, requester: Requester | None
+) -> FallbackPolicy | Refusal:
     """Find the policy that decided the Job, or that matches it; or say why it cannot move it."""
     snapshot, recorded = occupancy.snapshot, asked.case.recorded
     if recorded is None:
-        own = rules.own_namespace
-        policy = match.policy_for(asked.case.submitted, snapshot, own_namespace=own)
+        policy = match.policy_for(
+            asked.case.submitted,
+            snapshot,
+            own_namespace=rules.own_namespace,
+            requester=requester,
+        )
     else:
         policy = next(
             (candidate for candidate in snapshot.policies if candidate.name == recorded.policy),

@@ -396,9 +396,9 @@ def _outputs(rule: Transformation, amount: int | Fraction) -> _Nanos:
 
 def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
     """Return the priority of the Job's Workload if the Job takes an option."""
-    # The priority class for guests becomes the Job's label, so it comes before the Job's own.
-    guests = option.guests.priority_class if option.guests else ""
-    return snapshot.priority_classes.get(guests, 0) if guests else own_priority(job, snapshot)
+    # The option's class becomes the Job's label, so it comes before the Job's own.
+    given = option.given_priority
+    return snapshot.priority_classes.get(given, 0) if given else own_priority(job, snapshot)
 
 
 def own_priority(job: Job, snapshot: Snapshot) -> int:

@@ -179,6 +179,11 @@ class Job:
         return self.priority_class or next(filter(None, named), "")
 
     @property
+    def named_priority(self) -> str:
+        """The WorkloadPriorityClass of its label, else ``pod_priority_class``; or empty."""
+        return self.labels.get(PRIORITY_LABEL, "") or self.pod_priority_class
+
+    @property
     def queue(self) -> str:
         """The LocalQueue that its label names; empty: none, as Kueue reads it."""
         return self.labels.get(QUEUE_LABEL, "")

@@ -73,8 +73,8 @@ class Ready(Explained):
     )
     PRIORITY_CLASS_NOT_FOUND = (
         "PriorityClassNotFound",
-        "the WorkloadPriorityClass for an option's guests does not exist",
-        "Create it, or mend `guests.priorityClass`.",
+        "the WorkloadPriorityClass that an option gives does not exist",
+        "Create it, or mend the option's `priorityClass` or `guests.priorityClass`.",
     )
     RUNTIME_CLASS_NOT_FOUND = (
         "RuntimeClassNotFound",
@@ -529,6 +529,11 @@ class Reason(Explained):
         "notAllowed",
         "the Job's annotation `allow` does not name the option",
         "Nothing, if its owner means it; else change or remove the annotation.",
+    )
+    NOT_FOR_YOU = (
+        "notForYou",
+        "the option is for other users, groups or priority classes",
+        "Nothing, if that is meant; else mend the option's `only`.",
     )
     WOULD_BE_INVALID = (
         "wouldBeInvalid",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 
 from webhook.decide import expectations, match, options, wishes
+from webhook.decide.filters import Applicant
 from webhook.decide.objective import late_cost, sigma_of
 from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
@@ -172,8 +173,11 @@ class MoveOptions:
             job.as_created,
             policy,
             self._occupancy,
-            submitted=question.pending.queue,
-            allowed=match.allowed_options(job, policy),
+            Applicant(
+                submitted=question.pending.queue,
+                allowed=match.allowed_options(job, policy),
+                stays_in=question.option,
+            ),
         )
         case = expectations.ForecastCase(
             job=job,

@@ -160,7 +160,7 @@ class Handler:
         if claim := self.groups.known(namespace, group, unix):
             return claim
         with self._lock:
-            moment = self._moment(review.uid)
+            moment = self._moment(review)
             outcome = create.consider(review.object, kind, self._occupancy(), moment, self._rules)
         if isinstance(outcome, Skipped) and outcome.skip in _OF_ITS_OWN:
             return outcome
@@ -172,7 +172,7 @@ class Handler:
         self, review: Review, kind: JobKind, claimed: GroupClaim | CreateOutcome | None
     ) -> Considered:
         source = review.object
-        moment = self._moment(review.uid)
+        moment = self._moment(review)
         outcome: Outcome
         if review.operation == "UPDATE":
             old = review.old_object or {}
@@ -243,14 +243,15 @@ class Handler:
         self._repeated.expect(key, now)
         return False
 
-    def _moment(self, uid: str) -> create.Moment:
+    def _moment(self, review: Review) -> create.Moment:
         unix = time.time()
         return create.Moment(
             now=self._clock(),
             unix=unix,
             time=rfc3339(unix),
-            uid=uid,
+            uid=review.uid,
             visible=self._visible,
+            requester=review.requester,
         )
 
 

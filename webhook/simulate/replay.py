@@ -25,7 +25,7 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.model.decision import Decided, Decision
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
-from webhook.model.job import PRIORITY_LABEL, Job, Pending
+from webhook.model.job import Job, Pending
 from webhook.model.queues import Amounts, Arrival, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
@@ -249,7 +249,7 @@ class _Replay:
             template=submission.template,
             arrival=submission.at,
             submitted=job.queue,
-            priority_class=priority_class_of(job),
+            priority_class=job.named_priority,
             accelerators=accelerators_of(job, view.snapshot),
             queue=arrival.local_queue,
             option=(decision.option or "") if decision else "",
@@ -347,11 +347,6 @@ class _Replay:
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
         self._schedules[index].runs.end(begun.key, begun.finish)
         self._expect(index)
-
-
-def priority_class_of(job: Job) -> str:
-    """Return the name of a Job's priority class; empty: it names none."""
-    return job.labels.get(PRIORITY_LABEL, "") or job.pod_priority_class
 
 
 def accelerators_of(job: Job, snapshot: Snapshot) -> int:

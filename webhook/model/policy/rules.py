@@ -169,18 +169,27 @@ _POLICY = (
     ),
 )
 
+_TELLING: Final = (
+    "jobSelector",
+    "maxRequests",
+    "minRequests",
+    "args",
+    "env",
+    "users",
+    "groups",
+    "priorityClasses",
+)
+"""Fields of a match that say for which of a queue's Jobs it is."""
 _MATCH = (
     Rule(
-        cel="has(self.jobSelector) || has(self.maxRequests) || has(self.args) || has(self.env)",
-        holds=lambda match: any(
-            given is not None
-            for given in (match.job_selector, match.max_requests, match.args, match.env)
-        ),
-        message="jobSelector, maxRequests, args or env must be given; "
+        cel=" || ".join(f"has(self.{name})" for name in _TELLING),
+        holds=lambda match: any(getattr(match, to_snake(name)) is not None for name in _TELLING),
+        message=f"{', '.join(_TELLING[:-1])} or {_TELLING[-1]} must be given; "
         "jobSelector: {} means every Job",
         reason=REQUIRED,
     ),
     resource_names("maxRequests"),
+    resource_names("minRequests"),
 )
 
 _VALUE = (
@@ -234,6 +243,14 @@ _OPTION = (
         holds=lambda option: not (option.queue and option.cluster_queue),
         message="may not be given beside queue",
         field=".clusterQueue",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="!has(self.priorityClass) || self.priorityClass == '' || !has(self.guests) || "
+        "self.guests.priorityClass == ''",
+        holds=lambda it: not (it.priority_class and it.guests and it.guests.priority_class),
+        message="may not be given beside guests.priorityClass",
+        field=".priorityClass",
         reason=FORBIDDEN,
     ),
     Rule(

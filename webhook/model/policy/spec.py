@@ -103,6 +103,8 @@ QueueOrNone: TypeAlias = Annotated[
 ObjectName: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=253, pattern=patterns.SUBDOMAIN)
 ]
+UserName: TypeAlias = Annotated[str, Field(min_length=1, max_length=512)]
+"""A user's or a group's name as the API server has authenticated it."""
 ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=patterns.SUBDOMAIN_OR_NONE)]
 ContainerName: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=patterns.LABEL)
@@ -373,10 +375,23 @@ class EnvMatch(ValueMatch):
     """Name of the variable."""
 
 
+UserNames: TypeAlias = Annotated[
+    tuple[UserName, ...],
+    Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
+    AfterValidator(unique),
+]
+PriorityClasses: TypeAlias = Annotated[
+    tuple[ObjectName, ...],
+    Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
+    AfterValidator(unique),
+]
+
+
 class Match(Structural):
     """Which Jobs this policy is for: all that is given must hold.
 
-    `jobSelector`, `maxRequests`, `args` or `env` must be given; `jobSelector: {}` says every Job.
+    Something besides `kinds`, `namespaceSelector` and `queues` must be given; `jobSelector: {}`
+    says every Job.
     """
 
     kinds: Annotated[
@@ -391,6 +406,16 @@ class Match(Structural):
     """Jobs, by their own labels; `{}` means every Job."""
     max_requests: Amounts | None = None
     """Only Jobs that ask for at most this in all, such as `nvidia.com/gpu: 1`."""
+    min_requests: Amounts | None = None
+    """Only Jobs that ask for at least this in all, such as `nvidia.com/gpu: 2`."""
+    users: UserNames | None = None
+    """Only Jobs that one of these users creates, by the name with which the API server has
+    authenticated them. The controller of CronJobs creates theirs."""
+    groups: UserNames | None = None
+    """Only Jobs whose creator is in one of these groups."""
+    priority_classes: PriorityClasses | None = None
+    """Only Jobs that name one of these: the WorkloadPriorityClass of their label
+    `kueue.x-k8s.io/priority-class`, else the PriorityClass of their pods."""
     args: (
         Annotated[tuple[ArgMatch, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)]
         | None
@@ -426,6 +451,22 @@ class Guests(Structural):
     """WorkloadPriorityClass that they get; empty: unchanged."""
 
 
+class Only(Structural):
+    """Whom an option is for: all that is given must hold.
+
+    Users and groups are those of who creates the Job, or of the person who moves it. The controller
+    moves no Job to an option that is kept for some, as it does not know who created it.
+    """
+
+    users: UserNames | None = None
+    """Users, by the name with which the API server has authenticated them."""
+    groups: UserNames | None = None
+    """Groups, of which the user must be in one."""
+    priority_classes: PriorityClasses | None = None
+    """Priority classes, of which the Job must name one. Who may create Jobs may name any of them,
+    so they do not keep anybody out."""
+
+
 class Option(Structural):
     """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
 
@@ -444,8 +485,18 @@ class Option(Structural):
     worker cluster, node start-up, image pull. What of it is learned takes its place."""
     guests: Guests | None = None
     """Limits on the Jobs that this policy sends here. Absent: none."""
+    only: Only | None = None
+    """Whom this option is for; it is refused to others. Absent: for all."""
+    priority_class: ObjectOrNone = ""
+    """WorkloadPriorityClass that Jobs get with this option; empty: unchanged. Either this or
+    `guests.priorityClass`."""
     adaptation: Adaptation = Field(default_factory=Adaptation)
     """What this option changes in the pod template. Absent: nothing but the queue."""
+
+    @property
+    def given_priority(self) -> str:
+        """Return the WorkloadPriorityClass that Jobs get with this option; empty: their own."""
+        return self.priority_class or (self.guests.priority_class if self.guests else "")
 
 
 class StrategyType(StrEnum):

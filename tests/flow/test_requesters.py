@@ -1,0 +1,84 @@
+"""Options and policies that are for some users alone, at creation and in moves."""
+
+import pytest
+
+from tests.builders import policy
+from tests.flow.moves import asking, decision, pending, with_spec
+from tests.reviews import light_job
+from tests.servers import Server, paper_snapshot
+from webhook.model.job import OPTION_LABEL, PRIORITY_LABEL
+from webhook.model.policy.fallback_policy import Reconsider
+
+MEMBER = {"username": "alice", "groups": ["ml-research", "system:authenticated"]}
+STRANGER = {"username": "mallory", "groups": ["system:authenticated"]}
+CONTROLLER = {
+    "username": "system:serviceaccount:kueue-fallback:kueue-fallback-controller",
+    "groups": ["system:serviceaccounts", "system:authenticated"],
+}
+GPU = {"name": "gpu", "queue": "gpu-lq"}
+CPU = {"name": "cpu", "queue": "cpu-lq", "adaptation": {"accelerator": "Remove"}}
+RESEARCH = {"only": {"groups": ["ml-research"]}}
+
+
+def serving(*options, **changes):
+    return Server(with_spec(paper_snapshot(), options=policy(*options).spec.options, **changes))
+
+
+def rejected(job):
+    return {
+        each["name"]: each["rejected"].partition(":")[0]
+        for each in decision(job)["options"]
+        if "rejected" in each
+    }
+
+
+@pytest.mark.parametrize(("user", "queue"), [(MEMBER, "cpu-lq"), (STRANGER, "gpu-lq")])
+def test_an_option_is_given_to_whom_it_is_for(user, queue):
+    job = light_job()
+    job["metadata"]["labels"]["groups"] = "ml-research"
+
+    decided, _ = serving(GPU, {**CPU, **RESEARCH}).create(job, userInfo=user)
+
+    assert decided["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == queue
+    assert rejected(decided) == ({} if user is MEMBER else {"cpu": "notForYou"})
+
+
+def test_a_policy_decides_for_whom_it_is():
+    server = serving(GPU, CPU, match=policy(match={"users": ["alice"]}).spec.match)
+
+    mine, _ = server.create(light_job("mine"), userInfo=MEMBER)
+    theirs, _ = server.create(light_job("theirs"), userInfo=STRANGER)
+
+    assert decision(mine)["option"] == "cpu"
+    assert theirs == light_job("theirs")
+
+
+@pytest.mark.parametrize(
+    ("user", "moved"), [(MEMBER, True), (STRANGER, False), (CONTROLLER, False)]
+)
+def test_a_move_is_judged_by_who_asks_for_it(user, moved):
+    server = serving(GPU, {**CPU, **RESEARCH}, reconsider=Reconsider())
+    before = pending(server.create(light_job(), userInfo=STRANGER)[0])
+
+    after, warnings = server.update(before, asking(before, "cpu"), userInfo=user)
+
+    assert (after["metadata"]["labels"][OPTION_LABEL] == "cpu") == moved
+    assert moved or "notForYou" in warnings[0]
+
+
+def test_a_policy_for_users_moves_whom_it_has_decided():
+    match = policy(match={"users": ["alice"]}).spec.match
+    server = serving(GPU, CPU, match=match, reconsider=Reconsider())
+    before = pending(server.create(light_job(), userInfo=MEMBER)[0])
+
+    after, _ = server.update(before, asking(before, "gpu"), userInfo=CONTROLLER)
+
+    assert after["metadata"]["labels"][OPTION_LABEL] == "gpu"
+
+
+def test_an_option_gives_its_jobs_a_priority_class():
+    server = serving(GPU, {**CPU, "priorityClass": "low"})
+
+    decided, _ = server.create(light_job())
+
+    assert decided["metadata"]["labels"][PRIORITY_LABEL] == "low"
