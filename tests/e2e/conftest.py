@@ -1,16 +1,16 @@
 """Control planes, the installed project, and a namespace with queues for each test.
 
 `plane` and `webhook` are shared by the tests of a pytest-xdist worker and must be left running;
-tests that stop servers take `own_plane` and `own_webhook` and carry
-`@pytest.mark.xdist_group("own-plane")`.
+tests that stop servers take `own_plane` and `own_webhook`, which are their module's.
 """
 
 import http.client
 import itertools
 import ssl
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,17 @@ from hack.install import Installation
 
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
+HERE = Path(__file__).parent
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with these tests, a module at a time: the short ones fill both workers to the end."""
+    items.sort(key=lambda item: HERE not in item.path.parents)
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")
@@ -47,15 +57,17 @@ def webhook(plane: ControlPlane) -> Iterator[Installation]:
 class _OwnPlanes:
     """Starts a module's plane while the one before is in use, as a start is mostly waiting."""
 
-    def __init__(self, folders: Iterator[Path]) -> None:
+    def __init__(self, new_folder: Callable[[], Path], *, last: Path) -> None:
         # One thread for all, which stays: a program ends with the thread that started it.
         self._thread = ThreadPoolExecutor(max_workers=1)
-        self._folders = folders
-        self._next = self._start()
+        self._new_folder = new_folder
+        self._last_module = last
+        self._next: Future[ControlPlane] | None = self._start()
 
-    def take(self) -> ControlPlane:
-        assert self._next is not None
-        taken, self._next = self._next, self._start()
+    def take(self, module: Path) -> ControlPlane:
+        """Start another one, too, unless no module is left, here or on another worker."""
+        taken = self._next or self._start()
+        self._next = None if module == self._last_module else self._start()
         return taken.result()
 
     def down(self) -> None:
@@ -63,24 +75,23 @@ class _OwnPlanes:
             self._next.result().down()
         self._thread.shutdown()
 
-    def _start(self) -> Future[ControlPlane] | None:
-        folder = next(self._folders, None)
-        return self._thread.submit(ControlPlane(folder).__enter__) if folder else None
+    def _start(self) -> Future[ControlPlane]:
+        return self._thread.submit(ControlPlane(self._new_folder()).__enter__)
 
 
 @pytest.fixture(scope="session")
 def own_planes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[_OwnPlanes]:
-    modules = {each.path for each in request.session.items if "own_plane" in each.fixturenames}
-    planes = _OwnPlanes(iter([tmp_path_factory.mktemp("own-plane") for _ in modules]))
+    takers = [item.path for item in request.session.items if "own_plane" in item.fixturenames]
+    planes = _OwnPlanes(partial(tmp_path_factory.mktemp, "own-plane"), last=takers[-1])
     yield planes
     planes.down()
 
 
 @pytest.fixture(scope="module")
-def own_plane(own_planes: _OwnPlanes) -> Iterator[ControlPlane]:
-    plane = own_planes.take()
+def own_plane(request: pytest.FixtureRequest, own_planes: _OwnPlanes) -> Iterator[ControlPlane]:
+    plane = own_planes.take(request.path)
     yield plane
     plane.down()
 

@@ -17,8 +17,6 @@ from tests.e2e import courses
 from tests.e2e.decisions import applied_policy, fill, queue_of
 from tests.e2e.plane import has_condition, wait_for
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("race", namespace="default")
 WAYS = {"late": 6, "between": 3, "beside": 5, "first": 3, "undone": 3}
 """To how many Jobs of a round; Kueue looks at five Jobs at once, of which some must go on."""

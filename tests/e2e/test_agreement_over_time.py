@@ -16,8 +16,6 @@ from tests.e2e.timed_judge import Judgement, judge
 from tests.e2e.timed_player import Course, play
 from tests.e2e.timed_worlds import FAIR_SHARING, USAGE_BASED, TimedWorld, make_world
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 WORLDS = 25
 """`make verify` plays 200."""
 AT_ONCE = 13

@@ -12,8 +12,6 @@ from tests.e2e.certificates import authorities, certs, readiness, secret
 from tests.e2e.plane import wait_for
 from tests.e2e.probes import Load, probe, probing
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 LEAVES, ROTATIONS = (40, 3) if FULL else (4, 1)
 """Certificates that the two replicas take into use; new authorities."""
 RATE = int(os.environ.get("RATE", "200" if FULL else "50"))

@@ -22,8 +22,6 @@ from tests.e2e.decisions import applied_policy, decision_of, finish_time, queue_
 from tests.e2e.moving import hold
 from tests.e2e.plane import has_condition
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("chaos", namespace="default")
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 PENDING, SECONDS, FASTER = (200, 600.0, 2.0) if FULL else (30, 40.0, 5.0)

@@ -15,8 +15,6 @@ from hack.pki import Pki
 from tests import reviews
 from tests.e2e.decisions import applied_policy, decision_of
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("callers", namespace="callers")
 USER = "kube-apiserver-to-webhooks"
 SEGMENT = "only-api-servers-know-this-1"

@@ -16,8 +16,6 @@ from tests.e2e.decisions import applied_policy, decision_of, fill
 from tests.e2e.plane import wait_for
 from webhook.model import quantity
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMESPACES = ("console-a", "console-b")
 AUDIENCE = "console"
 RBAC = "rbac.authorization.k8s.io/v1"

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import yaml
 
 from hack import kueue, paper
@@ -62,7 +61,6 @@ def test_kubectl_speaks_to_the_plane_as_its_administrator(plane):
     assert (done.returncode, done.stdout, done.stderr) == (0, "admin", "")
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_two_planes_run_side_by_side(own_plane, tmp_path):
     with ControlPlane(tmp_path / "second", options=Options(name="second")) as second:
         assert second.server != own_plane.server
@@ -71,7 +69,6 @@ def test_two_planes_run_side_by_side(own_plane, tmp_path):
         ]
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_jobs_run_after_the_api_server_kueue_and_etcds_history_were_gone(own_plane):
     names = paper.names_with("restart", namespace="default")
     own_plane.client.apply_all(paper.queues(names))
@@ -86,7 +83,6 @@ def test_jobs_run_after_the_api_server_kueue_and_etcds_history_were_gone(own_pla
     wait_until_complete(own_plane.client, "default", "after")
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_nothing_outlives_a_starter_that_was_killed(tmp_path):
     script = (
         "import pathlib, sys, time; from hack.controlplane import ControlPlane\n"

@@ -13,8 +13,6 @@ from tests.e2e.plane import wait_for, wait_until_complete, workload_of
 from tests.e2e.worker_clusters import let_read, manager_of, reader_secret, worker_plane
 from webhook.model.kueue_support import OWN_DISPATCHER
 
-pytestmark = pytest.mark.xdist_group("multikueue")
-
 NAMES = paper.Names()
 FIRST, SECOND = "first-worker", "second-worker"
 """In the order of the MultiKueueConfig."""

@@ -13,8 +13,6 @@ from tests.docs import pages
 from tests.docs.pages import PAGES, TRANSCRIPTS
 from tests.e2e.release import Release
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 BUSY = (
     "kubectl apply -f examples/policy.yaml",
     "kubectl delete jobs -n research --all",

@@ -11,8 +11,6 @@ from tests.e2e import other_team
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, finish_time, queue_of
 from tests.e2e.plane import wait_until_reserved
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 FAIR = {
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
     "admissionFairSharing": {"usageHalfLifeTime": "10m", "usageSamplingInterval": "1s"},

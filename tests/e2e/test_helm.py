@@ -15,8 +15,6 @@ from tests.e2e.plane import job_of, wait_for
 from tests.e2e.release import Release, former
 from webhook.commands import probe
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 DEFINITION = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 CRD = "fallbackpolicies.kueue-fallback.dev"
 # What comes and goes by itself.

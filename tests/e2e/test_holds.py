@@ -14,8 +14,6 @@ from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
 from webhook.__main__ import main
 from webhook.model.fields import seconds_since_1970
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 GATE, HELD = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/held"
 OURS = "kueue-fallback.dev/hold"
 NAMES = paper.names_with("holds", namespace="holds")

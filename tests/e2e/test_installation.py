@@ -51,7 +51,6 @@ def test_a_replica_that_was_killed_decides_again_when_started(plane, webhook, qu
     plane.client.delete("kueue-fallback.dev/v1alpha1", "FallbackPolicy", queues.policy)
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_three_replicas_behind_one_address_decide_in_turn(own_plane):
     names = paper.names_with("replicas", namespace="default")
     own_plane.client.apply_all(paper.queues(names))
@@ -67,7 +66,6 @@ def test_three_replicas_behind_one_address_decide_in_turn(own_plane):
     assert all(seen[name] > before[name] for name in ("webhook-0", "webhook-1", "webhook-2"))
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_make_up_writes_how_to_reach_what_it_started(cluster):
     up = run("up", cluster)
     endpoints = json.loads(cluster.endpoints.read_text())

@@ -14,8 +14,6 @@ from tests.e2e.decisions import POLICY_API
 from tests.e2e.plane import wait_for
 from webhook.api import lease
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("leader", namespace="default")
 LEADS = re.compile(r"^kueue_fallback_controller_leader (\S+)$", re.MULTILINE)
 # In truth 15 seconds, on a machine that has nothing else to do.

@@ -8,8 +8,6 @@ from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, f
 from tests.e2e.moving import RULES, hold, is_refused, moved_to
 from tests.e2e.plane import wait_for, workload_of
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("dies", namespace="dies")
 FASTER = 10.0
 PATIENCE_SECONDS = 90.0

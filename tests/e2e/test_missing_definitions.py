@@ -12,8 +12,6 @@ from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, q
 from tests.e2e.plane import wait_for, wait_until_reserved
 from webhook.jobs import KINDS
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 KUBERNETES_OWN = frozenset({"apps", "batch", ""})
 MISSING = {kind.kind: kind for kind in KINDS.values() if kind.group not in KUBERNETES_OWN}
 AUDIT_POLICY = {

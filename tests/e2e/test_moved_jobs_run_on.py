@@ -17,8 +17,6 @@ from tests.e2e import courses
 from tests.e2e.decisions import DECISION, POLICY_API, SLOW, applied_policy, decision_of, fill
 from tests.e2e.plane import has_condition, wait_for
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("on", namespace="default")
 OTHER = "other-cq-on"
 ROUNDS = 20 if FULL else 2

@@ -8,8 +8,6 @@ from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, pr
 from tests.e2e.plane import wait_for, wait_until_complete
 from tests.e2e.worker_clusters import arrived, manager_plane, worker_plane
 
-pytestmark = pytest.mark.xdist_group("multikueue")
-
 NAMES = paper.Names()
 ADDED = {f"kueue.x-k8s.io/{name}" for name in ("multikueue-origin", "prebuilt-workload-name")}
 OF_THE_CLUSTER = ("managedBy", "selector", "suspend", "template")

@@ -18,8 +18,6 @@ from tests.e2e.decisions import OPTION, POLICY_API, decision_of, fill, metric, p
 from tests.e2e.plane import container_of, job_of, wait_for
 from tests.e2e.running import processes_of
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("outages", namespace="default")
 SLOW = 0.05
 STALE_SECONDS = 15.0

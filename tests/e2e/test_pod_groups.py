@@ -15,8 +15,6 @@ from tests.e2e.decisions import applied_policy, decision_of, fill, queue_of
 from tests.e2e.lives import end, env_of, gpus_of, has_started
 from tests.e2e.plane import has_condition, wait_for
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 GROUP = "kueue.x-k8s.io/pod-group-name"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"
 CLAIMS = "kueue-fallback-pod-groups"

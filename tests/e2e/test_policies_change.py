@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 import yaml
 
 from hack import crd, paper
@@ -52,7 +51,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.xdist_group("own-plane")
 def test_broken_policies_that_got_in_are_passed_over(own_plane, own_webhook):
     client = own_plane.client
     names = paper.names_with("broken", namespace="default")

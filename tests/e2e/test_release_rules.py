@@ -18,8 +18,6 @@ from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import release, release_of
 from webhook.state.snapshot_file import fetch_snapshot
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMESPACE, OTHER = "releases", "example.com/other"
 SLOTS, MEMORY = "example.com/slots", "example.com/memory"
 GPU, DEVICES = "example.com/gpu", "whole-devices"

@@ -3,14 +3,10 @@
 import re
 import urllib.request
 
-import pytest
-
 from hack import paper
 from hack.install import Installation
 from tests.e2e.bursts import burst, expected_by_the_rule
 from tests.e2e.decisions import applied_policy, finish_time
-
-pytestmark = pytest.mark.xdist_group("own-plane")
 
 CREATES = re.compile(r'_reviews_total\{[^}]*operation="CREATE"[^}]*\} (\S+)')
 

@@ -17,8 +17,6 @@ from tests.conftest import FULL
 from tests.e2e.decisions import applied_policy, decision_of, fill, probe, queue_of
 from tests.e2e.plane import wait_for
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("die", namespace="default")
 RATE = 100 if FULL else 25
 SECONDS = 30 if FULL else 8

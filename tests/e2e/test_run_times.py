@@ -6,8 +6,6 @@ from hack import paper
 from tests.e2e.decisions import applied_policy, finish_time, options, probe
 from tests.e2e.plane import wait_for, wait_until_complete
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("learn", namespace="default")
 COUNT = 4
 FASTER = 20.0

@@ -20,8 +20,6 @@ from webhook.api.resources import SIGNING_KEYS
 from webhook.model.signatures import is_own_record
 from webhook.state.signing_keys import OVERLAP_SECONDS, RENEW_SECONDS, read_keys, renewed, to_secret
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 UNSIGNED = "094dee9cc074699187c5b95afbbcde0c053fb795"
 """The last version that signed nothing."""
 MERGE = "application/merge-patch+json"

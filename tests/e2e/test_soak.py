@@ -5,10 +5,7 @@ import pytest
 from bench import soak
 from tests.conftest import FULL
 
-pytestmark = [
-    pytest.mark.xdist_group("own-plane"),
-    pytest.mark.skipif(not FULL, reason="needs the machine for itself; FULL=1 runs it"),
-]
+pytestmark = pytest.mark.skipif(not FULL, reason="needs the machine for itself; FULL=1 runs it")
 
 
 def test_a_minute_of_creates_goes_without_an_error(own_webhook):

@@ -20,8 +20,6 @@ from webhook.serving.observer_link import ObserverLink
 from webhook.state.pipe import apply_update
 from webhook.state.snapshot_file import fetch_snapshot
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 EVENT_SECONDS = 1.0 if FULL else 20.0
 RETURN_SECONDS = 10.0 if FULL else 120.0
 STALE_SECONDS = 15.0

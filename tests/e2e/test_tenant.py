@@ -2,11 +2,7 @@
 
 import os
 
-import pytest
-
 from hack import tenant
-
-pytestmark = pytest.mark.xdist_group("own-plane")
 
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 LARGER = 2.0

@@ -12,8 +12,6 @@ from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, q
 from tests.e2e.hello_jobs import hello_policy
 from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 BY_JOB_CONTROLLER = {
     "batch.kubernetes.io/controller-uid",
     "batch.kubernetes.io/job-name",

@@ -12,8 +12,6 @@ from tests.e2e.decisions import POLICY_API, decision_of, probe
 from tests.e2e.plane import wait_for
 from webhook.controller.unreviewed import MARGIN_SECONDS
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 NAMES = paper.names_with("unreviewed", namespace="enforced")
 OBSERVED = paper.names_with("observed", namespace="observed")
 COUNTED = re.compile(r'kueue_fallback_unreviewed_jobs_total\{policy="([^"]+)"\} (\S+)')

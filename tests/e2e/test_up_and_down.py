@@ -11,8 +11,6 @@ from hack.cluster import ROOT
 from hack.processes import end_leftovers
 from tests.e2e.clusters import command, run
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 
 def test_a_cluster_stays_until_it_is_taken_down(cluster):
     first = run("up", cluster, "--bare")

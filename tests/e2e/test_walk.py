@@ -9,8 +9,6 @@ from hack.terminal import Terminal
 from tests.docs import pages
 from tests.e2e.release import Release
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 FASTER = 10
 
 

@@ -37,8 +37,6 @@ from tests.e2e.worker_clusters import (
     worker_plane,
 )
 
-pytestmark = pytest.mark.xdist_group("multikueue")
-
 NAMES = paper.Names()
 OUTAGE_SECONDS = 60.0 if FULL else 20.0
 """Longer than what is known of a worker counts."""

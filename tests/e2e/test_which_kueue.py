@@ -12,8 +12,6 @@ from tests.e2e.decisions import OPTION, POLICY_API, applied_policy, fill
 from tests.e2e.plane import wait_for
 from webhook.model.kueue_support import GATES, release_of
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 DEPLOYMENT = "kueue-controller-manager"
 SECONDS = 10.0
 SWITCHES = {"AllAlpha", "AllBeta"}
