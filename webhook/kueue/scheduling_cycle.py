@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
+from itertools import count
 from typing import TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
@@ -104,8 +104,9 @@ class SchedulingCycle:
             self.claims.finds_victims = preemptions.finds_victims
             # Nothing here depends on the mode of a head that has no choice.
             preemptions.tells_modes = False
-        self._closed: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
-        """By ClusterQueue the heads that another one of it keeps out of this cycle."""
+        self._closed: defaultdict[int, dict[ClusterQueueHeads, int]] = defaultdict(dict)
+        """By ClusterQueue the heads that are out of the heap as long as victims are stopping for
+        another one of it, and from how high up they then borrow, or higher."""
         self._rounds: FairRounds | None = None
         if kueue.fair_sharing and self._has_cohort:
             self._rounds = self._new_rounds(None)
@@ -167,6 +168,9 @@ class SchedulingCycle:
         for heads in self._of_leaf[leaf]:
             if not heads.entries:
                 continue
+            if self._is_closed(heads):
+                self._put(heads, 0)
+                continue
             # A head that need no longer borrow comes before all that do.
             if heads.stored is None or (heads.stored[1] and self._owns(heads)):
                 self._store(heads, 0)
@@ -209,7 +213,7 @@ class SchedulingCycle:
             fitting = self._due(served, heads, moment)
             if fitting is not None:
                 self._try(served, heads, fitting, moment)
-            if self._closed:
+            if heads.leaf in self._closed:
                 self._reopen(heads.leaf, moment)
             self._add(bucket, moment)
             if heads.bucket is not bucket and heads.bucket is not None:
@@ -227,16 +231,14 @@ class SchedulingCycle:
             if bucket.heap and bucket.top() is not None and self._may_fit(bucket):
                 self._add(bucket, moment)
         for heads, _ in claims:
-            if heads.bucket is not None:
+            if heads.bucket is not None and heads.stored is not None:
                 self._add(heads.bucket, moment)
 
     def _end(self, moment: _Moment) -> None:
         """Store the heads that were passed over, or served later than their places say."""
-        if moment.put_back or self._closed:
-            for heads in dict.fromkeys((*moment.put_back, *chain(*self._closed.values()))):
-                if heads.entries:
-                    self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
-            self._closed.clear()
+        for heads in dict.fromkeys(moment.put_back):
+            if heads.entries:
+                self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
         if self._is_first:
             self._is_first, self._has_places = False, self._has_cohort
             for leaf in self._of_leaf:
@@ -256,9 +258,8 @@ class SchedulingCycle:
 
     def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
         """Return what a queue's head is assigned; None: it is not served now, but stored anew."""
-        if self._preemptions is not None and self._preemptions.is_closed(heads):
-            heads.stored = None
-            self._closed[heads.leaf].append(heads)
+        if self._is_closed(heads):
+            self._put(heads, 0)
             return None
         borrows = heads.stored[1] if heads.stored else 0
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
@@ -451,11 +452,12 @@ class SchedulingCycle:
         """
         claims = []
         for heads in () if self._preemptions is None else self._preemptions.begin(self._of_leaf):
-            had = heads.stored[1] if heads.stored else None
+            closed = self._closed.get(heads.leaf, {})
+            had = heads.stored[1] if heads.stored else closed.get(heads)
             claims.append((heads, had))
             heads.claim = FullQueues(node=heads.leaf)
             borrows = 0 if self._is_first else cycle_preemptions.borrows(self._tree, heads)
-            self._store(heads, borrows)
+            self._put(heads, borrows)
         return claims
 
     def _claim(
@@ -471,12 +473,22 @@ class SchedulingCycle:
         )
         return outcome is not Outcome.WAITS
 
+    def _is_closed(self, heads: ClusterQueueHeads) -> bool:
+        return self._preemptions is not None and self._preemptions.is_closed(heads)
+
+    def _put(self, heads: ClusterQueueHeads, borrows: int) -> None:
+        if self._is_closed(heads):
+            heads.stored = None
+            self._closed[heads.leaf][heads] = borrows
+        else:
+            self._store(heads, borrows)
+
     def _reopen(self, leaf: int, moment: _Moment) -> None:
         """Try the heads of a ClusterQueue that no other one of it keeps out any longer."""
         if self._preemptions is None or self._preemptions.is_awaited(leaf):
             return
-        for heads in self._closed.pop(leaf, ()):
-            self._store(heads, 0)
+        for heads, borrows in self._closed.pop(leaf).items():
+            self._store(heads, borrows)
             if heads.bucket is not None:
                 self._add(heads.bucket, moment)
 
@@ -485,8 +497,9 @@ class SchedulingCycle:
         for heads, had in claims:
             heads.claim = None
             borrows = min(1, heads.stored[1]) if heads.stored else had
-            if heads.entries and borrows is not None:
-                self._store(heads, borrows)
+            if not heads.entries or borrows is None:
+                continue
+            self._put(heads, borrows)
         if self._preemptions is not None:
             self._preemptions.end()
 
