@@ -245,3 +245,21 @@ def test_victims_are_of_lower_priority_or_in_a_queue_that_borrowed(data):
                 assert priorities[victim.key] < priorities[victim.by]
             else:
                 assert policies.reclaim_within_cohort != "Never"
+
+
+@pytest.mark.parametrize("grain", [0.0, 0.01])
+def test_a_head_preempts_in_its_own_clusterqueue_and_takes_quota_back_at_once(grain):
+    policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
+    state = snapshot(queue("a", cohort="all", preemption=policy), queue("b", cohort="all"))
+    schedule = next(iter(schedules(state, live=True, grain=grain).values()))
+    here = [("low", "a", 1, 0, 0.0, 90.0), ("high", "a", 2, 2, 0.0, 90.0)]
+    there = [(f"b-{number}", "b", 1, 0, 0.0, 90.0) for number in range(5)]
+    come(state, schedule, *here, *there)
+    schedule.start_what_fits()
+    come(state, schedule, ("middle", "a", 2, 1, 10.0, 20.0))
+
+    run(schedule)
+
+    # One CPU is lacking of its own quota, and one that the other ClusterQueue has borrowed.
+    victims = [(key, at, by) for key, at, by in preempted(schedule) if by == "middle"]
+    assert victims == [("b-4", 10.0, "middle"), ("low", 10.0, "middle")]

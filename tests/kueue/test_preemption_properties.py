@@ -17,7 +17,8 @@ from webhook.kueue.preemption import (
     satisfies_policy,
 )
 from webhook.kueue.quota import UsageTree
-from webhook.model.queues import Preemption
+from webhook.kueue.quota_holders import QuotaHolders, RunningGroup
+from webhook.model.queues import KueueConfig, Preemption
 
 within = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"])
 reclaims = st.sampled_from(["Never", "LowerPriority", "Any", "Any"])
@@ -227,6 +228,50 @@ def test_those_who_ask_after_others_get_the_answer_of_a_plain_search(world, data
             expected = PlainSearch(world, asked, short).targets()
             assert preemptions.targets(asked, short) == expected
         change(world, preemptions, data.draw(st.sampled_from([""] * 9 + CHANGES)))
+
+
+@given(st.one_of(worlds(), shared_worlds()), st.data())
+def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
+    tree = world.tree
+    wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 3)))
+    asked = data.draw(
+        st.builds(
+            Preemptor,
+            leaf=st.sampled_from(sorted(tree.leaves.values())),
+            taken=st.just(((0, wanted),)) | st.just(world.preemptor.taken or ((0, 1),)),
+            priority=priorities,
+            queued_at=times,
+        )
+    )
+    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
+    world = replace(world, preemptor=asked, holders=holders)
+    assume(world.short)
+    queues = {
+        leaf: cluster_queue(f"{leaf}-cq", preemption=policy)
+        for leaf, policy in world.policies.items()
+    }
+    is_fair = world.strategies is not None
+    bounded = QuotaHolders(tree, queues, KueueConfig(fair_sharing=is_fair))
+    for each in holders:
+        bounded.hold(
+            RunningGroup(
+                leaf=each.leaf,
+                taken=each.taken,
+                count=1,
+                variance=0.0,
+                priority=each.priority,
+                uid=each.uid,
+                order=each.queued_at,
+                reserved_at=each.reserved_at,
+            )
+        )
+
+    found = [
+        [(victim.holder.uid, victim.reason) for victim in holding.targets(asked, world.short)]
+        for holding in (bounded, world.preemptions())
+    ]
+
+    assert found[0] == found[1]
 
 
 CHANGES = ["ends", "is evicted", "moves"]

@@ -7,7 +7,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from operator import gt
@@ -18,7 +18,7 @@ from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
 from webhook.kueue.preemption import Possibility, Preemptor, Victim
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.quota_holders import QuotaHolders
+from webhook.kueue.quota_holders import QuotaHolders, is_obtainable
 from webhook.model.queues import PREEMPTION_OVER_BORROWING
 
 _NEVER = "Never"
@@ -281,44 +281,17 @@ def _hopeful(
             free = [tree.available(leaf, cell) for cell in range(tree.width)]
         if most is not None and not any(map(gt, most, free)):
             continue
-        has_lower = holders.has_lower(leaf, highest)
-        reach = _reach(tree, holders, leaf, unused=unused, borrowed=borrowed) if borrowed else None
-        if not has_lower and (reach is None or not _is_obtainable(enumerate(least), free, reach)):
+        reach = holders.reach(leaf, unused[leaf]) if borrowed else None
+        if not is_obtainable(enumerate(least), free, reach, holders.lower(leaf, highest)):
             continue
         lower: dict[float, Sequence[int] | None] = {}
         for heads in pending:
             priority, _, entry = heads.entries[0]
             if priority not in lower:
-                may_preempt = has_lower and holders.has_lower(leaf, -priority)
-                lower[priority] = holders.lower(leaf, -priority) if may_preempt else None
+                lower[priority] = holders.lower(leaf, -priority)
             if _may_get(entry.shape, free, reach, lower[priority]):
                 hopeful.append(heads)
     return hopeful
-
-
-def _reach(
-    tree: UsageTree,
-    holders: QuotaHolders,
-    leaf: int,
-    *,
-    unused: Sequence[Sequence[int]],
-    borrowed: Sequence[int],
-) -> Sequence[int] | None:
-    """Return up to how much of each cell a ClusterQueue may reclaim for; None: nothing.
-
-    *unused* is that of each node, and *borrowed* tells the cells that some ClusterQueue borrows.
-    """
-    policy = holders.policy(leaf)
-    if policy.reclaim_within_cohort == _NEVER:
-        return None
-    if tree.keeps or holders.fair_sharing or policy.borrow_within_cohort != _NEVER:
-        return tree.potentials[leaf * tree.width : (leaf + 1) * tree.width]
-    # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
-    row = unused[leaf]
-    for cell in borrowed:
-        if row[cell] > 0:
-            return row
-    return None
 
 
 def _may_get(
@@ -331,25 +304,11 @@ def _may_get(
     """
     if shape.only is None:
         return all(
-            any(_is_obtainable(taken, free, reach, lower) for _, taken in choices)
+            any(is_obtainable(taken, free, reach, lower) for _, taken in choices)
             for choices in shape.least.parts
         )
     is_short = any(free[cell] < amount for cell, amount in shape.only)
-    return is_short and _is_obtainable(shape.only, free, reach, lower)
-
-
-def _is_obtainable(
-    taken: Iterable[tuple[int, int]],
-    free: Sequence[int],
-    reach: Sequence[int] | None,
-    lower: Sequence[int] | None = None,
-) -> bool:
-    for cell, amount in taken:
-        short = amount - max(0, free[cell])
-        is_free = short <= 0 or (reach is not None and amount <= reach[cell])
-        if not is_free and (lower is None or lower[cell] < short):
-            return False
-    return True
+    return is_short and is_obtainable(shape.only, free, reach, lower)
 
 
 def _borrowed(tree: UsageTree) -> list[int]:

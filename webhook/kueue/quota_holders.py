@@ -15,7 +15,7 @@ from operator import add, le, lt, sub
 from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, KueueConfig, Preemption
+from webhook.model.queues import ClusterQueue, KueueConfig
 
 _ANY = "Any"
 _NEVER = "Never"
@@ -98,6 +98,25 @@ def _part(begun: StartedWorkloads | None, each: Taken, count: int) -> StartedWor
     return None if begun is None else replace(begun, count=count, usage=_times(each, count))
 
 
+def is_obtainable(
+    taken: Iterable[tuple[int, int]],
+    free: Mapping[int, int] | Sequence[int],
+    reach: Sequence[int] | None,
+    lower: Sequence[int] | None,
+) -> bool:
+    """Return whether a Workload may get by preemption what is not free; False is certain.
+
+    *reach*: up to how much of each cell its ClusterQueue may reclaim for. *lower*: what those use
+    whom it may preempt there.
+    """
+    for cell, amount in taken:
+        short, own = amount - max(0, free[cell]), lower[cell] if lower else 0
+        # With the usage of its own victims gone, it may reclaim for as much more.
+        if short > own and (reach is None or amount > reach[cell] + own):
+            return False
+    return True
+
+
 class QuotaHolders:
     """Who holds quota in one tree, and what somebody else could get of it by preemption."""
 
@@ -170,35 +189,55 @@ class QuotaHolders:
 
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
+        if not self._may_help(preemptor, preemptor.taken):
+            return ()
         self._tell_apart()
         return self.preemptions.targets(preemptor, short)
 
     def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
         """As ``Preemptions.possibility``, with all that hold quota now."""
+        if not self._may_help(preemptor, ((cell, amount),)):
+            return Possibility.NO_CANDIDATES, self._tree.height(preemptor.leaf, cell, amount)[0]
         self._tell_apart()
         return self.preemptions.possibility(preemptor, cell, amount)
 
-    def policy(self, leaf: int) -> Preemption:
-        return self._queues[leaf].preemption
+    def _may_help(self, preemptor: Preemptor, taken: Taken) -> bool:
+        """Return whether preemption may bring what is not free; False is certain."""
+        tree, leaf = self._tree, preemptor.leaf
+        return is_obtainable(
+            taken,
+            {cell: tree.available(leaf, cell) for cell, _ in taken},
+            self.reach(leaf, self.unused(leaf)),
+            self.lower(leaf, preemptor.priority),
+        )
+
+    def reach(self, leaf: int, unused: Sequence[int]) -> Sequence[int] | None:
+        """Return up to how much of each cell a ClusterQueue may reclaim for; None: nothing.
+
+        *unused*: what ``unused`` returns of it.
+        """
+        tree, policy = self._tree, self._queues[leaf].preemption
+        if policy.reclaim_within_cohort == _NEVER:
+            return None
+        if tree.keeps or self.fair_sharing or policy.borrow_within_cohort != _NEVER:
+            return tree.potentials[leaf * tree.width : (leaf + 1) * tree.width]
+        # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
+        return unused
 
     def priorities(self) -> set[float]:
         return {priority for levels in self._usage.values() for priority in levels}
 
-    def has_lower(self, leaf: int, priority: float) -> bool:
-        """Return whether a ClusterQueue's policy lets *priority* preempt somebody there."""
-        usage = self._usage.get(leaf)
-        policy = self._queues[leaf].preemption.within_cluster_queue
-        if not usage or policy == _NEVER:
-            return False
-        lowest = min(usage)
-        return lowest < priority or (lowest == priority and policy == _NEWER_EQUAL)
+    def lower(self, leaf: int, priority: float) -> Sequence[int] | None:
+        """Return the usage, by cell, that *priority* may preempt in its ClusterQueue.
 
-    def lower(self, leaf: int, priority: float) -> Sequence[int]:
-        """Return the usage, by cell, that *priority* may preempt in its ClusterQueue."""
+        None: nobody there.
+        """
         policy = self._queues[leaf].preemption.within_cluster_queue
+        if policy == _NEVER or self.lowest[leaf] > priority:
+            return None
         reaches = le if policy == _NEWER_EQUAL else lt
         rows = [usage for level, usage in self._usage[leaf].items() if reaches(level, priority)]
-        return [sum(column) for column in zip(*rows, strict=True)]
+        return [sum(column) for column in zip(*rows, strict=True)] or None
 
     def obtainable(self, leaf: int, priority: float) -> Sequence[int]:
         """Return what a newcomer could have of each cell at once, with what it would preempt.
