@@ -6,6 +6,7 @@ from dataclasses import replace
 from hypothesis import assume
 
 from tests import builders
+from tests.conftest import THOROUGH
 from tests.flow.moves import asking, pending, plain
 from tests.properties.decisions import PLENTY
 from tests.servers import paper_snapshot
@@ -24,7 +25,7 @@ KIND = KINDS["batch", "v1", "Job"]
 MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
 
 
-EXAMPLES = 200
+EXAMPLES = THOROUGH // 5
 """Each decides a Job and moves it several times: as much as five of other properties."""
 
 
