@@ -23,7 +23,7 @@ from webhook.state.snapshot_file import fetch_snapshot
 EVENT_SECONDS = 1.0 if FULL else 20.0
 RETURN_SECONDS = 10.0 if FULL else 120.0
 STALE_SECONDS = 15.0
-QUIET_SECONDS = 180.0 if FULL else 40.0
+QUIET_SECONDS = 180.0 if FULL else 20.0
 OUTAGE_SECONDS = 30.0 if FULL else 17.0
 PASSING = ("as_of", "generation", "currency")
 """Fields that pass with time, and what the settings say."""
