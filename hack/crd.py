@@ -253,7 +253,7 @@ def _int_or_string(node: Mapping[str, Any]) -> Schema:
         "x-kubernetes-int-or-string": True,
         "pattern": node["pattern"],
         "maxLength": node["maxLength"],
-        "minimum": 0,
+        "minimum": node.get("minimum", 0),
     } | {key: node[key] for key in ("description", "default") if node.get(key)}
 
 

@@ -49,7 +49,7 @@ FIELDS = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [
     ],
 )
 def test_affinity_terms_that_pin_go(before, after):
-    assert pins.without_affinity(before) == after
+    assert pins.without_affinity(before, accelerators.pins_label) == after
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_affinity_terms_that_pin_go(before, after):
 def test_terms_that_keep_away_from_accelerators_stay(expression):
     affinity = required(term(expression))
 
-    assert pins.without_affinity(affinity) is affinity
+    assert pins.without_affinity(affinity, accelerators.pins_label) is affinity
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_terms_that_keep_away_from_accelerators_stay(expression):
     ],
 )
 def test_what_is_no_affinity_does_not_break_it(affinity):
-    pins.without_affinity(affinity)
+    pins.without_affinity(affinity, accelerators.pins_label)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.reviews import light_job
 from webhook.__main__ import main
+from webhook.decide.wishes import GPU_MEMORY
 
 LIGHT, HEAVY = "examples/light-job.yaml", "examples/heavy-job.yaml"
 SNAPSHOT, POLICY = "examples/snapshot.json", "examples/policy.yaml"
@@ -189,3 +191,26 @@ def test_a_group_without_a_user_is_refused():
         2,
         "Error: --as-group goes with --as.",
     )
+
+
+@pytest.mark.parametrize(
+    ("example", "need", "option"),
+    [
+        ("mig-pool", "8Gi", "slice-10"),
+        ("mig-pool", "20Gi", "slice-40"),
+        ("mig-pool", "60Gi", "whole"),
+        ("mig-pool", None, "whole"),
+        ("time-slicing", "10Gi", "shared"),
+        ("time-slicing", "16Gi", "whole"),
+        ("time-slicing", None, "whole"),
+    ],
+)
+def test_the_examples_give_the_smallest_part_that_is_enough(example, need, option):
+    job = light_job(namespace="research", annotations={GPU_MEMORY: need} if need else {})
+
+    found = explain(
+        *("-f", "-", "--snapshot", f"examples/slices/{example}.yaml", "-o", "json"),
+        given=json.dumps(job),
+    )
+
+    assert json.loads(found.output)["decision"]["option"] == option

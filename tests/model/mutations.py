@@ -36,6 +36,10 @@ FULL: dict[str, Any] = {
                 "queue": "gpu-lq",
                 "priorityClass": "high",
                 "only": {"users": ["alice"], "groups": ["ml"], "priorityClasses": ["high"]},
+                "adaptation": {
+                    "accelerator": "Replace",
+                    "by": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": "8000"},
+                },
             },
             {
                 "name": "cpu",
@@ -73,6 +77,7 @@ FULL: dict[str, Any] = {
                 {"option": "cpu", "andReservingBelow": 3},
             ],
         },
+        "slices": {"pods": True, "unknown": "Allow", "isolation": "None"},
         "reconsider": {"after": "30s", "minimumGain": {"time": "60s"}, "maxMoves": 2},
     },
 }

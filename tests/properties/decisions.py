@@ -17,6 +17,7 @@ from webhook.model.policy.fallback_policy import (
     StrategyType,
     ThresholdRule,
 )
+from webhook.model.policy.spec import Slices
 from webhook.model.queues import Quota
 
 KIND = KINDS["batch", "v1", "Job"]
@@ -33,6 +34,9 @@ THRESHOLD = Strategy(
 )
 
 
+ANY_SLICES = Slices.model_validate({"pods": True, "unknown": "Allow", "isolation": "None"})
+
+
 def world(adaptation):
     """A policy whose only open option is the CPU queue, with quota for whatever is asked."""
     snapshot = paper_snapshot()
@@ -45,6 +49,7 @@ def world(adaptation):
             update={
                 "options": (option,),
                 "strategy": THRESHOLD,
+                "slices": ANY_SLICES,
                 "match": spec.match.model_copy(update={"job_selector": None, "queues": None}),
             }
         ),

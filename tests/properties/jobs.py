@@ -19,6 +19,12 @@ RESOURCES = {
     "example.com/fpga": ["1"],
 }
 EXTENDED = [name for name in RESOURCES if "/" in name]
+INSTEAD = [
+    {"nvidia.com/mig-1g.5gb": "1"},
+    {"nvidia.com/gpu": 1, "nvidia.com/gpumem": "3000"},
+    {"aws.amazon.com/neuroncore": 2},
+]
+"""What may be given for a device."""
 SHARED = [name for name in RESOURCES if "/" not in name]
 NAMES = ["main", "helper", "a~b/c"]
 ENV_NAMES = ["RUN_ENV", "NVIDIA_VISIBLE_DEVICES", "MODE", "a.b"]
@@ -185,7 +191,8 @@ def jobs() -> st.SearchStrategy[dict[str, Any]]:
 
 def adaptations() -> st.SearchStrategy[Adaptation]:
     blocks: dict[str, Any] = {
-        "accelerator": st.sampled_from(["Keep", "Remove", "Remove"]),
+        "accelerator": st.sampled_from(["Keep", "Remove", "Replace"]),
+        "by": st.sampled_from(INSTEAD),
         "perRemoved": _amounts(SHARED),
         "containers": st.lists(st.sampled_from(NAMES[:2]), unique=True, min_size=1, max_size=2),
         "resources": st.fixed_dictionaries(
@@ -221,12 +228,15 @@ def adaptations() -> st.SearchStrategy[Adaptation]:
 
 
 def _valid(found: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what a policy may not say: limits below requests, ``perRemoved`` alone."""
+    """Leave out what a policy may not say: limits below requests, and what belongs to others."""
     changes = found.get("resources", {"requests": {}, "limits": {}})
     same = {name: changes["requests"].get(name, value) for name, value in changes["limits"].items()}
-    kept = {key: value for key, value in found.items() if key != "perRemoved"}
-    if found.get("accelerator") == "Remove":
-        kept = found
+    kept = {key: value for key, value in found.items() if key not in ("perRemoved", "by")}
+    accelerator = found.get("accelerator")
+    if accelerator == "Remove":
+        kept["perRemoved"] = found.get("perRemoved", {})
+    if accelerator == "Replace":
+        kept["by"] = found.get("by", INSTEAD[0])
     return {**kept, "resources": {**changes, "limits": same}}
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume
 from tests import builders
 from tests.conftest import THOROUGH
 from tests.flow.moves import asking, pending, plain
-from tests.properties.decisions import PLENTY
+from tests.properties.decisions import ANY_SLICES, PLENTY
 from tests.servers import paper_snapshot
 from webhook.admission import patch
 from webhook.flow import create, update
@@ -43,6 +43,7 @@ def world(first, second, taken="gpu"):
     changes = {
         "options": options if taken == "gpu" else options[::-1],
         "reconsider": Reconsider(),
+        "slices": ANY_SLICES,
         "match": spec.match.model_copy(update={"job_selector": None, "queues": None}),
         "strategy": builders.policy(
             threshold=[{"option": taken, "orPendingBelow": 1000}]

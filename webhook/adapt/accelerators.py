@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from fnmatch import translate
 
+from webhook.cost.flavor_devices import PRODUCT_LABELS
 from webhook.model.pods import recalling
 
 
@@ -138,6 +139,17 @@ def pins_label(key: str, value: str) -> bool:
     if value.lower() in NEGATIVE:
         return False
     return is_label(key) or (key, value) in _LABELS_BY_VALUE
+
+
+@recalling(most=1024, longest=512)
+def pins_product(key: str, value: str) -> bool:
+    """Return whether a label or taint is one that names a product, and this value does."""
+    return key in PRODUCT_LABELS and value.lower() not in NEGATIVE
+
+
+def vendor(resource: str) -> str:
+    """Return the domain of a resource, which is its vendor's: ``nvidia.com``."""
+    return resource.partition("/")[0]
 
 
 @recalling(most=1024, longest=512)

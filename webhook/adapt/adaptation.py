@@ -66,7 +66,7 @@ def _targets(adaptation: Adaptation) -> Callable[[_Stripped, bool], bool]:
     if adaptation.containers is not None:
         names = adaptation.containers
         return lambda stripped, _: stripped.container.name in names
-    if adaptation.accelerator is Accelerator.REMOVE or adaptation.resources.remove:
+    if adaptation.accelerator is not Accelerator.KEEP or adaptation.resources.remove:
         return lambda stripped, _: stripped.lost
     return lambda _, is_main: is_main
 
@@ -76,7 +76,7 @@ def _strip(container: Container, adaptation: Adaptation) -> _Stripped:
     asked = {**resources.requests, **resources.limits}
     # Requests and limits count alike: an extended resource may be given by its limit alone.
     accelerators_asked = _accelerators(asked, adaptation)
-    units = _units(asked, accelerators_asked)
+    units = _units(asked, accelerators_asked, adaptation.by)
     removed = accelerators_asked | _named(container, asked, adaptation, units)
     kept = Resources(
         requests=_without(resources.requests, removed),
@@ -90,14 +90,21 @@ def _strip(container: Container, adaptation: Adaptation) -> _Stripped:
 
 
 def _accelerators(asked: Mapping[str, str], adaptation: Adaptation) -> set[str]:
-    if adaptation.accelerator is not Accelerator.REMOVE:
+    if adaptation.accelerator is Accelerator.KEEP:
         return set()
     return {resource for resource in asked if accelerators.is_accelerator(resource)}
 
 
-def _units(asked: Mapping[str, str], removed: set[str]) -> int:
-    """Count the devices removed; a request for a device's memory alone counts as one."""
+def _units(asked: Mapping[str, str], removed: set[str], by: Mapping[str, str]) -> int:
+    """Count the devices removed; a request for a device's memory alone counts as one.
+
+    Where a container asks for what replaces devices already, so many times it does.
+    """
     lost = [name for name in removed if _is_positive(name, asked[name])]
+    if set(lost) == by.keys():
+        times = {divmod(quantity.nano(asked[name]), quantity.nano(by[name])) for name in lost}
+        if len(times) == 1 and not any(rest for _, rest in times):
+            return next(whole for whole, _ in times)
     counted = [name for name in lost if accelerators.counts_devices(name)]
     devices = sum(quantity.parse(asked[name], resource=name) for name in counted)
     return max(devices, 1) if lost else 0
@@ -122,6 +129,7 @@ def _give(stripped: _Stripped, adaptation: Adaptation, *, targeted: bool) -> Con
     resources = container.resources
     if stripped.units:
         resources = _compensated(resources, adaptation.per_removed, stripped.units)
+        resources = _given_instead(resources, adaptation.by, stripped.units)
     if targeted:
         changes = adaptation.resources
         resources = Resources(
@@ -153,6 +161,14 @@ def _compensated(resources: Resources, per_removed: Mapping[str, str], units: in
         if resource in limits and quantity.nano(limits[resource]) < worth:
             limits[resource] = written
     return Resources(requests=requests, limits=limits)
+
+
+def _given_instead(resources: Resources, by: Mapping[str, str], units: int) -> Resources:
+    """Ask for *by* for each of the lost *units*, by limits, too: they must be equal."""
+    if not by:
+        return resources
+    given = {resource: _multiple(each, units, resource) for resource, each in by.items()}
+    return Resources(requests={**resources.requests, **given}, limits={**resources.limits, **given})
 
 
 def _multiple(per_unit: str, units: int, resource: str) -> str:
@@ -254,16 +270,56 @@ def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplat
 
 def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
     """Return what pins the pod to nodes, without what pins it to accelerators."""
-    if adaptation.accelerator is not Accelerator.REMOVE:
+    is_pin = _pin_test(template, adaptation)
+    if is_pin is None:
         return template.annotations, template.node_selector, template.affinity
-    # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none.
+    # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none, or for one
+    # slice.
     annotations = {
         key: value
         for key, value in template.annotations.items()
         if key not in accelerators.TOPOLOGY_ANNOTATIONS
     }
-    selector = pins.without_selector(template.node_selector)
-    return annotations, selector, pins.without_affinity(template.affinity)
+    selector = pins.without_selector(template.node_selector, is_pin)
+    return annotations, selector, pins.without_affinity(template.affinity, is_pin)
+
+
+def _pin_test(template: PodTemplate, adaptation: Adaptation) -> pins.IsPin | None:
+    """Return what tells which labels pin the pod to what it loses; None: it loses nothing."""
+    if adaptation.accelerator is Accelerator.REMOVE:
+        return accelerators.pins_label
+    if not _is_replaced(template, adaptation):
+        return None
+    # A slice is on nodes of the same vendor, of whatever product.
+    vendors = set(map(accelerators.vendor, asked_accelerators(template)))
+    if vendors <= set(map(accelerators.vendor, adaptation.by)):
+        return accelerators.pins_product
+    return _pins_anything
+
+
+def _pins_anything(key: str, value: str) -> bool:
+    return accelerators.pins_label(key, value) or accelerators.pins_product(key, value)
+
+
+def _is_replaced(template: PodTemplate, adaptation: Adaptation) -> bool:
+    is_meant = adaptation.accelerator is Accelerator.REPLACE
+    return is_meant and bool(asked_accelerators(template))
+
+
+def asked_accelerators(template: PodTemplate) -> frozenset[str]:
+    """Return the accelerators' resources of which some container asks for more than 0.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    return frozenset(
+        resource
+        for container in (*template.containers, *template.init_containers)
+        for amounts in (container.resources.requests, container.resources.limits)
+        for resource, amount in amounts.items()
+        if accelerators.is_accelerator(resource) and _is_positive(resource, amount)
+    )
 
 
 def _runtime_class(template: PodTemplate, adaptation: Adaptation) -> str | None:
@@ -282,10 +338,14 @@ def _tolerations(template: PodTemplate, adaptation: Adaptation) -> tuple[Mapping
     added = [_written(spec) for spec in adaptation.tolerations.add]
     wanted = {_normal(toleration) for toleration in added}
     # What the policy adds is never removed, even if it tolerates an accelerator's taint.
+    replaced = _is_replaced(template, adaptation)
     kept = [
         toleration
         for toleration in template.tolerations
-        if _normal(toleration) in wanted or not _is_removed(toleration, adaptation)
+        if _normal(toleration) in wanted
+        or not (
+            _is_removed(toleration, adaptation) or (replaced and pins.names_product(toleration))
+        )
     ]
     present = {_normal(toleration) for toleration in kept}
     for toleration in added:

@@ -6,8 +6,9 @@ Affinities stay the JSON that they are: a part that does not have the API's shap
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from webhook.adapt import accelerators
 from webhook.model.fields import Json
@@ -17,10 +18,17 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _PINNING_OPERATORS = frozenset({"In", "Exists", "Gt", "Lt"})
 
-_SUSPICIOUS = re.compile(
-    r"gpu|accelerator|cuda|nvidia|gaudi|neuron|(?<![a-z])(tpu|[ahlbv]100s?|[bh]200|t4|l4|l40s?|mi\d+)"
-    r"(?![a-z0-9])"
+IsPin: TypeAlias = Callable[[str, str], bool]
+"""Tells of a label and its value whether nodes that are selected by it are not to be asked for."""
+
+_PRODUCT = r"(?<![a-z])(tpu|[ahlbv]100s?|[bh]200|t4|l4|l40s?|mi\d+)(?![a-z0-9])"
+_NAMES_PRODUCT = re.compile(_PRODUCT)
+_SUSPICIOUS = re.compile(f"gpu|accelerator|cuda|nvidia|gaudi|neuron|{_PRODUCT}")
+_HOW_CUT = re.compile(
+    r"gpu[.-](sharing-strategy|replicas|memory|count|partition-size)|/mig[.-]"
+    r"|max-shared-clients-per-gpu"
 )
+"""Labels that say into which parts the devices of a node are cut, or how large they are."""
 _INSTANCE_KEYS = ("instance-type", "instance-family", "machine-family")
 _INSTANCES = re.compile(
     # EC2's accelerated families, Google's a2/a3/a4/g2/g4 and TPU machines, Azure's N series.
@@ -29,12 +37,8 @@ _INSTANCES = re.compile(
 )
 
 
-def without_selector(node_selector: Mapping[str, str]) -> Mapping[str, str]:
-    kept = {
-        key: value
-        for key, value in node_selector.items()
-        if not accelerators.pins_label(key, value)
-    }
+def without_selector(node_selector: Mapping[str, str], is_pin: IsPin) -> Mapping[str, str]:
+    kept = {key: value for key, value in node_selector.items() if not is_pin(key, value)}
     return kept if len(kept) < len(node_selector) else node_selector
 
 
@@ -43,12 +47,20 @@ def tolerates_accelerator(toleration: Mapping[str, Json]) -> bool:
     return accelerators.pins_taint(str(toleration.get("key", "")), str(toleration.get("value", "")))
 
 
-def without_affinity(affinity: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+def names_product(toleration: Mapping[str, Json]) -> bool:
+    """Return whether a toleration is for the taint of one product."""
+    key, value = str(toleration.get("key", "")), str(toleration.get("value", ""))
+    return accelerators.pins_product(key, value or "true")
+
+
+def without_affinity(
+    affinity: Mapping[str, Json] | None, is_pin: IsPin
+) -> Mapping[str, Json] | None:
     """Return the affinity without terms that pin to accelerators; None where nothing is left."""
     node = (affinity or {}).get("nodeAffinity")
     if affinity is None or not isinstance(node, Mapping):
         return affinity
-    kept_node = {**_required(node), **_preferred(node)}
+    kept_node = {**_required(node, is_pin), **_preferred(node, is_pin)}
     rest = {key: value for key, value in node.items() if key not in (_REQUIRED, _PREFERRED)}
     kept_node |= rest
     if kept_node == node:
@@ -57,7 +69,7 @@ def without_affinity(affinity: Mapping[str, Json] | None) -> Mapping[str, Json] 
     return ({**others, "nodeAffinity": kept_node} if kept_node else others) or None
 
 
-def _required(node: Mapping[str, Json]) -> dict[str, Json]:
+def _required(node: Mapping[str, Json], is_pin: IsPin) -> dict[str, Json]:
     """Return the required terms without pins; a node must match one of them.
 
     Terms that name no accelerator already say where the pod may run without one, so only they stay.
@@ -69,7 +81,7 @@ def _required(node: Mapping[str, Json]) -> dict[str, Json]:
     if required is None:
         return {}
     terms = _terms(required)
-    stripped = [_without_pins(term) for term in terms]
+    stripped = [_without_pins(term, is_pin) for term in terms]
     if all(new is old for new, old in zip(stripped, terms, strict=True)):
         return {_REQUIRED: required}
     kept = [term for term, old in zip(stripped, terms, strict=True) if term is old]
@@ -78,14 +90,14 @@ def _required(node: Mapping[str, Json]) -> dict[str, Json]:
     return {_REQUIRED: {"nodeSelectorTerms": kept}} if kept else {}
 
 
-def _preferred(node: Mapping[str, Json]) -> dict[str, Json]:
+def _preferred(node: Mapping[str, Json], is_pin: IsPin) -> dict[str, Json]:
     preferred = node.get(_PREFERRED)
     if not isinstance(preferred, Sequence) or isinstance(preferred, str):
         return {} if preferred is None else {_PREFERRED: preferred}
     kept = []
     for weighted in preferred:
         term = weighted.get("preference") if isinstance(weighted, Mapping) else None
-        stripped = _without_pins(term) if isinstance(term, Mapping) else term
+        stripped = _without_pins(term, is_pin) if isinstance(term, Mapping) else term
         if stripped is term:
             kept.append(weighted)
         elif isinstance(weighted, Mapping) and isinstance(stripped, Mapping) and _asks(stripped):
@@ -100,25 +112,25 @@ def _terms(required: Json) -> list[Mapping[str, Json]]:
     return [term for term in terms if isinstance(term, Mapping)]
 
 
-def _without_pins(term: Mapping[str, Json]) -> Mapping[str, Json]:
+def _without_pins(term: Mapping[str, Json], is_pin: IsPin) -> Mapping[str, Json]:
     expressions = term.get("matchExpressions")
     if not isinstance(expressions, Sequence) or isinstance(expressions, str):
         return term
-    kept = [expression for expression in expressions if not _pins(expression)]
+    kept = [expression for expression in expressions if not _pins(expression, is_pin)]
     if len(kept) == len(expressions):
         return term
     rest = {key: value for key, value in term.items() if key != "matchExpressions"}
     return {**rest, "matchExpressions": kept} if kept else rest
 
 
-def _pins(expression: Json) -> bool:
+def _pins(expression: Json, is_pin: IsPin) -> bool:
     if not isinstance(expression, Mapping):
         return False
     key, operator = str(expression.get("key", "")), str(expression.get("operator", ""))
     if operator not in _PINNING_OPERATORS:
         return False
     values = _values(expression) or ("true",)
-    return any(accelerators.pins_label(key, value) for value in values)
+    return any(is_pin(key, value) for value in values)
 
 
 def _asks(term: Mapping[str, Json]) -> bool:
@@ -128,17 +140,26 @@ def _asks(term: Mapping[str, Json]) -> bool:
 
 def left_over(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
     """Yield the submitter's own selectors that are left and seem to pin to accelerators."""
+    yield from _left_over(before, after, partial(_seems_pinned, _SUSPICIOUS))
+
+
+def left_over_product(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
+    """Yield those that are left and seem to pin to one product, or to devices cut in one way."""
+    yield from _left_over(before, after, _seems_product)
+
+
+def _left_over(before: PodTemplate, after: PodTemplate, seems_pin: IsPin) -> Iterator[str]:
     for key, value in after.node_selector.items():
-        if before.node_selector.get(key) == value and _seems_pinned(key, value):
+        if before.node_selector.get(key) == value and seems_pin(key, value):
             yield f"node selector {key}={value}"
     if after.affinity is None:
         return
     for expression in _required_expressions(after.affinity):
         key, operator = str(expression.get("key", "")), str(expression.get("operator", ""))
         values = _values(expression) or ("",)
-        if operator == "Exists" and _seems_pinned(key, "true"):
+        if operator == "Exists" and seems_pin(key, "true"):
             yield f"required node affinity {key} {operator}"
-        elif operator == "In" and all(_seems_pinned(key, value) for value in values):
+        elif operator in ("In", "Gt", "Lt") and all(seems_pin(key, value) for value in values):
             yield f"required node affinity {key} {operator} {', '.join(values)}"
 
 
@@ -153,13 +174,21 @@ def _required_expressions(affinity: Mapping[str, Json]) -> Iterator[Mapping[str,
         yield from (expression for expression in expressions if isinstance(expression, Mapping))
 
 
-def _seems_pinned(key: str, value: str) -> bool:
+def _seems_product(key: str, value: str) -> bool:
+    # The vendor's own labels and a pool's name may well hold for its slices, too.
+    is_known = accelerators.is_label(key) and not accelerators.pins_product(key, value)
+    if is_known:
+        return _HOW_CUT.search(key) is not None
+    return _seems_pinned(_NAMES_PRODUCT, key, value)
+
+
+def _seems_pinned(suspicious: re.Pattern[str], key: str, value: str) -> bool:
     key, value = key.lower(), value.lower()
     if value in accelerators.NEGATIVE or value.startswith(("no-", "non-")):
         return False
     if key.rpartition("/")[2].endswith(_INSTANCE_KEYS) and _INSTANCES.match(value):
         return True
-    return _SUSPICIOUS.search(f"{key.rpartition('/')[2]} {value}") is not None
+    return suspicious.search(f"{key.rpartition('/')[2]} {value}") is not None
 
 
 def _values(expression: Mapping[str, Json]) -> tuple[str, ...]:

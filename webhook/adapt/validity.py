@@ -309,14 +309,18 @@ def _overcommits(resource: str) -> bool:
 
 
 def _pinned(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
-    """Yield what still selects accelerator nodes for a pod that no longer requests one."""
-    if _asks_for_accelerator(before) and not _asks_for_accelerator(after):
+    """Yield what still selects nodes with accelerators that the pod no longer requests."""
+    had, has = _accelerators(before), _accelerators(after)
+    if had and not has:
         yield from pins.left_over(before, after)
+    elif had and had.isdisjoint(has):
+        yield from pins.left_over_product(before, after)
 
 
-def _asks_for_accelerator(template: PodTemplate) -> bool:
-    return any(
-        accelerators.is_accelerator(resource)
+def _accelerators(template: PodTemplate) -> set[str]:
+    return {
+        resource
         for container in _every(template)
         for resource in (*container.resources.requests, *container.resources.limits)
-    )
+        if accelerators.is_accelerator(resource)
+    }

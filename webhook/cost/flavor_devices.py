@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
-from webhook.model.costs.device_table import DEVICES, NVIDIA
+from webhook.model.costs.device_table import DEVICES, NVIDIA, slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation
 from webhook.model.queues import ResourceFlavor
 
@@ -30,9 +30,16 @@ _SHARING: Final = "nvidia.com/gpu.sharing-strategy"
 _MIG: Final = "nvidia.com/mig-"
 _SLICES_OF_A_DEVICE: Final = 7
 _MIB: Final = 1 << 20
-_ISOLATIONS: Final = {"time-slicing": Isolation.NONE, "mps": Isolation.MEMORY}
+_ISOLATIONS: Final = {
+    "time-slicing": Isolation.NONE,
+    "time-sharing": Isolation.NONE,
+    "mps": Isolation.MEMORY,
+}
 _SHARED: Final = "-SHARED"
 _SLICED: Final = "-MIG-"
+_SLICED_GKE: Final = "cloud.google.com/gke-gpu-partition-size"
+_SHARING_GKE: Final = "cloud.google.com/gke-gpu-sharing-strategy"
+_REPLICAS_GKE: Final = "cloud.google.com/gke-max-shared-clients-per-gpu"
 _SHORT_NAMES: Final[Mapping[str, str]] = {
     "nvidia-tesla-t4": "Tesla-T4",
     "t4": "Tesla-T4",
@@ -90,7 +97,8 @@ def _device(flavor: ResourceFlavor, profiles: Sequence[AcceleratorProfile]) -> D
     for profile in profiles:
         if _has_labels(flavor, profile):
             return profile.device
-    return _of_table(flavor.node_labels)
+    known = _of_table(flavor.node_labels)
+    return None if known is None else _as_cut(known, flavor.node_labels)
 
 
 def _has_labels(flavor: ResourceFlavor, profile: AcceleratorProfile) -> bool:
@@ -118,16 +126,39 @@ def _of_node(labels: Mapping[str, str]) -> Device | None:
         return None
     device = known or Device(name=product, resource=NVIDIA)
     # Where all devices of a Node are cut alike, the memory there is that of a part.
-    is_cut = _SLICED in labels.get(_PRODUCT, "")
+    is_cut = _profile_of(labels) != ""
     memory = 0 if is_cut else _number(labels, _MEMORY)
-    return replace(
+    device = replace(
         device,
         memory=memory * _MIB if memory else device.memory,
-        replicas=_number(labels, _REPLICAS) or 1,
-        isolation=_ISOLATIONS.get(labels.get(_SHARING, ""), device.isolation),
         slices=tuple(_slices(labels)) or device.slices,
         source=f"{device.source}, and labels of Nodes".removeprefix(", and "),
     )
+    return _as_cut(device, labels)
+
+
+def _as_cut(device: Device, labels: Mapping[str, str]) -> Device:
+    """Return a device as labels say that it is shared, or cut so that its resource is a slice."""
+    product, profile = labels.get(_PRODUCT, ""), _profile_of(labels)
+    strategy = labels.get(_SHARING) or labels.get(_SHARING_GKE, "")
+    isolation = _ISOLATIONS.get(strategy, device.isolation)
+    if isolation is Isolation.EXCLUSIVE and product.endswith(_SHARED):
+        isolation = Isolation.NONE
+    slices = device.slices
+    if profile and (part := slice_by_name(f"{_MIG}{profile}", device)):
+        slices = (replace(part, resource=device.resource), *slices)
+    return replace(
+        device,
+        isolation=isolation,
+        replicas=_number(labels, _REPLICAS) or _number(labels, _REPLICAS_GKE) or device.replicas,
+        slices=slices,
+    )
+
+
+def _profile_of(labels: Mapping[str, str]) -> str:
+    """Return the MIG profile into which all devices of a Node are cut; empty: none is known."""
+    product = labels.get(_PRODUCT, "").removesuffix(_SHARED)
+    return product.partition(_SLICED)[2] or labels.get(_SLICED_GKE, "")
 
 
 def _slices(labels: Mapping[str, str]) -> Iterator[DeviceSlice]:

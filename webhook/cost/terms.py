@@ -163,9 +163,8 @@ def _share(devices: Mapping[str, Device], flavor: str, resource: str) -> float |
     device = devices.get(flavor)
     if device is None or device.watts is None:
         return None
-    for part in device.slices:
-        if part.resource == resource:
-            return device.watts.busy * part.compute / part.of
+    if part := device.slice_of(resource):
+        return device.watts.busy * part.compute / part.of
     return device.watts.busy / device.replicas
 
 

@@ -34,6 +34,8 @@ class Applicant:
     """The names of the options that it allows; None: all."""
     requester: Requester | None = None
     """Who creates it, or asks for a move; None: nobody knows."""
+    gpu_memory: int | None = None
+    """Bytes that it says it needs of the memory of one device; None: it does not say."""
     stays_in: str = ""
     """The option that it has, and may keep whoever asks; empty: none."""
 

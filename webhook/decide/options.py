@@ -10,7 +10,7 @@ from dataclasses import replace
 from webhook.adapt import replica_counts, validity
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
-from webhook.decide import filters, remote_options
+from webhook.decide import filters, remote_options, slices
 from webhook.decide.filters import Applicant, OptionCandidate
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
@@ -82,6 +82,8 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
     if refusal := _refusal(candidate, job):
+        return _refused(candidate, refusal)
+    if refusal := slices.refusal(candidate, job):
         return _refused(candidate, refusal)
     asked = needs(job, snapshot)
     priority = priority_of(candidate.job, candidate.option, snapshot)

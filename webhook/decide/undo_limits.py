@@ -139,8 +139,8 @@ def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:
 
 
 def _changes_resources(adaptation: Adaptation) -> bool:
-    removes = adaptation.accelerator is Accelerator.REMOVE
-    return removes or adaptation.resources != ResourceChanges()
+    changes = adaptation.accelerator is not Accelerator.KEEP
+    return changes or adaptation.resources != ResourceChanges()
 
 
 def _changes_pods(adaptation: Adaptation) -> bool:

@@ -6,7 +6,8 @@ instant, or a duration from the Job's creation. ``max-wait``: take the first opt
 within it. ``run-time``: what the Job expects to run in the first option. Money, in the cluster's
 unit: ``value-of-time`` for an hour until it is done, ``lateness`` for one after its deadline,
 ``budget`` for the whole Job. ``max-carbon``: kilograms of CO2. ``checkpoint``: it can go on from
-one at most so old. ``data``: what it reads, as ``imagenet=120Gi``.
+one at most so old. ``data``: what it reads, as ``imagenet=120Gi``. ``gpu-memory``: what it needs
+of one device, as ``8Gi``.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ MAX_CARBON = OURS + "max-carbon"
 CHECKPOINT = OURS + "checkpoint"
 DATA = OURS + "data"
 HOLD = OURS + "hold"
+GPU_MEMORY = OURS + "gpu-memory"
 NEVER_HOLD = "none"
 _DURATION = re.compile(DURATION)
 _DECIMAL = re.compile(DECIMAL.removesuffix("$") + r"\Z")
@@ -77,6 +79,8 @@ class Wishes:
     """The names of what it reads, each with its GiB."""
     hold: float | None = None
     """Seconds for which it may be held from admission, even without a deadline; 0: never."""
+    gpu_memory: int | None = None
+    """Bytes that it needs of the memory of one device."""
 
 
 NONE = Wishes()
@@ -104,6 +108,7 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         checkpoint=_seconds(annotations.get(CHECKPOINT), CHECKPOINT),
         data=_data(annotations.get(DATA)),
         hold=_hold(annotations.get(HOLD)),
+        gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
     )
 
 
@@ -182,6 +187,16 @@ def _data(text: str | None) -> tuple[tuple[str, float], ...]:
     return tuple(amounts.items())
 
 
+def _bytes(text: str | None, name: str) -> int | None:
+    if text is None:
+        return None
+    size = math.ceil(quantity.exact(text)) if quantity.is_quantity(text) else 0
+    # A need of nothing would be met by anything.
+    if size <= 0:
+        raise _unreadable(name, "an amount of memory such as 8Gi", text)
+    return size
+
+
 def _gibibytes(text: str) -> float | None:
     """Return a size in GiB; None: it is none."""
     if not quantity.is_quantity(text):
@@ -208,6 +223,7 @@ WISHES: Final = (
     CHECKPOINT,
     DATA,
     HOLD,
+    GPU_MEMORY,
     MOVE_TO,
 )
 """The annotations by which a Job may ask for something."""

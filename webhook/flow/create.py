@@ -356,7 +356,12 @@ def assessed(
 
     """
     submitted = match.submission(job, occupancy.snapshot).queue
-    applicant = Applicant(submitted=submitted, allowed=wanted.allowed, requester=moment.requester)
+    applicant = Applicant(
+        submitted=submitted,
+        allowed=wanted.allowed,
+        requester=moment.requester,
+        gpu_memory=wanted.wishes.gpu_memory,
+    )
     assessments = options.assess(job, policy, occupancy, applicant)
     if not policy.spec.strategy.forecasts:
         return assessments

@@ -48,10 +48,9 @@ class DevicePart:
     @property
     def loss(self) -> Guess:
         """Return how much longer a run takes on this part than on the whole device."""
-        for part in self.device.slices:
-            if part.resource == self.resource:
-                share = part.of / part.compute
-                return Guess(share**_SLICE_POWER, _SLICE_SIGMA * log(share))
+        if part := self.device.slice_of(self.resource):
+            share = part.of / part.compute
+            return Guess(share**_SLICE_POWER, _SLICE_SIGMA * log(share))
         if self.device.replicas > 1:
             shares = self.device.replicas
             return Guess(shares**_SHARED_POWER, _SHARED_SIGMA * log(shares) + _SHARED_LEAST)

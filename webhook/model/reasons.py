@@ -545,6 +545,26 @@ class Reason(Explained):
         "the adapted Job would still ask for nodes with the accelerator that was removed",
         "Remove what the detail names: `nodeSelector.remove`, or `affinity: Remove`.",
     )
+    TOO_MANY_DEVICES = (
+        "tooManyDevices",
+        "a pod uses several devices, or several pods do, and slices cannot stand in for that",
+        "Nothing, for pods with several devices; for several pods see the policy's `slices.pods`.",
+    )
+    NOT_ISOLATED = (
+        "notIsolated",
+        "less keeps those apart who share a device there than the policy's `slices.isolation`",
+        "Nothing, if that is meant; else lower `slices.isolation`, to None for time-slicing.",
+    )
+    MEMORY_UNKNOWN = (
+        "memoryUnknown",
+        "how much device memory the Job needs, or gets there, is not known",
+        "Annotate the Job with `gpu-memory`, write an AcceleratorProfile, or see `slices.unknown`.",
+    )
+    MEMORY_TOO_SMALL = (
+        "memoryTooSmall",
+        "the Job needs more device memory than 95 % of what it would get there",
+        "Nothing: a larger slice or a whole device is taken; or correct the Job's `gpu-memory`.",
+    )
     GUESTS_FULL = (
         "guestsFull",
         "as many guests are in the ClusterQueue as the option allows",

@@ -176,6 +176,7 @@ class MoveOptions:
             Applicant(
                 submitted=question.pending.queue,
                 allowed=match.allowed_options(job, policy),
+                gpu_memory=wished.gpu_memory,
                 stays_in=question.option,
             ),
         )

@@ -7,6 +7,7 @@ in a data sheet is the most that a board takes; what it takes in use is estimate
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -239,3 +240,27 @@ _ROWS: Final = (
 )
 DEVICES: Final[Mapping[str, Device]] = {device.name: device for device in _ROWS}
 """Product to device."""
+_MIG_NAME: Final = re.compile(r"nvidia\.com/mig-([1-9][0-9]?)g\.([1-9][0-9]{0,3})gb")
+_COMPUTE_SLICES: Final = 7
+
+
+def slice_by_name(resource: str, device: Device | None = None) -> DeviceSlice | None:
+    """Return the slice that a resource counts; None: nothing says that it counts slices.
+
+    As *device* has it, else the smallest of that name in the table, else what MIG's name says.
+    """
+    if device is not None and (known := device.slice_of(resource)):
+        return known
+    same_name = [part for row in _ROWS if (part := row.slice_of(resource))]
+    if same_name:
+        return min(same_name, key=lambda part: part.memory)
+    said = _MIG_NAME.match(resource)
+    if said is None:
+        return None
+    compute, gigabytes = int(said[1]), int(said[2])
+    return DeviceSlice(
+        resource=resource,
+        memory=gigabytes * _GB,
+        compute=min(compute, _COMPUTE_SLICES),
+        of=_COMPUTE_SLICES,
+    )

@@ -91,3 +91,7 @@ class Device:
     slices: tuple[DeviceSlice, ...] = ()
     source: str = ""
     """Where its figures are from."""
+
+    def slice_of(self, resource: str) -> DeviceSlice | None:
+        """Return the slice that a resource counts; None: it counts whole devices, or shares."""
+        return next((part for part in self.slices if part.resource == resource), None)

@@ -23,6 +23,7 @@ RUNTIME_CLASS: Final = f"^(Keep|Remove|{_SUBDOMAIN})$"
 QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
 )
+COUNT: Final = r"^[1-9][0-9]{0,8}$"
 DECIMAL: Final = r"^[0-9]{1,9}([.][0-9]{1,6})?$"
 HOURS: Final = r"^([01][0-9]|2[0-3]):[0-5][0-9]-(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$"
 DATE: Final = r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])$"
@@ -45,6 +46,7 @@ FORMS: Final[Mapping[str, str]] = {
     FLAG: "a flag such as --steps, without its value",
     ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",
+    COUNT: "a whole number of at least 1",
     DECIMAL: "a number that is not negative, such as 3900 or 95.7, with at most 6 decimals",
     HOURS: "hours such as 09:00-17:30; 22:00-06:00 goes past midnight",
     DATE: "a date such as 2026-06-01",

@@ -278,6 +278,27 @@ _ADAPTATION = (
         reason=FORBIDDEN,
     ),
     resource_names("perRemoved"),
+    Rule(
+        cel="!has(self.by) || size(self.by) == 0 || self.accelerator == 'Replace'",
+        holds=lambda it: not it.by or it.accelerator == "Replace",
+        message="may be given only with accelerator: Replace",
+        field=".by",
+        reason=FORBIDDEN,
+    ),
+    Rule(
+        cel="self.accelerator != 'Replace' || has(self.by) && size(self.by) > 0",
+        holds=lambda it: it.accelerator != "Replace" or bool(it.by),
+        message="must be given with accelerator: Replace",
+        field=".by",
+        reason=REQUIRED,
+    ),
+    resource_names("by"),
+    for_keys(
+        "by",
+        cel="k.contains('/')",
+        good=lambda key: "/" in key,
+        message="no extended resource, so it counts no devices",
+    ),
     _matching("replicas", LABEL, LONGEST_LABEL, "not the name of a pod set"),
     Rule(
         cel="!has(self.replicas) || !has(self.podSets) || self.replicas.all(k, k in self.podSets)",

@@ -18,6 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from webhook.model.costs.devices import Isolation
 from webhook.model.policy import patterns
 from webhook.model.policy.patterns import LONGEST_LABEL
 from webhook.model.policy.rules import RULES
@@ -152,6 +153,19 @@ Decimal: TypeAlias = Annotated[
 YAML is read as its text."""
 
 Amounts: TypeAlias = Annotated[dict[str, Amount], Field(max_length=16), BeforeValidator(_stored)]
+DeviceCount: TypeAlias = Annotated[
+    str,
+    Field(
+        max_length=9,
+        pattern=patterns.COUNT,
+        json_schema_extra={"x-kubernetes-int-or-string": True, "minimum": 1},
+    ),
+    BeforeValidator(_text),
+]
+"""A whole number of at least 1; one in YAML is read as its text."""
+DeviceCounts: TypeAlias = Annotated[
+    dict[str, DeviceCount], Field(max_length=8), BeforeValidator(_stored)
+]
 ReplicaCounts: TypeAlias = Annotated[
     dict[str, Annotated[int, Field(strict=True, ge=1, le=100_000)]],
     Field(max_length=18),
@@ -172,6 +186,7 @@ FILLED: JsonDict = {"default": {}}
 class Accelerator(StrEnum):
     KEEP = "Keep"
     REMOVE = "Remove"
+    REPLACE = "Replace"
 
 
 class Affinity(StrEnum):
@@ -264,7 +279,12 @@ class Adaptation(Structural):
     """Keep, or Remove: take away every extended accelerator resource, the node selectors,
     affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
     such pods may land on nodes whose default runtime is NVIDIA's, an image can still make all
-    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void."""
+    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void. Replace: give `by` for each device
+    instead, such as a MIG slice; selectors, affinity terms and tolerations that name a product go,
+    and those for another vendor's nodes."""
+    by: DeviceCounts = Field(default_factory=dict)
+    """What is given for each device that is replaced, as requests and limits of the container that
+    asked for it, such as `nvidia.com/mig-2g.20gb: 1`. Only with `accelerator: Replace`."""
     per_removed: Amounts = Field(default_factory=dict)
     """Requests given for each accelerator removed, on the container that lost it; limits below
     them are raised. Only with `accelerator: Remove`."""
@@ -694,6 +714,26 @@ class Reconsider(Structural):
     """Also look at matching pending Jobs that have no decision yet."""
 
 
+class UnknownMemory(StrEnum):
+    REFUSE = "Refuse"
+    ALLOW = "Allow"
+
+
+class Slices(Structural):
+    """When options with `accelerator: Replace` are enough for a Job."""
+
+    pods: Flag = False
+    """Also Jobs with several pods that each use a device: slices cannot reach one another as whole
+    devices of a node can."""
+    unknown: UnknownMemory = UnknownMemory.REFUSE
+    """Where it is not known how much device memory a Job needs, or a slice has: Refuse the option
+    (`memoryUnknown`), or Allow it, for queues of tiny Jobs."""
+    isolation: Isolation = Isolation.MEMORY
+    """What must at least keep those apart who share a device: Exclusive: nobody shares it;
+    Hardware: MIG, SR-IOV; Memory: MPS, HAMi; None: time-slicing, too, for Jobs that say by the
+    annotation `gpu-memory` what they need, as nothing enforces it."""
+
+
 class Spec(Structural):
     """Which Jobs may run where, and how one place is chosen."""
 
@@ -727,6 +767,9 @@ class Spec(Structural):
     """Ways to run the Job, the most preferred first."""
     strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
     """How an option is chosen."""
+    slices: Slices = Field(default_factory=Slices)
+    """When options that replace devices by slices or shares of them are enough. Absent: one pod,
+    a need that is known, no time-slicing."""
     reconsider: Reconsider | None = None
     """When the decision is revisited while the Job is pending. Absent: only a person may move it.
     Environment variables that differ between the options are then read from annotations of the

@@ -1,0 +1,203 @@
+"""Tells whether what an option gives in place of a device is enough: a slice, a share, another one.
+
+Which of those that are enough is taken, prices and forecasts decide. What a Job needs of a device's
+memory is what it says itself; what it asks for in its place is judged as the smallest that the
+option's ClusterQueue could give it. It must not know quota.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from webhook.adapt import accelerators
+from webhook.adapt.adaptation import asked_accelerators, is_adapted
+from webhook.decide.filters import OptionCandidate
+from webhook.kueue.requests import needs, per_pod
+from webhook.model import quantity
+from webhook.model.costs.device_table import slice_by_name
+from webhook.model.costs.devices import Device, Isolation
+from webhook.model.costs.prices import NO_PRICES
+from webhook.model.decision import Rejection
+from webhook.model.fields import EMPTY
+from webhook.model.job import Job, PodSet
+from webhook.model.policy.fallback_policy import Accelerator
+from webhook.model.policy.spec import UnknownMemory
+from webhook.model.queues import KueueConfig
+from webhook.model.reasons import Reason
+
+_HAMI_MEMORY: Final = "nvidia.com/gpumem"
+"""In MiB, of one device."""
+_MIB: Final = 1 << 20
+_SHARED: Final = ".shared"
+"""Ends the names under which the device plugin counts shares of devices, if told to rename them."""
+_USABLE: Final = 0.95
+"""Of the memory; the rest is the driver's."""
+_NOT_DEVICES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+_FROM_BEST: Final = list(Isolation)
+_PLAIN: Final = KueueConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShare:
+    """What a Job would get in place of one device."""
+
+    resource: str
+    memory: int | None
+    """In bytes; None: not known."""
+    isolation: Isolation
+
+
+def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
+    """Return why what replaces devices is not enough for a Job; None: it is, or nothing does.
+
+    *after* is the Job as adapted.
+
+    Raises:
+        FieldError: a quantity of the Job cannot be read.
+
+    """
+    adaptation = candidate.option.adaptation
+    if adaptation.accelerator is not Accelerator.REPLACE:
+        return None
+    replaced = [
+        (old, new)
+        for old, new in zip(candidate.job.pod_sets, after.pod_sets, strict=True)
+        if is_adapted(old, adaptation) and asked_accelerators(old.template)
+    ]
+    if not replaced:
+        return None
+    before = [old for old, _ in replaced]
+    pods = sum(new.count for _, new in replaced)
+    if detail := _too_many(before, pods, allowed=candidate.policy.spec.slices.pods):
+        return Rejection(reason=Reason.TOO_MANY_DEVICES, detail=detail)
+    share = _smallest(candidate, after)
+    return None if share is None else _insufficient(candidate, before, share)
+
+
+def _too_many(before: list[PodSet], pods: int, *, allowed: bool) -> str:
+    """Say which number of devices or of pods a slice cannot stand in for; empty: none."""
+    for pod_set in before:
+        devices = _devices(pod_set)
+        if devices > 1:
+            return f"a pod of {pod_set.name} asks for {devices} devices"
+    if pods > 1 and not allowed:
+        return f"{pods} pods use a device each, and the policy's slices.pods is false"
+    return ""
+
+
+def _devices(pod_set: PodSet) -> int:
+    """Return how many devices a pod asks for; of a device's memory alone, one."""
+    asked = per_pod(pod_set.template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
+    counted = sum(n for resource, n in asked.items() if accelerators.counts_devices(resource))
+    return counted or 1
+
+
+def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare | None:
+    """Return the least that the ClusterQueue could give for one device; None: it has no quota."""
+    by = candidate.option.adaptation.by
+    counting = [resource for resource in by if accelerators.counts_devices(resource)] or list(by)
+    snapshot = candidate.occupancy.snapshot
+    devices = snapshot.prices.get("", NO_PRICES).devices
+    shares = [
+        _share(resource, by, devices.get(flavor))
+        for flavor in _flavors(candidate, after)
+        for resource in counting
+    ]
+    if not shares:
+        return None
+    least = min(shares, key=lambda share: -1 if share.memory is None else share.memory)
+    worst = max(shares, key=lambda share: _FROM_BEST.index(share.isolation))
+    return DeviceShare(resource=least.resource, memory=least.memory, isolation=worst.isolation)
+
+
+def _flavors(candidate: OptionCandidate, after: Job) -> Iterator[str]:
+    """Yield the ResourceFlavors from which the ClusterQueue gives something besides cpu and memory.
+
+    By what Kueue counts, whose transformations may have renamed what is asked for.
+    """
+    pod_sets = needs(after, candidate.occupancy.snapshot)
+    asked = {resource for pod_set in pod_sets for resource in pod_set.per_pod} - _NOT_DEVICES
+    for group in candidate.cluster_queue.groups:
+        if not asked.isdisjoint(group.resources):
+            yield from group.flavors
+
+
+def _share(resource: str, by: Mapping[str, str], device: Device | None) -> DeviceShare:
+    isolation = device.isolation if device is not None else Isolation.EXCLUSIVE
+    if _SHARED in resource and isolation is Isolation.EXCLUSIVE:
+        isolation = Isolation.NONE
+    if _HAMI_MEMORY in by:
+        given = quantity.parse(by[_HAMI_MEMORY], resource=_HAMI_MEMORY) * _MIB
+        limited = max(isolation, Isolation.MEMORY, key=_FROM_BEST.index)
+        return DeviceShare(resource=_HAMI_MEMORY, memory=given, isolation=limited)
+    memory = device.memory if device is not None else None
+    if part := slice_by_name(resource.partition(_SHARED)[0], device):
+        memory = part.memory
+        isolation = max(isolation, Isolation.HARDWARE, key=_FROM_BEST.index)
+    if isolation in (Isolation.MEMORY, Isolation.NONE):
+        memory = _split(memory, device)
+    return DeviceShare(resource=resource, memory=memory, isolation=isolation)
+
+
+def _split(memory: int | None, device: Device | None) -> int | None:
+    """Return what each of those who share some memory may use; None: it is not known."""
+    if memory is None or device is None or device.replicas == 1:
+        return None
+    return memory // device.replicas
+
+
+def _insufficient(
+    candidate: OptionCandidate, before: list[PodSet], share: DeviceShare
+) -> Rejection | None:
+    rules, said = candidate.policy.spec.slices, candidate.applicant.gpu_memory
+    if _FROM_BEST.index(share.isolation) > _FROM_BEST.index(rules.isolation):
+        detail = f"{share.resource} has isolation {share.isolation}"
+        detail += f", and the policy wants at least {rules.isolation}"
+        return Rejection(reason=Reason.NOT_ISOLATED, detail=detail)
+    if share.isolation is Isolation.NONE and said is None:
+        detail = f"nothing limits what a Job uses of {share.resource}, and it has no gpu-memory"
+        return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
+    need = said or _asked_memory(before)
+    if need is None and _is_no_less(before, share):
+        return None
+    if need is None or share.memory is None:
+        if rules.unknown is UnknownMemory.ALLOW:
+            return None
+        verb = "needs" if need is None else f"would get by {share.resource}"
+        detail = f"how much device memory the Job {verb} is not known"
+        return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
+    usable = _USABLE * share.memory
+    if need <= usable:
+        return None
+    detail = f"needs {_gibibytes(need)} GiB, and of {share.resource} "
+    detail += f"{_gibibytes(usable)} are usable"
+    return Rejection(reason=Reason.MEMORY_TOO_SMALL, detail=detail)
+
+
+def _asked_memory(before: list[PodSet]) -> int | None:
+    """Return the bytes of a device that a Job asks for by HAMi's resource; None: it does not."""
+    asked = [
+        quantity.parse(amounts[_HAMI_MEMORY], resource=_HAMI_MEMORY)
+        for pod_set in before
+        for container in (*pod_set.template.containers, *pod_set.template.init_containers)
+        for amounts in (container.resources.requests, container.resources.limits)
+        if _HAMI_MEMORY in amounts
+    ]
+    return max(asked, default=0) * _MIB or None
+
+
+def _is_no_less(before: list[PodSet], share: DeviceShare) -> bool:
+    """Return whether a Job that asks for a slice gets one as large, or a whole device."""
+    slices = [slice_by_name(name) for pods in before for name in asked_accelerators(pods.template)]
+    memories = [part.memory for part in slices if part is not None]
+    if not memories or None in slices:
+        return False
+    if share.memory is None:
+        return share.isolation is Isolation.EXCLUSIVE
+    return max(memories) <= share.memory
+
+
+def _gibibytes(amount: float) -> str:
+    return f"{amount / (1 << 30):.3g}"
