@@ -14,6 +14,7 @@ from statistics import median_low
 from typing import Final, NamedTuple
 
 from webhook.cost import terms
+from webhook.cost.device_shares import rate_of
 from webhook.cost.terms import Span
 from webhook.kueue.quota import tree_names
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Prices
@@ -173,8 +174,8 @@ def base_rate(cell: FlavorResource, prices: Prices, rules: LeastCost, unix: floa
 
     Where it has no rate, its electricity and carbon; 0: these are not known either.
     """
-    rate = prices.rates.get(cell)
-    mean = 0.0 if rate is None else rate.over(unix, unix + DAY) * HOUR / DAY
+    rate, part = rate_of(cell, prices) or (None, 0.0)
+    mean = 0.0 if rate is None else part * rate.over(unix, unix + DAY) * HOUR / DAY
     if mean > 0 and not isnan(mean):
         return mean
     day = Span(reserved=unix, begun=unix, end=unix + DAY)

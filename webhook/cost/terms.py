@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import erfc, exp, expm1, inf, isnan, log, pi, sqrt
 from typing import Final
 
+from webhook.cost.device_shares import rate_of
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import HOUR, Cost, Curve, Prices
 from webhook.model.forecasts import Forecast, RunTime
@@ -124,14 +125,16 @@ def one_unit(cell: FlavorResource) -> int:
 def _money(usage: Amounts, prices: Prices, span: Span) -> float | None:
     """Sum up the rates of all that is used; what a priced flavor has no rate for costs nothing."""
     used = {flavor for (flavor, _), amount in usage.items() if amount}
-    unpriced = used - {flavor for flavor, resource in usage if (flavor, resource) in prices.rates}
+    rates = {
+        cell: rate for cell, amount in usage.items() if amount and (rate := rate_of(cell, prices))
+    }
+    unpriced = used - {flavor for flavor, _ in rates}
     # All rates, of which there may be hundreds, are looked through only where one may be missing.
     if not used or (unpriced and not unpriced <= {flavor for flavor, _ in prices.rates}):
         return None
     total = sum(
-        units(cell, amount) * prices.rates[cell].over(span.reserved, span.end)
-        for cell, amount in usage.items()
-        if amount and cell in prices.rates
+        units(cell, usage[cell]) * part * rate.over(span.reserved, span.end)
+        for cell, (rate, part) in rates.items()
     )
     return None if isnan(total) else total
 

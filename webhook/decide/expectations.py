@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
+from webhook.cost.fragmentation import needed_memory, rise
 from webhook.decide import objective, remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
@@ -108,7 +109,31 @@ def _weighed(
         objective.first_hour(places, least_cost, case.unix),
         _lateness_weight(case, least_cost),
     )
-    return objective.weighed(assessments, places, stakes, case.wishes, case.unix)
+    weighed = objective.weighed(assessments, places, stakes, case.wishes, case.unix)
+    return _with_fragmentation(case, weighed)
+
+
+def _with_fragmentation(
+    case: ForecastCase, assessments: tuple[Assessment, ...]
+) -> tuple[Assessment, ...]:
+    """Return the options with how much less others could use, where several cost about as much."""
+    if len(objective.tied(assessments)) < 2:  # noqa: PLR2004 - one is tied with nobody
+        return assessments
+    snapshot = case.occupancy.snapshot
+    names = dict.fromkeys(assessment.cluster_queue for assessment in assessments)
+    devices = snapshot.prices.get("", NO_PRICES).devices
+    needed = needed_memory(names, snapshot, devices)
+    return tuple(
+        assessment
+        if assessment.cost is None or assessment.place is None or assessment.cluster
+        else replace(
+            assessment,
+            cost=replace(
+                assessment.cost, fragmentation=rise(assessment.place.usage, needed, devices)
+            ),
+        )
+        for assessment in assessments
+    )
 
 
 def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:

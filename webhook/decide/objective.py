@@ -33,6 +33,22 @@ _LEFT_OUT: Final[Mapping[str, str]] = {
 _NO_ENERGY: Final = "the power of {} is not known, so electricity and carbon are left out"
 
 
+TIED: Final = 0.05
+"""Costs in all that differ by no more than this part are taken for equal."""
+
+
+def tied(assessments: Sequence[Assessment]) -> tuple[Assessment, ...]:
+    """Return the options that cost about as much as the cheapest of those not refused."""
+    totals = [
+        (assessment, assessment.cost.total)
+        for assessment in assessments
+        if assessment.rejection is None and assessment.cost is not None
+    ]
+    known = [(assessment, total) for assessment, total in totals if total is not None]
+    least = min((total for _, total in known), default=0.0)
+    return tuple(assessment for assessment, total in known if total <= least * (1 + TIED))
+
+
 def interruptions(forecast: Forecast, place: Place, wishes: Wishes) -> float:
     """Return how many times as long as undisturbed a Job is expected to run there."""
     if forecast.run is None:

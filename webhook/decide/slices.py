@@ -8,11 +8,11 @@ option's ClusterQueue could give it. It must not know quota.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from webhook.adapt import accelerators
 from webhook.adapt.adaptation import asked_accelerators, is_adapted
+from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
 from webhook.decide.filters import OptionCandidate
 from webhook.kueue.requests import needs, per_pod
 from webhook.model import quantity
@@ -30,23 +30,10 @@ from webhook.model.reasons import Reason
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"
 """In MiB, of one device."""
 _MIB: Final = 1 << 20
-_SHARED: Final = ".shared"
-"""Ends the names under which the device plugin counts shares of devices, if told to rename them."""
 _USABLE: Final = 0.95
 """Of the memory; the rest is the driver's."""
 _NOT_DEVICES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
-_FROM_BEST: Final = list(Isolation)
 _PLAIN: Final = KueueConfig()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceShare:
-    """What a Job would get in place of one device."""
-
-    resource: str
-    memory: int | None
-    """In bytes; None: not known."""
-    isolation: Isolation
 
 
 def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
@@ -108,8 +95,8 @@ def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare | None:
     if not shares:
         return None
     least = min(shares, key=lambda share: -1 if share.memory is None else share.memory)
-    worst = max(shares, key=lambda share: _FROM_BEST.index(share.isolation))
-    return DeviceShare(resource=least.resource, memory=least.memory, isolation=worst.isolation)
+    isolation = worst(*(share.isolation for share in shares))
+    return DeviceShare(resource=least.resource, memory=least.memory, isolation=isolation)
 
 
 def _flavors(candidate: OptionCandidate, after: Job) -> Iterator[str]:
@@ -125,34 +112,19 @@ def _flavors(candidate: OptionCandidate, after: Job) -> Iterator[str]:
 
 
 def _share(resource: str, by: Mapping[str, str], device: Device | None) -> DeviceShare:
-    isolation = device.isolation if device is not None else Isolation.EXCLUSIVE
-    if _SHARED in resource and isolation is Isolation.EXCLUSIVE:
-        isolation = Isolation.NONE
-    if _HAMI_MEMORY in by:
-        given = quantity.parse(by[_HAMI_MEMORY], resource=_HAMI_MEMORY) * _MIB
-        limited = max(isolation, Isolation.MEMORY, key=_FROM_BEST.index)
-        return DeviceShare(resource=_HAMI_MEMORY, memory=given, isolation=limited)
-    memory = device.memory if device is not None else None
-    if part := slice_by_name(resource.partition(_SHARED)[0], device):
-        memory = part.memory
-        isolation = max(isolation, Isolation.HARDWARE, key=_FROM_BEST.index)
-    if isolation in (Isolation.MEMORY, Isolation.NONE):
-        memory = _split(memory, device)
-    return DeviceShare(resource=resource, memory=memory, isolation=isolation)
-
-
-def _split(memory: int | None, device: Device | None) -> int | None:
-    """Return what each of those who share some memory may use; None: it is not known."""
-    if memory is None or device is None or device.replicas == 1:
-        return None
-    return memory // device.replicas
+    share = share_of(resource, device)
+    if _HAMI_MEMORY not in by:
+        return share
+    given = quantity.parse(by[_HAMI_MEMORY], resource=_HAMI_MEMORY) * _MIB
+    isolation = worst(share.isolation, Isolation.MEMORY)
+    return DeviceShare(resource=_HAMI_MEMORY, memory=given, isolation=isolation)
 
 
 def _insufficient(
     candidate: OptionCandidate, before: list[PodSet], share: DeviceShare
 ) -> Rejection | None:
     rules, said = candidate.policy.spec.slices, candidate.applicant.gpu_memory
-    if _FROM_BEST.index(share.isolation) > _FROM_BEST.index(rules.isolation):
+    if is_worse(share.isolation, rules.isolation):
         detail = f"{share.resource} has isolation {share.isolation}"
         detail += f", and the policy wants at least {rules.isolation}"
         return Rejection(reason=Reason.NOT_ISOLATED, detail=detail)

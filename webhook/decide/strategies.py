@@ -14,6 +14,7 @@ from math import hypot, inf
 from statistics import NormalDist
 from typing import TypeAlias
 
+from webhook.decide.objective import TIED
 from webhook.decide.wishes import NONE, Wishes
 from webhook.model.decision import Assessment, Fit
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
@@ -193,7 +194,8 @@ def choose_by_cost(
         return known
     taken = _within_wait(known, asking.wishes)
     saving = (policy.spec.strategy.least_cost or LeastCost()).minimum_saving
-    best = taken or _cheapest(known, saving, asking.draw)
+    cheapest = taken or _cheapest(known, saving, asking.draw)
+    best = taken or _least_fragmenting(known, cheapest)
     rivals = [candidate for candidate in known if candidate is not best]
     # What it is compared with: the first option, or the cheapest of the others.
     rival = rivals[0] if best is not known[0] else min(rivals, key=_total, default=None)
@@ -201,6 +203,7 @@ def choose_by_cost(
     because = (
         *_compared(best, rival, asking.currency),
         *_first_in_time(taken, asking.wishes),
+        *(("others could use less of it",) if best is not cheapest else ()),
         *_congested(known),
         *said,
         *_refused(assessments),
@@ -242,6 +245,27 @@ def _cheapest(known: Sequence[_Known], saving: Saving, draw: float) -> _Known:
         if _saves(candidate, best, saving, draw):
             best = candidate
     return best
+
+
+def _least_fragmenting(known: Sequence[_Known], best: _Known) -> _Known:
+    """Return what the fewest others could have used, of the options that cost about as much.
+
+    A guess takes the place of no run that is known.
+    """
+    least = _fragmentation(best)
+    if least is None:
+        return best
+    most = _total(best) * (1 + TIED)
+    for candidate in known:
+        is_guess = candidate.run.basis is Basis.PROFILE and best.run.basis is not Basis.PROFILE
+        its = _fragmentation(candidate)
+        if not is_guess and its is not None and its < least and _total(candidate) <= most:
+            best, least = candidate, its
+    return best
+
+
+def _fragmentation(candidate: _Known) -> float | None:
+    return candidate.option.cost.fragmentation if candidate.option.cost is not None else None
 
 
 def _saves(candidate: _Known, best: _Known, saving: Saving, draw: float) -> bool:

@@ -211,6 +211,9 @@ class Cost:
     """What those who wait for the same would give for it."""
     transfer: float | None = None
     """Money for data that is not there."""
+    fragmentation: float | None = None
+    """How many devices more others could not use, where it decides between equal costs; it is no
+    money. None: it does not, or it is not known."""
     stakes: Stakes | None = None
     """By which time and lateness were weighed; None: costs do not decide."""
     said: tuple[str, ...] = ()
