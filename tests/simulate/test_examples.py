@@ -13,6 +13,7 @@ from webhook.__main__ import main
 from webhook.simulate.replay import replay
 
 SCENARIOS = Path("examples/scenarios")
+ARMS = [word for name in ("static", "all-smallest", "by-cost") for word in ("--strategy", name)]
 
 
 def simulate(name, *arguments):
@@ -53,6 +54,24 @@ def test_the_published_jobs_come_as_they_were_published():
         "gpu": paper.LIGHT_SECONDS,
         "cpu": paper.LIGHT_SECONDS_ON_CPU,
     }
+
+
+def test_pods_of_a_trace_get_the_slice_that_is_enough(tmp_path):
+    needs = (100, 250, 400, 500, 800, 1000)
+    rows = [f"1,{need},{number},{number},{number + 3600}" for number, need in enumerate(needs)]
+    # One that never ran, and one of two GPUs.
+    rows += ["1,100,9,,3600", "2,1000,9,9,3600"]
+    path = tmp_path / "pods.csv"
+    path.write_text(
+        "\n".join(["num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time", *rows])
+    )
+
+    found = json.loads(simulate("slices", "--set", f"trace={path}", "-o", "json", *ARMS))
+
+    hours = {each["strategy"]: each["totals"]["deviceHours"] for each in found["strategies"]}
+    assert sum(hours["static"].values()) == pytest.approx(6)
+    expected = {"mig": pytest.approx(1 / 7 + 2 / 7 + 1 / 2 + 4 / 7), "whole": pytest.approx(2)}
+    assert hours["all-smallest"] == hours["by-cost"] == expected
 
 
 def test_a_trace_is_replayed_from_its_file(tmp_path):

@@ -54,6 +54,13 @@ def test_figures_count_from_the_first_arrival():
     )
 
 
+def test_a_slice_counts_as_its_part_of_a_device():
+    cell = ("mig", "nvidia.com/mig-3g.40gb")
+    sliced = result("a1", 0.0, 0.0, 3600.0, held={cell: 1, GPU: 1}, parts={cell: 0.5})
+
+    assert totals([sliced]).device_hours == {"mig": 0.5, "t4": 1.0}
+
+
 def test_a_job_that_ends_later_than_without_a_policy_was_made_slower():
     found = compared(MOVING, STATIC)
 

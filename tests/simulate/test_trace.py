@@ -37,6 +37,41 @@ def test_rows_come_in_order_of_time_from_the_first_on():
     ]
 
 
+TIMES = """\
+created,began,ended
+5,10,40
+0,0,3600
+""".splitlines()
+
+
+def times(lines=TIMES, **columns):
+    found = read(lines, columns={"arrival": "created", **columns}, arrivalFormat="seconds")
+    return [(each.at, each.run_seconds) for each in found]
+
+
+def test_a_run_may_be_told_by_when_it_ended_and_began():
+    assert times(end="ended") == [(0.0, 3600.0), (5.0, 35.0)]
+    assert times(end="ended", begin="began") == [(0.0, 3600.0), (5.0, 30.0)]
+    assert times() == [(0.0, None), (5.0, None)]
+
+
+def test_a_run_that_ends_before_it_begins_is_named_with_its_line():
+    with pytest.raises(FieldError, match=r"t\.csv line 2: column created is before began"):
+        times(end="created", begin="began")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"end": "ended", "runTime": "ended"}, "expected runTime or end, not both"),
+        ({"begin": "began"}, "expected end beside begin"),
+    ],
+)
+def test_a_run_is_told_once(columns, message):
+    with pytest.raises(ValueError, match=message):
+        times(**columns)
+
+
 def test_only_rows_that_meet_all_conditions_come():
     done = {"column": "status", "equals": "DONE"}
     short = {"column": "seconds", "atLeast": 10, "atMost": 35}

@@ -107,6 +107,8 @@ def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
     wanted = {f"{path}.columns.arrival": spec.columns.arrival}
     named = {
         "runTime": spec.columns.run_time,
+        "begin": spec.columns.begin,
+        "end": spec.columns.end,
         "priority": spec.columns.priority,
         "deadline": spec.columns.deadline,
         "queue": spec.columns.queue,
@@ -126,7 +128,6 @@ def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
 
 
 def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
-    unit = _UNITS[spec.run_time_unit]
     for row in reader:
         try:
             job = _job_of(spec, row)
@@ -134,12 +135,25 @@ def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
                 continue
             column = spec.columns.arrival
             at = _instant(row[column], spec.arrival_format, column)
-            run = spec.columns.run_time
-            run_seconds = None if run is None else _run_time(row[run], run) * unit
+            run_seconds = _ran(spec, row)
             changes = _changes(spec, row, f"{spec.file} line {reader.line_num}")
         except ValueError as error:
             raise FieldError(f"{spec.file} line {reader.line_num}", str(error)) from error
         yield Coming(at=at, job=job, run_seconds=run_seconds, changes=changes)
+
+
+def _ran(spec: Csv, row: Mapping[str, str]) -> float | None:
+    """Return for how many seconds a row's Job ran; None: the row does not say."""
+    columns, form = spec.columns, spec.arrival_format
+    if columns.run_time is not None:
+        return _run_time(row[columns.run_time], columns.run_time) * _UNITS[spec.run_time_unit]
+    if columns.end is None:
+        return None
+    begin = columns.begin or columns.arrival
+    lasted = _instant(row[columns.end], form, columns.end) - _instant(row[begin], form, begin)
+    if lasted < 0:
+        raise ValueError(f"column {columns.end} is before {begin}")
+    return lasted
 
 
 def _changes(spec: Csv, row: Mapping[str, str], place: str) -> RowChanges:

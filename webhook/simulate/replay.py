@@ -7,11 +7,12 @@ true run time, which decisions do not know.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from webhook.adapt.accelerators import is_accelerator
+from webhook.cost.device_shares import fraction
 from webhook.decide import match
 from webhook.decide.wishes import NONE as NO_WISHES
 from webhook.decide.wishes import Wishes, read_wishes
@@ -22,11 +23,13 @@ from webhook.kueue import requests
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
+from webhook.model.costs.devices import Device
+from webhook.model.costs.prices import NO_PRICES
 from webhook.model.decision import Decided, Decision
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Pending
-from webhook.model.queues import Amounts, Arrival, Snapshot
+from webhook.model.queues import Amounts, Arrival, FlavorResource, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
 from webhook.reconsider import choose, offers
@@ -175,6 +178,7 @@ class _Replay:
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}
+        self._devices = snapshot.prices.get("", NO_PRICES).devices
         self._own = len(self._here.schedules)
         self._schedules = self._here.schedules + self._workers.schedules
         """First the own cluster's, then the workers'."""
@@ -318,7 +322,11 @@ class _Replay:
                 continue
             self._forecasts.start(begun.key, begun.at, usage)
             self._results[begun.key] = replace(
-                self._results[begun.key], start=begun.at, finish=begun.finish, held=usage
+                self._results[begun.key],
+                start=begun.at,
+                finish=begun.finish,
+                held=usage,
+                parts=parts_of(usage, self._devices),
             )
         schedule.runs.ended.clear()
         schedule.runs.released.clear()
@@ -347,6 +355,16 @@ class _Replay:
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
         self._schedules[index].runs.end(begun.key, begun.finish)
         self._expect(index)
+
+
+def parts_of(usage: Amounts, devices: Mapping[str, Device]) -> Mapping[FlavorResource, float]:
+    """Return the cells of which a unit is a part of a device, as far as that is known."""
+    parts = {
+        (flavor, resource): fraction(resource, devices[flavor])
+        for flavor, resource in usage
+        if flavor in devices and is_accelerator(resource)
+    }
+    return {cell: part for cell, part in parts.items() if part is not None and part != 1}
 
 
 def accelerators_of(job: Job, snapshot: Snapshot) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from webhook.adapt.accelerators import is_accelerator
-from webhook.model.queues import Amounts
+from webhook.model.queues import Amounts, FlavorResource
 
 _SECONDS_PER_HOUR = 3600.0
 _NOTICED_SECONDS = 0.5
@@ -64,6 +64,8 @@ class JobResult:
     """When it ends under no policy at all; None: unknown, or never."""
     held: Amounts = field(default_factory=dict)
     """Quota that it was charged while it ran."""
+    parts: Mapping[FlavorResource, float] = field(default_factory=dict)
+    """Which part of a device a unit is of what counts slices or shares; else a whole one."""
     cost: JobCost | None = None
     """None: nothing has a price in the scenario, or it did not end."""
 
@@ -201,5 +203,6 @@ def _device_hours(jobs: Sequence[JobResult]) -> Mapping[str, float]:
         hours = (job.finish - job.start) / _SECONDS_PER_HOUR
         for (flavor, resource), amount in job.held.items():
             if is_accelerator(resource):
-                by_flavor[flavor] = by_flavor.get(flavor, 0.0) + amount * hours
+                part = job.parts.get((flavor, resource), 1.0)
+                by_flavor[flavor] = by_flavor.get(flavor, 0.0) + amount * part * hours
     return dict(sorted(by_flavor.items()))

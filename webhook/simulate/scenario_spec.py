@@ -174,7 +174,11 @@ class Columns(StrictSpec):
 
     arrival: str
     run_time: str | None = None
-    """Absent: the Job's `runTimes` say all."""
+    """Absent: the Job's `runTimes` say all, unless `end` does."""
+    begin: str | None = None
+    """When the Job began to run, as `arrivalFormat` writes it; absent: when it arrived."""
+    end: str | None = None
+    """When it ended: it ran from `begin` until then. Either this or `runTime`."""
     priority: str | None = None
     """Names of WorkloadPriorityClasses; where it is empty, as for those below, the Job's own."""
     queue: str | None = None
@@ -183,6 +187,14 @@ class Columns(StrictSpec):
     """Time from the arrival to the deadline, in `runTimeUnit`; where it is empty the Job's own."""
     requests: dict[str, str] = Field(default_factory=dict)
     """Resource to the column with what each pod asks for, as `500m` or `16Gi`."""
+
+    @model_validator(mode="after")
+    def _says_runs_once(self) -> Self:
+        if self.end is not None and self.run_time is not None:
+            raise ValueError("expected runTime or end, not both")
+        if self.begin is not None and self.end is None:
+            raise ValueError("expected end beside begin")
+        return self
 
 
 class Csv(StrictSpec):
