@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders import arrival, cluster_queue, needs, snapshot, template
+from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import Occupant, PlannedStarts, QueuedGroup, forecast
 from webhook.kueue.profile import last_start, start_of, with_placement
@@ -252,6 +252,20 @@ def test_a_newcomer_takes_back_what_others_have_borrowed():
 
     assert start(queues, running, gpus=2).preempts
     assert not start(queues, running, gpus=3).preempts
+
+
+def test_who_borrows_from_as_high_up_comes_after_those_of_a_higher_priority():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "0"}}, cohort="below"),
+        cluster_queue("b-cq", {"t4": {GPU: "3"}}, cohort="top"),
+        cohorts=[cohort("below", parent="top")],
+    )
+    running = [runs("short", gpus=3)]
+    waiting = [waits("short", gpus=2, priority=9), waits("short", gpus=3, priority=-1)]
+
+    # Three are free after 20 s and a second, and the first one takes two of them.
+    assert starts(queues, running, waiting, gpus=2) == 42.0
+    assert starts(queues, running, [], gpus=2) == 21.0
 
 
 @pytest.mark.parametrize(("priority", "uncertain"), [(0, ("preemption",)), (9, ())])

@@ -127,6 +127,8 @@ def test_the_height_says_from_how_far_quota_is_borrowed():
     found = [tree.height(tree.leaves["a"], 0, amount * 1000) for amount in (2, 4, 6, 7)]
 
     assert found == [(0, True), (1, True), (2, False), (2, False)]
+    most = [tree.free_below(tree.leaves["a"], 0, height, tree.used) for height in (0, 1, 2)]
+    assert most == [2000, 4000, 6000]
 
 
 def test_only_another_queue_of_the_same_tree_is_over_its_nominal_quota():

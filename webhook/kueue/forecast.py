@@ -173,15 +173,15 @@ def _ranks(
     # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
-    shares = any(parent >= 0 for parent in schedule.tree.parents)
-    ranks = [(borrows, served) for borrows in (False, True)[: 1 + shares] for served in levels]
-    return tuple(rank for rank in ranks if last and rank != (shares, last))
+    heights = sorted(set(schedule.tree.heights))
+    ranks = [(height, served) for height in heights for served in levels]
+    return tuple(rank for rank in ranks if last and rank != (heights[-1], last))
 
 
 def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
     """Return the place in a cycle after which a newcomer of this rank is served."""
-    borrows, served = rank
-    return int(borrows), -waiting[served - 1] if served else -inf
+    height, served = rank
+    return height, -waiting[served - 1] if served else -inf
 
 
 def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
@@ -331,6 +331,7 @@ class _Rows:
         self._leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
         self.has_cohort = schedule.tree.parents[self._leaf] >= 0
+        self._top = max(schedule.tree.heights[node] for node in schedule.tree.path(self._leaf))
 
     def free(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
@@ -359,12 +360,14 @@ class _Rows:
         return dict(list(more.items())[-MOST_LEVELS:])
 
     def at(self, rank: Rank, used: Sequence[int]) -> tuple[int, ...]:
-        """Return what is free at the turn of a rank: without borrowing, unless the rank borrows."""
+        """Return what is free at the turn of a rank: what it borrows from its height, or below."""
         row = self.free(used)
-        # Kueue admits heads that borrow after all that do not, so they have ranks of their own.
-        if rank[0] or not self.has_cohort:
+        # Kueue admits heads first that borrow from lower down, so each height has ranks.
+        if rank[0] >= self._top:
             return row
-        return tuple(map(min, row, self.owned(used)))
+        below, leaf = self._tree.free_below, self._leaf
+        found = (below(leaf, column, rank[0], used) for column in self._columns)
+        return tuple(map(min, row, (max(0, amount) for amount in found)))
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:

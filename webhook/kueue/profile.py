@@ -286,13 +286,15 @@ def _turns(
 
 
 def _tables(profile: Profile, priority: int) -> Sequence[_Table]:
-    """Return what is free at a priority's turns: first without borrowing, then with it."""
+    """Return what is free at a priority's turns: without borrowing, then from ever higher up."""
     served = served_before(profile.priorities, priority)
-    tables = [profile.ranked.get((borrows, served)) for borrows in (False, True)]
+    tables: list[_Table] = []
+    while (len(tables), served) in profile.ranked:
+        tables.append(profile.ranked[len(tables), served])
     # The very last turn has no table of its own: it finds what is free after the cycle.
-    if tables[0] is not None and tables[1] is None:
-        tables[1] = profile.free if served == len(profile.priorities) else None
-    return [table for table in tables if table is not None] or [profile.free]
+    if not tables or served == len(profile.priorities):
+        tables.append(profile.free)
+    return tables
 
 
 def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) -> Start:
@@ -320,7 +322,7 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
     served, waiting = served_before(profile.priorities, priority), len(profile.priorities)
     # In front of a StrictFIFO queue it would block Workloads that this profile lets start.
     overtakes = any(level < priority for level, _ in profile.behind)
-    return not overtakes and (served == waiting or (False, served) in profile.ranked)
+    return not overtakes and (served == waiting or (0, served) in profile.ranked)
 
 
 def _only(

@@ -88,9 +88,9 @@ class Unseen:
     count: int
 
 
-Rank: TypeAlias = tuple[bool, int]
-"""A turn in a scheduling cycle: whether quota is borrowed, and how many of the priorities that are
-pending in the tree are served before, the highest first."""
+Rank: TypeAlias = tuple[int, int]
+"""A turn in a scheduling cycle: the height from which quota is borrowed (0: it is not), and how
+many of the priorities that are pending in the tree are served before, the highest first."""
 
 
 class Outranking(NamedTuple):
@@ -125,7 +125,8 @@ class Profile:
     ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
     can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
-    Ranks at which it is ``free`` are left out; without borrowing it is the queue's own quota."""
+    Ranks at which it is ``free`` are left out; more than what is unused of the subtree of a
+    rank's height it never is."""
     preempting: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """Priority to what a new Job of at least that priority could take of each cell now, with what
     it would preempt; priorities that could take no more than is free are left out."""
