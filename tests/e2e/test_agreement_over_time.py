@@ -20,14 +20,12 @@ WORLDS = 25
 """`make verify` plays 200."""
 AT_ONCE = 13
 """In each of two control planes."""
+ENOUGH = 40
+"""Newcomers of which the last tenth can be told."""
 TRIES = 3
 """How often a world is played that was disturbed: Kueue had not calmed down as it was asked."""
 
 
-@pytest.mark.skipif(
-    "AGREEMENT_WORLDS" not in os.environ,
-    reason="worlds take too long beside other tests; `make verify` plays them",
-)
 @pytest.mark.timeout(14400)
 def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
     worlds = [make_world(seed) for seed in seeds()]
@@ -89,6 +87,8 @@ def check_newcomers(found: list[Judgement]) -> None:
         f"{len(claims)} are said to preempt, {sum(one.preempts > 0 for one in known)} do"
     )
     assert len(close) >= 0.5 * len(known)
+    if len(known) >= ENOUGH:
+        assert len(near) >= 0.9 * len(known)
     assert [one for one in claims if not one.preempts] == []
 
 

@@ -15,7 +15,7 @@ from math import inf
 
 from hack.api import Object
 from tests import worlds
-from tests.e2e.timed_player import Course, Run, SeenCycle
+from tests.e2e.timed_player import Course, SeenCycle
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, profile, quota
 from webhook.kueue.fair_rounds import use_of
@@ -80,7 +80,7 @@ class Judgement:
     followed: tuple[Event, ...]
     """The same where cycles and batches come when Kueue's came."""
     draws: tuple[str, ...]
-    """Where Kueue's own order leaves open who comes first: who was to, and who did."""
+    """Where Kueue draws who comes first: who was to, and who did."""
     newcomer: Newcomer
 
     @property
@@ -167,8 +167,7 @@ def followed(
 ) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     """Return the same where its cycles and requeue batches come when Kueue's came, and the draws.
 
-    A draw is between LocalQueues that are ordered by use, in a ClusterQueue whose heap Kueue has
-    not put in order since their use has changed.
+    A draw is the head of a ClusterQueue that goes by use, whose heap Kueue leaves out of order.
     """
     # Batches come when they came, so quota lies idle for nobody.
     kueue = replace(snapshot.kueue, requeue_seconds=0.0)
@@ -190,55 +189,34 @@ def followed(
 
 
 class _Heaps:
-    """Whether the heaps of ClusterQueues that go by use are in order when cycles take heads."""
+    """Heads of ClusterQueues that go by use: Kueue's heap of Workloads need not be in order."""
 
-    # A heap is put in order as long as a penalty is pending, from the start of a Workload until its
-    # use is settled: ``hasPendingPenalties`` in ``cluster_queue.go``. Where that comes before the
-    # next cycle, the heap stays in the order of before.
+    # Kueue puts such a heap in order by moving one Workload after the other, in the order in which
+    # a map of Go lists them, and only while a penalty is pending: ``rebuildAll`` in
+    # ``cluster_queue.go``. Who is on top then is drawn, once use has changed.
 
     def __init__(self, course: Course, snapshot: Snapshot) -> None:
-        sources = {item.name: item.source for item in course.world.submissions}
         namespace = course.world.namespace
-        self._local_queues = {name: item["spec"]["queueName"] for name, item in sources.items()}
-        self._queue_of = {
-            name: snapshot.local_queues[namespace, local_queue].cluster_queue
-            for name, local_queue in self._local_queues.items()
+        queue_of = {
+            item.name: snapshot.cluster_queues[
+                snapshot.local_queues[namespace, item.source["spec"]["queueName"]].cluster_queue
+            ]
+            for item in course.world.submissions
         }
-        self._by_use = {
-            name for name, queue in snapshot.cluster_queues.items() if queue.usage_based
-        }
-        self._penalties = sorted(
-            (run.started, self._settled_at(run, course), self._queue_of[run.name])
-            for run in course.runs
-            if self._queue_of[run.name] in self._by_use
-        )
-        self._in_order: dict[str, float] = {}
-        """ClusterQueue to when its heap was last put in order."""
-
-    def _settled_at(self, run: Run, course: Course) -> float:
-        return next(
-            (
-                event.at
-                for event in course.used
-                if event.at > run.started and event.name == self._local_queues[run.name]
-            ),
-            inf,
-        )
+        self._queue_of = {name: queue.name for name, queue in queue_of.items() if queue.usage_based}
+        self._since: dict[str, float] = {}
+        """ClusterQueue to when its use has first changed."""
+        for run in reversed(course.runs):
+            if run.name in self._queue_of:
+                self._since[self._queue_of[run.name]] = run.started
 
     def drawn(self, cycle: SeenCycle) -> dict[str, str]:
-        """Return the heads that Kueue took out of heaps that were not in order."""
-        for started, settled, queue in self._penalties:
-            if started < cycle.at < settled:
-                self._in_order[queue] = cycle.at
-        found = {}
-        for name in cycle.tried:
-            queue = self._queue_of[name]
-            last = max(
-                (at for at, _, of in self._penalties if of == queue and at < cycle.at), default=0
-            )
-            if queue in self._by_use and last > self._in_order.get(queue, 0.0):
-                found[queue] = name
-        return found
+        """Return the heads that Kueue took out of heaps that need not be in order."""
+        return {
+            self._queue_of[name]: name
+            for name in cycle.tried
+            if self._since.get(self._queue_of.get(name, ""), inf) < cycle.at
+        }
 
 
 class _Played:

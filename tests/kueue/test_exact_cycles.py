@@ -159,22 +159,24 @@ def test_cycles_can_be_run_when_kueue_ran_them():
     assert [(begun.key, begun.at) for begun in schedule.begun] == [("one", 12.0)]
 
 
-def test_the_head_of_another_localqueue_can_be_drawn_where_the_heap_was_not_in_order():
+@pytest.mark.parametrize("drawn", ["most", "lower"])
+def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
     local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]
     state, schedule = tree(
-        own=({"f0": "1"}, {"usage_based": True}), other=({"f0": "0"}, {}), more=local
+        own=({"f0": "1"}, {"usage_based": True} | STRICT), other=({"f0": "0"}, {}), more=local
     )
     rules = AdmissionFairSharing(half_life_seconds=300.0, sampling_seconds=300.0)
     used = {"team/x": {"cpu": 1.0}, "team/y": {"cpu": 5.0}}
     schedule.order_by_use(
         LocalQueueUse(schedule.tree, rules, used, lambda amounts, _: sum(amounts.values()))
     )
-    come(state, schedule, ("least", "x", 1, 0, 0.0), ("most", "y", 1, 0, 0.0))
+    rest = ("lower", "x", 1, -1, 0.0), ("most", "y", 1, 0, 0.0)
+    come(state, schedule, ("least", "x", 1, 0, 0.0), *rest)
 
-    overruled = schedule.follow(0.0, wakes=False, drawn={"own-cq": "most"})
+    overruled = schedule.follow(0.0, wakes=False, drawn={"own-cq": drawn})
 
-    assert overruled == [("least", "most")]
-    assert [begun.key for begun in schedule.begun] == ["most"]
+    assert overruled == [("least", drawn)]
+    assert [begun.key for begun in schedule.begun] == [drawn]
 
 
 def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_first():

@@ -57,7 +57,7 @@ class ExactCycles:
         self.goes_on = False
         """Whether the next cycle would be another than the last."""
         self.drawn: Mapping[int, str] = {}
-        """ClusterQueue to the key of its head in the next cycle, of whichever LocalQueue."""
+        """ClusterQueue to the key of its head in the next cycle, whoever would come first."""
         self.overruled: list[tuple[str, str]] = []
         """Keys of who would have been the head in the last cycle, and of who was drawn instead."""
         self._tree, self._preemptions = tree, preemptions
@@ -181,22 +181,35 @@ class ExactCycles:
         for leaf, lines in self._heap.items():
             pending = [heads for heads in lines if heads.entries]
             if pending:
-                head = self._drawn(leaf, pending, min(pending, key=self._rank))
-                found.append(self._contender(head))
+                head = min(pending, key=self._rank)
+                found.append(self._contender(self._drawn(leaf, pending, head)))
         return found
 
     def _drawn(
         self, leaf: int, pending: Sequence[ClusterQueueHeads], first: ClusterQueueHeads
     ) -> ClusterQueueHeads:
         """Return the head that was drawn for a ClusterQueue; *first*, where none was."""
-        expected = first.entries[0][2].waiting
+        expected, wanted = first.entries[0][2].waiting.key, self.drawn.get(leaf)
+        if wanted in (None, expected):
+            return first
         for heads in pending:
-            waiting = heads.entries[0][2].waiting
-            is_other = waiting.local_queue != expected.local_queue
-            if is_other and waiting.key == self.drawn.get(leaf):
-                self.overruled.append((expected.key, waiting.key))
-                return heads
+            for place, entry in enumerate(heads.entries):
+                if entry[2].waiting.key == wanted:
+                    self.overruled.append((expected, wanted))
+                    return self._apart(heads, place)
         return first
+
+    def _apart(self, heads: ClusterQueueHeads, place: int) -> ClusterQueueHeads:
+        """Return a line of its own with the group at this place of another one."""
+        if len(heads.entries) == 1:
+            return heads
+        entry = heads.entries.pop(place)
+        heapq.heapify(heads.entries)
+        own = ClusterQueueHeads(queue=heads.queue, leaf=heads.leaf, is_strict=heads.is_strict)
+        own.entries.append(entry)
+        self._lines[own] = own
+        self._heap[heads.leaf][own] = None
+        return own
 
     def _rank(self, heads: ClusterQueueHeads) -> tuple[float, bool, float, float, str]:
         priority, order, entry = heads.entries[0]
