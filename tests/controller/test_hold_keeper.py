@@ -6,12 +6,12 @@ from tests.reconsider.holds import GPU, HOUR, NOW, held, world
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.controller.hold_keeper import MOST_AT_ONCE, OVERDUE_SECONDS, HoldKeeper, OthersUse
+from webhook.controller.hold_keeper import MOST_AT_ONCE, OVERDUE_SECONDS, HoldKeeper
 from webhook.controller.unreviewed import WatchedJob, followed
 from webhook.jobs import JOB
 from webhook.model.costs.prices import Prices
 from webhook.model.queues import Held
-from webhook.reconsider.hold_plan import Release
+from webhook.reconsider.hold_plan import OthersUse, Release
 
 GATE, OURS = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/hold"
 
@@ -165,7 +165,7 @@ def test_what_others_use_is_learned_by_the_hour_without_what_was_released():
     others.note(using(6), NOW)
     hour = int(NOW // HOUR) % 24
     first = list(others.typical["gpu-cq", GPU])
-    others.released(held(gpus=2), world(), NOW)
+    others.note_released(held(gpus=2), world(), NOW)
     others.note(using(8), NOW + 60)
     kept = others.typical["gpu-cq", GPU][hour]
     others.note(using(8), NOW + 2 * HOUR)

@@ -8,7 +8,7 @@ from tests.builders import cluster_queue, policy, snapshot
 from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.queues import OffSwitch
-from webhook.reconsider.hold_plan import Release, plan, reason
+from webhook.reconsider.hold_plan import OthersUse, Release, plan, reason
 
 
 def starts(jobs, given=None, before=None):
@@ -31,9 +31,21 @@ def test_hours_in_which_others_use_the_quota_have_no_room():
     hour = int(NOW // HOUR) % 24
     busy = [8.0 if (hour + 2) % 24 <= at <= (hour + 3) % 24 else 1.0 for at in range(24)]
 
-    found = plan([held()], world(gpus=8), NOW, {}, {("gpu-cq", GPU): busy})
+    others = OthersUse()
+    others.typical["gpu-cq", GPU] = busy
+
+    found = plan([held()], world(gpus=8), NOW, {}, others)
 
     assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.0}
+
+
+def test_what_jobs_that_were_held_still_use_has_no_room():
+    others = OthersUse()
+    others.note_released(held("released", hours=4.1), world(), NOW)
+
+    found = plan([held()], world(gpus=1), NOW, {}, others)
+
+    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.25}
 
 
 def test_where_there_is_never_room_it_starts_at_the_latest():

@@ -14,9 +14,8 @@ from typing import Final, NamedTuple
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.jobs import JOB
-from webhook.model.costs.prices import HOUR
 from webhook.model.holds import release_patch
-from webhook.model.queues import Amounts, FlavorResource, Snapshot
+from webhook.model.queues import Snapshot
 from webhook.reconsider import hold_plan
 from webhook.reconsider.hold_plan import MEANINGS, HeldJob, Release
 
@@ -40,49 +39,13 @@ class Released:
     lines: Sequence[str] = ()
 
 
-class OthersUse:
-    """What those use who are not held, by hour of the day: learned while somebody leads.
-
-    Until an hour was seen, what is used now stands for it.
-    """
-
-    def __init__(self) -> None:
-        self.typical: dict[tuple[str, FlavorResource], list[float]] = {}
-        self._released: list[tuple[float, str, Amounts]] = []
-        """Jobs that were released: until when they run, and what they hold in a ClusterQueue."""
-
-    def released(self, job: HeldJob, snapshot: Snapshot, unix: float) -> None:
-        """Note that a Job begins to use its quota, which others do not."""
-        if job.hold is not None:
-            queue = hold_plan.cluster_queue_of(job, snapshot)
-            self._released.append((unix + job.hold.seconds, queue, job.hold.usage))
-
-    def note(self, snapshot: Snapshot, unix: float) -> None:
-        """Learn from what is used now."""
-        self._released = [entry for entry in self._released if entry[0] > unix]
-        ours: Counter[tuple[str, FlavorResource]] = Counter()
-        for _, queue, usage in self._released:
-            for cell, amount in usage.items():
-                ours[queue, cell] += amount
-        hour = int(unix // HOUR) % hold_plan.HOURS
-        for queue, held in snapshot.held.items():
-            for cell, amount in held.usage.items():
-                others = float(max(0, amount - ours[queue, cell]))
-                hours = self.typical.setdefault((queue, cell), [others] * hold_plan.HOURS)
-                hours[hour] += _LEARNED_AT_ONCE * (others - hours[hour])
-
-
-_LEARNED_AT_ONCE: Final = 0.02
-"""Each minute counts so much: an hour of a day weighs about as much as all before it."""
-
-
 class HoldKeeper:
     def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
         """Release Jobs while *is_leader*, which is called before each write."""
         self._transport, self._is_leader = transport, is_leader
         self._jobs: dict[str, HeldJob] = {}
         self._plan: hold_plan.Plan = {}
-        self._others = OthersUse()
+        self._others = hold_plan.OthersUse()
         self._next = 0.0
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
@@ -118,8 +81,8 @@ class HoldKeeper:
         if now >= self._next:
             self._next = now + PLAN_SECONDS
             self._others.note(snapshot, unix)
-            jobs, typical = self._jobs.values(), self._others.typical
-            self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, typical)
+            jobs = self._jobs.values()
+            self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
         reasons: Counter[Release] = Counter()
         lines = []
         for job, why in list(self._due(snapshot, unix))[:MOST_AT_ONCE]:
@@ -129,7 +92,7 @@ class HoldKeeper:
             if problem:
                 lines.append(f"Job {job.key}: not released: {problem}")
             elif is_released:
-                self._others.released(job, snapshot, unix)
+                self._others.note_released(job, snapshot, unix)
                 reasons[why] += 1
                 lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
         return Released(reasons=reasons, lines=lines)

@@ -7,7 +7,7 @@ another, and others for them.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ from webhook.cost.terms import Span
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import FlavorResource, Snapshot
+from webhook.model.queues import Amounts, FlavorResource, Snapshot
 
 MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
@@ -85,6 +85,40 @@ HOURS: Final = 24
 TypicalUse: TypeAlias = Mapping[tuple[str, FlavorResource], Sequence[float]]
 """ClusterQueue, and flavor and resource, to what others use there in each hour of the day, UTC."""
 _NOTHING: Final = (0.0,) * HOURS
+_LEARNED_AT_ONCE: Final = 0.02
+"""Each minute counts so much: an hour of a day weighs about as much as all before it."""
+
+
+class OthersUse:
+    """What those use who are not held, by hour of the day: learned while somebody leads.
+
+    Until an hour was seen, what is used now stands for it.
+    """
+
+    def __init__(self) -> None:
+        self.typical: dict[tuple[str, FlavorResource], list[float]] = {}
+        self.released: list[tuple[float, str, Amounts]] = []
+        """Jobs that were held: until when they run, and what they hold in which ClusterQueue."""
+
+    def note_released(self, job: HeldJob, snapshot: Snapshot, unix: float) -> None:
+        """Note that a Job begins to use its quota, which others do not."""
+        if job.hold is not None:
+            queue = cluster_queue_of(job, snapshot)
+            self.released.append((unix + job.hold.seconds, queue, job.hold.usage))
+
+    def note(self, snapshot: Snapshot, unix: float) -> None:
+        """Learn from what is used now."""
+        self.released = [entry for entry in self.released if entry[0] > unix]
+        ours: Counter[tuple[str, FlavorResource]] = Counter()
+        for _, queue, usage in self.released:
+            for cell, amount in usage.items():
+                ours[queue, cell] += amount
+        hour = int(unix // HOUR) % HOURS
+        for queue, held in snapshot.held.items():
+            for cell, amount in held.usage.items():
+                others = float(max(0, amount - ours[queue, cell]))
+                hours = self.typical.setdefault((queue, cell), [others] * HOURS)
+                hours[hour] += _LEARNED_AT_ONCE * (others - hours[hour])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +152,11 @@ class _Room:
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
         for cell in _cells(job, hold, self.snapshot, start):
             self.taken[cell] += hold.usage[cell[1]]
+
+    def take_until(self, queue: str, usage: Amounts, begin: float, end: float) -> None:
+        for slot in _slots(begin, end):
+            for used, amount in usage.items():
+                self.taken[queue, used, slot] += amount
 
 
 def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Release | None:
@@ -156,13 +195,16 @@ def plan(
     snapshot: Snapshot,
     unix: float,
     before: Plan,
-    typical: TypicalUse | None = None,
+    others: OthersUse | None = None,
 ) -> Plan:
     """Return when each Job is to be released; *before* is the plan until now.
 
-    *typical*: what others use; None: nothing is known of it.
+    *others*: what those use who are not held; None: nothing is known of it.
     """
-    room = _Room(snapshot=snapshot, typical=typical or {}, taken=defaultdict(int))
+    others = others or OthersUse()
+    room = _Room(snapshot=snapshot, typical=others.typical, taken=defaultdict(int))
+    for until, queue, usage in others.released:
+        room.take_until(queue, usage, unix, until)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
     ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
     planned = {job.key: min(before.get(job.key, hold.until), hold.latest) for job, hold in ordered}
@@ -221,10 +263,13 @@ def _cells(
 ) -> Iterator[tuple[str, FlavorResource, int]]:
     """Yield what a Job uses in each slot of its run."""
     queue = cluster_queue_of(job, snapshot)
-    first, last = int(start // SLOT_SECONDS), int((start + hold.seconds) // SLOT_SECONDS)
-    for slot in range(first, last + 1):
+    for slot in _slots(start, start + hold.seconds):
         for used in hold.usage:
             yield queue, used, slot
+
+
+def _slots(begin: float, end: float) -> range:
+    return range(int(begin // SLOT_SECONDS), int(end // SLOT_SECONDS) + 1)
 
 
 def cluster_queue_of(job: HeldJob, snapshot: Snapshot) -> str:
