@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
 from webhook.__main__ import main
+from webhook.cost.series import read_series
 from webhook.model.costs.tariff import read_tariff
 
 DIRECT = "Carbon intensity gCO₂eq/kWh (direct)"
@@ -55,6 +56,16 @@ def test_the_intensity_over_the_life_cycle_is_taken_where_it_is_wanted(tmp_path)
     found = told("typical", "-f", csv(tmp_path, days(28)), "--life-cycle")
 
     assert yaml.safe_load(found.stdout)["spec"]["carbon"][0] == {"intensity": "350"}
+
+
+def test_a_series_is_a_tariff_and_the_config_map_that_it_names(tmp_path):
+    found = told("series", "-f", csv(tmp_path, days(7)), "--name", "really")
+
+    tariff, config = yaml.safe_load_all(found.stdout)
+    source = read_tariff(tariff).spec.series.carbon
+    points = read_series(config["data"][source.key], source.format, "")
+    assert config["metadata"]["name"] == source.config_map == "really"
+    assert (len(points.steps), set(points.steps.values())) == (7 * 24, {300.0})
 
 
 @pytest.mark.parametrize(

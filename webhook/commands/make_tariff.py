@@ -1,7 +1,8 @@
 """``tariff``: prints Tariffs made from what other programs know, for an admin to look through.
 
-``typical`` reads a year of carbon intensities, ``from-opencost`` asks a Prometheus what Nodes cost,
-with the user's own rights. Nothing is applied, and our processes never ask anybody.
+``typical`` and ``series`` read a year of carbon intensities, ``from-opencost`` asks a Prometheus
+what Nodes cost, with the user's own rights. Nothing is applied, and our processes never ask
+anybody.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 from urllib.parse import urlencode, urlsplit
 
@@ -33,6 +36,7 @@ _ENOUGH: Final = 24 * 7
 _LIFE_CYCLE: Final = ("life cycle", "lca")
 _SECONDS: Final = 30.0
 _MOST_BYTES: Final = 32 << 20
+_POINTS: Final = "points.json"
 _SLICE: Final = "/mig-"
 """In the name of a resource that is a part of a device."""
 
@@ -44,12 +48,12 @@ def command() -> None:
     \b
     Examples:
       kueue-fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
+      kueue-fallback tariff series -f electricitymaps.csv --name carbon
       kueue-fallback tariff from-opencost --prometheus http://localhost:9090
     """
 
 
-@command.command("typical", short_help="Carbon intensities by season, kind of day and hour.")
-@click.option(
+_file_option = click.option(
     "-f",
     "--filename",
     "path",
@@ -57,11 +61,16 @@ def command() -> None:
     type=click.Path(exists=True, dir_okay=False),
     help="A CSV of hourly intensities, as Electricity Maps offers for a zone and year.",
 )
-@click.option("--name", default="typical", help="The Tariff's name.  [typical]")
-@click.option("--time-zone", default="UTC", help="In which hours and days are told.  [UTC]")
-@click.option(
+_life_cycle_option = click.option(
     "--life-cycle", is_flag=True, help="Take the intensity over the life cycle, not the direct one."
 )
+
+
+@command.command("typical", short_help="Carbon intensities by season, kind of day and hour.")
+@_file_option
+@click.option("--name", default="typical", help="The Tariff's name.  [typical]")
+@click.option("--time-zone", default="UTC", help="In which hours and days are told.  [UTC]")
+@_life_cycle_option
 def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
     """Print the `carbon` of a Tariff, from the hours of a past year.
 
@@ -75,14 +84,51 @@ def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
     zone = zone_of(time_zone)
     if zone is None:
         _fail(f"--time-zone: there is no time zone {time_zone}")
+    points = _points(path, life_cycle=life_cycle)
+    spec = {"timeZone": time_zone, "carbon": typical_hours.entries(points, zone, "intensity")}
+    _print(TARIFF_KIND, name, spec, f"Means of {len(points)} hours by season, kind of day and hour")
+
+
+@command.command("series", short_help="Carbon intensities hour by hour, with their ConfigMap.")
+@_file_option
+@click.option("--name", default="series", help="Of the Tariff and the ConfigMap.  [series]")
+@_life_cycle_option
+def series(*, path: str, name: str, life_cycle: bool) -> None:
+    """Print a Tariff with a series of carbon intensities, and the ConfigMap that has its points.
+
+    For what is known hour by hour, and for billing a simulation by what really was.
+
+    \b
+    Exit code 2: the file cannot be read.
+    """
+    import yaml
+
+    from webhook.model.costs.tariff import TARIFF_KIND
+
+    points = _points(path, life_cycle=life_cycle)
+    spec = {
+        "carbon": [{"intensity": f"{fmean(value for _, value in points):.1f}"}],
+        "series": {"carbon": {"configMap": name, "key": _POINTS}},
+    }
+    _print(TARIFF_KIND, name, spec, f"{len(points)} hours")
+    written = json.dumps([{"from": _time(at), "value": value} for at, value in points])
+    texts = {_POINTS: written}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
+    terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
+
+
+def _time(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _points(path: str, *, life_cycle: bool) -> Sequence[tuple[float, float]]:
     try:
         points = list(_intensities(Path(path), life_cycle=life_cycle))
     except (FieldError, OSError, UnicodeDecodeError) as error:
         _fail(str(error))
     if len(points) < _ENOUGH:
         _fail(f"{path}: expected the hours of a week at least, got {len(points)}")
-    spec = {"timeZone": time_zone, "carbon": typical_hours.entries(points, zone, "intensity")}
-    _print(TARIFF_KIND, name, spec, f"Means of {len(points)} hours by season, kind of day and hour")
+    return points
 
 
 def _fail(message: str) -> NoReturn:
