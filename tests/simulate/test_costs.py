@@ -5,24 +5,9 @@ import copy
 import pytest
 
 from tests.simulate.files import document, job, read
+from tests.simulate.priced import START, results, tariff
 from webhook.simulate.comparison import replay_all, table, to_json
 from webhook.simulate.scenario import ScenarioError
-
-START = "2026-01-05T00:00Z"
-RATES = [
-    {"flavors": ["fast"], "resources": {"cpu": "36"}},
-    {"flavors": ["slow"], "resources": {"cpu": "3.6"}},
-    {"flavors": ["slow"], "hours": "01:00-02:00", "resources": {"cpu": "360"}},
-]
-
-
-def tariff(**spec):
-    return {
-        "apiVersion": "kueue-fallback.dev/v1alpha1",
-        "kind": "Tariff",
-        "metadata": {"name": "here"},
-        "spec": {"rates": RATES, "electricity": [{"price": "1"}], **spec},
-    }
 
 
 def by_cost(**cost):
@@ -43,11 +28,6 @@ def priced(**changes):
     found = copy.deepcopy(document())
     found["policies"]["objects"] = [by_cost(timeValue="360", lateness={"perHour": "3600"})]
     return {**found, "start": START, "tariffs": {"objects": [tariff()]}, **changes}
-
-
-def results(source, *names):
-    scenario = read(source)
-    return scenario, replay_all(scenario, scenario.arms(names))
 
 
 def test_a_job_comes_to_its_rates_its_energy_and_the_value_of_its_time():
@@ -162,3 +142,23 @@ def test_rows_may_have_deadlines():
     found = replay_all(scenario, scenario.arms(["static"]))["static"]
 
     assert [one.cost.late for one in found.jobs] == [2.0, None]
+
+
+def test_an_owner_may_say_of_each_job_about_how_long_it_runs():
+    run_times = {"fast": {"median": "100s", "sigma": 1.0}, "slow": {"of": "fast", "times": 3}}
+    source = priced(arrivals=[{"burst": {"count": 20, "jobs": ["work"]}}])
+    source["jobs"]["work"] |= {
+        "runTimes": run_times,
+        "said": {"of": "fast", "times": 2, "sigma": 0.01},
+    }
+
+    scenario = read(source)
+
+    manifests = [scenario.manifest(submission) for submission in scenario.submissions]
+    annotations = [manifest["metadata"]["annotations"] for manifest in manifests]
+    said = [float(each["kueue-fallback.dev/run-time"].removesuffix("s")) for each in annotations]
+    true = [submission.run_seconds["fast"] for submission in scenario.submissions]
+    assert len({round(seconds) for seconds in true}) > 10
+    assert said == pytest.approx([2 * seconds for seconds in true], rel=0.06)
+    flavors = [set(submission.run_seconds) for submission in scenario.submissions]
+    assert flavors == [{"fast", "slow"}] * 20

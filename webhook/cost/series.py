@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
 from statistics import median
@@ -79,6 +80,7 @@ def _time(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+@lru_cache(maxsize=8)
 def read_series(text: str, written_as: SeriesFormat, path: str) -> Points:
     """Return the points of a series, in the order of time.
 

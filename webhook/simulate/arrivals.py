@@ -70,10 +70,15 @@ def _at_intervals(spec: Every | Burst, interval: float, random: Random) -> Itera
 def _poisson(spec: Poisson, random: Random) -> Iterator[Coming]:
     rate, turns = per_second(spec.rate), _turns(spec.jobs, random)
     start, end = seconds(spec.start), seconds(spec.start) + seconds(spec.duration)
+    parts = spec.by_hour or (1.0,)
+    most = max(parts)
     at, number = start, 0
-    while rate and (at := at + random.expovariate(rate)) < end:
-        yield Coming(at=at, job=turns(number))
-        number += 1
+    while rate * most and (at := at + random.expovariate(rate * most)) < end:
+        # Of those at the highest rate, the part that comes in this hour.
+        part = parts[int(at // _RATE_SECONDS["h"]) % len(parts)]
+        if part == most or random.random() * most < part:
+            yield Coming(at=at, job=turns(number))
+            number += 1
 
 
 def _turns(jobs: tuple[str, ...] | Mapping[str, float], random: Random) -> Turns:

@@ -35,6 +35,7 @@ from webhook.model.words import rfc3339
 from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_costs import costed
 from webhook.simulate.replayed_forecasts import Forecasts
+from webhook.simulate.replayed_holds import Holds
 from webhook.simulate.results import JobResult, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
 from webhook.simulate.site import (
@@ -172,6 +173,7 @@ class _Replay:
         self._scenario, self._arm = scenario, arm
         snapshot = replace(scenario.snapshot, policies=arm.policies)
         self._forecasts = Forecasts(snapshot, run_times, prices=scenario.prices)
+        self._holds = Holds(arm.policies, scenario.holding, self._forecasts.unix)
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
         self._here = Site(snapshot, self._forecasts, preempts=not scenario.workers)
         self._workers = Workers(scenario.workers, self._here, scenario.policies)
@@ -197,14 +199,22 @@ class _Replay:
             progress(number)
         self._go_to(inf)
         jobs = tuple(self._results[arrived.name] for arrived in self._scenario.submissions)
-        if self._scenario.prices is not None:
-            jobs = costed(jobs, self._scenario.prices, self._scenario.policies, self._wishes)
+        if (billed := self._scenario.billed or self._scenario.prices) is not None:
+            jobs = costed(jobs, billed, self._scenario.policies, self._wishes)
         return Result(strategy=self._arm.name, jobs=jobs)
 
     def _go_to(self, now: float) -> None:
         agenda = self._agenda
-        while agenda and min(agenda[0][0], self._moving.next_step) <= now:
-            if self._moving.next_step <= agenda[0][0]:
+        if not agenda:
+            self._holds.skip(now)
+        while agenda or self._holds.count:
+            first = agenda[0][0] if agenda else inf
+            if min(first, self._moving.next_step, self._holds.next_step) > now:
+                break
+            if self._holds.next_step <= min(first, self._moving.next_step):
+                self._release(self._holds.next_step)
+                continue
+            if self._moving.next_step <= first:
                 self._reconsider(self._moving.next_step)
                 continue
             at, index = heapq.heappop(agenda)
@@ -228,6 +238,13 @@ class _Replay:
                 self._results[key], queue=arrival.local_queue, option=arrival.option
             )
             self._wait(queued.submission, arrival, queued.job, now=now, age=age or 0)
+
+    def _release(self, now: float) -> None:
+        """Queue the held Jobs that the controller would release at this moment."""
+        view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
+        for one in self._holds.step(view.snapshot, now):
+            self._wait(one.submission, one.arrival, one.job, now=now, age=one.age)
+            self._reconsidered(one.submission.name, one.job, one.arrival, now)
 
     def _expect(self, index: int) -> None:
         if (at := self._schedules[index].next_event()) < inf:
@@ -265,12 +282,21 @@ class _Replay:
         if wishes not in (None, NO_WISHES):
             self._wishes[submission.name] = wishes
         self._number += 1
+        if decision is not None and decision.hold is not None:
+            self._holds.add(job, decision, (submission, arrival, self._number))
+            return
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
-        if submission.name in self._here.queued:
-            self._moving.join(submission.name, job, arrival, submission.at)
+        self._reconsidered(submission.name, job, arrival, submission.at)
+
+    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float) -> None:
+        if name in self._here.queued:
+            self._moving.join(name, job, arrival, now)
 
     def _view(self, job: Job, now: float) -> Occupancy:
-        return self._workers.around(self._here.view(job, now), job, now)
+        view = self._workers.around(self._here.view(job, now), job, now)
+        if not self._holds.count:
+            return view
+        return replace(view, snapshot=replace(view.snapshot, jobs_on_hold=self._holds.count))
 
     def _wait(
         self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int

@@ -54,9 +54,11 @@ def costed(
         ),
         None,
     )
-    return tuple(
-        replace(job, cost=_cost(job, prices, rules, wishes.get(job.name, Wishes()))) for job in jobs
-    )
+    # Prices are compiled for an hour and those around it, so Jobs that end at about the same time
+    # follow one another.
+    by_end = sorted(jobs, key=lambda job: job.finish or 0.0)
+    costs = {job.name: _cost(job, prices, rules, wishes.get(job.name, Wishes())) for job in by_end}
+    return tuple(replace(job, cost=costs[job.name]) for job in jobs)
 
 
 def _cost(

@@ -178,7 +178,7 @@ class Forecasts:
     def seen(self, job: Job, now: float) -> Snapshot:
         """Return what the observer would have published, without counts.
 
-        If *job* has no choice, older forecasts are used.
+        If *job* has no choice, of options or of hours, older forecasts are used.
         """
         if not self._watched:
             return replace(self._snapshot, as_of=now)
@@ -224,7 +224,11 @@ class Forecasts:
             policy = match.policy_for(job, self._ruling, own_namespace="")
         except FieldError:
             return False
-        return policy is not None and len(policy.spec.options) > 1
+        if policy is None:
+            return False
+        least_cost = policy.spec.strategy.least_cost
+        may_hold = least_cost is not None and least_cost.hold is not None
+        return may_hold or len(policy.spec.options) > 1
 
     def foreseen(self, view: Occupancy) -> Occupancy:
         """Return the view with the profiles updated by the placements since the last forecast."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.admission import patch
-from webhook.decide.wishes import DEADLINE
+from webhook.decide.wishes import DEADLINE, RUN_TIME
 from webhook.jobs import reduced
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet
@@ -27,6 +27,7 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.queues import Snapshot
 from webhook.simulate.replayed_costs import ReplayedPrices
+from webhook.simulate.scenario_spec import Holding
 
 STATIC = "static"
 """The strategy that decides nothing: every Job runs where it was submitted."""
@@ -58,10 +59,12 @@ class RowChanges:
     """(resource, quantity) for each pod."""
     deadline: str = ""
     """As a Job's annotation says it."""
+    run_time: str = ""
+    """Likewise, what its owner expects."""
 
     @property
     def is_empty(self) -> bool:
-        return not (self.priority_class or self.queue or self.requests or self.deadline)
+        return self == NO_CHANGES
 
     def applied(self, template: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the Job's manifest with these changes."""
@@ -74,9 +77,9 @@ class RowChanges:
             **template,
             "metadata": {**metadata, "labels": {**metadata.get("labels", {}), **labels}},
         }
-        if self.deadline:
-            annotations = {**metadata.get("annotations", {}), DEADLINE: self.deadline}
-            changed["metadata"]["annotations"] = annotations
+        said = {DEADLINE: self.deadline, RUN_TIME: self.run_time}
+        if said := {key: text for key, text in said.items() if text}:
+            changed["metadata"]["annotations"] = {**metadata.get("annotations", {}), **said}
         return self._with_requests(changed) if self.requests else changed
 
     def _with_requests(self, source: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -174,6 +177,9 @@ class Scenario:
     """Ascending by time."""
     prices: ReplayedPrices | None = None
     """None: nothing has a price, but for what *snapshot* says of devices."""
+    billed: ReplayedPrices | None = None
+    """What results count; None: *prices*."""
+    holding: Holding = Holding.PLANNED
     workers: Mapping[str, Worker] = field(default_factory=dict)
     """Worker clusters by name; empty: a Workload with quota runs, even behind MultiKueue."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, JobKind, kind_of
@@ -313,7 +313,9 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     rest = [entry for entry in in_cluster if entry[0].get("kind") != KIND]
     placed = with_namespaces(rest, templates.values())
     snapshot = _queueing(templates, snapshot_of(placed))
-    prices = _prices(spec, in_cluster, snapshot, read_text)
+    devices = [*in_cluster, *listed(spec.accelerators, "accelerators", read_text)]
+    prices = _prices([*devices, *listed(spec.tariffs, "tariffs", read_text)], spec.start, snapshot)
+    billed = list(listed(spec.billed, "billed", read_text))
     policies = tuple(policy(*entry) for entry in ruling)
     _check_templates(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
@@ -329,26 +331,26 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         templates=templates,
         submissions=submissions,
         prices=prices,
+        billed=_prices([*devices, *billed], spec.start, snapshot) if billed else None,
+        holding=spec.holding,
         workers=workers,
     )
 
 
 def _prices(
-    spec: ScenarioSpec, in_cluster: Sequence[Placed], snapshot: Snapshot, read_text: ReadText
+    placed: Sequence[Placed], begins: str | None, snapshot: Snapshot
 ) -> ReplayedPrices | None:
-    """Read what resources cost, and when the scenario starts; None: nothing has a price.
+    """Read what resources cost from the scenario's start on; None: nothing has a price.
 
     Raises:
         FieldError: an object is not valid, or there are tariffs and no start.
 
     """
-    placed = [*in_cluster, *listed(spec.tariffs, "tariffs", read_text)]
-    placed += listed(spec.accelerators, "accelerators", read_text)
     tariffs = [_ours(read_tariff, *entry) for entry in placed if _is(entry, TARIFF_KIND)]
     profiles = [
         _ours(read_accelerator_profile, *entry) for entry in placed if _is(entry, PROFILE_KIND)
     ]
-    start = None if spec.start is None else _start(spec.start)
+    start = None if begins is None else _start(begins)
     if not (tariffs or profiles):
         return None
     if tariffs and start is None:
@@ -359,8 +361,15 @@ def _prices(
             tariffs={tariff.name: tariff for tariff in tariffs},
             profiles=tuple(profiles),
             flavors=snapshot.flavors,
+            series=dict(_series(*entry) for entry in placed if _is(entry, "ConfigMap")),
         ),
     )
+
+
+def _series(source: Object, place: str) -> tuple[str, Mapping[str, str]]:
+    """Return the name and the texts of a ConfigMap."""
+    metadata = fields.mapping(source, "metadata", place)
+    return fields.text(metadata, "name", f"{place}.metadata"), fields.texts(source, "data", place)
 
 
 def _is(entry: Placed, kind: str) -> bool:
@@ -390,7 +399,8 @@ def _queueing(templates: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:
         if kind.framework not in snapshot.kueue.frameworks:
             message = f"{kind.framework} is not among the frameworks of Kueue's configuration"
             raise FieldError(f"jobs.{name}", message)
-    return snapshot
+    # Where the scenario has no configuration, Kueue's defaults are what it is replayed with.
+    return replace(snapshot, kueue=replace(snapshot.kueue, is_read=True))
 
 
 def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
@@ -460,7 +470,7 @@ def _check_keys(
 
 
 def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Submission, ...]:
-    plans = {name: plan(job.run_times, f"jobs.{name}.runTimes") for name, job in spec.jobs.items()}
+    plans = {name: _plan(job, f"jobs.{name}") for name, job in spec.jobs.items()}
     submissions: list[Submission] = []
     for number, entry in enumerate(spec.arrivals):
         path = f"arrivals[{number}]"
@@ -470,6 +480,15 @@ def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Su
     return _numbered(
         sorted(submissions, key=lambda submission: submission.at), seconds(spec.overhead)
     )
+
+
+_SAID: Final = "(said)"
+"""Stands among run times for what the Job's owner expects; no flavor has such a name."""
+
+
+def _plan(job: JobTemplate, path: str) -> Plan:
+    said = {} if job.said is None else {_SAID: job.said}
+    return plan({**job.run_times, **said}, f"{path}.runTimes")
 
 
 def _comings(
@@ -489,13 +508,12 @@ def _drawn(
             known = ", ".join(plans)
             raise FieldError(path, f"no Job {coming.job} in jobs; there is {known}")
         where = f"jobs.{coming.job}.runTimes"
-        run = draw(plans[coming.job], coming.run_seconds, random, where)
+        run = dict(draw(plans[coming.job], coming.run_seconds, random, where))
+        said, changes = run.pop(_SAID, None), coming.changes
+        if said is not None:
+            changes = replace(changes, run_time=f"{max(1.0, said):.0f}s")
         yield Submission(
-            at=coming.at,
-            name="",
-            template=coming.job,
-            run_seconds=run,
-            changes=coming.changes,
+            at=coming.at, name="", template=coming.job, run_seconds=run, changes=changes
         )
 
 

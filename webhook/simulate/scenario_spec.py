@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -41,6 +42,15 @@ def _require_one(given: object, names: tuple[str, ...]) -> None:
     present = [name for name in names if getattr(given, name) is not None]
     if len(present) != 1:
         raise ValueError(f"expected exactly one of {', '.join(map(to_camel, names))}")
+
+
+class Holding(StrEnum):
+    """How held Jobs are released."""
+
+    PLANNED = "Planned"
+    """By one plan for all, where there is room."""
+    ALONE = "Alone"
+    """Each at its own cheapest hour."""
 
 
 class StrictSpec(_Strict):
@@ -106,6 +116,9 @@ class JobTemplate(StrictSpec):
     """From its creation: its annotation `deadline`."""
     value: Annotated[str, Field(max_length=16, pattern=DECIMAL)] | None = None
     """Money that an hour until it is done is worth: its annotation `value-of-time`."""
+    said: Annotated[RunTimeSpec, BeforeValidator(_spelled_out)] | None = None
+    """What its owner expects it to run in the first option: its annotation `run-time`. Like
+    `runTimes`, and `of` names one of these."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -138,9 +151,14 @@ class Burst(_Generated):
     """Between two Jobs."""
 
 
+Parts: TypeAlias = Annotated[float, Field(ge=0, le=1000, allow_inf_nan=False)]
+
+
 class Poisson(_Generated):
     rate: Rate
     duration: Duration
+    by_hour: Annotated[tuple[Parts, ...], Field(min_length=24, max_length=24)] | None = None
+    """The rate in each hour of a day, in parts of `rate`, from the scenario's start on."""
 
 
 class ConditionSpec(StrictSpec):
@@ -257,7 +275,13 @@ class ScenarioSpec(StrictSpec):
     start: Annotated[str, Field(max_length=40)] | None = None
     """When it starts, as `2026-01-05T00:00Z`; needed with tariffs, which are by the clock."""
     tariffs: Objects = Field(default_factory=Objects)
-    """Tariffs, for what hours cost; those in the cluster's files count, too."""
+    """Tariffs, for what hours cost; those in the cluster's files count, too. ConfigMaps among them
+    have the series that they name."""
+    billed: Objects = Field(default_factory=Objects)
+    """Tariffs likewise, by which Jobs are billed in the results; absent: `tariffs`, which is what
+    decisions know."""
+    holding: Holding = Holding.PLANNED
+    """How held Jobs are released: `Alone`, each at its own cheapest hour, is for comparing."""
     accelerators: Objects = Field(default_factory=Objects)
     """AcceleratorProfiles likewise, for what devices draw."""
     overhead: Duration = "0s"
