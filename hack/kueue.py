@@ -37,11 +37,20 @@ def configuration(
     return merged(merged(config, here), extra)
 
 
-def objects(rendered: Iterable[Object], *, port: int, config: Object, version: str) -> list[Object]:
+def objects(
+    rendered: Iterable[Object],
+    *,
+    port: int,
+    certificate: Mapping[str, str],
+    config: Object,
+    version: str,
+) -> list[Object]:
     """Return the chart's objects with its webhooks and conversions calling `port` on loopback.
 
-    Kueue's Deployment says what runs, without a pod of its own: the process beside it is of this
-    version, and has the same arguments but for the places of its files.
+    *certificate*: the data of Kueue's Secret, as another Kueue has made it; empty: this one makes
+    its own, and tells all its definitions of it. Its Deployment says what runs, without a pod of
+    its own: the process beside it is of this version, and has the same arguments but for the places
+    of its files.
     """
     kept = [copy.deepcopy(item) for item in rendered if item["kind"] not in LEFT_OUT]
     for item in kept:
@@ -53,6 +62,7 @@ def objects(rendered: Iterable[Object], *, port: int, config: Object, version: s
             item["data"][CONFIG_KEY] = yaml.safe_dump(config, sort_keys=False)
         else:
             point_at_loopback(item, service=WEBHOOK_SERVICE, port=port)
+            _certify(item, certificate)
     return kept
 
 
@@ -89,8 +99,7 @@ def point_at_loopback(item: Object, *, service: str, port: int) -> None:
             "externalName": "localhost",
             "ports": [{"name": "https", "port": port}],
         }
-    conversion = item.get("spec", {}).get("conversion", {}).get("webhook")
-    for caller in (*item.get("webhooks", ()), *([conversion] if conversion else ())):
+    for caller in _callers(item):
         called = caller["clientConfig"]["service"]
         if called["name"] == service:
             called["port"] = port
@@ -103,6 +112,21 @@ def merged(base: Object, extra: Object) -> Object:
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else value
     return dict(result)
+
+
+def _certify(item: Object, certificate: Mapping[str, str]) -> None:
+    if not certificate:
+        return
+    if (item["kind"], item["metadata"]["name"]) == ("Secret", CERTIFICATE_SECRET):
+        item["data"] = dict(certificate)
+    for caller in _callers(item):
+        caller["clientConfig"]["caBundle"] = certificate["ca.crt"]
+
+
+def _callers(item: Object) -> list[Object]:
+    """Return the parts that tell the API server what to call."""
+    conversion = item.get("spec", {}).get("conversion", {}).get("webhook")
+    return [*item.get("webhooks", ()), *([conversion] if conversion else ())]
 
 
 def _is_config_map(item: Object) -> bool:

@@ -44,10 +44,17 @@ def test_extra_configuration_is_merged_mapping_by_mapping():
     assert config["fairSharing"] == {}
 
 
+def objects(*rendered, config=None):
+    certificate = {"ca.crt": "authority", "tls.crt": "leaf"}
+    return kueue.objects(
+        rendered, port=1, certificate=certificate, config=config or {}, version="v0.19.2"
+    )
+
+
 def test_the_config_map_gets_the_configuration_and_what_is_not_served_is_left_out():
     service = {"kind": "APIService", "metadata": {"name": "kueue"}}
 
-    (config_map,) = kueue.objects([CONFIG_MAP, service], port=1, config={"a": 1}, version="v1")
+    (config_map,) = objects(CONFIG_MAP, service, config={"a": 1})
 
     assert config_map["data"] == {"controller_manager_config.yaml": "a: 1\n"}
     assert "a: 1" not in CONFIG_MAP["data"]["controller_manager_config.yaml"]
@@ -58,10 +65,28 @@ def test_the_deployment_says_what_runs_and_runs_nothing_itself():
     spec = {"replicas": 1, "template": {"spec": {"containers": [manager]}}}
     deployment = {"kind": "Deployment", "metadata": {"name": "kueue"}, "spec": spec}
 
-    (found,) = kueue.objects([deployment], port=1, config={}, version="v0.19.2")
+    (found,) = objects(deployment)
 
     changed = {**manager, "image": "host:5000/kueue:v0.19.2"}
     assert found["spec"] == {"replicas": 0, "template": {"spec": {"containers": [changed]}}}
+
+
+def test_a_certificate_that_is_there_before_kueue_starts_is_trusted_by_whoever_calls_it():
+    secret = {"kind": "Secret", "metadata": {"name": "kueue-webhook-server-cert"}}
+    called = {"clientConfig": {"service": {"name": "kueue-webhook-service", "port": 443}}}
+    hooks = {"kind": "ValidatingWebhookConfiguration", "webhooks": [called]}
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "spec": {"conversion": {"strategy": "Webhook", "webhook": called}},
+    }
+
+    filled, *callers = objects(
+        secret, *({**item, "metadata": {"name": "any"}} for item in (hooks, definition))
+    )
+
+    assert filled["data"] == {"ca.crt": "authority", "tls.crt": "leaf"}
+    trusting = [callers[0]["webhooks"][0], callers[1]["spec"]["conversion"]["webhook"]]
+    assert [caller["clientConfig"]["caBundle"] for caller in trusting] == ["authority"] * 2
 
 
 def test_a_service_becomes_a_name_for_localhost():
