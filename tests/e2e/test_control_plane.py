@@ -9,7 +9,6 @@ from pathlib import Path
 import yaml
 
 from hack import kueue, paper
-from hack.controlplane import ControlPlane, Options
 from tests.e2e.plane import (
     container_of,
     has_condition,
@@ -61,12 +60,11 @@ def test_kubectl_speaks_to_the_plane_as_its_administrator(plane):
     assert (done.returncode, done.stdout, done.stderr) == (0, "admin", "")
 
 
-def test_two_planes_run_side_by_side(own_plane, tmp_path):
-    with ControlPlane(tmp_path / "second", options=Options(name="second")) as second:
-        assert second.server != own_plane.server
-        assert [node["metadata"]["name"] for node in second.client.list("v1", "Node")] == [
-            node["metadata"]["name"] for node in own_plane.client.list("v1", "Node")
-        ]
+def test_two_planes_run_side_by_side(plane, own_plane):
+    assert plane.server != own_plane.server
+    assert [node["metadata"]["name"] for node in plane.client.list("v1", "Node")] == [
+        node["metadata"]["name"] for node in own_plane.client.list("v1", "Node")
+    ]
 
 
 def test_jobs_run_after_the_api_server_kueue_and_etcds_history_were_gone(own_plane):

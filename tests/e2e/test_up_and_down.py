@@ -12,7 +12,7 @@ from hack.processes import end_leftovers
 from tests.e2e.clusters import command, run
 
 
-def test_a_cluster_stays_until_it_is_taken_down(cluster):
+def test_a_cluster_stays_and_after_a_crash_up_starts_anew_and_down_ends_all(cluster):
     first = run("up", cluster, "--bare")
     second = run("up", cluster, "--bare")
     nodes = subprocess.run(
@@ -21,36 +21,20 @@ def test_a_cluster_stays_until_it_is_taken_down(cluster):
         text=True,
         check=False,
     )
+    _kill(_pid_of("hack.keeper", cluster))
+    anew = run("up", cluster, "--bare")
+    _kill(_pid_of("hack.keeper", cluster))
     down = run("down", cluster)
 
     assert (first.returncode, first.stderr) == (0, "")
     assert f"make down NAME={cluster.name}" in first.stdout
     assert (second.returncode, second.stdout.splitlines()[0]) == (0, "Already running.")
     assert "gpu-0" in nodes.stdout
+    assert anew.returncode == 0
+    assert anew.stdout.startswith(f"Clearing what a crash left in {cluster.folder.name}.")
     assert down.returncode == 0
     assert not cluster.folder.exists()
     assert end_leftovers(cluster.state) == 0
-
-
-def test_down_ends_all_that_a_crash_left(cluster):
-    assert run("up", cluster, "--bare").returncode == 0
-
-    _kill(_pid_of("hack.keeper", cluster))
-    down = run("down", cluster)
-
-    assert down.returncode == 0
-    assert not cluster.folder.exists()
-    assert end_leftovers(cluster.state) == 0
-
-
-def test_up_clears_what_a_crash_left_and_starts_anew(cluster):
-    assert run("up", cluster, "--bare").returncode == 0
-    _kill(_pid_of("hack.keeper", cluster))
-
-    again = run("up", cluster, "--bare")
-
-    assert again.returncode == 0
-    assert again.stdout.startswith(f"Clearing what a crash left in {cluster.folder.name}.")
 
 
 @pytest.mark.parametrize("lines", [0, 1, 2])
