@@ -7,10 +7,11 @@ import urllib.request
 import pytest
 
 from hack import paper
+from hack.controlplane import ControlPlane
 from hack.install import Installation
 from tests.e2e.decisions import SLOW, applied_policy, finish_time, limited
 from tests.e2e.plane import wait_for, wait_until_complete, workload_of
-from tests.e2e.worker_clusters import let_read, manager_of, reader_secret, worker_plane
+from tests.e2e.worker_clusters import as_worker, let_read, manager_of, reader_secret
 from webhook.model.kueue_support import OWN_DISPATCHER
 
 NAMES = paper.Names()
@@ -26,10 +27,9 @@ KUEUE_CONFIG = {"multiKueue": {"dispatcherName": OWN_DISPATCHER}}
 
 
 @pytest.fixture(scope="module")
-def workers(tmp_path_factory):
-    folders = [tmp_path_factory.mktemp(name) for name in (FIRST, SECOND)]
-    with worker_plane(folders[0], NAMES) as first, worker_plane(folders[1], NAMES) as second:
-        yield {FIRST: first, SECOND: second}
+def workers(own_plane, tmp_path_factory):
+    with ControlPlane(tmp_path_factory.mktemp(SECOND)) as second:
+        yield {FIRST: as_worker(own_plane, NAMES), SECOND: as_worker(second, NAMES)}
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from hack import multikueue, paper
 from hack.install import Installation
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, probe
 from tests.e2e.plane import wait_for, wait_until_complete
-from tests.e2e.worker_clusters import arrived, manager_plane, worker_plane
+from tests.e2e.worker_clusters import arrived, as_worker, manager_plane
 
 NAMES = paper.Names()
 ADDED = {f"kueue.x-k8s.io/{name}" for name in ("multikueue-origin", "prebuilt-workload-name")}
@@ -15,9 +15,8 @@ OF_THE_CLUSTER = ("managedBy", "selector", "suspend", "template")
 
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory):
-    with worker_plane(tmp_path_factory.mktemp("worker"), NAMES) as started:
-        yield started
+def worker(own_plane):
+    return as_worker(own_plane, NAMES)
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,7 @@ from tests.e2e.plane import wait_for, wait_until_complete
 from tests.e2e.worker_clusters import (
     CLUSTER,
     arrived,
+    as_worker,
     assert_nothing_was_held_up,
     cluster_of,
     delete_account,
@@ -34,7 +35,6 @@ from tests.e2e.worker_clusters import (
     reader_secret,
     submitting,
     times_watched_anew,
-    worker_plane,
 )
 
 NAMES = paper.Names()
@@ -47,9 +47,8 @@ MANY = "40"
 
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory):
-    with worker_plane(tmp_path_factory.mktemp("worker"), NAMES) as started:
-        yield started
+def worker(own_plane):
+    return as_worker(own_plane, NAMES)
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,10 @@ READER = "manager-reader"
 MANIFEST = ROOT / "examples/worker-reader.yaml"
 
 
-@contextlib.contextmanager
-def worker_plane(folder, names):
-    """Start a plane with the GPU queue as a worker has it."""
-    with ControlPlane(folder) as started:
-        started.client.apply_all(multikueue.worker_queues(names))
-        yield started
+def as_worker(plane, names):
+    """Give a plane the GPU queue as a worker has it."""
+    plane.client.apply_all(multikueue.worker_queues(names))
+    return plane
 
 
 @contextlib.contextmanager
