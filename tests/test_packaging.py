@@ -54,8 +54,9 @@ def wheel(tmp_path_factory):
 def installed(wheel, tmp_path_factory):
     """Install the wheel where there is nothing else, in the locked versions; return its `bin`."""
     folder = tmp_path_factory.mktemp("installed")
-    venv.create(folder, with_pip=True)
-    install = (str(folder / "bin/python"), "-m", "pip", "install", "--quiet")
+    venv.create(folder)
+    python = str(folder / "bin/python")
+    install = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
     locked = ROOT / "requirements/run.txt"
     pins = [_without_hashes(line) for line in locked.read_text().splitlines() if "==" in line]
     constraints = folder / "constraints.txt"

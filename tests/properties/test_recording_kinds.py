@@ -3,10 +3,11 @@
 import json
 from dataclasses import replace
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests import kinds
+from tests.conftest import THOROUGH
 from tests.properties.decisions import decided, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.hindsight import entries
@@ -17,6 +18,8 @@ from webhook.model import job_manifest
 from webhook.model.decision import Decided
 from webhook.model.queues import KueueConfig, Snapshot
 
+EXAMPLES = THOROUGH // 5
+"""What is the same for batch Jobs is proven with these."""
 OTHERS = ("JobSet", "PyTorchJob", "RayJob")
 LABELS = {"kueue.x-k8s.io/queue-name": "cpu-lq"}
 
@@ -39,6 +42,7 @@ def for_kinds(adaptation):
     return replace(found, snapshot=replace(found.snapshot, policies=policies, kueue=kueue))
 
 
+@settings(max_examples=EXAMPLES)
 @given(of_another_kind(), adaptations())
 def test_what_a_decision_changed_is_undone_in_the_journal(source, adaptation):
     kind = BY_NAME[source["kind"]]
@@ -55,6 +59,7 @@ def test_what_a_decision_changed_is_undone_in_the_journal(source, adaptation):
     assert (entry.kind, entry.option) == (kind.kind, outcome.decision.option)
 
 
+@settings(max_examples=EXAMPLES)
 @given(of_another_kind())
 def test_a_record_of_a_job_asks_for_what_the_job_does(source):
     job = BY_NAME[source["kind"]].read(source)
@@ -67,6 +72,7 @@ def test_a_record_of_a_job_asks_for_what_the_job_does(source):
     assert (again.kind, again.reference, again.queue) == (job.kind, job.reference, job.queue)
 
 
+@settings(max_examples=EXAMPLES)
 @given(of_another_kind())
 def test_a_workload_alone_tells_what_an_undecided_job_asks_for(source):
     found = entries.read_finished(kinds.workload_of(source))
