@@ -14,7 +14,7 @@ def test_a_hostile_tenant_is_not_noticed(own_webhook):
         own_webhook,
         seconds=60.0,
         alone_seconds=20.0,
-        rates=(20.0, 5.0),
+        rates=(10.0, 5.0),
         seed=SEED,
         is_compared=False,
     )
