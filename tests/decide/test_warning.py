@@ -145,7 +145,7 @@ def test_it_gives_the_numbers_that_are_known(options, why):
         ),
         (
             Differences(queue=True, lost=("a", "b"), gained=("c",)),
-            "cpu-lq without a, b with c",
+            "cpu-lq with c instead of a, b",
         ),
         (Differences(others=("env A", "cpu")), "is changed in cpu-lq: env A, cpu"),
         (Differences(lost=("a/b",)), "runs in cpu-lq without a/b"),

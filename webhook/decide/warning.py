@@ -280,7 +280,8 @@ def _head(verb: str, taken: Assessment, differences: Differences, *, left: str) 
     form, names = f"{verb} {{}}", [taken.queue]
     if taken.cluster:
         form, names = f"{form} on {{}}", [*names, taken.cluster]
-    for word, resources in (("without", differences.lost), ("with", differences.gained)):
+    replaced = "instead of" if differences.gained else "without"
+    for word, resources in (("with", differences.gained), (replaced, differences.lost)):
         if resources:
             form, names = f"{form} {word} {{}}", [*names, ", ".join(resources)]
     if "image" in differences.others:
