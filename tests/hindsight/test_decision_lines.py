@@ -1,6 +1,7 @@
 """The decision log as a scenario: the same Jobs come, and another policy may decide them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,16 @@ def test_the_journal_knows_better_than_what_was_expected():
     light = next(each for each in found.submissions if each.name == "light-1")
     assert light.run_seconds["gpu"] == pytest.approx(20, abs=1)
     assert light.run_seconds["cpu"] == pytest.approx(70, abs=4)
+
+
+def test_a_job_that_still_runs_tells_nothing_of_how_long_it_will():
+    given = journals.scenario("burst")
+    ended = journals.entries(given, journals.happened(given, "static"))
+    running = [replace(entry, finished=0, outcome="") for entry in ended]
+
+    found = read(lines(given), sources(given, entries=running))
+
+    assert found.submissions == read(lines(given), sources(given)).submissions
 
 
 def test_a_policy_says_how_long_jobs_run_that_nobody_decided():

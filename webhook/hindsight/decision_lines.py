@@ -39,7 +39,7 @@ class Sources:
     """The queues, whose contents are ignored, and the policies that are to decide."""
     learned: Learned
     entries: Iterable[JournalEntry] = ()
-    """Finished Jobs: one that is in the log and here runs as long as it did."""
+    """Jobs, one that is in the log and has ended here runs as long as it did."""
     run_seconds: float | None = None
     """Run time of Jobs for which there is no other source."""
     workers: Mapping[str, Worker] = field(default_factory=dict)
@@ -69,7 +69,11 @@ def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenari
     in_order = sorted(_lines(lines, file), key=lambda each: each.at)
     snapshot = emptied(sources.snapshot)
     sources = replace(sources, snapshot=snapshot)
-    over = {(entry.namespace, entry.reference): entry for entry in sources.entries}
+    over = {
+        (entry.namespace, entry.reference): entry
+        for entry in sources.entries
+        if 0 < entry.admitted <= entry.finished
+    }
     queued = [line for line in in_order if _is_queued(line.job, snapshot)]
     if not queued:
         raise FieldError(file, "expected lines with a `job` that names a queue of the snapshot")
@@ -174,7 +178,7 @@ def _run_seconds(
     """Return its run time on each flavor: as it ran, else as learned, expected or stated."""
     snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)
     entry = over.get((line.job.namespace, reference_of(line.job.kind, line.name)))
-    if entry is not None and entry.admitted and abs(entry.created - line.at) < NEAR_SECONDS:
+    if entry is not None and abs(entry.created - line.at) < NEAR_SECONDS:
         took = float(entry.finished - entry.admitted)
         learned = sources.learned.estimates
         return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
