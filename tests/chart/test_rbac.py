@@ -1,11 +1,15 @@
 """The rights of each ServiceAccount, as whole values."""
 
+import json
+
+import pytest
 import yaml
 
 from tests.chart.helm import CHART, template
 from webhook.api import lease
 from webhook.api.resources import CONGESTION, SAVINGS
 from webhook.hindsight import journal as journal_shards
+from webhook.jobs import KINDS
 from webhook.learn.run_records import SHARDS, name_of
 from webhook.state.watched import watched, watched_on_worker
 
@@ -317,15 +321,21 @@ def test_the_documented_account_on_a_worker_may_read_what_is_watched_and_nothing
     assert all(rule["verbs"] == ["list", "watch"] for rule in rules)
 
 
-def test_the_controller_may_follow_the_kinds_that_are_switched_on_and_no_others(render):
-    rendering = render({"kinds": '["Job", "RayJob", "Deployment"]'})
+@pytest.mark.parametrize("half", [0, 1])
+def test_the_controller_may_follow_the_kinds_that_are_switched_on_and_no_others(render, half):
+    some = [kind for index, kind in enumerate(KINDS.values()) if index % 2 == half]
+    values = {"kinds": json.dumps([kind.kind for kind in some]), "hooks.probe.enabled": "false"}
 
-    rules = rendering.one("ClusterRole", "kueue-fallback-controller")["rules"]
+    rules = render(values).one("ClusterRole", "kueue-fallback-controller")["rules"]
+
     follow = [rule for rule in rules if rule not in READS and "watch" in rule["verbs"]]
     assert follow == [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},
-        {"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["list", "watch", "patch"]},
-        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["list", "watch"]},
+        {
+            "apiGroups": [kind.group],
+            "resources": [kind.plural],
+            "verbs": ["list", "watch", *(["patch"] if kind.is_movable else [])],
+        }
+        for kind in some
     ]
 
 
