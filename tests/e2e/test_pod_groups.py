@@ -109,7 +109,17 @@ def claims(client):
     return client.get("v1", "ConfigMap", CLAIMS, namespace=NAMESPACE).get("data") or {}
 
 
-def test_a_group_of_eight_through_three_replicas_at_once_is_one_decision(plane, names):
+@pytest.fixture(scope="module")
+def gone(plane, names):
+    """The claim of a group that was created, admitted and deleted, and of which no pod is left."""
+    client = plane.client
+    created_at_once(client, members("again", names, *range(SIZE)))
+    admitted_group(client, names, "again")
+    deleted(client, names, "again")
+    return json.loads(claims(client)["groups.again"])
+
+
+def test_a_group_of_eight_through_three_replicas_at_once_is_one_decision(plane, names, gone):
     client = plane.client
 
     pods = created_at_once(client, members("eight", names, *range(SIZE)))
@@ -121,7 +131,7 @@ def test_a_group_of_eight_through_three_replicas_at_once_is_one_decision(plane, 
     assert workload["spec"]["queueName"] == names.cpu_queue
     assert [each["count"] for each in workload["spec"]["podSets"]] == [SIZE]
     assert workload["status"]["admission"]["clusterQueue"] == names.cpu_cluster_queue
-    assert list(claims(client)) == ["groups.eight"]
+    assert list(claims(client)) == ["groups.again", "groups.eight"]
 
     running = wait_for(lambda: running_pods(client, names, "eight"), "all its pods run")
     assert (gpus_of(running), set(env_of(running, "RUN_ENV"))) == ([], {"cpu"})
@@ -221,28 +231,6 @@ def test_one_replica_killed_amid_a_group_splits_nothing(plane, webhook, names):
     deleted(client, names, "amid")
 
 
-def test_a_group_that_is_created_anew_is_decided_anew(plane, names):
-    client = plane.client
-    created_at_once(client, members("again", names, *range(SIZE)))
-    admitted_group(client, names, "again")
-    deleted(client, names, "again")
-    before = json.loads(claims(client)["groups.again"])
-    assert before["option"] == "cpu"
-    # As if it had been an hour ago, once no replica remembers it: it counts for half a minute.
-    time.sleep(max(0.0, before["unix"] + REMEMBERED_SECONDS - time.time()))
-    old = json.dumps({**before, "unix": before["unix"] - 3600})
-    change = {"data": {"groups.again": old}}
-    client.patch("v1", "ConfigMap", CLAIMS, change, namespace=NAMESPACE)
-
-    pods = created_at_once(
-        client,
-        [pod(f"again-{n}", names, group="again", labels=paper.HEAVY) for n in range(SIZE)],
-    )
-
-    assert {queue_of(each) for each in pods} == {names.gpu_queue}
-    deleted(client, names, "again")
-
-
 def test_a_pod_that_replaces_another_follows_its_running_group(plane, names):
     client = plane.client
     created_at_once(client, members("replaced", names, *range(SIZE)))
@@ -257,3 +245,22 @@ def test_a_pod_that_replaces_another_follows_its_running_group(plane, names):
 
     assert queue_of(new) == names.cpu_queue
     deleted(client, names, "replaced")
+
+
+def test_a_group_that_is_created_anew_is_decided_anew(plane, names, gone):
+    client = plane.client
+    assert gone["option"] == "cpu"
+    # As if it had been an hour ago, once no replica remembers it: it counts for half a minute,
+    # which the tests above take, too.
+    time.sleep(max(0.0, gone["unix"] + REMEMBERED_SECONDS - time.time()))
+    old = json.dumps({**gone, "unix": gone["unix"] - 3600})
+    change = {"data": {"groups.again": old}}
+    client.patch("v1", "ConfigMap", CLAIMS, change, namespace=NAMESPACE)
+
+    pods = created_at_once(
+        client,
+        [pod(f"again-{n}", names, group="again", labels=paper.HEAVY) for n in range(SIZE)],
+    )
+
+    assert {queue_of(each) for each in pods} == {names.gpu_queue}
+    deleted(client, names, "again")
