@@ -200,32 +200,36 @@ class JobControllers:
         self._environment = dict(environment or {})
 
     def start(self, *names: str) -> None:
-        """Start those that do not run, built first if they never were; return when all are ready.
-
-        One is ready before the next one starts, which may ask for its objects.
-        """
-        for name in names:
-            if self._plane.processes.is_running(name):
-                continue
-            place = self._start(name, job_programs.ensure(JOB_CONTROLLERS[name].program or name))
-            if JOB_CONTROLLERS[name].is_asked:
-                self._plane.wait(name, partial(_is_ready, place))
+        """Start those that do not run, built first if they never were; wait until all are ready."""
+        missing = [name for name in names if not self._plane.processes.is_running(name)]
+        built = {
+            name: job_programs.ensure(JOB_CONTROLLERS[name].program or name) for name in missing
+        }
+        places = {name: self._start(name, built[name]) for name in missing}
+        for name, place in places.items():
+            self._wait(name, place, built[name])
 
     def _start(self, name: str, built: job_programs.Built) -> Place:
-        controller = JOB_CONTROLLERS[name]
         lease = self._plane.ports.lease
-        folder = self._plane.state / "controllers" / name
         place = Place(
-            folder=folder, health=lease(), webhook=lease(), namespace=controller.namespace
+            folder=self._plane.state / "controllers" / name,
+            health=lease(),
+            webhook=lease(),
+            namespace=JOB_CONTROLLERS[name].namespace,
         )
         place.certificates.mkdir(parents=True)
         self._plane.install(self._objects(name, place, built), namespace=place.namespace)
         self._run(name, place, built)
+        return place
+
+    def _wait(self, name: str, place: Place, built: job_programs.Built) -> None:
+        controller = JOB_CONTROLLERS[name]
         if controller.secret:
             self._plane.wait(f"{name}'s certificate", lambda: self._is_copied(name, place))
         if controller.writes_authority:
             self._plane.wait(f"{name}'s authority", lambda: self._is_trusted(built))
-        return place
+        if controller.is_asked:
+            self._plane.wait(name, partial(_is_ready, place))
 
     def _run(self, name: str, place: Place, built: job_programs.Built) -> None:
         environment = {

@@ -71,10 +71,16 @@ def _ray_cluster() -> Object:
 
 
 def _ray_job() -> Object:
+    """Return a RayJob whose submitter runs as long as the Ray job that it follows.
+
+    KubeRay fails a RayJob that goes on for half a minute after its submitter has ended.
+    """
     return {
         "entrypoint": "python train.py",
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": _ray_cluster(),
+        "submitterPodTemplate": small(),
+        "submitterConfig": {"backoffLimit": 0},
     }
 
 

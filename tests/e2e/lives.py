@@ -114,11 +114,11 @@ def let_end(client: ApiClient, dashboard: Dashboard, job: Object, *, fails: bool
     kind, name, pods = job["kind"], job["metadata"]["name"], pods_of(client, job)
     if kind == "RayJob":
         dashboard.ended[name] = "FAILED" if fails else "SUCCEEDED"
+        # The submitter follows the Ray job to its end; KubeRay takes the others away.
+        pods = [pod for pod in pods if "ray.io/node-type" not in pod["metadata"]["labels"]]
     elif kind == "MPIJob":
-        launchers = [pod for pod in pods if "launcher" in pod["metadata"]["name"]]
-        end(client, launchers, fails=fails)
-    else:
-        end(client, pods, fails=fails)
+        pods = [pod for pod in pods if "launcher" in pod["metadata"]["name"]]
+    end(client, pods, fails=fails)
 
 
 def gpus_of(pods: list[Object]) -> list[str]:

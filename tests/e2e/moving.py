@@ -10,7 +10,7 @@ from tests.e2e.plane import (
 )
 
 FASTER = 20.0
-
+MOVE_TO = "kueue-fallback.dev/move-to"
 
 RULES = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}, "maxMoves": 2}
 
@@ -20,6 +20,15 @@ def hold(client, cluster_queue, policy):
     path = client.path(paper.KUEUE, "ClusterQueue", name=cluster_queue)
     body = {"spec": {"stopPolicy": policy}}
     client.send("PATCH", path, body, content_type="application/merge-patch+json")
+
+
+def wish(client, job, option):
+    """Ask for a move; return the Job and the warnings."""
+    body = {"metadata": {"annotations": {MOVE_TO: option}}}
+    answer = client.send(
+        "PATCH", client.path_of(job), body, content_type="application/merge-patch+json"
+    )
+    return answer.json(), " ".join(answer.warnings)
 
 
 def is_refused(client, queues, option):

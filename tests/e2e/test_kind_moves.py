@@ -19,7 +19,7 @@ from hack.job_definitions import definitions
 from hack.kwok import GPU
 from tests.conftest import FULL
 from tests.e2e.decisions import POLICY_API, cpu_job, decision_of, limited, queue_of
-from tests.e2e.moving import RULES, hold
+from tests.e2e.moving import MOVE_TO, RULES, hold, wish
 from tests.e2e.plane import has_condition, wait_for, workload_of
 from tests.e2e.played_controllers import KINDS, PlayedControllers
 from webhook.__main__ import main
@@ -33,7 +33,6 @@ NAMESPACE = "moved-kinds"
 NAMES = paper.names_with("kinds", namespace=NAMESPACE)
 FAST, SLOW = "fast", "slow"
 TIER = "example.com/tier"
-MOVE_TO = "kueue-fallback.dev/move-to"
 GREAT = 1000
 RAYJOB, JOBSET, JAXJOB = (BY_NAME[name] for name in ("RayJob", "JobSet", "JAXJob"))
 
@@ -198,15 +197,6 @@ def free(plane, queues):
 def is_reserved(client, job):
     workload = workload_of(client, job)
     return workload and has_condition(workload, "QuotaReserved")
-
-
-def wish(client, job, option):
-    """Ask for a move; return the Job and the warnings."""
-    body = {"metadata": {"annotations": {MOVE_TO: option}}}
-    answer = client.send(
-        "PATCH", client.path_of(job), body, content_type="application/merge-patch+json"
-    )
-    return answer.json(), " ".join(answer.warnings)
 
 
 def now(client, job):
