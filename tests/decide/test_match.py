@@ -6,6 +6,7 @@ import pytest
 
 from tests import builders
 from webhook.decide import match
+from webhook.jobs import BY_NAME, KINDS
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, Owner
 from webhook.model.pods import Selector
@@ -45,6 +46,14 @@ def test_jobs_that_others_decide_are_skipped(job, reason):
     kueue = KueueConfig(external_frameworks=("Train.v1.example.com",))
 
     assert match.skip(builders.job(**job), world(kueue=kueue)) == reason
+
+
+def test_every_kind_counts_as_queued_where_kueues_configuration_is_not_known():
+    unknown = match.queueing_all(world(kueue=KueueConfig(is_read=False))).kueue
+    known = match.queueing_all(world(kueue=KueueConfig(is_read=True))).kueue
+
+    assert {match.integration_off(kind, unknown) for kind in KINDS.values()} == {""}
+    assert match.integration_off(BY_NAME["SparkApplication"], known)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,9 @@ def queueing_all(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
     if snapshot.kueue.is_read:
         return snapshot
-    return replace(snapshot, kueue=replace(snapshot.kueue, frameworks=FRAMEWORKS))
+    kueue = snapshot.kueue
+    gates = {kind.gate: True for kind in BY_NAME.values() if kind.gate} | dict(kueue.gates)
+    return replace(snapshot, kueue=replace(kueue, frameworks=FRAMEWORKS, gates=gates))
 
 
 def mismatches(
