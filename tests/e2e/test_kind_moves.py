@@ -25,8 +25,6 @@ from tests.e2e.played_controllers import KINDS, PlayedControllers
 from webhook.__main__ import main
 from webhook.jobs import BY_NAME
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 MANY = 50 if FULL else 8
 SEED = 20261125
 NAMESPACE = "moved-kinds"

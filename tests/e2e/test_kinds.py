@@ -41,8 +41,6 @@ from webhook.learn.workload_runs import read_mark
 from webhook.model import quantity
 from webhook.model.queues import KueueConfig
 
-pytestmark = pytest.mark.xdist_group("own-plane")
-
 MIXED_CASES = 12
 """About half a minute on two cores; `make verify` compares 300."""
 CONTROLLERS = (
