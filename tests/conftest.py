@@ -1,6 +1,7 @@
 """What all tests share: how many examples the property tests take (HYPOTHESIS_PROFILE)."""
 
 import os
+import sys
 
 from hypothesis import HealthCheck, settings
 
@@ -18,6 +19,10 @@ FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
 THOROUGH = {"quick": 100, "usual": 500, "full": 5_000}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
+
+# Else each of hundreds of processes compiles all modules, and each worker all tests, every time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # Tests that run beside others are given the width of somebody's terminal.
 os.environ.pop("COLUMNS", None)

@@ -27,17 +27,20 @@ os.environ.setdefault("GOGC", "200")
 
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
-HERE = Path(__file__).parent
+HERE = f"{Path(__file__).parent}/"
 _numbers = itertools.count(1)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with these tests, a module at a time: the short ones fill both workers to the end."""
-    items.sort(key=lambda item: HERE not in item.path.parents)
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=_is_here, reverse=True)
+    for item in filter(_is_here, items):
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return str(item.path).startswith(HERE)
 
 
 @pytest.fixture(scope="package")
