@@ -114,6 +114,7 @@ def test_an_option_with_a_priority_is_named():
         ("JobSet", {"nodeSelector": {"set": {"a": "b"}}}, []),
         ("AppWrapper", {"image": "a:1", "env": {"A": "b"}}, ["image, env"]),
         ("Deployment", {"accelerator": "Remove"}, ["resources"]),
+        ("JobSet", {"accelerator": "Replace", "by": {"amd.com/gpu": 1}}, ["resources"]),
     ],
 )
 def test_what_a_kind_takes_at_its_creation_only_is_named_by_the_kind(kind, adaptation, expected):

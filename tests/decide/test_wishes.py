@@ -43,6 +43,13 @@ def test_wishes_about_costs_are_read_as_money_kilograms_and_gibibytes():
 
 
 @pytest.mark.parametrize(
+    ("written", "number"), [("8Gi", 8 << 30), ("8e9", 8 * 10**9), ("1", 1), ("0.5", 1)]
+)
+def test_what_a_job_needs_of_a_device_is_read_in_bytes(written, number):
+    assert read(gpu_memory=written) == Wishes(gpu_memory=number)
+
+
+@pytest.mark.parametrize(
     ("written", "seconds"),
     [
         ("2026-11-21T06:00:40Z", 40.0),
@@ -73,6 +80,9 @@ def test_a_deadline_is_a_moment_or_a_time_from_the_creation_on(written, seconds)
         ("budget", "5\n", 'a number that is not negative, such as "2.5"'),
         ("max-carbon", "", 'a number that is not negative, such as "2.5"'),
         ("checkpoint", "often", "a duration such as 90s or 1h30m"),
+        ("gpu-memory", "much", "an amount of memory such as 8Gi"),
+        ("gpu-memory", "0", "an amount of memory such as 8Gi"),
+        ("gpu-memory", "-8Gi", "an amount of memory such as 8Gi"),
         ("data", "imagenet", 'names with sizes such as "imagenet=120Gi"'),
         ("data", "imagenet=-1Gi", 'names with sizes such as "imagenet=120Gi"'),
         ("data", "Image Net=1Gi", 'names with sizes such as "imagenet=120Gi"'),
