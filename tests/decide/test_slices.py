@@ -12,7 +12,7 @@ from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation
 from webhook.model.costs.prices import Prices
-from webhook.model.queues import ResourceFlavor
+from webhook.model.queues import KueueConfig, ResourceFlavor
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 GIB = 1 << 30
@@ -33,15 +33,19 @@ SHARED_GKE = {
 }
 
 
-def refused(by, need=None, *, labels=None, device=None, asked=None, **slices):
-    """Return the reason why a ClusterQueue with one flavor is not enough, or nothing."""
-    quotas = {"fast": dict.fromkeys(by, "9000") | {"cpu": "8"}}
+def refused(by, need=None, *, labels=None, device=None, asked=None, counted=True, **slices):
+    """Return the reason why a ClusterQueue with one flavor is not enough, or nothing.
+
+    *counted*: Kueue counts devices.
+    """
+    quotas = {"fast": (dict.fromkeys(by, "9000") if counted else {}) | {"cpu": "8"}}
     queue = builders.cluster_queue("mig-cq", quotas)
     flavor = ResourceFlavor(name="fast", node_labels=labels or {})
     devices = {"fast": device} if device else devices_of([flavor], ())
     snapshot = replace(
         builders.snapshot(queue),
         flavors={"fast": flavor},
+        kueue=KueueConfig(ignore_undeclared=not counted),
         prices={"": Prices(devices=devices)},
     )
     option = {"name": "s", "queue": "mig-lq", "adaptation": {"accelerator": "Replace", "by": by}}
@@ -147,6 +151,13 @@ def test_a_profiles_own_slices_count_before_the_table():
 
     assert refused({"furiosa.ai/rngd-4": 1}, 20 * GIB, device=rngd) == ""
     assert refused({"furiosa.ai/rngd-4": 1}, 23 * GIB, device=rngd) == "memoryTooSmall"
+
+
+def test_where_kueue_counts_no_devices_memory_counts_all_the_same():
+    assert refused({MIG: 1}, 8 * GIB, counted=False) == ""
+    assert refused({MIG: 1}, 12 * GIB, counted=False) == "memoryTooSmall"
+    assert refused({MIG: 1}, counted=False) == "memoryUnknown"
+    assert refused({GPU: 1}, 90 * GIB, labels={PRODUCT: A100}, counted=False) == "memoryTooSmall"
 
 
 def test_a_job_without_devices_is_not_judged():

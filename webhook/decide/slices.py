@@ -7,7 +7,7 @@ option's ClusterQueue could give it. It must not know quota.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from webhook.adapt import accelerators
@@ -59,8 +59,7 @@ def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
     pods = sum(new.count for _, new in replaced)
     if detail := _too_many(before, pods, allowed=candidate.policy.spec.slices.pods):
         return Rejection(reason=Reason.TOO_MANY_DEVICES, detail=detail)
-    share = _smallest(candidate, after)
-    return None if share is None else _insufficient(candidate, before, share)
+    return _insufficient(candidate, before, _smallest(candidate, after))
 
 
 def _too_many(before: list[PodSet], pods: int, *, allowed: bool) -> str:
@@ -81,8 +80,8 @@ def _devices(pod_set: PodSet) -> int:
     return counted or 1
 
 
-def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare | None:
-    """Return the least that the ClusterQueue could give for one device; None: it has no quota."""
+def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare:
+    """Return the least that the ClusterQueue could give for one device."""
     by = candidate.option.adaptation.by
     counting = [resource for resource in by if accelerators.counts_devices(resource)] or list(by)
     snapshot = candidate.occupancy.snapshot
@@ -92,23 +91,22 @@ def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare | None:
         for flavor in _flavors(candidate, after)
         for resource in counting
     ]
-    if not shares:
-        return None
     least = min(shares, key=lambda share: -1 if share.memory is None else share.memory)
     isolation = worst(*(share.isolation for share in shares))
     return DeviceShare(resource=least.resource, memory=least.memory, isolation=isolation)
 
 
-def _flavors(candidate: OptionCandidate, after: Job) -> Iterator[str]:
-    """Yield the ResourceFlavors from which the ClusterQueue gives something besides cpu and memory.
+def _flavors(candidate: OptionCandidate, after: Job) -> Sequence[str]:
+    """Return the ResourceFlavors from which the ClusterQueue gives something like a device.
 
-    By what Kueue counts, whose transformations may have renamed what is asked for.
+    By what Kueue counts, whose transformations may have renamed what is asked for. Where it counts
+    no devices, any of its flavors may have one; at least one flavor, if only one without a name.
     """
     pod_sets = needs(after, candidate.occupancy.snapshot)
     asked = {resource for pod_set in pod_sets for resource in pod_set.per_pod} - _NOT_DEVICES
-    for group in candidate.cluster_queue.groups:
-        if not asked.isdisjoint(group.resources):
-            yield from group.flavors
+    groups = candidate.cluster_queue.groups
+    giving = [group for group in groups if not asked.isdisjoint(group.resources)] or groups
+    return [flavor for group in giving for flavor in group.flavors] or [""]
 
 
 def _share(resource: str, by: Mapping[str, str], device: Device | None) -> DeviceShare:
