@@ -202,6 +202,50 @@ def now(client, job):
     return client.get(job["apiVersion"], job["kind"], metadata["name"], namespace=NAMESPACE)
 
 
+def test_the_controller_moves_a_rayjob_and_tells_of_it(plane, free):
+    # First of all: later it is known that the RayJobs here run for a second, and little is to gain.
+    client = plane.client
+    options = [TO_AND_FRO["RayJob"][0], {**TO_AND_FRO["RayJob"][1], "slowdown": 1.5}]
+    policy = asked_policy("own", "RayJob", options, reconsider=RULES)
+    policy["spec"]["strategy"] = {"type": "FinishTime", "finishTime": {"runTime": "20s"}}
+    free(NAMES.cpu_queue)
+    hold(client, NAMES.cpu_cluster_queue, "Hold")
+    with applied(client, policy):
+        wait_for(lambda: is_refused_cpu(client), "the CPU queue is known to be stopped")
+        waiting = client.create_all([rayjob(f"own-{n}") for n in range(3)])
+        try:
+            assert [queue_of(job) for job in waiting] == [NAMES.gpu_queue] * 3
+
+            hold(client, NAMES.cpu_cluster_queue, "None")
+            moved = wait_for(lambda: moved_by_itself(client, waiting), "the controller moves one")
+            event = wait_for(lambda: event_of(client, moved, "Moved"), "an Event on it")
+        finally:
+            hold(client, NAMES.cpu_cluster_queue, "None")
+            for job in waiting:
+                name = job["metadata"]["name"]
+                client.delete("ray.io/v1", "RayJob", name, namespace=NAMESPACE)
+
+    assert decision_of(moved)["reason"].startswith(f"moved to {NAMES.cpu_queue} (cpu): done in ")
+    about = event["involvedObject"]
+    assert (about["kind"], about["apiVersion"]) == ("RayJob", "ray.io/v1")
+
+
+def is_refused_cpu(client):
+    decision = decision_of(client.create(rayjob("probe"), dry_run=True)) or {"options": []}
+    return any(each["name"] == "cpu" and each.get("rejected") for each in decision["options"])
+
+
+def moved_by_itself(client, jobs):
+    found = [now(client, job) for job in jobs]
+    return next((job for job in found if (decision_of(job) or {}).get("moves")), None)
+
+
+def event_of(client, job, reason):
+    found = client.list("v1", "Event", namespace=NAMESPACE)
+    mine = (each for each in found if each["involvedObject"].get("uid") == job["metadata"]["uid"])
+    return next((each for each in mine if each["reason"] == reason), None)
+
+
 def test_many_are_moved_both_ways_under_load_and_each_runs_once(plane, policies, free):
     client, draw = plane.client, random.Random(SEED)
     wanted = [MAKE[kind](f"{kind.lower()}-{n}") for n in range(MANY) for kind in sorted(MAKE)]
@@ -357,49 +401,6 @@ def test_what_is_immutable_is_refused_with_its_reason(plane, free):
 
 def pods_of(job):
     return BY_NAME[job["kind"]].read(job).pod_sets
-
-
-def test_the_controller_moves_a_rayjob_and_tells_of_it(plane, free):
-    client = plane.client
-    options = [TO_AND_FRO["RayJob"][0], {**TO_AND_FRO["RayJob"][1], "slowdown": 1.5}]
-    policy = asked_policy("own", "RayJob", options, reconsider=RULES)
-    policy["spec"]["strategy"] = {"type": "FinishTime", "finishTime": {"runTime": "20s"}}
-    free(NAMES.cpu_queue)
-    hold(client, NAMES.cpu_cluster_queue, "Hold")
-    with applied(client, policy):
-        wait_for(lambda: is_refused_cpu(client), "the CPU queue is known to be stopped")
-        waiting = client.create_all([rayjob(f"own-{n}") for n in range(3)])
-        try:
-            assert [queue_of(job) for job in waiting] == [NAMES.gpu_queue] * 3
-
-            hold(client, NAMES.cpu_cluster_queue, "None")
-            moved = wait_for(lambda: moved_by_itself(client, waiting), "the controller moves one")
-            event = wait_for(lambda: event_of(client, moved, "Moved"), "an Event on it")
-        finally:
-            hold(client, NAMES.cpu_cluster_queue, "None")
-            for job in waiting:
-                name = job["metadata"]["name"]
-                client.delete("ray.io/v1", "RayJob", name, namespace=NAMESPACE)
-
-    assert decision_of(moved)["reason"].startswith(f"moved to {NAMES.cpu_queue} (cpu): done in ")
-    about = event["involvedObject"]
-    assert (about["kind"], about["apiVersion"]) == ("RayJob", "ray.io/v1")
-
-
-def is_refused_cpu(client):
-    decision = decision_of(client.create(rayjob("probe"), dry_run=True)) or {"options": []}
-    return any(each["name"] == "cpu" and each.get("rejected") for each in decision["options"])
-
-
-def moved_by_itself(client, jobs):
-    found = [now(client, job) for job in jobs]
-    return next((job for job in found if (decision_of(job) or {}).get("moves")), None)
-
-
-def event_of(client, job, reason):
-    found = client.list("v1", "Event", namespace=NAMESPACE)
-    mine = (each for each in found if each["involvedObject"].get("uid") == job["metadata"]["uid"])
-    return next((each for each in mine if each["reason"] == reason), None)
 
 
 def test_one_that_was_moved_is_undone_as_it_was_submitted(plane, policies, free):
