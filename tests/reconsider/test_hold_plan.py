@@ -23,8 +23,14 @@ def test_a_job_starts_when_it_costs_least():
 def test_jobs_that_want_the_same_hour_take_turns_and_the_urgent_first():
     jobs = [held("a", latest=9.0), held("b", latest=4.0), held("c", latest=8.0)]
 
-    # A slot that a run touches counts as a whole.
-    assert starts(jobs, world(gpus=1)) == {"team/b": 2.0, "team/c": 3.25, "team/a": 4.5}
+    assert starts(jobs, world(gpus=1)) == {"team/b": 2.0, "team/c": 3.0, "team/a": 4.0}
+
+
+@pytest.mark.parametrize(("minutes", "next_start"), [(66, 3.0), (70, 3.25), (1, 2.25)])
+def test_of_the_last_quarter_of_a_run_half_must_be_used_to_count(minutes, next_start):
+    jobs = [held("a", hours=minutes / 60), held("b", latest=9.0)]
+
+    assert starts(jobs, world(gpus=1)) == {"team/a": 2.0, "team/b": next_start}
 
 
 def test_hours_in_which_others_use_the_quota_have_no_room():
@@ -41,7 +47,7 @@ def test_hours_in_which_others_use_the_quota_have_no_room():
 
 def test_what_jobs_that_were_held_still_use_has_no_room():
     others = OthersUse()
-    others.note_released(held("released", hours=4.1), world(), NOW)
+    others.note_released(held("released", hours=4.2), world(), NOW)
 
     found = plan([held()], world(gpus=1), NOW, {}, others)
 

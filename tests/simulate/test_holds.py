@@ -57,7 +57,7 @@ def test_one_plan_lets_jobs_take_turns_and_each_alone_would_want_the_same_hour()
     planned = starts(waiting(2))
     alone = starts(waiting(2, holding="Alone"))
 
-    # Two hours are cheap, and there is one core; a slot that a run touches counts as a whole.
+    # Two hours are cheap, and there is one core.
     assert planned[0] == 4.0
     assert 5.0 <= planned[1] <= 5.5
     # Both are released at four, so that one waits for the other in the queue.

@@ -269,7 +269,9 @@ def _cells(
 
 
 def _slots(begin: float, end: float) -> range:
-    return range(int(begin // SLOT_SECONDS), int(end // SLOT_SECONDS) + 1)
+    """Return the slots of a run: at least one, and the last only where half of it is used."""
+    first = int(begin // SLOT_SECONDS)
+    return range(first, max(first + 1, round(end / SLOT_SECONDS)))
 
 
 def cluster_queue_of(job: HeldJob, snapshot: Snapshot) -> str:
