@@ -59,10 +59,13 @@ def test_the_intensity_over_the_life_cycle_is_taken_where_it_is_wanted(tmp_path)
 
 
 def test_a_series_is_a_tariff_and_the_config_map_that_it_names(tmp_path):
-    found = told("series", "-f", csv(tmp_path, days(7)), "--name", "really")
+    path = csv(tmp_path, days(7))
+    found = told("series", "-f", path, "--name", "really", "--cluster", "a", "--cluster", "b")
 
     tariff, config = yaml.safe_load_all(found.stdout)
-    source = read_tariff(tariff).spec.series.carbon
+    spec = read_tariff(tariff).spec
+    source = spec.series.carbon
+    assert spec.clusters == ("a", "b")
     points = read_series(config["data"][source.key], source.format, "")
     assert config["metadata"]["name"] == source.config_map == "really"
     assert (len(points.steps), set(points.steps.values())) == (7 * 24, {300.0})

@@ -121,3 +121,22 @@ def test_by_cost_three_tiers_of_gpus_come_to_less_than_by_finish_time():
     assert found["Cost"].late < found["FinishTime"].late
     # By price alone all wait for the cheapest tier.
     assert cheapest.total > found["Cost"].total
+
+
+def test_of_four_clusters_the_one_with_the_cleanest_power_is_taken_while_it_has_room(tmp_path):
+    grams = {"brazil": 60, "california": 195, "norway": 13, "spain": 167}
+    for name, intensity in grams.items():
+        spec = {"clusters": [name], "carbon": [{"intensity": str(intensity)}]}
+        head = {"apiVersion": "kueue-fallback.dev/v1alpha1", "kind": "Tariff"}
+        tariff = {**head, "metadata": {"name": name}, "spec": spec}
+        (tmp_path / name).write_text(json.dumps(tariff))
+    rows = "".join(f"{number / 100},2,8\n" for number in range(4))
+    (tmp_path / "trace").write_text(f"arrival_time,length,cpus\n{rows}")
+    files = {name: str(tmp_path / name) for name in ("trace", *grams)}
+    scenario = shipped("four-clusters", timeValue="0.004", **files)
+
+    (arm,) = scenario.arms(["Cost"])
+    clusters = [job.cluster for job in replay(scenario, arm).jobs]
+
+    # It has 24 CPUs, and each Job takes 8.
+    assert clusters == ["norway", "norway", "norway", "brazil"]

@@ -61,6 +61,9 @@ _file_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="A CSV of hourly intensities, as Electricity Maps offers for a zone and year.",
 )
+_cluster_option = click.option(
+    "--cluster", "clusters", multiple=True, help="A MultiKueueCluster that it is for; repeatable."
+)
 _life_cycle_option = click.option(
     "--life-cycle", is_flag=True, help="Take the intensity over the life cycle, not the direct one."
 )
@@ -71,7 +74,10 @@ _life_cycle_option = click.option(
 @click.option("--name", default="typical", help="The Tariff's name.  [typical]")
 @click.option("--time-zone", default="UTC", help="In which hours and days are told.  [UTC]")
 @_life_cycle_option
-def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
+@_cluster_option
+def typical(
+    *, path: str, name: str, time_zone: str, life_cycle: bool, clusters: Sequence[str]
+) -> None:
     """Print the `carbon` of a Tariff, from the hours of a past year.
 
     \b
@@ -85,7 +91,8 @@ def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
     if zone is None:
         _fail(f"--time-zone: there is no time zone {time_zone}")
     points = _points(path, life_cycle=life_cycle)
-    spec = {"timeZone": time_zone, "carbon": typical_hours.entries(points, zone, "intensity")}
+    entries = typical_hours.entries(points, zone, "intensity")
+    spec = {**_of(clusters), "timeZone": time_zone, "carbon": entries}
     _print(TARIFF_KIND, name, spec, f"Means of {len(points)} hours by season, kind of day and hour")
 
 
@@ -93,7 +100,8 @@ def typical(*, path: str, name: str, time_zone: str, life_cycle: bool) -> None:
 @_file_option
 @click.option("--name", default="series", help="Of the Tariff and the ConfigMap.  [series]")
 @_life_cycle_option
-def series(*, path: str, name: str, life_cycle: bool) -> None:
+@_cluster_option
+def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -> None:
     """Print a Tariff with a series of carbon intensities, and the ConfigMap that has its points.
 
     For what is known hour by hour, and for billing a simulation by what really was.
@@ -107,6 +115,7 @@ def series(*, path: str, name: str, life_cycle: bool) -> None:
 
     points = _points(path, life_cycle=life_cycle)
     spec = {
+        **_of(clusters),
         "carbon": [{"intensity": f"{fmean(value for _, value in points):.1f}"}],
         "series": {"carbon": {"configMap": name, "key": _POINTS}},
     }
@@ -115,6 +124,10 @@ def series(*, path: str, name: str, life_cycle: bool) -> None:
     texts = {_POINTS: written}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
     terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
+
+
+def _of(clusters: Sequence[str]) -> Mapping[str, Any]:
+    return {"clusters": list(clusters)} if clusters else {}
 
 
 def _time(unix: float) -> str:
