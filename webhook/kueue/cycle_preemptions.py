@@ -284,14 +284,21 @@ def _hopeful(
         reach = holders.reach(leaf, unused[leaf]) if borrowed else None
         if not is_obtainable(enumerate(least), free, reach, holders.lower(leaf, highest)):
             continue
-        lower: dict[float, Sequence[int] | None] = {}
         for heads in pending:
             priority, _, entry = heads.entries[0]
-            if priority not in lower:
-                lower[priority] = holders.lower(leaf, -priority)
-            if _may_get(entry.shape, free, reach, lower[priority]):
+            if _is_short(entry.shape, free) and _may_get(
+                entry.shape, free, reach, holders.lower(leaf, -priority)
+            ):
                 hopeful.append(heads)
     return hopeful
+
+
+def _is_short(shape: Shape, free: Sequence[int]) -> bool:
+    """Return whether a Workload does not fit; with a choice of flavors it may not."""
+    for cell, amount in shape.only or ():
+        if free[cell] < amount:
+            return True
+    return shape.only is None
 
 
 def _may_get(
@@ -302,13 +309,12 @@ def _may_get(
     *reach*: up to how much it may reclaim quota. *lower*: what those use whom it may preempt in
     its ClusterQueue.
     """
-    if shape.only is None:
-        return all(
-            any(is_obtainable(taken, free, reach, lower) for _, taken in choices)
-            for choices in shape.least.parts
-        )
-    is_short = any(free[cell] < amount for cell, amount in shape.only)
-    return is_short and is_obtainable(shape.only, free, reach, lower)
+    if shape.only is not None:
+        return is_obtainable(shape.only, free, reach, lower)
+    return all(
+        any(is_obtainable(taken, free, reach, lower) for _, taken in choices)
+        for choices in shape.least.parts
+    )
 
 
 def _borrowed(tree: UsageTree) -> list[int]:

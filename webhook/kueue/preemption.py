@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cmp_to_key
 from itertools import chain
+from math import inf
 from typing import NamedTuple, TypeAlias
 
 from webhook.kueue.fair_sharing import Share, share
@@ -299,7 +300,7 @@ class _ReclaimCandidates:
     """
 
     def __init__(self, tree: UsageTree, candidates: _Candidates) -> None:
-        self.found: dict[tuple[object, ...], tuple[Victim, ...]] = {}
+        self.found: dict[tuple[object, ...] | None, tuple[Victim, ...]] = {}
         """The victims that were found, by all that the search for them depended on."""
         self._tree, self._candidates = tree, candidates
         self._used, self._version = tree.used[:], candidates.version
@@ -489,23 +490,22 @@ class _Level(NamedTuple):
 
 def _classical(search: _Search, reclaim: _ReclaimCandidates) -> tuple[Victim, ...]:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L282
+    likeness = _likeness(search)
+    if likeness in reclaim.found:
+        return reclaim.found[likeness]
     levels = _reclaimable(search, reclaim)
-    for borrowing in _attempts(search, levels):
-        likeness = _likeness(search, levels, borrowing=borrowing)
-        victims = reclaim.found.get(likeness, ()) if likeness else ()
-        if not victims:
-            victims = _attempt(search, reclaim, levels, borrowing=borrowing)
+    for number, borrowing in enumerate(_attempts(search, levels)):
+        victims = _attempt(search, reclaim, levels, borrowing=borrowing)
         if victims:
             # With another one's own candidates the search would have ended there, too.
-            if likeness and all(each.holder.leaf != search.preemptor.leaf for each in victims):
+            is_alike = all(each.holder.leaf != search.preemptor.leaf for each in victims)
+            if likeness and is_alike and not number:
                 reclaim.found[likeness] = victims
             return victims
     return ()
 
 
-def _likeness(
-    search: _Search, levels: Sequence[_Level], *, borrowing: bool
-) -> tuple[object, ...] | None:
+def _likeness(search: _Search) -> tuple[object, ...] | None:
     """Return what a search that ends with others depends on; None: on its own ClusterQueue, too.
 
     Those in its own ClusterQueue go last, but for those that are evicted already.
@@ -513,15 +513,13 @@ def _likeness(
     tree, preemptor, policy = search.tree, search.preemptor, search.policy
     first = next(search.own(), None)
     is_apart = first is None or first[0][0]
-    if not levels or not is_apart or search.is_over(preemptor.leaf):
+    if not is_apart or search.is_over(preemptor.leaf) or search.candidates.queue_usages:
         return None
     by_age = policy.reclaim_within_cohort == LOWER_OR_NEWER_EQUAL_PRIORITY
     return (
         search.path[1:] if tree.shares_all else search.path,
-        tuple((level.cohort, level.group) for level in levels),
-        borrowing
-        or all(tree.used[at] + amount <= tree.nominal[at] for at, amount in search.places()),
-        borrowing,
+        all(tree.used[at] + amount <= tree.nominal[at] for at, amount in search.places()),
+        search.is_under_nominal(),
         preemptor.taken,
         search.short,
         preemptor.priority,
@@ -578,12 +576,13 @@ def _met_at(search: _Search, reclaim: _ReclaimCandidates, level: _Level) -> Iter
     """Yield the candidates that meet the preemptor in a cohort."""
     preemptor, policy = search.preemptor, search.policy.reclaim_within_cohort
     apart = search.candidates.leaves_below(level.below)
-    bound = preemptor.priority + (policy == LOWER_OR_NEWER_EQUAL_PRIORITY)
+    takes_any = policy == ANY
+    bound = inf if takes_any else preemptor.priority + (policy == LOWER_OR_NEWER_EQUAL_PRIORITY)
     for order, holder in reclaim.of(level.cohort, search.short):
-        if policy != ANY and holder.priority >= bound and not holder.is_evicted:
+        if holder.priority >= bound and not holder.is_evicted:
             # The others have this priority or a higher one.
             return
-        if holder.leaf not in apart and satisfies_policy(preemptor, holder, policy):
+        if holder.leaf not in apart and (takes_any or satisfies_policy(preemptor, holder, policy)):
             yield _Candidate(order[0], level.group, order, holder)
 
 
@@ -650,11 +649,11 @@ def _in_order(
 ) -> Iterable[_Candidate]:
     # ``NewCandidateIterator``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/candidate_generator.go#L78
-    merged = heapq.merge(
-        _grouped(search.own(), _Group.SAME_QUEUE),
-        *(_met_at(search, reclaim, level) for level in levels),
-    )
-    return _by_usage(search, merged)
+    own = _grouped(search.own(), _Group.SAME_QUEUE)
+    if not levels:
+        return _by_usage(search, own)
+    others = (_met_at(search, reclaim, level) for level in levels)
+    return _by_usage(search, heapq.merge(own, *others))
 
 
 def _grouped(

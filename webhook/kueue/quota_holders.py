@@ -137,6 +137,8 @@ class QuotaHolders:
         """Groups of which no Workload is told apart yet."""
         self._usage: defaultdict[int, dict[float, list[int]]] = defaultdict(dict)
         """Node to priority to the usage of each cell, and the number of Workloads at the end."""
+        self._lower: dict[int, dict[float, Sequence[int] | None]] = {}
+        """Node to priority to what ``lower`` returned, until others hold quota there."""
         self.lowest = [inf] * len(tree.parents)
         """Node to the lowest priority there; inf: nobody holds quota."""
         self._serial = 0
@@ -232,6 +234,12 @@ class QuotaHolders:
 
         None: nobody there.
         """
+        known = self._lower.setdefault(leaf, {})
+        if priority not in known:
+            known[priority] = self._used_by_lower(leaf, priority)
+        return known[priority]
+
+    def _used_by_lower(self, leaf: int, priority: float) -> Sequence[int] | None:
         policy = self._queues[leaf].preemption.within_cluster_queue
         if policy == _NEVER or self.lowest[leaf] > priority:
             return None
@@ -305,6 +313,7 @@ class QuotaHolders:
 
     def _count(self, group: RunningGroup, sign: int) -> None:
         self.changed.add(group.leaf)
+        self._lower.pop(group.leaf, None)
         levels = self._usage[group.leaf]
         priority = group.priority
         assert priority is not None  # noqa: S101 - its callers have looked

@@ -409,12 +409,13 @@ class SchedulingCycle:
         else:
             self._preemptions.admitted(heads)
             self._preemptions.charge(heads.leaf, fitting.taken, number)
+        first = heads.entries[0]
         group = self._taken(heads, fitting, number)
         if heads.entries:
             self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
             heads.stored = None
-        if self._has_places:
+        if not heads.entries or heads.entries[0] is not first:
             self._count_places(heads.leaf, moment)
         return group
 
