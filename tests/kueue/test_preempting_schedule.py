@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import arrival, cluster_queue, snapshot
+from tests.builders import arrival, cluster_queue, cohort, snapshot
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
 from webhook.kueue.schedule import Eviction, Running
-from webhook.model.queues import Preemption, Queueing
+from webhook.model.queues import KueueConfig, Preemption, Queueing
 
 LOWER = Preemption(within_cluster_queue="LowerPriority")
 OWNER = Preemption(reclaim_within_cohort="Any")
@@ -263,3 +264,73 @@ def test_a_head_preempts_in_its_own_clusterqueue_and_takes_quota_back_at_once(gr
     # One CPU is lacking of its own quota, and one that the other ClusterQueue has borrowed.
     victims = [(key, at, by) for key, at, by in preempted(schedule) if by == "middle"]
     assert victims == [("b-4", 10.0, "middle"), ("low", 10.0, "middle")]
+
+
+@st.composite
+def crowds(draw):
+    """Six ClusterQueues of two teams, whose waves of Workloads ask for more than there is."""
+    policies = st.builds(
+        Preemption,
+        within_cluster_queue=st.sampled_from(["LowerPriority", "LowerOrNewerEqualPriority"]),
+        reclaim_within_cohort=st.sampled_from(["Any", "Any", "LowerPriority"]),
+        borrow_within_cohort=st.sampled_from(["Never", "Never", "LowerPriority"]),
+    )
+    policy = draw(policies)
+    queues = [
+        queue(name, cohort=team, preemption=policy)
+        for name, team in zip("abcdef", "xxxyyy", strict=True)
+    ]
+    cohorts = [cohort("x", parent="all"), cohort("y", parent="all")]
+    jobs = [
+        (
+            f"{wave}-{number}",
+            # Who comes first borrows what the others want back.
+            draw(st.sampled_from("aad" if wave == 0 else "abcdef")),
+            draw(st.sampled_from([1, 1, 2, 4])),
+            draw(st.integers(0, 2)),
+            10.0 * wave,
+            draw(st.sampled_from([5.0, 15.0, 40.0])),
+        )
+        for wave in range(3)
+        for number in range(draw(st.integers(4, 14)))
+    ]
+    kueue = KueueConfig(fair_sharing=draw(st.sampled_from([False, False, True])))
+    return snapshot(*queues, cohorts=cohorts, kueue=kueue), jobs
+
+
+def told_apart(state):
+    """The same world, with limits that nothing reaches and no two ClusterQueues alike by them."""
+
+    def apart(number, each):
+        (groups,) = each.groups
+        far = {
+            cell: replace(amount, borrowing_limit=1_000_000 + number)
+            for cell, amount in groups.quotas.items()
+        }
+        policy = replace(each.preemption, max_priority_threshold=1000 + number)
+        return replace(each, groups=(replace(groups, quotas=far),), preemption=policy)
+
+    queues = enumerate(state.cluster_queues.values())
+    return replace(
+        state, cluster_queues={each.name: apart(number, each) for number, each in queues}
+    )
+
+
+@settings(max_examples=60)  # Each runs two schedules with dozens of Workloads.
+@given(crowds(), st.sampled_from([0.0, 0.01]))
+def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
+    # Searches are shared among ClusterQueues that are alike, and less is looked at where no quota
+    # has a limit.
+    state, jobs = world
+    outcomes = []
+    for variant in (state, told_apart(state)):
+        schedule = schedules(variant, live=True, grain=grain)["a-cq"]
+        come(variant, schedule, *jobs)
+        steps = 0
+        while schedule.next_event() < inf and steps < 300:
+            schedule.step()
+            steps += 1
+        starts = [(begun.key, begun.at) for begun in schedule.begun]
+        outcomes.append((starts, preempted(schedule), steps))
+
+    assert outcomes[0] == outcomes[1]

@@ -168,7 +168,7 @@ class SchedulingCycle:
         for heads in self._of_leaf[leaf]:
             if not heads.entries:
                 continue
-            if self._is_closed(heads):
+            if self._preemptions is not None and self._preemptions.is_closed(heads):
                 self._put(heads, 0)
                 continue
             # A head that need no longer borrow comes before all that do.
@@ -258,7 +258,7 @@ class SchedulingCycle:
 
     def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
         """Return what a queue's head is assigned; None: it is not served now, but stored anew."""
-        if self._is_closed(heads):
+        if self._preemptions is not None and self._preemptions.is_closed(heads):
             self._put(heads, 0)
             return None
         borrows = heads.stored[1] if heads.stored else 0
@@ -415,7 +415,7 @@ class SchedulingCycle:
             self._store(heads, 0 if heads.is_strict else min(1, served[1]))
         else:
             heads.stored = None
-        if not heads.entries or heads.entries[0] is not first:
+        if self._has_places and (not heads.entries or heads.entries[0] is not first):
             self._count_places(heads.leaf, moment)
         return group
 
@@ -474,11 +474,9 @@ class SchedulingCycle:
         )
         return outcome is not Outcome.WAITS
 
-    def _is_closed(self, heads: ClusterQueueHeads) -> bool:
-        return self._preemptions is not None and self._preemptions.is_closed(heads)
-
     def _put(self, heads: ClusterQueueHeads, borrows: int) -> None:
-        if self._is_closed(heads):
+        """Put a queue's head into its bucket, or keep it out while another one is awaited."""
+        if self._preemptions is not None and self._preemptions.is_closed(heads):
             heads.stored = None
             self._closed[heads.leaf][heads] = borrows
         else:
