@@ -588,6 +588,8 @@ class Schedule:
         self, started: Sequence[StartedGroup], releases: Sequence[tuple[float, int]] = ()
     ) -> None:
         """Let those run that have got quota: of these releases, or now."""
+        if not started:
+            return
         moments = _Moments(releases, sum(start.count for start in started), self.now)
         for start in started:
             # The mean of the releases may lie before a Workload began to compete.

@@ -236,14 +236,15 @@ class SchedulingCycle:
 
     def _end(self, moment: _Moment) -> None:
         """Store the heads that were passed over, or served later than their places say."""
-        for heads in dict.fromkeys(moment.put_back):
-            if heads.entries:
-                self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
+        if moment.put_back:
+            for heads in dict.fromkeys(moment.put_back):
+                if heads.entries:
+                    self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
         if self._is_first:
             self._is_first, self._has_places = False, self._has_cohort
             for leaf in self._of_leaf:
                 self._count_places(leaf)
-        self.kept = [head for head in moment.kept if head[3]]
+        self.kept = [head for head in moment.kept if head[3]] if moment.kept else ()
 
     def _starts_in_rounds(self, rounds: FairRounds) -> list[StartedGroup]:
         started: list[StartedGroup] = []
