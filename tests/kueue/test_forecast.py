@@ -268,6 +268,36 @@ def test_who_borrows_from_as_high_up_comes_after_those_of_a_higher_priority():
     assert starts(queues, running, [], gpus=2) == 21.0
 
 
+def test_who_need_not_borrow_comes_before_those_that_do_where_others_go_by_use():
+    rules = AdmissionFairSharing(half_life_seconds=300.0, sampling_seconds=300.0)
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue(
+            "b-cq",
+            {"t4": {GPU: "2"}},
+            cohort="all",
+            usage_based=True,
+        ),
+        kueue=KueueConfig(admission_fair_sharing=rules),
+    )
+    running = [runs("short", gpus=2), runs("long", queue="b-cq")]
+
+    assert starts(queues, running, [waits("short", gpus=2, queue="b-lq")], gpus=2) == 21.0
+
+
+def test_at_the_beginning_nobody_preempts_for_quota_that_others_own():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "1"}}, cohort="all", preemption=PREEMPTS),
+        cluster_queue("b-cq", {"t4": {GPU: "1"}}, cohort="all", queueing=Queueing.STRICT),
+    )
+    running = [replace(runs("short", gpus=1), priority=0) for _ in range(2)]
+    waiting = [waits("short", queue="b-lq"), waits("short", priority=9)]
+
+    planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0).planned
+
+    assert [start.at for start in planned.begun] == [21.0, 21.0]
+
+
 @pytest.mark.parametrize(("priority", "uncertain"), [(0, ("preemption",)), (9, ())])
 def test_only_who_may_be_preempted_has_a_wider_range_for_it(priority, uncertain):
     running = [replace(runs("long", gpus=2), priority=9)]

@@ -8,6 +8,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -196,6 +197,13 @@ class FairRounds:
     ) -> None:
         self.kept: list[tuple[int, Taken]] = []
         """Quota set aside for heads after the last cycle: (node, amounts)."""
+        self.turns: Sequence[tuple[int, float]] = ()
+        """As in ``SchedulingCycle``; none where heads are served by shares."""
+        self.before: list[list[int]] = []
+        """Usage, with what is set aside, at each of *turns*; shorter where nothing came after."""
+        self._recorded = 0
+        """The round of which the usage is recorded."""
+        self._round = 0
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
         self._asides: list[tuple[int, Taken]] = []
@@ -209,9 +217,9 @@ class FairRounds:
         """Run rounds until nothing more starts; *take* lets Workloads of a head start."""
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
         pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
-        has_moved = True
+        has_moved, self._round, self._recorded, self.before = True, 0, 0, []
         while pending and has_moved:
-            self.kept = []
+            self.kept, self._round = [], self._round + 1
             began = list(self._tree.used)
             contenders = [self._contender(heads) for heads in pending.values()]
             has_moved = False
@@ -278,10 +286,12 @@ class FairRounds:
         if fitting.fits:
             if not queue_heads.has(self._tree, heads.leaf, fitting.taken):
                 return False
+            self._record(contender, comes_anew=True)
             self._start(heads, fitting, take, is_alone=len(pending) == 1)
             if not heads.entries:
                 others.remove(heads)
             return True
+        self._record(contender, comes_anew=False)
         outcome = Outcome.WAITS
         if self._preemptions is not None:
             outcome = self._preemptions.attempt(heads, fitting, began=began)
@@ -297,6 +307,18 @@ class FairRounds:
             return False
         others.remove(heads)
         return True
+
+    def _record(self, contender: Contender, *, comes_anew: bool) -> None:
+        """Record the usage for the turns before that of a head that is served now."""
+        if not self.turns:
+            return
+        # As in ``SchedulingCycle``: what the last round leaves free counts in which anybody starts.
+        if comes_anew and self._round > self._recorded:
+            self._recorded, self.before = self._round, []
+        turn = contender.fitting.height, -contender.priority
+        missing = bisect_left(self.turns, turn) - len(self.before)
+        if missing > 0:
+            self.before += [list(self._tree.used)] * missing
 
     def _start(
         self,

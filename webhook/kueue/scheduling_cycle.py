@@ -252,7 +252,9 @@ class SchedulingCycle:
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
             started.append(self._taken(heads, fitting, number))
 
+        rounds.turns = () if self.claims.fair_sharing else self.turns
         rounds.run(self._of_leaf, take)
+        self.before = rounds.before
         self._is_first = False
         self.kept = [(0, 0, leaf, aside) for leaf, aside in rounds.kept]
         return started
@@ -293,7 +295,7 @@ class SchedulingCycle:
 
     def _height(self, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment) -> int:
         """Return from how high up a queue's head borrows, for its turn."""
-        if self._is_first:
+        if self._is_first and fitting.fits:
             return 0
         if not self._is_deep or heads in moment.assigned:
             return fitting.height
