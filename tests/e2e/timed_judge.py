@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 
 from hack.api import Object
@@ -174,6 +174,10 @@ def followed(
     play = _Played(course, filled(course, state, replace(snapshot, kueue=kueue)))
     batches = deque(sorted(at for at in course.batches if at > course.asked))
     heaps = _Heaps(course, snapshot)
+    # Nothing has happened for a while: all rest but those that Kueue tries without a batch.
+    first = batches[0] if batches else inf
+    early = (cycle.tried for cycle in course.cycles if cycle.at < first)
+    play.schedule.rest(frozenset(chain.from_iterable(early)))
     draws: dict[tuple[str, str], str] = {}
     for cycle in course.cycles:
         wakes = False

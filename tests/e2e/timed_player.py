@@ -32,7 +32,9 @@ of the other, on a busy machine, too."""
 CALM_SECONDS: Final = 2.5
 """Without an event for so long, nothing but the end of a run can change anything."""
 AGITATED_SECONDS: Final = 90.0
-"""A world that does not become calm within so long is not judged."""
+"""A world that does not become calm within so long has been disturbed."""
+MOST_EVICTIONS: Final = 20
+"""Kueue may let Workloads preempt each other in turn for ever; then nothing more comes of it."""
 OVER_SECONDS: Final = 4.0
 """Where nothing runs, so long after the last event the rest never starts."""
 PLAYED_SECONDS: Final = 600.0
@@ -240,6 +242,8 @@ class Course:
     used: list[LogEvent] = field(default_factory=list)
     """What Kueue said of the use of LocalQueues."""
     is_over: bool = False
+    is_endless: bool = False
+    """It ended because Kueue lets Workloads preempt each other in turn."""
     failure: str = ""
 
     def running(self, name: str) -> Run | None:
@@ -262,6 +266,15 @@ def play(client: ApiClient, log: Path, worlds: Sequence[TimedWorld]) -> list[Cou
 
 def _set_up(client: ApiClient, world: TimedWorld) -> None:
     for item in world.objects:
+        metadata = item["metadata"]
+        place = item["apiVersion"], item["kind"], metadata["name"]
+        # A world that is played again may still be on its way out.
+        wait_for(
+            lambda place=place, metadata=metadata: (
+                client.find(*place, namespace=metadata.get("namespace", "")) is None
+            ),
+            f"{place[-1]} is gone",
+        )
         client.create(item)
 
 
@@ -354,6 +367,9 @@ class _World:
             course.runs.append(Run(name=event.name, started=at, due=due))
         elif run is not None and event.what is What.PREEMPTED:
             run.evicted, run.by = run.evicted or at, event.by
+            evictions = sum(bool(each.evicted) for each in course.runs if each.name == run.name)
+            course.is_endless |= evictions > MOST_EVICTIONS
+            course.is_over = course.is_over or course.is_endless
         elif run is not None and event.what in (What.FINISHED, What.STOPPED):
             run.ended, run.finished = at, event.what is What.FINISHED
             run.cycle = self._cycles.begun

@@ -159,6 +159,17 @@ def test_cycles_can_be_run_when_kueue_ran_them():
     assert [(begun.key, begun.at) for begun in schedule.begun] == [("one", 12.0)]
 
 
+def test_those_that_rest_at_the_beginning_wait_for_the_next_batch():
+    state, schedule = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    come(state, schedule, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
+    schedule.rest(frozenset({"two"}))
+
+    for at, wakes in ((0.0, False), (0.1, False), (12.0, True)):
+        schedule.follow(at, wakes=wakes, drawn={})
+
+    assert [(begun.key, begun.at) for begun in schedule.begun] == [("two", 0.0), ("one", 12.0)]
+
+
 @pytest.mark.parametrize("drawn", ["most", "lower"])
 def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
     local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]

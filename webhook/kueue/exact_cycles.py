@@ -167,6 +167,14 @@ class ExactCycles:
             if heads.entries:
                 self._heap[heads.leaf][heads] = None
 
+    def rest(self, awake: frozenset[str]) -> None:
+        """Let all rest until the next batch but StrictFIFO heads and those with these keys."""
+        for leaf, lines in self._heap.items():
+            for heads in [heads for heads in lines if not heads.is_strict]:
+                if awake.isdisjoint(entry.waiting.key for _, _, entry in heads.entries):
+                    self._resting[leaf].update(_kind(entry) for _, _, entry in heads.entries)
+                    del lines[heads]
+
     def _has_new_search(self) -> bool:
         """Return whether the next cycle goes on with flavors as none has before at this moment."""
         search = tuple(self._progress.items())

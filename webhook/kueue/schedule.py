@@ -414,6 +414,11 @@ class Schedule:
         else:
             self._begin(self._advance(first + self._grain * first), wakes=not self._batch.seconds)
 
+    def rest(self, awake: frozenset[str]) -> None:
+        """Begin an exact schedule with all tried in vain but those with these keys."""
+        if self._exact is not None:
+            self._exact.rest(awake)
+
     def follow(
         self, at: float, *, wakes: bool, drawn: Mapping[str, str]
     ) -> Sequence[tuple[str, str]]:
