@@ -126,11 +126,11 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
 def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
     state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
     snapshot = state.snapshot(0.0, 0.0)
-    if occupancy.build(snapshot).heads:
+    behind = is_behind(snapshot, BY_NAME[source["kind"]].read(source))
+    if behind or occupancy.build(snapshot).heads:
         wait_for_the_next_second()
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
-    behind = is_behind(snapshot, BY_NAME[source["kind"]].read(source))
     seconds = UNJUDGED_SECONDS if behind else JUDGED_SECONDS
     workload = wait_until_judged(client, created, seconds=seconds)
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
