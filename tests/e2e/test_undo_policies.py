@@ -47,11 +47,20 @@ def policies():
         f"{place}-{number}": policy
         for place, text in found.items()
         for number, policy in enumerate(within(list(yaml.safe_load_all(text))))
-        if len(policy["spec"]["options"]) > 1 and is_valid(policy) and is_for_jobs(policy)
+        if len(policy["spec"]["options"]) > 1
+        and is_valid(policy)
+        and is_for_jobs(policy)
+        and not gives_other_devices(policy)
     }
     # Several pages show the same options: one Job says what there is to say of them.
     alike = {json.dumps(each["spec"]["options"]): place for place, each in every.items()}
     return {place: every[place] for place in alike.values()}
+
+
+def gives_other_devices(policy):
+    """Tell a policy of slices, whose Jobs are undone and applied again in test_slices."""
+    adaptations = (option.get("adaptation", {}) for option in policy["spec"]["options"])
+    return any(each.get("accelerator") == "Replace" for each in adaptations)
 
 
 def is_for_jobs(policy):
@@ -146,10 +155,7 @@ def submission(name, place, policy, namespace, *, has):
         container=container,
     )
     option = name_of(policy["spec"]["options"][-1])
-    job["metadata"]["annotations"] = {
-        "kueue-fallback.dev/allow": option,
-        "kueue-fallback.dev/gpu-memory": "4Gi",
-    }
+    job["metadata"]["annotations"] = {"kueue-fallback.dev/allow": option}
     if not has:
         job["spec"]["template"]["spec"]["nodeSelector"] = dict(PINNED)
     return job
