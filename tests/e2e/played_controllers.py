@@ -16,6 +16,8 @@ from hack.api import ApiClient, ApiError, Object
 from webhook.jobs import BY_NAME, JobKind
 
 POLL_SECONDS = 0.2
+START_SECONDS = 3.0
+"""Pods are made, scheduled and ready: nothing runs yet, so quota may be taken back meanwhile."""
 RUN_SECONDS = 0.6
 
 
@@ -24,6 +26,7 @@ class Run:
     began: float
     job: Object
     """As it was when it began."""
+    is_ready: bool = False
     is_over: bool = False
 
 
@@ -70,9 +73,10 @@ class PlayedControllers:
             self._tell(kind, job, "suspended")
         elif not is_suspended and not runs:
             runs.append(Run(began=now, job=job))
-            self._tell(kind, job, "running")
-        elif runs and now - runs[-1].began > RUN_SECONDS:
+        elif runs and now - runs[-1].began > START_SECONDS + RUN_SECONDS:
             runs[-1].is_over = self._tell(kind, job, "over")
+        elif runs and now - runs[-1].began > START_SECONDS and not runs[-1].is_ready:
+            runs[-1].is_ready = self._tell(kind, job, "running")
 
     def _tell(self, kind: JobKind, job: Object, what: str) -> bool:
         """Write a status; a Job that has changed meanwhile gets it at the next turn."""

@@ -323,24 +323,20 @@ def wrong_with(client, job, played):
     admitted_in = workload["status"]["admission"]["clusterQueue"]
     option = next(name for name, (_, there) in QUEUES.items() if there == admitted_in)
     found = {
+        "queue of its Workload": (workload["spec"]["queueName"], QUEUES[option][0]),
         "ran with": (ran_with(run.job), FOR[option]),
         "counted": (counted(workload), COUNTED[option]),
     }
     if not is_lost(client, job):
         found["option"] = (decision_of(job)["option"], option)
         found["queue"] = (queue_of(job), QUEUES[option][0])
-        found["queue of its Workload"] = (workload["spec"]["queueName"], QUEUES[option][0])
     return {what: pair for what, pair in found.items() if pair[0] != pair[1]}
 
 
 def is_lost(client, job):
-    """Whether Kueue gave it quota just when its queue alone changed: it goes on where it was.
-
-    Its Workload may name the new queue or the old one.
-    """
-    admitted_in = workload_of(client, job)["status"]["admission"]["clusterQueue"]
-    there = {cluster_queue: queue for queue, cluster_queue in QUEUES.values()}
-    return job["kind"] == "JobSet" and there[admitted_in] != queue_of(job)
+    """Whether Kueue gave it quota just when its queue alone changed: it goes on where it was."""
+    queue = workload_of(client, job)["spec"]["queueName"]
+    return job["kind"] == "JobSet" and queue != queue_of(job)
 
 
 FOR = {
