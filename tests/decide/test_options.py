@@ -298,12 +298,12 @@ RESERVED = {**GPU_OPTION, "only": {"groups": ["ml-research"]}}
     [
         ({"groups": ["ml-research"]}, {}, MEMBER, None),
         ({"users": ["alice", "bob"]}, {}, MEMBER, None),
-        ({"users": ["bob"]}, {}, MEMBER, "it is not for user alice"),
+        ({"users": ["bob"]}, {}, MEMBER, "it is for other users than the one who asks"),
         (
             {"users": ["alice"], "groups": ["vision", "speech"]},
             {},
             MEMBER,
-            "it is for vision, speech, in none of which the user is",
+            "it is for vision, speech, in none of which who asks is",
         ),
         (
             {"groups": ["ml-research"]},

@@ -1,5 +1,7 @@
 """Options and policies that are for some users alone, at creation and in moves."""
 
+import json
+
 import pytest
 
 from tests.builders import policy
@@ -41,6 +43,17 @@ def test_an_option_is_given_to_whom_it_is_for(user, queue):
 
     assert decided["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == queue
     assert rejected(decided) == ({} if user is MEMBER else {"cpu": "notForYou"})
+
+
+@pytest.mark.parametrize("kept", [RESEARCH, {"only": {"users": ["alice"]}}])
+def test_who_asks_is_neither_written_on_the_job_nor_logged(kept):
+    server = serving(GPU, {**CPU, **kept})
+
+    decided, warnings = server.create(light_job(), userInfo=STRANGER)
+
+    told = json.dumps([decided, warnings, server.logged()])
+    assert "notForYou" in told
+    assert not any(name in told for name in ("mallory", "system:authenticated"))
 
 
 def test_a_policy_decides_for_whom_it_is():

@@ -259,9 +259,10 @@ def not_for(wanted: Match | Only, requester: Requester | None) -> str:
     if requester is None:
         return "it is for some users alone, and who created the Job is not known"
     if wanted.users is not None and requester.name not in wanted.users:
-        return f"it is not for user {clip(requester.name, _LONGEST_SHOWN)}"
+        # Reasons are stored and logged, and who asks is nobody else's business there.
+        return "it is for other users than the one who asks"
     if wanted.groups is not None and requester.groups.isdisjoint(wanted.groups):
-        return f"it is for {', '.join(wanted.groups)}, in none of which the user is"
+        return f"it is for {', '.join(wanted.groups)}, in none of which who asks is"
     return ""
 
 
@@ -380,22 +381,20 @@ def _queue_matches(
 
 def _wrong_size(match: Match, job: Job, snapshot: Snapshot) -> str:
     """Return the resource of which a Job asks for more, or less, than a policy is for; or none."""
-    if match.max_requests is None and match.min_requests is None:
+    most, least = match.max_requests or EMPTY, match.min_requests or EMPTY
+    if not most and not least:
         return ""
     totals: Counter[str] = Counter()
     for pod_set in needs(job, snapshot):
         totals.update(pod_set.asked)
-    most = fallback_policy.amounts(match.max_requests or EMPTY)
-    exceeded = next((name for name, limit in most.items() if totals[name] > limit), "")
-    if exceeded:
-        return f"the Job asks for more than {(match.max_requests or {})[exceeded]} of {exceeded}"
-    least = fallback_policy.amounts(match.min_requests or EMPTY) if job.pod_sets else {}
-    missed = next((name for name, limit in least.items() if totals[name] < limit), "")
-    return (
-        f"the Job asks for less than {(match.min_requests or {})[missed]} of {missed}"
-        if missed
-        else ""
-    )
+    for name, limit in fallback_policy.amounts(most).items():
+        if totals[name] > limit:
+            return f"the Job asks for more than {most[name]} of {name}"
+    # Of a Job without pod sets only the metadata is known, and they must rule nothing out.
+    for name, limit in fallback_policy.amounts(least).items():
+        if job.pod_sets and totals[name] < limit:
+            return f"the Job asks for less than {least[name]} of {name}"
+    return ""
 
 
 def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
