@@ -20,8 +20,9 @@ from webhook.model.costs.accelerator_profile import (
 )
 from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, TariffSpec, TariffStatus
 from webhook.model.policy.fallback_policy import GROUP, KIND, PLURAL, VERSION, PolicyStatus
+from webhook.model.policy.field_types import Structural
 from webhook.model.policy.rules import RULES, Rule, quoted
-from webhook.model.policy.spec import Spec, Structural
+from webhook.model.policy.spec import Spec
 
 Schema: TypeAlias = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from webhook.model.policy.spec import KindName
+from webhook.model.policy.matching import KindName
 
 Seconds = Annotated[float, Field(gt=0)]
 

@@ -17,7 +17,7 @@ from webhook.cost.congestion import (
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
 from webhook.model.forecasts import Profile
-from webhook.model.policy.spec import Congestion
+from webhook.model.policy.strategy import Congestion
 from webhook.model.queues import OffSwitch
 
 GPU = ("t4", "nvidia.com/gpu")

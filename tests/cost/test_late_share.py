@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from tests.builders import GPU_OPTION, policy
 from webhook.cost.late_share import AGAIN_SECONDS, LateShares, next_weight, weighted
-from webhook.model.policy.spec import LatenessWeight
+from webhook.model.policy.strategy import LatenessWeight
 
 RULES = LatenessWeight()
 ADAPTING = policy(

@@ -20,7 +20,7 @@ from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Place, Prices, Sta
 from webhook.model.decision import Assessment, Decided, Decision, Fit
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.policy.spec import Lateness, LeastCost
+from webhook.model.policy.strategy import Lateness, LeastCost
 
 TERMS = ("money", "electricity", "carbon", "time", "lateness", "congestion", "transfer")
 GPU = ("gpu", "nvidia.com/gpu")

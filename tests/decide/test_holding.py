@@ -8,7 +8,7 @@ from webhook.decide.holding import Waiting, cheapest, latest_start
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import Place, Prices, curve
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
-from webhook.model.policy.spec import HoldRules
+from webhook.model.policy.strategy import HoldRules
 
 NOW, HOUR = 1_795_240_800.0, 3600.0
 GPU = ("gpu", "nvidia.com/gpu")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulate.shipped import shipped
 from webhook.model.policy.fallback_policy import Reconsider
-from webhook.model.policy.spec import MoveGain
+from webhook.model.policy.strategy import MoveGain
 from webhook.simulate.replay import replay
 
 GAIN = MoveGain(time="3s", percent=3)

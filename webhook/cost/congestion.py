@@ -21,7 +21,7 @@ from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Prices
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
-from webhook.model.policy.spec import Congestion, CongestionType, LeastCost
+from webhook.model.policy.strategy import Congestion, CongestionType, LeastCost
 from webhook.model.queues import Amounts, FlavorResource, OffSwitch, Snapshot
 
 STEP_SECONDS: Final = 60.0

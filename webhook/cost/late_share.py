@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.spec import LatenessWeight
+from webhook.model.policy.strategy import LatenessWeight
 
 AGAIN_SECONDS: Final = 600.0
 """Between two changes of one weight."""

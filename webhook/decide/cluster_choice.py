@@ -25,7 +25,7 @@ from webhook.model.costs.prices import NO_PRICES, Place
 from webhook.model.decision import Assessment, InCluster
 from webhook.model.forecasts import Basis, Forecast, JobClass, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
-from webhook.model.policy.spec import FinishTime, LeastCost
+from webhook.model.policy.strategy import FinishTime, LeastCost
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
 
 MARGIN_SECONDS: Final = 30.0

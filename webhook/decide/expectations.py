@@ -29,7 +29,7 @@ from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.policy.spec import LeastCost
+from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
 from webhook.model.words import figure

@@ -21,7 +21,7 @@ from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.job import PLAIN, Job
 from webhook.model.kueue_support import is_on
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, seconds
-from webhook.model.policy.spec import HoldRules
+from webhook.model.policy.strategy import HoldRules
 from webhook.model.queues import Snapshot
 
 MOST_SLOTS: Final = 96

@@ -16,7 +16,7 @@ from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import DAY, HOUR, Cost, Place, Stakes
 from webhook.model.decision import Assessment, Rejection
 from webhook.model.forecasts import Forecast
-from webhook.model.policy.spec import LeastCost
+from webhook.model.policy.strategy import LeastCost
 from webhook.model.reasons import Reason
 from webhook.model.words import figure
 

@@ -25,7 +25,7 @@ from webhook.model.policy.fallback_policy import (
     ThresholdRule,
     seconds,
 )
-from webhook.model.policy.spec import FinishTime, Gain, LeastCost, Saving
+from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
 from webhook.model.words import clip, figure, spoken
 
 

@@ -31,7 +31,7 @@ from webhook.model.policy.fallback_policy import (
     Reconsider,
     seconds,
 )
-from webhook.model.policy.spec import MoveSaving
+from webhook.model.policy.strategy import MoveSaving
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import plan

@@ -12,7 +12,7 @@ from webhook.decide.objective import stakes_of
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.policy.spec import LeastCost
+from webhook.model.policy.strategy import LeastCost
 from webhook.simulate.results import JobCost, JobResult
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 

@@ -23,8 +23,8 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.fields import FieldError, child, field_errors
+from webhook.model.policy.field_types import Strict as _Strict
 from webhook.model.policy.patterns import DECIMAL, DURATION, FORMS, LABEL
-from webhook.model.policy.spec import Strict as _Strict
 
 RATE: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?/[smh]$"
 

@@ -13,7 +13,7 @@ from webhook.api.resources import CONGESTION, CONGESTION_VALUE, RUN_TIMES_LABEL
 from webhook.model import fields
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.model.fields import FieldError, field_errors
-from webhook.model.policy.spec import Strict
+from webhook.model.policy.field_types import Strict
 from webhook.model.words import rfc3339
 
 _KEY: Final = "prices.json"

@@ -16,7 +16,7 @@ from webhook.model import quantity
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation, Link, Watts
 from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
-from webhook.model.policy.spec import (
+from webhook.model.policy.field_types import (
     ATOMIC,
     UNIQUE,
     Amount,

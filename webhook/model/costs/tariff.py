@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from webhook.model.policy import patterns
 from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
-from webhook.model.policy.spec import (
+from webhook.model.policy.field_types import (
     ATOMIC,
     FILLED,
     UNIQUE,

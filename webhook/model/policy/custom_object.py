@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from pydantic import Field, ValidationError
 
 from webhook.model.fields import FieldError, field_errors
+from webhook.model.policy.field_types import ObjectName, Strings, Structural
 from webhook.model.policy.patterns import FORMS
-from webhook.model.policy.spec import ObjectName, Strings, Structural
 
 
 class PolicyError(ValueError):

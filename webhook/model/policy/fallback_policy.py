@@ -11,40 +11,33 @@ from typing import Any, Final
 
 from webhook.model import quantity
 from webhook.model.pods import Expression, Operator, Selector
+from webhook.model.policy.changes import (
+    Accelerator,
+    Adaptation,
+    Affinity,
+    NodeSelectorChanges,
+    ResourceChanges,
+    TolerationChanges,
+    TolerationMatch,
+    TolerationSpec,
+)
 from webhook.model.policy.custom_object import (
     Conditions,
     CustomObject,
     PolicyError,
     read_object,
 )
+from webhook.model.policy.field_types import Strict, Structural
+from webhook.model.policy.matching import LabelSelector, Match, SelectorExpression, ValueMatch
 from webhook.model.policy.rules import option_name
-from webhook.model.policy.spec import (
-    Accelerator,
-    Adaptation,
-    Affinity,
+from webhook.model.policy.spec import Guests, Mode, Only, Option, Reconsider, Spec
+from webhook.model.policy.strategy import (
     FinishTime,
     Gain,
-    Guests,
-    LabelSelector,
-    Match,
-    Mode,
     MoveGain,
-    NodeSelectorChanges,
-    Only,
-    Option,
-    Reconsider,
-    ResourceChanges,
-    SelectorExpression,
-    Spec,
     Strategy,
     StrategyType,
-    Strict,
-    Structural,
     ThresholdRule,
-    TolerationChanges,
-    TolerationMatch,
-    TolerationSpec,
-    ValueMatch,
 )
 
 __all__ = [

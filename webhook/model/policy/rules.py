@@ -16,7 +16,8 @@ from webhook.model import quantity
 from webhook.model.policy.patterns import ENV_NAME, LABEL, LONGEST_LABEL, QUALIFIED_NAME
 
 if TYPE_CHECKING:
-    from webhook.model.policy.spec import Option, ResourceChanges, Spec
+    from webhook.model.policy.changes import ResourceChanges
+    from webhook.model.policy.spec import Option, Spec
 
 REQUIRED: Final = "FieldValueRequired"
 FORBIDDEN: Final = "FieldValueForbidden"
