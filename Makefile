@@ -103,7 +103,7 @@ tenant: setup programs
 ## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz, tenant.
 .PHONY: verify
 verify: setup programs
-	HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
+	FULL=1 HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
 	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_WORLDS=1-220 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
 	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz

@@ -17,7 +17,7 @@ settings.load_profile(_PROFILE)
 
 FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
-THOROUGH = {"quick": 100, "usual": 500, "full": 5_000}[_PROFILE]
+THOROUGH = {"quick": 100, "usual": 300, "full": 5_000}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
 
 # Else each of hundreds of processes compiles all modules, and each worker all tests, every time.
