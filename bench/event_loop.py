@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
+from webhook.kueue.forecast import forecast
 from webhook.kueue.profile import start_of
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.pods import EVERYTHING, PodTemplate
 from webhook.model.queues import (

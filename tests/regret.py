@@ -17,8 +17,9 @@ from tests.builders import cluster_queue, cohort, policy, snapshot
 from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue import occupancy
-from webhook.kueue.forecast import Occupant, QueuedGroup, forecast
+from webhook.kueue.forecast import forecast
 from webhook.kueue.requests import needs
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota, Snapshot

@@ -7,16 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
+from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import (
-    ExpectedArrivals,
-    ExpectedKind,
-    Occupant,
-    QueuedGroup,
-    forecast,
-)
+from webhook.kueue.forecast import forecast
 from webhook.kueue.profile import start_among_pending, start_of
 from webhook.kueue.start_times import PlacedJob, StartTimes
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 

@@ -6,8 +6,9 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, PlannedStarts, QueuedGroup, forecast
+from webhook.kueue.forecast import PlannedStarts, forecast
 from webhook.kueue.profile import last_start, start_of, with_placement
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,

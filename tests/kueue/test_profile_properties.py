@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.forecast import profile, recorded
 from webhook.kueue.profile import start_of, with_placement
+from webhook.kueue.recorded_profile import profile
+from webhook.kueue.start_record import recorded
 from webhook.model.queues import Queueing
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])

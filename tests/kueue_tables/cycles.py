@@ -8,6 +8,7 @@ from tests import worlds
 from tests.kueue_tables.clusters import NOW, amounts, cluster, key
 from webhook.kueue import forecast
 from webhook.kueue.schedule import Running
+from webhook.kueue.tree_workloads import UNKNOWN_SECONDS
 from webhook.model.queues import namespace_labels
 from webhook.state import forecast_input
 
@@ -34,7 +35,7 @@ def many_cycles(case):
         for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
     ]
     planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW).planned
-    starts = [start for start in planned.begun if start.at < forecast.UNKNOWN_SECONDS]
+    starts = [start for start in planned.begun if start.at < UNKNOWN_SECONDS]
     return {"started": started(starts), "preempted": {}}, wanted(case, snapshot)
 
 

@@ -45,7 +45,7 @@ class PendingGroup:
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
     priority: float = 0
-    """A whole number but of those who are not there yet; see ``kueue.forecast``."""
+    """A whole number but of those who are not there yet; see ``kueue.profile.LATER``."""
     count: int = 1
     at: float = 0.0
     """When it begins to compete for quota, in seconds since the beginning of the schedule."""

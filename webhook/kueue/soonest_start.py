@@ -16,9 +16,9 @@ from typing import TypeAlias
 from webhook.kueue import quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.forecast import GRAIN, Occupant, left_of
 from webhook.kueue.queue_heads import has_room, shape_of
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.tree_workloads import GRAIN, Occupant, left_of
 from webhook.model.queues import ClusterQueue, Snapshot
 
 _NEVER = "Never"

@@ -16,11 +16,11 @@ from webhook.decide import match, wishes
 from webhook.kueue import forecast
 from webhook.kueue.durations import remaining
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import Occupant, QueuedGroup
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.soonest_start import SoonestStarts
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import (

@@ -16,14 +16,10 @@ from typing import NamedTuple, TypeAlias
 
 from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import learned_on, of_any_class
-from webhook.kueue.forecast import (
-    ExpectedArrivals,
-    ExpectedKind,
-    Occupant,
-    QueuedGroup,
-    forecast,
-)
+from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
+from webhook.kueue.forecast import forecast
 from webhook.kueue.quota import tree_names
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue

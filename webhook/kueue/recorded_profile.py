@@ -1,0 +1,149 @@
+"""The profile of a ClusterQueue, from what was recorded of its tree's event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from math import inf
+from operator import gt
+
+from webhook.kueue.profile import is_later
+from webhook.kueue.schedule import Schedule, is_open
+from webhook.kueue.start_record import MOST_LEVELS, StartRecord
+from webhook.model.forecasts import Profile, Rank
+from webhook.model.queues import ClusterQueue, FlavorResource, Queueing
+
+
+def profile(
+    schedule: Schedule,
+    record: StartRecord,
+    queue: ClusterQueue,
+    *,
+    computed_at: float,
+    uncertain: tuple[str, ...],
+) -> Profile:
+    """Return the profile of one ClusterQueue: what a newcomer would find free there over time.
+
+    *record* is that of *schedule*, which was run to its end. *computed_at* is in seconds on the
+    clock of ``Snapshot.as_of``; *uncertain* says why starts are uncertain, in the profile's words.
+    """
+    cells = tuple(cell for group in queue.groups for cell in group.quotas)
+    rows = _Rows(schedule, queue, cells)
+    kept: list[int] = []
+    free: list[tuple[tuple[int, ...], ...]] = []
+    for index, (used, before) in enumerate(zip(record.used, record.before, strict=True)):
+        row = rows.free(used)
+        at_step = (
+            row,
+            *(rows.at(rank, usage) for rank, usage in zip(record.ranks, before, strict=True)),
+        )
+        # A rank's table holds at the moment of its step alone, so a step at which it has more
+        # than is left afterwards is kept, however much it is like the one before.
+        if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(row))):
+            kept.append(index)
+            free.append(at_step)
+    last = _last_starts(schedule, queue)
+    preempting = rows.more(record.obtainable.get(queue.name, {}), free[0][0])
+    return Profile(
+        computed_at=computed_at,
+        cells=cells,
+        times=tuple(record.times[index] for index in kept),
+        free=tuple(step[0] for step in free),
+        priorities=record.priorities if record.ranks else (),
+        ranked={
+            rank: tuple(step[number] for step in free)
+            for number, rank in enumerate(record.ranks, start=1)
+        },
+        preempting=preempting,
+        eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
+        outranking=record.outranking.of(
+            schedule.tree.leaves[queue.name], rows.owned, has_cohort=rows.has_cohort
+        ),
+        spread=tuple(record.spread[index] for index in kept),
+        behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
+        waits=max(last.values()),
+        uncertain=uncertain,
+    )
+
+
+def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
+    """Return whether any cell of *row* has more free than in *than*."""
+    return row is not than and any(map(gt, row, than))
+
+
+class _Rows:
+    """Free quota of one ClusterQueue by usage, for each of its (flavor, resource) cells.
+
+    CPU is in milli-CPU, all other resources are in whole units.
+    """
+
+    def __init__(
+        self, schedule: Schedule, queue: ClusterQueue, cells: Sequence[FlavorResource]
+    ) -> None:
+        self._tree, self._is_open = schedule.tree, is_open(queue)
+        self._leaf = schedule.tree.leaves[queue.name]
+        self._columns = [schedule.tree.indices[cell] for cell in cells]
+        self.has_cohort = schedule.tree.parents[self._leaf] >= 0
+        self._top = max(schedule.tree.heights[node] for node in schedule.tree.path(self._leaf))
+
+    def free(self, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
+        if not self._is_open:
+            return (0,) * len(self._columns)
+        available, leaf = self._tree.available, self._leaf
+        return tuple(max(0, available(leaf, column, used)) for column in self._columns)
+
+    def owned(self, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is unused of its own quota."""
+        own, first = self._tree.subtree, self._leaf * self._tree.width
+        places = (first + column for column in self._columns)
+        return tuple(max(0, own[place] - used[place]) for place in places)
+
+    def more(
+        self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
+    ) -> Mapping[int, tuple[int, ...]]:
+        """Return, by priority, what can be had by preemption where that is more than is free."""
+        more = {
+            priority: tuple(map(max, free, (row[column] for column in self._columns)))
+            for priority, row in sorted(obtainable.items())
+            if self._is_open
+        }
+        more = {priority: row for priority, row in more.items() if row != free}
+        # What is left out counts as what a lower priority could have.
+        return dict(list(more.items())[-MOST_LEVELS:])
+
+    def at(self, rank: Rank, used: Sequence[int]) -> tuple[int, ...]:
+        """Return what is free at the turn of a rank: what it borrows from its height, or below."""
+        row = self.free(used)
+        # Kueue admits heads first that borrow from lower down, so each height has ranks.
+        if rank[0] >= self._top:
+            return row
+        below, leaf = self._tree.free_below, self._leaf
+        found = (below(leaf, column, rank[0], used) for column in self._columns)
+        return tuple(map(min, row, (max(0, amount) for amount in found)))
+
+
+def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:
+    """Map each priority to when its last pending Workload starts; inf: some never start.
+
+    In seconds since the beginning of the schedule; priority 0 is always among them, and those that
+    are expected to come are not.
+    """
+    last: dict[float, float] = {0: 0.0, **schedule.waits.get(queue.name, {})}
+    for heads in schedule.waiting():
+        if heads.queue.name == queue.name:
+            last |= {entry.waiting.priority: inf for _, _, entry in heads.entries}
+    return {int(priority): at for priority, at in last.items() if not is_later(priority)}
+
+
+def _behind(last: Mapping[int, float]) -> tuple[tuple[int, float], ...]:
+    """Return for each priority when all with at least that priority have started.
+
+    In seconds since the beginning of the schedule, the highest priority first.
+    """
+    behind: list[tuple[int, float]] = []
+    seconds = 0.0
+    for priority in sorted(last, reverse=True):
+        seconds = max(seconds, last[priority])
+        behind.append((priority, seconds))
+    return tuple(behind)

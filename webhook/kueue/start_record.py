@@ -1,0 +1,190 @@
+"""The usage of a cohort tree over time, as its event loop goes: what profiles are made of.
+
+After each scheduling cycle a step is added, with the usage at the turns of all ranks that newcomers
+may have. Nothing here knows of ClusterQueues one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from math import inf
+
+from webhook.kueue.outranking_starts import OutrankingStarts
+from webhook.kueue.profile import is_later, kept_steps, served_before
+from webhook.kueue.schedule import Schedule
+from webhook.kueue.scheduling_cycle import Turn
+from webhook.model.forecasts import Rank
+
+STEPS = 128
+MOST_LEVELS = 5
+"""Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
+MAX_EVENTS = 20_000
+_STEPS_BEFORE_MERGING = 2 * STEPS
+_MORE_THAN_THERE_IS = 1 << 61
+
+
+class StartRecord:
+    """The usage of a cohort tree over time: one step for each cycle that changed it."""
+
+    def __init__(self, schedule: Schedule, newcomers: Collection[int] = ()) -> None:
+        """Record *schedule*; *newcomers* are the priorities that new Jobs may have."""
+        self._schedule = schedule
+        self.priorities = schedule.priorities()
+        self.ranks = _ranks(schedule, self.priorities, newcomers)
+        schedule.attend([_turn(rank, self.priorities) for rank in self.ranks])
+        self.times: list[float] = []
+        """When each step begins, in seconds since the beginning of the schedule."""
+        self.used: list[list[int]] = []
+        """For each step the tree's usage, with what is set aside for heads."""
+        self.before: list[list[list[int]]] = []
+        """For each step and each of *ranks* the usage when its turn came in the cycle."""
+        self.spread: list[float] = []
+        """Standard deviation of each of *times*, in seconds."""
+        self.lowest: list[Sequence[float]] = []
+        """For each step the lowest priority that holds quota, by node; empty: nobody preempts."""
+        self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
+        """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
+        begins, with what it would preempt."""
+        self.started: Counter[tuple[float, int, float]] = Counter()
+        """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
+        a tree in which Kueue may preempt."""
+        self._newcomers = sorted(newcomers) if schedule.preempts else []
+        self.is_whole = True
+        """False: it was cut short after too many events, and nothing is free from there on."""
+
+    @cached_property
+    def outranking(self) -> OutrankingStarts:
+        """Return the starts in a finished record that may preempt newcomers."""
+        return OutrankingStarts(
+            self._schedule.preemption_policies,
+            self.started,
+            times=self.times,
+            used=self.used,
+            lowest=self.lowest,
+        )
+
+    def note(self) -> None:
+        """Add a step for the last cycle, if it changed the usage or admitted anything."""
+        # Whom those who wait preempt at the beginning, nobody else can.
+        if self._newcomers and not self._schedule.evicts:
+            self.obtainable = {
+                name: {level: self._schedule.obtainable(name, level) for level in self._newcomers}
+                for name in self._schedule.tree.leaves
+            }
+            self._newcomers = []
+        if self._schedule.preempts:
+            for group in self._schedule.started:
+                place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
+                self.started[place] += group.count
+        # A newcomer is tried at once and then with the others, in Kueue's next requeue batch: what
+        # is free until then, it does not get.
+        if not self._schedule.is_settled:
+            return
+        used, before = self._schedule.used()
+        # A turn after which something was admitted is kept even where the usage is the same
+        # again: at that moment a newcomer of its rank would have found room.
+        is_new = any(usage is not used for usage in before)
+        if self.used and used == self.used[-1] and not is_new:
+            return
+        # Two cycles at one time are one step: what both leave free is free, and a turn may come
+        # in either of them.
+        if self.times and self._schedule.now <= self.times[-1]:
+            self.used[-1] = list(map(max, self.used[-1], used))
+            self.before[-1] = _least([self.before[-1], before])
+            self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
+            return
+        self.times.append(self._schedule.now)
+        self.used.append(used)
+        self.before.append(before)
+        self.spread.append(self._schedule.spread)
+        self.lowest.append(self._schedule.lowest())
+        if len(self.times) >= _STEPS_BEFORE_MERGING:
+            self.merge()
+
+    def merge(self) -> None:
+        """Keep at most STEPS of the steps, and join each of the others to the one before it.
+
+        After a cycle, what is free in all joined steps counts as free. At the turn of a rank, the
+        most that is free in any of them does, because the turn may come in any of them.
+        """
+        kept = kept_steps(self.times, STEPS)
+        parts = list(zip(kept, (*kept[1:], len(self.times)), strict=True))
+        self.used = [
+            [max(column) for column in zip(*self.used[first:last], strict=True)]
+            if last - first > 1
+            else self.used[first]
+            for first, last in parts
+        ]
+        self.before = [
+            _least(self.before[first:last]) if last - first > 1 else self.before[first]
+            for first, last in parts
+        ]
+        self.lowest = [
+            list(map(max, *self.lowest[first:last])) if last - first > 1 else self.lowest[first]
+            for first, last in parts
+        ]
+        self.spread = [self.spread[index] for index in kept]
+        self.times = [self.times[index] for index in kept]
+
+    def close(self) -> None:
+        """End the record with a step in which nothing is free, because the rest is not known."""
+        self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
+        self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
+        self.before.append([self.used[-1]] * len(self.ranks))
+        self.spread.append(self.spread[-1])
+        self.lowest.append(self.lowest[-1])
+        self.is_whole = False
+
+
+def _ranks(
+    schedule: Schedule, waiting: Sequence[float], newcomers: Collection[int]
+) -> tuple[Rank, ...]:
+    """Return the ranks that newcomers may have, in the order of their turns.
+
+    The rank after all pending Workloads is left out: it finds the usage after the cycle.
+    """
+    last = len(waiting)
+    there = [priority for priority in waiting if not is_later(priority)]
+    levels = sorted({served_before(waiting, priority) for priority in (*newcomers, *there)})
+    # Each rank costs a table in the profile, which goes over the pipe to the server.
+    if len(levels) > MOST_LEVELS:
+        levels = levels[: MOST_LEVELS - 1] + levels[-1:]
+    heights = sorted(set(schedule.tree.heights))
+    ranks = [(height, served) for height in heights for served in levels]
+    return tuple(rank for rank in ranks if last and rank != (heights[-1], last))
+
+
+def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
+    """Return the place in a cycle after which a newcomer of this rank is served."""
+    height, served = rank
+    return height, -waiting[served - 1] if served else -inf
+
+
+def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
+    """Return for each rank the least usage of several steps, cell by cell."""
+    return [
+        rows[0] if all(row is rows[0] for row in rows) else list(map(min, *rows))
+        for rows in map(list, zip(*before, strict=True))
+    ]
+
+
+def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
+    """Run a Schedule to its end, and record its usage.
+
+    *newcomers* are the priorities that new Jobs may have.
+    """
+    record = StartRecord(schedule, newcomers)
+    schedule.start_what_fits()
+    record.note()
+    # The bound keeps one tree's forecast from taking all the CPU that forecasts may have.
+    for _ in range(MAX_EVENTS):
+        if schedule.next_event() == inf:
+            record.merge()
+            return record
+        schedule.step()
+        record.note()
+    record.merge()
+    record.close()
+    return record

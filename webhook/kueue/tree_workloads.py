@@ -1,0 +1,291 @@
+"""The Workloads of one cohort tree as its event loop takes them, with their expected run times."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from webhook.kueue.durations import Durations, RunTimeOf
+from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.queue_heads import PendingGroup
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.schedule import Running, Schedule
+from webhook.model.fields import FieldError
+from webhook.model.forecasts import Unseen
+from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Snapshot
+
+GRAIN = 0.01
+"""Events closer than this part of the time from now share one scheduling cycle."""
+UNKNOWN_SECONDS = 600.0
+"""The run time of Workloads in ClusterQueues in which no run time is known."""
+
+PlacedGroup: TypeAlias = "tuple[str, QueuedGroup]"
+"""The ClusterQueue in which Workloads compete, and these Workloads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupant:
+    """Equal Workloads that hold quota in a ClusterQueue."""
+
+    cluster_queue: str
+    usage: Amounts
+    """Of all of them together."""
+    job_class: str = ""
+    started_at: float | None = None
+    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
+    limit_seconds: int = 0
+    """The time limit of their runs; 0: there is none."""
+    count: int = 1
+    priority: int | None = None
+    """None: it is not known."""
+    created: int = 0
+    """The time by which its queue orders the first of them, in seconds since 1970."""
+    local_queue: str = ""
+    """``namespace/name``"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedGroup:
+    """Equal pending Workloads; a sequence of groups is in the order in which Kueue tries them."""
+
+    arrival: Arrival
+    """With a count of 0 they do not compete, but their run time helps to estimate unknown ones."""
+    job_class: str = ""
+    at: float = 0.0
+    """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
+    limit_seconds: int = 0
+    """As in ``Occupant``."""
+    is_variant: bool = False
+    """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastGivens:
+    """What the forecasts of all trees have in common."""
+
+    snapshot: Snapshot
+    run_time_of: RunTimeOf
+    now: float
+    """On the clock of ``Snapshot.as_of``."""
+    keep: bool = False
+    """Record when each pending Workload starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeContents:
+    """A cohort tree without usage, what holds quota in it and what is pending."""
+
+    tree: UsageTree
+    occupants: Sequence[Occupant]
+    queued: Sequence[PlacedGroup]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedWorkloads:
+    """The Workloads of a cohort tree as a Schedule takes them, with their expected run times."""
+
+    run_times: Durations
+    running: Sequence[Running]
+    pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
+    """By the id of a group what it adds to the schedule; None: it cannot be admitted."""
+    unseen: tuple[Unseen, ...]
+    """Workloads of which neither a run time nor a time limit is known."""
+    demands: TreeDemands
+
+
+def prepare(
+    case: ForecastGivens, contents: TreeContents, before: PreparedWorkloads | None = None
+) -> PreparedWorkloads:
+    """Return the Workloads of a tree with their run times; *before*: what most of them are."""
+    demands = before.demands if before is not None else TreeDemands(case.snapshot)
+    asked = [
+        (name, group, demands.of(name, group.arrival))
+        for name, group in contents.queued
+        if before is None or id(group) not in before.pending
+    ]
+    if before is not None and all(_is_known(before.run_times, *row) for row in asked):
+        pending = _pending(asked, case.now, before.run_times)
+        return replace(before, pending={**before.pending, **pending})
+    if before is not None:
+        return prepare(case, contents)
+    run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
+    unseen = _learned(run_times, contents.occupants, asked)
+    return PreparedWorkloads(
+        run_times=run_times,
+        running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
+        pending=_pending(asked, case.now, run_times),
+        unseen=unseen,
+        demands=demands,
+    )
+
+
+def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
+    """Return whether a group leaves what is expected of all others as it is."""
+    flavors_of = shape.combinations if shape is not None else ()
+    return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
+
+
+def _pending(
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]], now: float, run_times: Durations
+) -> dict[int, tuple[QueuedGroup, PendingGroup | None]]:
+    # A group is kept beside its id: a freed one's id could be given to another.
+    return {
+        id(group): (
+            group,
+            _waiting(name, group, shape, now, run_times)
+            if shape is not None and shape.is_possible and group.arrival.count
+            else None,
+        )
+        for name, group, shape in asked
+    }
+
+
+def _learned(
+    run_times: Durations,
+    occupants: Sequence[Occupant],
+    asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
+) -> tuple[Unseen, ...]:
+    """Look up all run times; return the Workloads with neither a known run time nor a limit."""
+    unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
+    # All are looked up before the first is added, because an unknown run is taken to last as
+    # long as the median of the known ones in its ClusterQueue.
+    for occupant in occupants:
+        flavors = _flavors(occupant.usage)
+        known = run_times.learn(occupant.cluster_queue, occupant.job_class, flavors)
+        if not (known or occupant.limit_seconds):
+            # What holds quota keeps newcomers of every priority waiting, hence None.
+            unseen[frozenset(occupant.usage), None] += occupant.count
+    for name, group, shape in asked:
+        flavors_of = shape.combinations if shape is not None else ()
+        are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
+        if shape is not None and not (all(are_known) or group.limit_seconds):
+            unseen[shape.cells, group.arrival.priority] += group.arrival.count
+    return tuple(
+        Unseen(cells=cells, priority=priority, count=count)
+        for (cells, priority), count in unseen.items()
+        if count
+    )
+
+
+def filled(
+    case: ForecastGivens,
+    contents: TreeContents,
+    prepared: PreparedWorkloads,
+    coming: Sequence[PendingGroup] = (),
+) -> Schedule:
+    """Return a schedule of a tree with all its Workloads, and with those that are *coming*."""
+    tree = contents.tree
+    schedule = Schedule(
+        tree,
+        [case.snapshot.cluster_queues[name] for name in tree.leaves],
+        grain=GRAIN,
+        kueue=case.snapshot.kueue,
+        keep=case.keep,
+    )
+    if (use := use_of(case.snapshot, tree)) is not None:
+        schedule.order_by_use(use)
+    for run in prepared.running:
+        schedule.add_running(run)
+    for place, (_, group) in enumerate(contents.queued):
+        _, waiting = prepared.pending[id(group)]
+        if waiting is not None:
+            # Only where Workloads are preempted do those that hold quota have to have a place
+            # among those that wait.
+            age = _age(group.arrival.created) + place if schedule.preempts else None
+            schedule.add_waiting(waiting, age=age)
+    newest = max((group.arrival.created for _, group in contents.queued), default=0)
+    first = _age(newest) + len(contents.queued)
+    for place, later in enumerate(coming):
+        schedule.add_waiting(later, age=first + place if schedule.preempts else None)
+    return schedule
+
+
+def _age(created: int) -> int:
+    """Return a place by age, for times in seconds since 1970, with room for ties."""
+    return created << 20
+
+
+def _flavors(usage: Amounts) -> str:
+    """Name the flavors in use, as run times are looked up by: sorted, unique, with commas."""
+    return ",".join(sorted({flavor for flavor, _ in usage}))
+
+
+def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
+    """Return mean and standard deviation of what is left of running Workloads, in seconds."""
+    # What has reserved quota and is not admitted yet has its whole run before it.
+    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    return run_times.left(
+        occupant.cluster_queue,
+        occupant.job_class,
+        _flavors(occupant.usage),
+        elapsed=elapsed,
+        limit=occupant.limit_seconds,
+    )
+
+
+def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
+    seconds, spread = left_of(occupant, now, run_times)
+    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    flavors = _flavors(occupant.usage)
+    return Running(
+        cluster_queue=occupant.cluster_queue,
+        usage=occupant.usage,
+        seconds=seconds,
+        spread=spread,
+        count=occupant.count,
+        priority=occupant.priority,
+        # Of equal age, those that hold quota have come before those that wait.
+        order=_age(occupant.created) - 1,
+        reserved_at=-elapsed,
+        local_queue=occupant.local_queue,
+        whole=run_times.whole(
+            occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
+        ),
+    )
+
+
+def _waiting(
+    name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
+) -> PendingGroup:
+    """Expect how long pending Workloads will run on each combination of flavors."""
+    runs = {
+        flavors: run_times.whole(name, queued.job_class, flavors, limit=queued.limit_seconds)
+        for flavors in shape.combinations
+    }
+    seconds, spread = next(iter(runs.values()))
+    return PendingGroup(
+        cluster_queue=name,
+        demand=shape,
+        seconds=seconds,
+        spread=spread,
+        by_flavors=runs if len(runs) > 1 else {},
+        priority=queued.arrival.priority,
+        count=queued.arrival.count,
+        at=max(0.0, queued.at - now),
+        key=queued.arrival.key,
+        local_queue=f"{queued.arrival.namespace}/{queued.arrival.local_queue}",
+    )
+
+
+class TreeDemands:
+    """Finds what pod sets may use in a ClusterQueue, once for all that need the same."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        # The needs are kept beside their id: a freed object's id could be given to another.
+        self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
+
+    def of(self, cluster_queue: str, arrival: Arrival) -> Demand | None:
+        """Return what an arrival may use; None: a template of it cannot be read."""
+        key = cluster_queue, id(arrival.needs)
+        if key not in self._known:
+            queue = self._snapshot.cluster_queues[cluster_queue]
+            try:
+                asked = demand(arrival.needs, queue, self._snapshot)
+            except FieldError:
+                asked = None
+            self._known[key] = arrival.needs, asked
+        return self._known[key][1]
