@@ -25,8 +25,8 @@ KIND = KINDS["batch", "v1", "Job"]
 MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
 
 
-EXAMPLES = THOROUGH // 5
-"""Each decides a Job and moves it several times: as much as five of other properties."""
+EXAMPLES = THOROUGH // 3
+"""Each decides a Job and moves it several times: as much as several of other properties."""
 
 
 LATER = replace(MOMENT, unix=1e9 + 60, time="2001-09-09T01:47:40Z")
