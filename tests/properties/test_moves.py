@@ -3,11 +3,11 @@
 import json
 from copy import deepcopy
 
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.flow.moves import plain, undone
 from tests.properties.jobs import adaptations, jobs
-from tests.properties.moved_jobs import EXAMPLES, KIND, created, moved, submitted, world
+from tests.properties.moved_jobs import KIND, created, moved, several, submitted, world
 from webhook.admission import patch
 from webhook.flow import update
 from webhook.model.job import DECISION, OPTION_LABEL
@@ -25,7 +25,7 @@ def essence(job):
     return plain(found)
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs(), adaptations(), adaptations())
 def test_moved_there_and_back_it_is_what_it_was(source, first, second):
     found, job = world(first, second), submitted(source)
@@ -39,7 +39,7 @@ def test_moved_there_and_back_it_is_what_it_was(source, first, second):
     assert plain(undone(there)) == plain(undone(back)) == plain(job)
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs(), adaptations(), adaptations())
 def test_the_manifest_applied_again_after_a_move_changes_nothing(source, first, second):
     found, job = world(first, second), submitted(source)

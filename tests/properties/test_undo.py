@@ -3,17 +3,17 @@
 import json
 from copy import deepcopy
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.flow.moves import decision, pending, plain
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.moved_jobs import (
-    EXAMPLES,
     KIND,
     created,
     moved,
     patched,
+    several,
     submitted,
     undo,
     world,
@@ -93,7 +93,7 @@ def unmarked(job):
     return found
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs(), SAME | adaptations(), adaptations(), MOVES, st.sampled_from(["gpu", "cpu"]))
 def test_undone_it_is_what_was_submitted_and_pinned(source, first, second, moves, taken):
     found, job = world(first, second, taken), submitted(source)
@@ -122,7 +122,7 @@ def with_variable(source, value):
     return found
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs(), st.sampled_from(["gpu", "", "a$(b)"]), st.sampled_from(["gpu", "cpu"]))
 def test_pods_see_variables_as_they_were_submitted(source, value, taken):
     found = world(Adaptation(), VARIABLE, taken)
@@ -142,7 +142,7 @@ def test_pods_see_variables_as_they_were_submitted(source, value, taken):
         assert after["metadata"]["labels"][OPTION_LABEL] == "none"
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs(), SAME | adaptations(), adaptations(), MOVES)
 def test_the_manifest_applied_after_an_undo_changes_nothing(source, first, second, moves):
     found, job = world(first, second), submitted(source)
@@ -180,7 +180,7 @@ def containers(job):
     return [*pods["containers"], *pods.get("initContainers", ())]
 
 
-@settings(max_examples=EXAMPLES)
+@several
 @given(jobs())
 def test_a_job_without_a_decision_is_pinned_and_nothing_else(source):
     job = pending(source)
