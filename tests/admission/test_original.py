@@ -6,13 +6,21 @@ from typing import Any
 import pytest
 
 from webhook.admission import patch
-from webhook.admission.patch import original_from_json, original_json, original_of, undone
+from webhook.admission.patch import (
+    completed,
+    original_from_json,
+    original_json,
+    original_of,
+    patched,
+    undone,
+)
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, DECISION_ID, OPTION_LABEL, QUEUE_LABEL, REASON
 
 ALLOWED = KINDS["batch", "v1", "Job"].allowed
+TEMPLATE = ("spec", "template", "metadata")
 POD = ("spec", "template", "spec")
 MAIN = (*POD, "containers", "main")
 HERE = f"metadata.annotations[{DECISION}].original"
@@ -55,6 +63,47 @@ def test_the_record_is_json_pointers_with_names():
 
     assert original_json(original) == written
     assert original_from_json(written) == original
+
+
+def test_what_the_job_itself_tells_is_left_out_of_the_record():
+    source = job()
+    edits = (
+        edit(("metadata", "labels", QUEUE_LABEL)),
+        edit(("metadata", "labels", OPTION_LABEL)),
+        edit((*TEMPLATE, "labels", OPTION_LABEL)),
+        edit((*TEMPLATE, "annotations", DECISION_ID)),
+        edit((*MAIN, "resources", "requests", "cpu")),
+    )
+    original = original_of(edits, source)
+
+    record = original_json(original)
+
+    assert record == {
+        "/metadata/labels": None,
+        "/metadata/labels/kueue.x-k8s.io~1queue-name": None,
+        "/spec/template/metadata": None,
+        "/spec/template/spec/containers/main/resources": None,
+        "/spec/template/spec/containers/main/resources/requests/cpu": None,
+    }
+    decided = patched(source, edits, ALLOWED)
+    assert completed(original_from_json(record), decided, ALLOWED) == original
+    assert completed(original, decided, ALLOWED) == original
+
+
+def test_marks_in_lists_of_pods_are_found_again():
+    kind = KINDS["ray.io", "v1", "RayJob"]
+    group = ("spec", "rayClusterSpec", "workerGroupSpecs", "workers")
+    place = (*group, "template", "metadata", "annotations", DECISION_ID)
+    source = {"spec": {"rayClusterSpec": {"workerGroupSpecs": [{"groupName": "workers"}]}}}
+    original = original_of([edit(place)], source)
+
+    found = completed(
+        original_from_json(original_json(original)),
+        patched(source, [edit(place)], kind.allowed),
+        kind.allowed,
+    )
+
+    assert found == original
 
 
 @pytest.mark.parametrize(
@@ -118,7 +167,12 @@ def test_marks_go_even_where_they_were_not_recorded():
 
     assert undone(source, {}, ALLOWED) == {
         "metadata": {"labels": {"team": "a"}},
-        "spec": {"template": {**job()["spec"]["template"], "metadata": {"name": "x"}}},
+        "spec": {
+            "template": {
+                **job()["spec"]["template"],
+                "metadata": {"annotations": {}, "name": "x"},
+            }
+        },
     }
 
 

@@ -41,7 +41,7 @@ def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it()
 
     found = decision_record.to_json(replace(decision(), options=(gpu,)), {})
 
-    assert '"fits":false,"preempts":2,"pending":12,"startsIn":1.0,"mayBePreemptedBy":3}]' in found
+    assert '"fits":false,"preempts":2,"pending":12,"startsIn":1,"mayBePreemptedBy":3}]' in found
 
 
 def test_what_was_written_is_read_back():

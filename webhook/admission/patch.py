@@ -30,6 +30,8 @@ from webhook.model.edits import (
     Prepared,
 )
 from webhook.model.fields import FieldError, Json
+from webhook.model.holds import HELD
+from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL
 from webhook.model.marks import MARKS
 from webhook.model.pods import recalling
 
@@ -563,25 +565,93 @@ def _reach(source: Mapping[str, Any], path: Path, values: dict[Path, Json | Abse
 
 
 def original_json(original: Original) -> dict[str, Json]:
-    """Return the record as JSON Pointers with names for indices; ABSENT becomes null."""
+    """Return the record as JSON Pointers with names for indices; ABSENT becomes null.
+
+    What ``completed`` finds again by the object itself is left out.
+    """
+    missing = {path for path, value in original.items() if value is ABSENT}
+    below = {path for path in missing if any(path[:end] in missing for end in range(1, len(path)))}
+    above = {path[:-1] for path in below} & below
     return {
-        to_pointer(path): None if value is ABSENT else value for path, value in original.items()
+        to_pointer(path): None if value is ABSENT else value
+        for path, value in original.items()
+        if path not in missing or not (path in above or _is_put_mark(path))
     }
 
 
-def original_from_json(source: Mapping[str, Any]) -> Original:
+_PUT_MARKS = frozenset({OPTION_LABEL, DECISION_ID, DECIDED_BY, JOB_CLASS, HELD})
+"""Marks that stand among the edits of a decision; the others come and go with its annotation."""
+
+
+def _is_put_mark(path: Path) -> bool:
+    return path[-1] in _PUT_MARKS and len(path) > 1 and path[-2] in _TEXTS
+
+
+def original_from_json(record: Mapping[str, Any]) -> Original:
     """Read what ``original_json`` wrote; whether its paths may be edited is not checked here.
 
     Raises:
-        FieldError: a key of *source* is no JSON Pointer.
+        FieldError: a key of *record* is no JSON Pointer.
 
     """
     values: dict[Path, Json | Absent] = {}
-    for pointer, value in source.items():
+    for pointer, value in record.items():
         if not pointer.startswith("/"):
             raise FieldError(_RECORD, f"expected a JSON Pointer, got {pointer!r}")
         values[_from_pointer(pointer)] = ABSENT if value is None else value
     return values
+
+
+def completed(original: Original, source: Mapping[str, Any], allowed: Allowed) -> Original:
+    """Return *original* with what ``original_json`` leaves out, found by the decided *source*."""
+    values = dict(original)
+    for place, texts in _texts_in(source, allowed):
+        for mark in _PUT_MARKS.intersection(texts):
+            values.setdefault((*place, mark), ABSENT)
+    _fill_parents(values)
+    return values
+
+
+def _fill_parents(values: dict[Path, Json | Absent]) -> None:
+    """Record what is between a missing parent and a path below it as missing, too."""
+    missing = [path for path, value in values.items() if value is ABSENT]
+    for path in missing:
+        tops = (end for end in range(1, len(path)) if values.get(path[:end]) is ABSENT)
+        top = next(tops, len(path))
+        values.update((path[:end], ABSENT) for end in range(top + 1, len(path)))
+
+
+def _texts_in(
+    source: Mapping[str, Any], allowed: Allowed
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """List the labels, annotations and node selectors of *source* that may be edited."""
+    for pattern in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
+        for place in _expanded(source, pattern):
+            texts = value_at(source, place)
+            if isinstance(texts, dict):
+                yield place, texts
+
+
+def _expanded(node: Any, pattern: Path) -> Iterator[Path]:
+    """List the paths of *pattern* below *node*, with names in the place of ``*``."""
+    if not pattern:
+        yield ()
+        return
+    part, rest = pattern[0], pattern[1:]
+    for name in _names_in(node) if part == "*" else (part,):
+        below = _step(node, name)
+        if below is not None:
+            yield from ((name, *path) for path in _expanded(below, rest))
+
+
+def _names_in(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        yield from node
+    elif isinstance(node, list):
+        for index, element in enumerate(node):
+            named = element if isinstance(element, dict) else {}
+            names = (named[key] for key in _NAMES if isinstance(named.get(key), str))
+            yield next(names, str(index))
 
 
 def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> dict[str, Any]:
@@ -592,6 +662,7 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
 
     """
     _check_original(original, allowed)
+    original = completed(original, source, allowed)
     restored = _copied(source)
     # A decision edits only leaves, so a parent in the record is one that it had to create.
     parents = [path for path in original if isinstance(_match(path, allowed), dict)]
@@ -669,10 +740,7 @@ def _take_if_empty(restored: dict[str, Any], path: Path) -> None:
 
 
 def _take_marks(restored: dict[str, Any], original: Original, allowed: Allowed) -> None:
-    for place in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
-        texts = value_at(restored, place)
-        if not isinstance(texts, dict):
-            continue
+    for place, texts in list(_texts_in(restored, allowed)):
         taken = [key for key in MARKS.intersection(texts) if (*place, key) not in original]
         for key in taken:
             del texts[key]

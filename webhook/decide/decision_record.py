@@ -276,7 +276,7 @@ def decision_json(decision: Decision) -> dict[str, Any]:
     record |= {
         "reason": decision.reason,
         "from": {"queue": decision.from_queue},
-        "stateAge": round(decision.state_age_seconds, 3),
+        "stateAge": _plain(round(decision.state_age_seconds, 3)),
     }
     if decision.hold is not None:
         record["hold"] = _hold_json(decision.hold)
@@ -408,8 +408,12 @@ def cost_json(cost: Cost) -> dict[str, float]:
 
 def _short(amount: float) -> float:
     """Round to three digits that count; whole numbers are written as such."""
-    rounded = float(f"{amount:.3g}")
-    return int(rounded) if rounded.is_integer() else rounded
+    return _plain(float(f"{amount:.3g}"))
+
+
+def _plain(amount: float) -> float:
+    """Return a number that JSON writes without ``.0``."""
+    return int(amount) if amount == int(amount) else amount
 
 
 def _quota_json(option: Assessment) -> dict[str, Any]:
@@ -496,7 +500,7 @@ def basis_of(run: RunTime) -> str:
 
 def _seconds(amount: float) -> float:
     """Round seconds to what is worth reading: tenths below 100, else whole ones."""
-    return round(amount, 1) if amount < _WHOLE_FROM else round(amount)
+    return _plain(round(amount, 1)) if amount < _WHOLE_FROM else round(amount)
 
 
 def _edit_json(edit: Edit) -> dict[str, Any]:

@@ -75,7 +75,10 @@ class DecidedJob:
             FieldError: they cannot be read.
 
         """
-        return {} if self.believed is None else patch.original_from_json(self.believed.original)
+        if self.believed is None:
+            return {}
+        original = patch.original_from_json(self.believed.original)
+        return patch.completed(original, self.source, self.kind.allowed)
 
     def recovered(self) -> RecoveredJob:
         """Undo the decision on a copy of the Job, if there is one that is relied on.
