@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from tests.builders import cluster_queue, cohort, snapshot
 from webhook.kueue import quota
+from webhook.kueue.whole_tree import all_free_below
 
 CPU = ("default", "cpu")
 
@@ -127,7 +128,7 @@ def test_the_height_says_from_how_far_quota_is_borrowed():
     found = [tree.height(tree.leaves["a"], 0, amount * 1000) for amount in (2, 4, 6, 7)]
 
     assert found == [(0, True), (1, True), (2, False), (2, False)]
-    most = [tree.free_below(tree.leaves["a"], 0, height, tree.used) for height in (0, 1, 2)]
+    most = [all_free_below(tree, height, tree.used)[tree.leaves["a"]] for height in (0, 1, 2)]
     assert most == [2000, 4000, 6000]
 
 

@@ -19,6 +19,7 @@ from webhook.kueue.preemption import Possibility, Preemptor, Victim
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, is_obtainable
+from webhook.kueue.whole_tree import all_unused
 from webhook.model.queues import PREEMPTION_OVER_BORROWING
 
 _NEVER = "Never"
@@ -270,18 +271,18 @@ def _hopeful(
 
     By bounds that cost little, as most heads in most cycles have no hope of it.
     """
-    borrowed = _borrowed(tree)
-    unused = holders.all_unused() if borrowed else []
+    borrowed, width = _borrowed(tree), tree.width
+    unused = all_unused(tree) if borrowed else []
     hopeful: list[ClusterQueueHeads] = []
     free: Sequence[int] = ()
     for leaf in sorted(wants):
         pending, highest, least, most = wants[leaf]
         # Where nobody has a limit, what is free is free for all.
         if not free or not tree.shares_all:
-            free = [tree.available(leaf, cell) for cell in range(tree.width)]
+            free = [tree.available(leaf, cell) for cell in range(width)]
         if most is not None and not any(map(gt, most, free)):
             continue
-        reach = holders.reach(leaf, unused[leaf]) if borrowed else None
+        reach = holders.reach(leaf, unused[leaf * width : (leaf + 1) * width]) if borrowed else None
         if not is_obtainable(enumerate(least), free, reach, holders.lower(leaf, highest)):
             continue
         for heads in pending:

@@ -149,20 +149,6 @@ class UsageTree:
             index = parent
         return height, False
 
-    def free_below(self, node: int, cell: int, height: int, used: Sequence[int]) -> int:
-        """Return how much of a cell a node may still use without borrowing from above *height*.
-
-        It is negative where more is used. What the limits of nodes leave free does not count.
-        """
-        # As in ``height``, for the most that it finds below.
-        most, kept, index = -_NO_LIMIT, 0, node
-        while index != _NO_PARENT and self.heights[index] <= height:
-            at = index * self.width + cell
-            most = max(most, self.subtree[at] - used[at] + kept)
-            kept += max(0, self.local[at] - used[at])
-            index = self.parents[index]
-        return most
-
     def room_below(self, node: int, taken: Taken, height: int) -> int:
         """Return how many Workloads that use *taken* each borrow from no higher up than *height*.
 

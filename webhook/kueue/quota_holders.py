@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import add, le, lt, sub
+from operator import add, le, lt
 
 from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
 from webhook.kueue.queue_heads import QueueEntry
@@ -288,19 +288,6 @@ class QuotaHolders:
             for node in path[:-1] or path
         )
         return [max(column) for column in zip(*rows, strict=True)]
-
-    def all_unused(self) -> list[Sequence[int]]:
-        """Return, for each node, what ``unused`` returns of a ClusterQueue."""
-        tree, width = self._tree, self._tree.width
-        left = list(map(sub, tree.subtree, tree.used))
-        rows: list[Sequence[int]] = []
-        for node, parent in enumerate(tree.parents):
-            row: Sequence[int] = left[node * width : (node + 1) * width]
-            # Those below the root count with the cohorts between; parents come first.
-            if parent >= 0 and tree.parents[parent] >= 0:
-                row = list(map(max, row, rows[parent]))
-            rows.append(row)
-        return rows
 
     def _used_below(self, bound: float, leaves: Iterable[int]) -> list[int]:
         """Return what Workloads of lower priorities use of each cell in these ClusterQueues."""

@@ -10,7 +10,7 @@ from operator import gt
 from webhook.kueue.profile import is_later
 from webhook.kueue.schedule import Schedule, is_open
 from webhook.kueue.start_record import MOST_LEVELS, StartRecord
-from webhook.model.forecasts import Profile, Rank
+from webhook.model.forecasts import Profile
 from webhook.model.queues import ClusterQueue, FlavorResource, Queueing
 
 
@@ -30,16 +30,12 @@ def profile(
     cells = tuple(cell for group in queue.groups for cell in group.quotas)
     rows = _Rows(schedule, queue, cells)
     kept: list[int] = []
-    free: list[tuple[tuple[int, ...], ...]] = []
-    for index, (used, before) in enumerate(zip(record.used, record.before, strict=True)):
-        row = rows.free(used)
-        at_step = (
-            row,
-            *(rows.at(rank, usage) for rank, usage in zip(record.ranks, before, strict=True)),
-        )
+    free: list[Sequence[tuple[int, ...]]] = []
+    for index, tables in enumerate(record.free):
+        at_step = [rows.free(table) for table in tables]
         # A rank's table holds at the moment of its step alone, so a step at which it has more
         # than is left afterwards is kept, however much it is like the one before.
-        if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(row))):
+        if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
             kept.append(index)
             free.append(at_step)
     last = _last_starts(schedule, queue)
@@ -68,7 +64,7 @@ def profile(
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
     """Return whether any cell of *row* has more free than in *than*."""
-    return row is not than and any(map(gt, row, than))
+    return row != than and any(map(gt, row, than))
 
 
 class _Rows:
@@ -83,21 +79,19 @@ class _Rows:
         self._tree, self._is_open = schedule.tree, is_open(queue)
         self._leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
+        self._nothing = (0,) * len(cells)
+        first = self._leaf * schedule.tree.width
+        self._places = [first + column for column in self._columns]
         self.has_cohort = schedule.tree.parents[self._leaf] >= 0
-        self._top = max(schedule.tree.heights[node] for node in schedule.tree.path(self._leaf))
 
-    def free(self, used: Sequence[int]) -> tuple[int, ...]:
-        """Return what is free, borrowing included; a stopped ClusterQueue has nothing free."""
-        if not self._is_open:
-            return (0,) * len(self._columns)
-        available, leaf = self._tree.available, self._leaf
-        return tuple(max(0, available(leaf, column, used)) for column in self._columns)
+    def free(self, table: Sequence[int]) -> tuple[int, ...]:
+        """Return what is free by a table of all nodes; a stopped ClusterQueue has nothing free."""
+        return tuple([table[place] for place in self._places]) if self._is_open else self._nothing
 
     def owned(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is unused of its own quota."""
-        own, first = self._tree.subtree, self._leaf * self._tree.width
-        places = (first + column for column in self._columns)
-        return tuple(max(0, own[place] - used[place]) for place in places)
+        own = self._tree.subtree
+        return tuple(max(0, own[place] - used[place]) for place in self._places)
 
     def more(
         self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
@@ -111,16 +105,6 @@ class _Rows:
         more = {priority: row for priority, row in more.items() if row != free}
         # What is left out counts as what a lower priority could have.
         return dict(list(more.items())[-MOST_LEVELS:])
-
-    def at(self, rank: Rank, used: Sequence[int]) -> tuple[int, ...]:
-        """Return what is free at the turn of a rank: what it borrows from its height, or below."""
-        row = self.free(used)
-        # Kueue admits heads first that borrow from lower down, so each height has ranks.
-        if rank[0] >= self._top:
-            return row
-        below, leaf = self._tree.free_below, self._leaf
-        found = (below(leaf, column, rank[0], used) for column in self._columns)
-        return tuple(map(min, row, (max(0, amount) for amount in found)))
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:

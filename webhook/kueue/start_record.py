@@ -15,6 +15,7 @@ from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
 from webhook.kueue.scheduling_cycle import Turn
+from webhook.kueue.whole_tree import all_free, all_free_below
 from webhook.model.forecasts import Rank
 
 STEPS = 128
@@ -64,6 +65,36 @@ class StartRecord:
             used=self.used,
             lowest=self.lowest,
         )
+
+    @cached_property
+    def free(self) -> Sequence[Sequence[Sequence[int]]]:
+        """Return for each step of a finished record what all nodes have free after its cycle.
+
+        Behind it what they have at the turn of each rank: what they borrow from its height, or
+        below. As ``whole_tree`` has them; what is free is at least 0.
+        """
+        return [self._free_at(*step) for step in zip(self.used, self.before, strict=True)]
+
+    def _free_at(self, used: list[int], before: list[list[int]]) -> list[list[int]]:
+        tree = self._schedule.tree
+        # Many turns come at one usage.
+        free: dict[int, list[int]] = {}
+        at_rank: dict[tuple[int, int], list[int]] = {}
+        for usage in (used, *before):
+            if id(usage) not in free:
+                free[id(usage)] = all_free(tree, usage)
+        tables = [free[id(used)]]
+        for (height, _), usage in zip(self.ranks, before, strict=True):
+            # Kueue admits heads first that borrow from lower down, so each height has ranks.
+            if height >= tree.heights[0]:
+                tables.append(free[id(usage)])
+                continue
+            key = height, id(usage)
+            if key not in at_rank:
+                below = all_free_below(tree, height, usage)
+                at_rank[key] = list(map(min, free[id(usage)], below))
+            tables.append(at_rank[key])
+        return tables
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
