@@ -102,6 +102,8 @@ class FullQueues:
     wanted: Taken | None = None
     """What the head of each queue needs free at the node; None: it differs from head to head."""
     heap: list[tuple[Key, ClusterQueueHeads]] = field(default_factory=list)
+    due: tuple[Key, Key] | None = None
+    """When a head is served in the present moment, and the head's key, where that is planned."""
 
     def top(self) -> Key | None:
         """Return the key of the first head, dropping outdated ones; None: there is no head."""

@@ -206,6 +206,8 @@ class SchedulingCycle:
         ready = moment.ready
         while ready:
             served, key, bucket = heapq.heappop(ready)
+            if bucket.due is not None and bucket.due[1] is key:
+                bucket.due = None
             # Its first head may have moved since, or others may have taken the quota.
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
@@ -365,6 +367,10 @@ class SchedulingCycle:
         key = bucket.top()
         if key is None:
             return
+        due = bucket.due if bucket.due is not None and bucket.due[1] is key else None
+        # Usage only grows while nobody preempts, so its turn does not come earlier than it was.
+        if due is not None and self._preemptions is None:
+            return
         served = key
         if self._is_deep and key[1] and bucket.wanted is not None:
             # Those that borrow all do so from at least this height.
@@ -372,7 +378,9 @@ class SchedulingCycle:
                 self._tree.height(bucket.node, cell, amount)[0] for cell, amount in bucket.wanted
             )
             served = key[0], max(key[1], height), *key[2:]
-        heapq.heappush(moment.ready, (served, key, bucket))
+        if due is None or due[0] != served:
+            bucket.due = served, key
+            heapq.heappush(moment.ready, (served, key, bucket))
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
