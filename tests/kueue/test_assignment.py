@@ -316,7 +316,7 @@ def test_a_topology_is_asked_of_flavors_that_have_one():
     implied = assign(needs({GPU: "1"}), queue, flavors=[racks])
     passed_over = assign(needs({GPU: "1"}), mixed, flavors=[racks])
 
-    assert refused == never(Reason.NO_FLAVOR, "flavor t4 has no topology")
+    assert refused == never(Reason.TOPOLOGY_LEVEL_MISSING, "flavor t4 has no topology")
     assert asked.detail == "flavor t4; its topology is not looked at"
     assert implied.detail == "flavor t4; its topology is not looked at"
     assert passed_over.detail == "flavor plain"

@@ -106,20 +106,6 @@ _RUNTIME_CLASSES = _any_of(("nvidia*", "*-nvidia-gpu*", "habana*", "ascend*", "a
 NEGATIVE = frozenset({"false", "no", "none", "0", ""})
 """Label values that select nodes without the accelerator."""
 
-TOPOLOGY_ANNOTATIONS = frozenset(
-    "kueue.x-k8s.io/podset-" + name
-    for name in (
-        "required-topology",
-        "preferred-topology",
-        "unconstrained-topology",
-        "slice-required-topology",
-        "slice-required-topology-constraints",
-        "slice-size",
-        "group-name",
-    )
-)
-"""Kueue's annotations on a pod template that ask for racks and blocks of accelerator nodes."""
-
 
 @recalling(most=1024, longest=512)
 def is_accelerator(resource: str) -> bool:

@@ -12,6 +12,8 @@ from typing import TypeAlias
 
 from webhook.adapt import accelerators, pins
 from webhook.adapt.replica_counts import with_replicas
+from webhook.adapt.topology_annotations import with_topology
+from webhook.kueue import topology_requests
 from webhook.model import quantity
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
@@ -233,7 +235,7 @@ def adapt(job: Job, option: Option) -> Job:
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
     scaled = (with_replicas(pod_set, adaptation) for pod_set in pod_sets)
     adapted = PodSets(
-        replace(pod_set, template=_adapt_template(pod_set.template, adaptation))
+        replace(pod_set, template=_placed(pod_set, adaptation))
         if is_adapted(pod_set, adaptation)
         else pod_set
         for pod_set in scaled
@@ -245,6 +247,12 @@ def is_adapted(pod_set: PodSet, adaptation: Adaptation) -> bool:
     """Return whether an adaptation applies to a pod set, whose template stands in the object."""
     names = adaptation.pod_sets
     return pod_set.path is not None and (names is None or pod_set.name in names)
+
+
+def _placed(pod_set: PodSet, adaptation: Adaptation) -> PodTemplate:
+    """Return the adapted template; what pods ask of a Topology depends on their number, too."""
+    template = _adapt_template(pod_set.template, adaptation)
+    return with_topology(template, pod_set.count, adaptation.topology)
 
 
 def _adapt_template(template: PodTemplate, adaptation: Adaptation) -> PodTemplate:
@@ -278,7 +286,7 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
     annotations = {
         key: value
         for key, value in template.annotations.items()
-        if key not in accelerators.TOPOLOGY_ANNOTATIONS
+        if key not in topology_requests.ANNOTATIONS
     }
     selector = pins.without_selector(template.node_selector, is_pin)
     return annotations, selector, pins.without_affinity(template.affinity, is_pin)

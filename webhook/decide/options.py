@@ -10,7 +10,7 @@ from dataclasses import replace
 from webhook.adapt import replica_counts, validity
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import with_movable_env
-from webhook.decide import filters, remote_options, slices
+from webhook.decide import filters, remote_options, slices, topology_choice
 from webhook.decide.filters import Applicant, OptionCandidate
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
@@ -81,6 +81,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     if against := replica_counts.refusal(candidate.job, candidate.option.adaptation):
         return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
+    job = topology_choice.settled(job, candidate.option.adaptation, cluster_queue, snapshot)
     if refusal := _refusal(candidate, job):
         return _refused(candidate, refusal)
     if refusal := slices.refusal(candidate, job):

@@ -105,12 +105,12 @@ def _rejection(
     # A flavor with too little quota came closer than one whose taints or labels do not match.
     if assigned.lacking is None:
         refusals = next(
-            [flavor.refusal or "" for flavor in flavors]
+            [flavor.refusal for flavor in flavors]
             for flavors in groups
             if all(flavor.refusal is not None for flavor in flavors)
         )
-        detail = next(iter(refusals), "it has no flavors")
-        return Rejection(reason=Reason.NO_FLAVOR, detail=detail)
+        nothing = Rejection(reason=Reason.NO_FLAVOR, detail="it has no flavors")
+        return next(iter(refusals), None) or nothing
     at, amount = assigned.lacking
     cell = claimant.tree.cells[at]
     most = quantity.render(claimant.tree.potential(claimant.leaf, at), resource=cell[1])

@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import Any, cast
+from typing import cast
 
+from webhook.kueue.flavor_match import mismatch
 from webhook.kueue.partial_admission import FewerPods, most_missing, with_missing
-from webhook.model import fields, quantity
+from webhook.kueue.topology_requests import (
+    Placing,
+    TopologyRequest,
+    asks_for_topology,
+    requested,
+)
+from webhook.kueue.topology_room import could_hold, domains_of
+from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
-from webhook.model.pods import Expression, PodTemplate, Taint, read_expressions, read_toleration
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -27,93 +34,6 @@ from webhook.model.queues import (
     Snapshot,
 )
 from webhook.model.reasons import Reason
-
-_KEEPS_OUT = frozenset({"NoSchedule", "NoExecute"})
-# The annotations by which a pod set asks for a topology:
-# https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/kueue/v1beta2/topology_types.go
-TOPOLOGY = (
-    "kueue.x-k8s.io/podset-required-topology",
-    "kueue.x-k8s.io/podset-preferred-topology",
-    "kueue.x-k8s.io/podset-unconstrained-topology",
-    "kueue.x-k8s.io/podset-slice-required-topology",
-    "kueue.x-k8s.io/podset-slice-required-topology-constraints",
-)
-_AFFINITY = "spec.template.spec.affinity.nodeAffinity"
-
-
-def asks_for_topology(template: PodTemplate) -> bool:
-    return any(name in template.annotations for name in TOPOLOGY)
-
-
-def mismatch(template: PodTemplate, flavor: ResourceFlavor) -> str | None:
-    """Return why pods of this template cannot use *flavor*; None: they can.
-
-    Raises:
-        FieldError: a toleration or an affinity term cannot be read.
-
-    """
-    taint = _untolerated(template, flavor)
-    if taint is not None:
-        return f"flavor {flavor.name} has the taint {_written(taint)}, which is not tolerated"
-    # Like Kueue, ignore selectors on labels that the flavor does not set: kube-scheduler checks
-    # those on nodes.
-    for key, value in template.node_selector.items():
-        if key in flavor.node_labels and flavor.node_labels[key] != value:
-            has = flavor.node_labels[key]
-            return f"flavor {flavor.name} has {key}={has}, the node selector asks for {value}"
-    if not _affinity_matches(template, flavor):
-        return f"flavor {flavor.name} does not match the required node affinity"
-    return None
-
-
-def _untolerated(template: PodTemplate, flavor: ResourceFlavor) -> Taint | None:
-    taints = [taint for taint in flavor.taints if taint.effect in _KEEPS_OUT]
-    if not taints:
-        return None
-    tolerations = [
-        read_toleration(toleration, f"spec.template.spec.tolerations[{index}]")
-        for index, toleration in enumerate(template.tolerations)
-    ]
-    # Kueue adds the flavor's own tolerations to the pods that it admits.
-    tolerations += flavor.tolerations
-    for taint in taints:
-        if not any(toleration.tolerates(taint) for toleration in tolerations):
-            return taint
-    return None
-
-
-def _affinity_matches(template: PodTemplate, flavor: ResourceFlavor) -> bool:
-    """Return whether the flavor's labels match one of the required terms, or there are none.
-
-    Expressions on labels that the flavor does not set are ignored, so a term of only such matches.
-    """
-    terms = _required_terms(template)
-    if not terms:
-        return True
-    for term in terms:
-        relevant = [expression for expression in term if expression.key in flavor.node_labels]
-        if all(expression.matches(flavor.node_labels) for expression in relevant):
-            return True
-    return False
-
-
-def _required_terms(template: PodTemplate) -> list[tuple[Expression, ...]]:
-    if template.affinity is None:
-        return []
-    affinity: Mapping[str, Any] = template.affinity
-    path = fields.child(_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution")
-    node = fields.mapping(affinity, "nodeAffinity", "spec.template.spec.affinity")
-    required = fields.mapping(node, "requiredDuringSchedulingIgnoredDuringExecution", _AFFINITY)
-    return [
-        read_expressions(term, "matchExpressions", here)
-        for term, here in fields.objects(required, "nodeSelectorTerms", path)
-    ]
-
-
-def _written(taint: Taint) -> str:
-    value = f"={taint.value}" if taint.value else ""
-    return f"{taint.key}{value}:{taint.effect}"
-
 
 _PODS = "pods"
 _REFUSED = Rejection(
@@ -130,7 +50,7 @@ class Flavor:
 
     amounts: Amounts
     """What all pods of the set would be charged in it; units are those of ``model.quantity``."""
-    refusal: str | None = None
+    refusal: Rejection | None = None
     """Why it can never serve; None: it can."""
     unreadable: FieldError | None = None
     """Why the template could not be checked against it; None: it could."""
@@ -153,8 +73,8 @@ class Plan:
 
 def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
-    depends_on = cluster_queue, snapshot.flavors, snapshot.kueue
-    key = id(cluster_queue), id(snapshot.flavors), id(snapshot.kueue)
+    depends_on = cluster_queue, snapshot.flavors, snapshot.kueue, snapshot.topologies
+    key = tuple(map(id, depends_on))
     cached = pod_set.known.get(key)
     if cached is None:
         if len(pod_set.known) >= _KEPT:
@@ -247,8 +167,10 @@ def _flavor(
         for resource, amount in wanted.items()
     }
     try:
-        refusal = _other_flavor(pod_set, name, wanted) or _refusal(
-            pod_set, name, cluster_queue, snapshot
+        refusal = (
+            _unlike(_other_flavor(pod_set, name, wanted))
+            or _outside_topology(pod_set, name, cluster_queue, snapshot)
+            or _unlike(_unmatched(pod_set, name, snapshot))
         )
     except FieldError as error:
         return Flavor(amounts=amounts, unreadable=error)
@@ -264,20 +186,52 @@ def _other_flavor(pod_set: PodSetNeeds, name: str, wanted: Iterable[str]) -> str
     return f"the slice that it replaces has flavor {kept}, not {name}"
 
 
-def _refusal(
+def _unlike(detail: str | None) -> Rejection | None:
+    return Rejection(reason=Reason.NO_FLAVOR, detail=detail) if detail else None
+
+
+def _unmatched(pod_set: PodSetNeeds, name: str, snapshot: Snapshot) -> str | None:
+    flavor = snapshot.flavors.get(name)
+    return None if flavor is None else mismatch(pod_set.template, flavor)
+
+
+def _outside_topology(
     pod_set: PodSetNeeds, name: str, cluster_queue: ClusterQueue, snapshot: Snapshot
-) -> str | None:
-    """Return why Kueue would not consider a flavor for this pod set; None: it would."""
+) -> Rejection | None:
+    """Return why Kueue would not consider a flavor by its Topology, or the lack of it."""
+    # The rule of Kueue's ``checkPodSetAndFlavorMatchForTAS``.
     flavor = snapshot.flavors.get(name)
     if flavor is None:
-        return f"ResourceFlavor {name} not found"
-    # The rule of Kueue's ``checkPodSetAndFlavorMatchForTAS``.
-    if asks_for_topology(pod_set.template):
-        if not flavor.topology:
-            return f"flavor {name} has no topology"
-    elif flavor.topology and not _only_topologies(cluster_queue, snapshot):
-        return f"flavor {name} serves only Jobs that ask for a topology"
-    return mismatch(pod_set.template, flavor)
+        return _unlike(f"ResourceFlavor {name} not found")
+    if not asks_for_topology(pod_set.template):
+        if not flavor.topology or _only_topologies(cluster_queue, snapshot):
+            return None
+        detail = f"flavor {name} serves only Jobs that ask for a topology"
+        return Rejection(reason=Reason.TOPOLOGY_NEEDED, detail=detail)
+    if not flavor.topology:
+        detail = f"flavor {name} has no topology"
+        return Rejection(reason=Reason.TOPOLOGY_LEVEL_MISSING, detail=detail)
+    topology, asked = snapshot.topologies.get(flavor.topology), requested(pod_set.template)
+    if topology is None or asked is None:
+        return None
+    missing = next((level for level in asked.levels if level not in topology.levels), "")
+    if not missing:
+        return _too_large(pod_set, asked, flavor, snapshot)
+    detail = f"Topology {topology.name} of flavor {name} has no level {missing}"
+    return Rejection(reason=Reason.TOPOLOGY_LEVEL_MISSING, detail=detail)
+
+
+def _too_large(
+    pod_set: PodSetNeeds, asked: TopologyRequest, flavor: ResourceFlavor, snapshot: Snapshot
+) -> Rejection | None:
+    """Refuse a pod set that no domain could ever hold, as far as Nodes are known."""
+    if asked.placing is not Placing.REQUIRED:
+        return None
+    domains = domains_of(flavor.name, snapshot)
+    if domains is None or could_hold(pod_set, domains):
+        return None
+    detail = f"no domain of {asked.level} in flavor {flavor.name} could ever hold"
+    return Rejection(reason=Reason.EXCEEDS_DOMAIN, detail=f"{detail} {pod_set.count} pods")
 
 
 def with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> frozenset[str]:

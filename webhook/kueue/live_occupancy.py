@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.kueue import occupancy, quota
-from webhook.kueue.flavor_plan import TOPOLOGY
 from webhook.kueue.start_times import PlacedJob, StartTimes, placed
+from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _RUNS_IN_ORDER = 16
@@ -206,7 +206,7 @@ def _shape_of_pods(needs: PodSetNeeds) -> _Shape:
         template.node_selector,
         template.tolerations,
         template.affinity,
-        [name for name in template.annotations if name in TOPOLOGY],
+        {name: text for name, text in template.annotations.items() if name in ANNOTATIONS},
     )
 
 
@@ -218,6 +218,7 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
         and before.local_queues is after.local_queues
         and before.cohorts is after.cohorts
         and before.flavors is after.flavors
+        and before.topologies is after.topologies
         and before.namespaces is after.namespaces
         and before.kueue is after.kueue
     )

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
-from webhook.kueue.flavor_plan import TOPOLOGY, asks_for_topology
+from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.model import quantity
 from webhook.model.fields import EMPTY, FieldError, child
 from webhook.model.job import PRIORITY_LABEL, Job, PodSet, of_pod_sets
@@ -63,9 +63,30 @@ def _needs(
             devices=_rounded(_of_devices(pod_set.counted, limit_ranges, kueue, "spec.template"))
             if kueue.devices
             else {},
+            on_node=on_node(pod_set.counted, limit_ranges, overheads, kueue),
         )
         for pod_set in pod_sets
     )
+
+
+_PLAIN: Final = KueueConfig()
+
+
+def on_node(
+    template: PodTemplate,
+    limit_ranges: tuple[LimitRangeItem, ...],
+    overheads: Mapping[str, Mapping[str, str]],
+    kueue: KueueConfig,
+) -> Mapping[str, int]:
+    """Return what one pod takes of its Node; empty: what is counted against quota.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    if not (kueue.excluded_prefixes or kueue.transformations or kueue.devices):
+        return EMPTY
+    return per_pod(template, limit_ranges=limit_ranges, overheads=overheads, kueue=_PLAIN)
 
 
 def min_count(pod_set: PodSet, kueue: KueueConfig) -> int | None:
@@ -79,7 +100,7 @@ def _of_flavors(template: PodTemplate) -> PodTemplate:
 
     Placements hold it until their Workloads are observed, and commands may have a megabyte.
     """
-    annotations = {name: text for name, text in template.annotations.items() if name in TOPOLOGY}
+    annotations = {name: text for name, text in template.annotations.items() if name in ANNOTATIONS}
     return PodTemplate(
         annotations=annotations,
         node_selector=template.node_selector,
@@ -438,9 +459,6 @@ def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
         FieldError: a quantity of the Job cannot be read.
 
     """
-    # Only quota is modelled, not which nodes of a topology have room.
-    if any(asks_for_topology(pod_set.template) for pod_set in job.pod_sets):
-        return "its topology request"
     if name := unknown_class(job, snapshot):
         return f"the priority of {name}, which is not there,"
     if any(_claims(pod_set.template) for pod_set in job.pod_sets):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.reasons import Obstacle
     from webhook.model.signatures import SigningKeys
+from webhook.model.topologies import Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +318,8 @@ class PodSetNeeds:
     flavors, and only what it asks for beyond has to be free."""
     devices: Mapping[str, int] = field(default_factory=dict)
     """What one pod asks for of extended resources that Kueue counts by other names."""
+    on_node: Mapping[str, int] = field(default_factory=dict)
+    """What one pod takes of its Node, where Kueue counts something else against quota."""
     is_refused: bool = False
     """Kueue never admits its pods, because LimitRanges or their own limits forbid them."""
     known: dict[tuple[int, ...], tuple[object, object]] = field(
@@ -329,6 +332,11 @@ class PodSetNeeds:
         """What all pods ask for, devices by the names in the template as well."""
         by_own_name = {name: amount * self.count for name, amount in self.devices.items()}
         return {**by_own_name, **self.total}
+
+    @property
+    def of_node(self) -> Mapping[str, int]:
+        """Return what one pod takes of its Node."""
+        return self.on_node or self.per_pod
 
     @property
     def total(self) -> Mapping[str, int]:
@@ -433,6 +441,7 @@ class Snapshot:
     flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
     node_labels: tuple[Mapping[str, str], ...] = ()
     """What tells flavors and devices of Nodes, each different set once; empty: not watched."""
+    topologies: Mapping[str, Topology] = field(default_factory=dict)
     checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
     multikueue_configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """MultiKueueConfig to the names of its clusters."""

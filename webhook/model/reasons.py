@@ -520,6 +520,21 @@ class Reason(Explained):
         "no ResourceFlavor of the ClusterQueue fits the adapted Job's selectors and tolerations",
         "Let the adaptation set or remove the node selector or toleration that the detail names.",
     )
+    TOPOLOGY_LEVEL_MISSING = (
+        "topologyLevelMissing",
+        "the Job asks for a topology, and the ClusterQueue's flavors have none, or not that level",
+        "Let `adaptation.topology` name a level of the flavor's Topology, or Remove what is asked.",
+    )
+    TOPOLOGY_NEEDED = (
+        "topologyNeeded",
+        "the flavor serves only Jobs that ask for a topology, and this one asks for none",
+        "Let the option ask for one: `adaptation.topology: {mode: Auto, level: …}`.",
+    )
+    EXCEEDS_DOMAIN = (
+        "exceedsDomain",
+        "all pods of a pod set are to be in one domain, and none could ever hold them",
+        "Use a higher level, or the mode Auto or Preferred.",
+    )
     MULTIKUEUE_BOUNDARY = (
         "multiKueueBoundary",
         "the Job would cross between MultiKueue and this cluster, which its managedBy forbids",

@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping
 from sys import intern
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from webhook.api import resources as kinds
 from webhook.api.resources import ReadObject, read_by
 from webhook.learn.run_records import read_shard
 from webhook.learn.workload_runs import seconds_of
-from webhook.model import fields, quantity
+from webhook.model import fields, quantity, topologies
 from webhook.model.costs.accelerator_profile import read_accelerator_profile
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.fields import FieldError, child
@@ -47,10 +47,17 @@ from webhook.model.queues import (
     WorkerCluster,
 )
 from webhook.model.signatures import SigningKeys
+from webhook.model.topologies import TopologyNode
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
 from webhook.state.signing_keys import read_keys
 from webhook.state.workload import read_workload
+
+
+class ReadNode(NamedTuple):
+    labels: Mapping[str, str]
+    offered: TopologyNode | None
+    """None: it is not ready, or takes no pods."""
 
 
 class PodPriority(NamedTuple):
@@ -402,14 +409,12 @@ def _read_off_switch(source: Mapping[str, Any]) -> OffSwitch:
     return OffSwitch(namespaces=frozenset(named.replace(",", " ").split()))
 
 
-def _read_node(source: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return a Node's labels, of which many have the same."""
+def _read_node(source: Mapping[str, Any]) -> ReadNode:
+    """Return a Node's labels, of which many have the same, and what it offers."""
     metadata = fields.mapping(source, "metadata", "")
-    labels = fields.texts(metadata, "labels", "metadata")
-    return {intern(key): intern(value) for key, value in labels.items() if key not in _OF_ONE_NODE}
-
-
-_OF_ONE_NODE: Final = frozenset({"kubernetes.io/hostname"})
+    every = fields.texts(metadata, "labels", "metadata")
+    labels = {intern(key): intern(value) for key, value in every.items()}
+    return ReadNode(labels, topologies.read_node(source, labels))
 
 
 def _read_webhooks(source: Mapping[str, Any]) -> Webhooks:
@@ -431,6 +436,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.LOCAL_QUEUES: read_local_queue,
     kinds.COHORTS: read_cohort,
     kinds.FLAVORS: read_flavor,
+    kinds.TOPOLOGIES: topologies.read_topology,
     kinds.WORKLOADS: read_workload,
     kinds.CHECKS: read_check,
     kinds.MULTIKUEUE_CONFIGS: read_multikueue_config,

@@ -17,7 +17,7 @@ from webhook.api.resources import Key, ReadObject
 from webhook.cost.congestion import by_queue
 from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
-from webhook.kueue.requests import is_refused, min_count, per_pod
+from webhook.kueue.requests import is_refused, min_count, on_node, per_pod
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
@@ -43,6 +43,7 @@ from webhook.model.queues import (
     StopPolicy,
 )
 from webhook.model.reasons import Obstacle
+from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
@@ -147,10 +148,22 @@ def _node_labels(tables: _Tables) -> tuple[Mapping[str, str], ...]:
     """Return what labels of Nodes tell ResourceFlavors and devices apart, each set once."""
     chosen = {key for flavor in tables[kinds.FLAVORS].values() for key in flavor.node_labels}
     different = {
-        tuple(sorted((k, v) for k, v in labels.items() if k in chosen or tells_device(k)))
-        for labels in tables[kinds.NODES].values()
+        tuple(sorted((k, v) for k, v in node.labels.items() if k in chosen or tells_device(k)))
+        for node in tables[kinds.NODES].values()
     }
     return tuple(dict(labels) for labels in sorted(different) if labels)
+
+
+def _topologies(tables: _Tables) -> Mapping[str, Topology]:
+    """Return each Topology with the Nodes that have all of its levels."""
+    nodes = [node.offered for node in tables[kinds.NODES].values() if node.offered is not None]
+    return {
+        topology.name: replace(
+            topology,
+            nodes=tuple(node for node in nodes if node.labels.keys() >= set(topology.levels)),
+        )
+        for topology in tables[kinds.TOPOLOGIES].values()
+    }
 
 
 def _kueue_manager(tables: _Tables) -> KueueManager:
@@ -201,7 +214,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
     kinds.COHORTS: (("cohorts", _cohorts),),
     kinds.FLAVORS: (("flavors", _by_name(kinds.FLAVORS)), ("node_labels", _node_labels)),
-    kinds.NODES: (("node_labels", _node_labels),),
+    kinds.NODES: (("node_labels", _node_labels), ("topologies", _topologies)),
+    kinds.TOPOLOGIES: (("topologies", _topologies),),
     kinds.CHECKS: (("checks", _by_name(kinds.CHECKS)),),
     kinds.MULTIKUEUE_CONFIGS: (("multikueue_configs", _by_name(kinds.MULTIKUEUE_CONFIGS)),),
     kinds.MULTIKUEUE_CLUSTERS: (("worker_clusters", _by_name(kinds.MULTIKUEUE_CLUSTERS)),),
@@ -232,6 +246,8 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
 """Kind to the fields of Snapshot that depend on it."""
 
 
+_COMPARED = frozenset({"local_queues", "topologies"})
+"""Fields built from objects that change again and again in what is not in the snapshot."""
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _SHAPES_KEPT = 4096
 
@@ -312,7 +328,7 @@ class PendingArrivals:
                 needs
                 if alike
                 else tuple(
-                    replace(need, per_pod=per_pod, held=of_slice, known={})
+                    replace(need, per_pod=per_pod, on_node=need.of_node, held=of_slice, known={})
                     for need, per_pod, of_slice in zip(needs, per_pods, held, strict=True)
                 )
             )
@@ -337,6 +353,12 @@ class PendingArrivals:
             template=pod_set.template,
             min_count=min_count(pod_set, self._kueue),
             group=pod_set.group,
+            on_node=on_node(
+                pod_set.template,
+                self._limit_ranges.get(namespace, ()),
+                self._overheads,
+                self._kueue,
+            ),
             is_refused=is_refused(pod_set.template, self._limit_ranges.get(namespace, ())),
         )
 
@@ -422,8 +444,8 @@ class State:
         for kind in self._changed:
             for name, build in BUILDERS.get(kind, ()):
                 built = build(self._tables)
-                # A LocalQueue's status must not let all queues count as changed.
-                if name != "local_queues" or built != self._snapshot.local_queues:
+                # A LocalQueue's status must not let all queues count as changed, nor a Node's.
+                if name not in _COMPARED or built != getattr(self._snapshot, name):
                     fresh[name] = built
         self._changed.clear()
         built = replace(self._snapshot, as_of=now, **fresh)

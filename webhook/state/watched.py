@@ -35,6 +35,7 @@ from webhook.api.resources import (
     SERIES,
     SIGNING_KEYS,
     TARIFFS,
+    TOPOLOGIES,
     TRAINING_RUNTIMES,
     WEBHOOKS,
     WORKLOADS,
@@ -64,7 +65,7 @@ def watched(
     """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*.
 
     *series_names* are ConfigMaps with prices by the hour, of our namespace or with theirs before.
-    With *nodes* the labels of Nodes are, too.
+    With *nodes* Nodes are, too.
     """
     return (
         *((Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False),) * nodes),
@@ -72,6 +73,13 @@ def watched(
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
             for kind in _KUEUE
+        ),
+        # Where they may not be read, nothing is known of what they have, and that is said.
+        Resource(
+            kind=TOPOLOGIES,
+            read=read,
+            path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{TOPOLOGIES}",
+            required=False,
         ),
         Resource(kind=NAMESPACES, read=read, path="/api/v1/namespaces"),
         Resource(kind=LIMIT_RANGES, read=read, path="/api/v1/limitranges"),

@@ -40,6 +40,28 @@ class Affinity(StrEnum):
     REMOVE = "Remove"
 
 
+class TopologyMode(StrEnum):
+    KEEP = "Keep"
+    AUTO = "Auto"
+    REQUIRED = "Required"
+    PREFERRED = "Preferred"
+    UNCONSTRAINED = "Unconstrained"
+    REMOVE = "Remove"
+
+
+class TopologyChanges(Structural):
+    """What the pod sets ask of a Topology, by Kueue's annotations on their pods."""
+
+    mode: TopologyMode = TopologyMode.KEEP
+    """Keep what the Job says; Required: all pods of a pod set in one domain of `level`; Preferred:
+    in one such domain, else in as few as possible; Unconstrained: anywhere; Remove: nothing is
+    asked. Auto: Required where some domain is large enough for the pod set, else Preferred, a
+    single pod Preferred at the lowest level, and nothing where no flavor has a Topology."""
+    level: KeyOrNone = ""
+    """The Node label of one of the Topology's levels, such as `nvidia.com/gpu.clique`; with
+    Required, Preferred and Auto."""
+
+
 class ResourceChanges(Structural):
     """Changes to the containers' requests and limits; what is taken away goes first."""
 
@@ -158,6 +180,8 @@ class Adaptation(Structural):
     """Changes to the pod's `tolerations`."""
     affinity: Affinity = Affinity.KEEP
     """Keep, or Remove: take the pod's whole affinity away."""
+    topology: TopologyChanges = Field(default_factory=TopologyChanges)
+    """What the pod sets ask of a Topology (Topology Aware Scheduling)."""
     runtime_class_name: RuntimeClassName = "Keep"
     """Keep, Remove, or the name of a RuntimeClass to set."""
     labels: Labels = Field(default_factory=dict)

@@ -20,6 +20,8 @@ from webhook.model.policy.changes import (
     TolerationChanges,
     TolerationMatch,
     TolerationSpec,
+    TopologyChanges,
+    TopologyMode,
 )
 from webhook.model.policy.custom_object import (
     Conditions,
@@ -70,6 +72,8 @@ __all__ = [
     "TolerationChanges",
     "TolerationMatch",
     "TolerationSpec",
+    "TopologyChanges",
+    "TopologyMode",
     "ValueMatch",
     "read_policy",
 ]

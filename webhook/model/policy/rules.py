@@ -344,6 +344,26 @@ _TOLERATION = (
     ),
 )
 
+_LEVELS: Final = ("Auto", "Required", "Preferred")
+"""Modes of a topology that mean a level."""
+
+_TOPOLOGY = (
+    Rule(
+        cel=f"!(self.mode in {list(_LEVELS)}) || has(self.level) && self.level != ''",
+        holds=lambda it: it.mode not in _LEVELS or bool(it.level),
+        message="must be given with mode: Auto, Required or Preferred",
+        field=".level",
+        reason=REQUIRED,
+    ),
+    Rule(
+        cel=f"!has(self.level) || self.level == '' || self.mode in {list(_LEVELS)}",
+        holds=lambda it: not it.level or it.mode in _LEVELS,
+        message="may be given only with mode: Auto, Required or Preferred",
+        field=".level",
+        reason=FORBIDDEN,
+    ),
+)
+
 _RUN_TIME = (
     Rule(
         cel="!has(self.runTime) || self.runTime.matches('[1-9]')",
@@ -568,6 +588,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "ResourceChanges": _RESOURCES,
     "NodeSelectorChanges": (label_keys("set"),),
     "TolerationSpec": _TOLERATION,
+    "TopologyChanges": _TOPOLOGY,
     "Strategy": _STRATEGY,
     "FinishTime": _RUN_TIME,
     "LeastCost": _RUN_TIME,
