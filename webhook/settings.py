@@ -102,7 +102,8 @@ class Settings(BaseModel):
     """Whether controllers run that release held Jobs; without, no Job is held."""
 
     watch_nodes: bool = False
-    """Whether to watch Nodes, for the labels by which GPU feature discovery tells their devices."""
+    """Whether to watch Nodes: for the labels by which GPU feature discovery tells their devices, and
+    for the room that domains of Topologies have."""
 
     series: tuple[str, ...] = ()
     """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our

@@ -158,6 +158,7 @@ egress:
     - multikueueclusters
     - multikueueconfigs
     - resourceflavors
+    - topologies
     - workloadpriorityclasses
     - workloads
   verbs: [list, watch]
@@ -170,7 +171,7 @@ egress:
   resources: [limitranges, namespaces]
   verbs: [list, watch]
 {{- if .Values.accelerators.watchNodes }}
-# Only labels are kept: they tell which devices a Node has.
+# Their labels tell which devices a Node has; with their capacity, what a topology has room for.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]

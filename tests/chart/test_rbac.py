@@ -24,6 +24,7 @@ READS = [
             "multikueueclusters",
             "multikueueconfigs",
             "resourceflavors",
+            "topologies",
             "workloadpriorityclasses",
             "workloads",
         ],

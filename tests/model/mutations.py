@@ -64,6 +64,7 @@ FULL: dict[str, Any] = {
                         "add": [{"key": "cpu", "operator": "Exists"}],
                     },
                     "affinity": "Remove",
+                    "topology": {"mode": "Auto", "level": "nvidia.com/gpu.clique"},
                     "runtimeClassName": "runc",
                     "labels": {"a": "b"},
                     "annotations": {"a": "b c"},
