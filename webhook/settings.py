@@ -102,8 +102,7 @@ class Settings(BaseModel):
     """Whether controllers run that release held Jobs; without, no Job is held."""
 
     watch_nodes: bool = False
-    """Whether to watch Nodes: for the labels by which GPU feature discovery tells their devices, and
-    for the room that domains of Topologies have."""
+    """Whether to watch Nodes: labels tell devices, and what they offer the room in domains."""
 
     series: tuple[str, ...] = ()
     """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our

@@ -58,7 +58,7 @@ def place(
 
     *free* is what each leaf has left, and *feasible* whether its Node takes these pods at all.
     """
-    search = _Search(tree, asked)
+    search = _DomainCounts(tree, asked)
     search.count(free, feasible)
     found = search.fit(asked.level)
     if found is None:
@@ -73,7 +73,7 @@ def _fitting(asked: Mapping[str, int], free: Mapping[str, int]) -> int:
     return max(0, min(times, default=_UNLIMITED))
 
 
-class _Search:
+class _DomainCounts:
     """One search, with what each domain could hold, and later holds."""
 
     def __init__(self, tree: DomainTree, asked: PodsToPlace) -> None:
