@@ -19,6 +19,7 @@ from tests.controller.moving import (
     tell,
 )
 from tests.reconsider.queued_jobs import time, waiting
+from tests.state.objects import condition
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused
 from webhook.controller.mover import AGAIN_SECONDS, LOST_SECONDS, RACE_SECONDS
@@ -252,3 +253,39 @@ def test_a_move_that_arrives_is_no_lost_one(feed):
 
     assert seen.outcomes["light-gpu", "moved"] == 1
     assert cluster.events == []
+
+
+def left_deactivated(**given):
+    """A Workload that somebody stopped while it ran on GPUs, and whose Job was moved since."""
+    found = waiting(1, active=False, also=(condition("Evicted"),), **given)
+    found["metadata"]["resourceVersion"] = "5"
+    return found
+
+
+def test_a_deactivated_workload_follows_its_moved_job_and_stays_deactivated(feed):
+    cluster, of = Running(), moved()
+    of["spec"]["suspend"] = True
+
+    found, outcomes = written(feed, left_deactivated(), of, cluster)
+
+    assert found == [{"metadata": {"resourceVersion": "5"}, "spec": {"queueName": "cpu-lq"}}]
+    assert outcomes == {}
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        pytest.param(waiting(1, also=(condition("Evicted"),)), id="active"),
+        pytest.param(left_deactivated(queue="cpu-lq"), id="has followed"),
+        pytest.param({**stale(1), "spec": {**stale(1)["spec"], "active": False}}, id="has quota"),
+    ],
+)
+def test_no_other_workload_is_sent_after_its_job(feed, workload):
+    of = moved()
+    of["spec"]["suspend"] = True
+
+    assert not any("queueName" in body.get("spec", {}) for body in written(feed, workload, of)[0])
+
+
+def test_a_deactivated_workload_is_left_to_a_job_that_was_not_moved(feed):
+    assert written(feed, left_deactivated(queue="cpu-lq"), job(1))[0] == []

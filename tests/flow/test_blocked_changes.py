@@ -15,7 +15,7 @@ LIGHT = ("team", "light")
 BLOCKING = [
     Obstacle.QUOTA_RESERVED,
     Obstacle.STOPPING,
-    Obstacle.DEACTIVATED,
+    Obstacle.HELD,
     Obstacle.ON_HOLD,
     Obstacle.BACKOFF,
 ]
@@ -75,6 +75,19 @@ def test_once_evicted_it_is_moved_with_its_resources_but_not_by_its_queue_alone(
 
     assert decision(moved)["option"] == "cpu"
     assert found[0] is Obstacle.EVICTED
+
+
+@pytest.mark.parametrize("alike", [False, True], ids=["resources", "queue alone"])
+def test_what_is_deactivated_can_be_moved_before_it_is_activated_again(alike):
+    options, job = (ALIKE, small_job()) if alike else (UNNAMED, light_job())
+    before = stored(server(options=options, pending=0), job)
+    at = server(Obstacle.DEACTIVATED, options=options, pending=0)
+
+    moved, _ = move(at, before, "cpu")
+    back, _ = at.update(moved, asking(moved, "none"))
+
+    assert (decision(moved)["option"], moved["metadata"]["labels"][QUEUE]) == ("cpu", "cpu-lq")
+    assert back["metadata"]["labels"][QUEUE] == "gpu-lq"
 
 
 def test_once_evicted_it_is_undone_with_its_resources_but_not_by_its_queue_alone():

@@ -91,7 +91,16 @@ def test_kueue_does_not_follow_the_label_of_a_workload_that_it_evicted():
     assert found(before, pods(CPU, queue="cpu-lq"), workload=Obstacle.EVICTED) is None
 
 
-@pytest.mark.parametrize("blocked", [Obstacle.QUOTA_RESERVED, Obstacle.DEACTIVATED])
+def test_a_deactivated_workload_follows_its_job_by_its_queue_alone_too():
+    before = pods(GPU)
+
+    for after in (pods(GPU, queue="cpu-lq"), pods(CPU, queue="cpu-lq"), pods(CPU)):
+        assert found(before, after, workload=Obstacle.DEACTIVATED) is None
+    kept = pods(GPU, annotations={"a": "b"})
+    assert found(before, kept, workload=Obstacle.DEACTIVATED) == "kueueWouldNotNotice"
+
+
+@pytest.mark.parametrize("blocked", [Obstacle.QUOTA_RESERVED, Obstacle.BACKOFF])
 def test_what_speaks_against_it_on_its_workload_counts_where_that_would_follow(blocked):
     before = pods(GPU)
     priority = job(pods=template(GPU), labels={"kueue.x-k8s.io/priority-class": "low"})

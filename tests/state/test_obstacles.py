@@ -33,6 +33,11 @@ def admitted(second=0, **rest):
         (workload(conditions=(PENDING, EVICTED)), Obstacle.EVICTED),
         (workload(conditions=(PENDING, condition("Requeued", "False"))), Obstacle.BACKOFF),
         (workload(conditions=(PENDING,), active=False), Obstacle.DEACTIVATED),
+        (
+            workload(conditions=(PENDING, EVICTED, condition("Requeued", "False")), active=False),
+            Obstacle.DEACTIVATED,
+        ),
+        (reserving(active=False), Obstacle.STOPPING),
         (workload(conditions=(PENDING,), annotations=GATE), Obstacle.GATED),
         (workload(conditions=(PENDING,), annotations=OUR_GATE), Obstacle.HELD),
     ],

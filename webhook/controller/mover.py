@@ -5,7 +5,8 @@ It is done when the Workload shows it. Kueue may admit the Workload in its old q
 
 Kueue writes an admission without a resourceVersion, so one that it chose before a move may land
 after it. Then the Workload is deactivated until it has given its quota back, and activated again in
-its new queue. Such a race shows on Job and Workload alone, so restarts and leaders do not matter.
+its new queue. A Workload that somebody else deactivated follows its moved Job, and stays so. What
+is to be done shows on Job and Workload alone, so restarts and leaders do not matter.
 """
 
 from __future__ import annotations
@@ -390,6 +391,9 @@ class Repairs:
         if workload.is_repaired:
             if workload.stage is not Stage.RESERVING and self._is_due(job, "activate", at):
                 repaired.lines += self._activate(workload, job)
+        elif is_left_behind(workload, job):
+            if self._is_due(job, "follow", at):
+                repaired.lines += self._let_follow(workload, job)
         elif job.left is not None and is_overtaken(workload, job, at):
             if workload.queue == job.queue and self._is_due(job, "take back", at):
                 self._take_back(workload, job, at, repaired)
@@ -410,6 +414,24 @@ class Repairs:
         except ClusterError as error:
             return [f"Job {job.key}: its Workload is not activated: {error}"]
         return []
+
+    def _let_follow(self, workload: Workload, job: Pending) -> list[str]:
+        """Write a Job's queue into its deactivated Workload, which stays so."""
+        try:
+            source = read_anew(self._transport, workload)
+            if source is None or not is_left_behind(read_workload(source), job):
+                return []
+            metadata = {"resourceVersion": _version(source)}
+            to_workload(
+                self._transport, workload, {"metadata": metadata, "spec": {"queueName": job.queue}}
+            )
+        except (ClusterError, FieldError) as error:
+            if isinstance(error, ClusterError) and error.is_conflict:
+                # It has changed: the next step checks it again.
+                del self._later[job.key, "follow"]
+                return []
+            return [f"Job {job.key}: its deactivated Workload does not follow: {error}"]
+        return [f"Job {job.key}: its deactivated Workload follows it to {job.queue}"]
 
     def _take_back(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
         """Read the Workload again, as it may be running by now; deactivate it if it still raced."""
@@ -446,6 +468,16 @@ class Repairs:
                 return [f"Job {job.key}: no Event written: {error}"]
             # Another leader has written it.
         return [f"Job {job.key}: {text}"]
+
+
+def is_left_behind(workload: Workload, job: Pending) -> bool:
+    """Return whether it is deactivated, without quota, in a queue that its Job was moved from.
+
+    Kueue follows a changed queue only of a Workload that was never evicted, and the eviction of a
+    deactivated one is not over before it gets quota again.
+    """
+    is_deactivated = workload.obstacle is Obstacle.DEACTIVATED
+    return is_deactivated and job.left is not None and workload.queue != job.queue != ""
 
 
 def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
@@ -486,12 +518,15 @@ def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
 
 
 def _deactivated(source: Mapping[str, Any], workload: Workload) -> dict[str, Any]:
-    metadata = fields.mapping(source, "metadata", "")
     # Kueue evicts an inactive Workload, which frees its quota: docs/decisions/0013-moves.md.
     return {
         "metadata": {
-            "resourceVersion": fields.text(metadata, "resourceVersion", "metadata"),
+            "resourceVersion": _version(source),
             "annotations": {REPAIR: workload.cluster_queue},
         },
         "spec": {"active": False},
     }
+
+
+def _version(source: Mapping[str, Any]) -> str:
+    return fields.text(fields.mapping(source, "metadata", ""), "resourceVersion", "metadata")

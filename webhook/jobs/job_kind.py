@@ -186,9 +186,7 @@ class JobKind:
         changed = self._of_template(edits)
         if not changed and not any(edit.path in _FOLLOWED for edit in edits):
             return None
-        # Once a Workload was evicted, Kueue takes up a new queue only with a changed pod template:
-        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
-        if workload is not None and not (changed and workload is Obstacle.EVICTED):
+        if workload is not None and not _lets_change(workload, with_template=bool(changed)):
             return workload
         is_noticed = not changed or any(_is_noticed(below, edit) for below, edit in changed)
         return None if is_noticed else Obstacle.KUEUE_WOULD_NOT_NOTICE
@@ -288,6 +286,15 @@ def _of_replicas(before: Replicas | None, after: Replicas | None) -> Iterator[Ed
     values = (ABSENT if number is None else number for number in (before.given, after.given))
     was, value = values
     yield Edit(path=before.path, value=value, was=was)
+
+
+def _lets_change(workload: Obstacle, *, with_template: bool) -> bool:
+    """Return whether a Workload follows its Job although it is evicted or deactivated."""
+    # Once a Workload was evicted, Kueue takes up a new queue only with a changed pod template:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/reconciler.go#L580
+    # It leaves a deactivated one deactivated (``updateWorkloadToMatchJob``), and our controller
+    # writes the queue there that Kueue does not take up.
+    return workload is Obstacle.DEACTIVATED or (with_template and workload is Obstacle.EVICTED)
 
 
 def _is_noticed(below: Path, edit: Edit) -> bool:

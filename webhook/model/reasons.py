@@ -314,7 +314,7 @@ class Obstacle(Explained):
     DEACTIVATED = (
         "deactivated",
         "its Workload is deactivated",
-        "Set `spec.active` of its Workload to true, if it shall run.",
+        "Set `spec.active` of its Workload to true, if it shall run; `move-to` moves it before.",
     )
     QUOTA_RESERVED = (
         "quotaReserved",
