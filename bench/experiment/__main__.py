@@ -193,7 +193,7 @@ def _draw(
                 for arm in comparison.arms
             ]
             title = f"{name}, the first round"
-            plot.draw(results, str(folder / f"timeline-{name}.png"), title=title)
+            plot.draw(results, str(folder / f"timeline-{name}.svg"), title=title)
     except ImportError:
         say("no picture: matplotlib is missing, `pip install kueue-fallback[plots]`")
 

@@ -26,7 +26,7 @@ from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_reserved
 GATE = "kueue.x-k8s.io/admission-gated-by"
 LOOKS_SECONDS = 6.0
 """Of the controller, which looks every two seconds."""
-WORKLOADS = {"evicted": "evicted", "backoff": "backoff", "gated": "gated", "stopped": "deactivated"}
+WORKLOADS = {"backoff": "backoff", "gated": "gated", "stopped": "deactivated"}
 """Job to why its Workload keeps it from being moved."""
 
 
@@ -150,6 +150,7 @@ def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webho
 
     hold(client, queues.cpu_cluster_queue, "None")
     wait_for(lambda: moved_to(client, queues, "free", "cpu"), "the free one is moved")
+    wait_for(lambda: moved_to(client, queues, "evicted", "cpu"), "so is the evicted one")
 
     wanted = dict.fromkeys(WORKLOADS.values(), 1)
     with contextlib.suppress(AssertionError):

@@ -83,9 +83,10 @@ def running(name, queue="gpu", cpu="4"):
     )
 
 
-def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world):
+def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", preemption=None, **world):
     state = State()
-    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", gpu), quota("cpu", cpu)])
+    within = {} if preemption is None else {"preemption": preemption}
+    state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", gpu, **within), quota("cpu", cpu)])
     state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     state.replace(kinds.PRIORITY_CLASSES, [named("WorkloadPriorityClass", "guests", value=-10)])
@@ -102,8 +103,8 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", **world
     return choose.choose_moves(found, jobs, most=most)
 
 
-def quota(name, cpu):
-    return cluster_queue(f"{name}-cq", cpu=cpu)
+def quota(name, cpu, **spec):
+    return cluster_queue(f"{name}-cq", cpu=cpu, **spec)
 
 
 def lane(name):

@@ -124,7 +124,6 @@ def test_what_of_the_job_keeps_it(given, expected):
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"also": (condition("Evicted"),)}, Obstacle.EVICTED),
         ({"also": (condition("Evicted"), condition("Requeued", "False"))}, Obstacle.BACKOFF),
         ({"annotations": {"kueue.x-k8s.io/admission-gated-by": "x.dev/y"}}, Obstacle.GATED),
         ({"active": False}, Obstacle.DEACTIVATED),
@@ -135,6 +134,32 @@ def test_what_of_its_workload_keeps_it(changed, expected):
     found = looked([running("first"), waiting(0, **changed)], [pending(0)])
 
     assert why(found) == {expected}
+
+
+def test_evicted_jobs_are_moved_where_their_template_changes_and_by_no_queue_alone():
+    evicted = {"also": (condition("Evicted"),)}
+    lines = [running("first"), *(waiting(number, **evicted) for number in range(8))]
+    jobs = [pending(number) for number in range(8)]
+    alike = (OPTIONS[0], {**OPTIONS[1], "adaptation": {}})
+
+    moved = looked(lines, jobs)
+    left = looked(lines, jobs, policies=(rule(options=alike),))
+
+    assert {move.way.option for move in moved.moves} == {"cpu"}
+    assert (left.moves, why(left)) == ((), {Obstacle.EVICTED})
+
+
+def test_those_who_will_be_preempted_do_not_keep_others_from_being_moved():
+    urgent = waiting(99, priority=1000)
+    within = {"withinClusterQueue": "LowerPriority"}
+
+    found = looked(
+        [running("first"), urgent, *map(waiting, range(8))],
+        [pending(number) for number in range(8)],
+        preemption=within,
+    )
+
+    assert {move.way.option for move in found.moves} == {"cpu"}
 
 
 def test_a_job_without_a_workload_stays():

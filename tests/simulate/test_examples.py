@@ -23,12 +23,35 @@ def simulate(name, *arguments):
     return found.output
 
 
-@pytest.mark.parametrize("name", ["uniform", "burst", "clusters", "guests", "tiers", "shared-gpus"])
+@pytest.mark.parametrize(
+    "name", ["uniform", "burst", "clusters", "guests", "tiers", "shared-gpus", "gang"]
+)
 def test_a_scenario_can_be_replayed_by_every_policy_in_it(name):
     found = json.loads(simulate(name, "-o", "json"))
 
     for strategy in found["strategies"]:
         assert strategy["totals"]["finished"] == found["jobs"] > 0
+
+
+def test_those_whom_a_gang_preempts_are_moved_and_end_sooner():
+    found = json.loads(simulate("gang", "-o", "json"))
+
+    static, moved = ({job["name"]: job for job in each["jobs"]} for each in found["strategies"])
+    low = [name for name in static if name.startswith("preemptible")]
+    assert {moved[name]["preempted"] for name in low} == {1}
+    assert {moved[name]["queue"] for name in low} == {"cpu-lq"}
+    assert all(moved[name]["finish"] < static[name]["finish"] for name in low)
+    assert moved["gang-1"]["start"] == static["gang-1"]["start"]
+    assert moved["gang-1"]["queue"] == "gpu-lq"
+
+
+def test_where_prices_change_by_slots_cost_pays_less():
+    arms = ("--strategy", "FinishTime", "--strategy", "Cost")
+
+    finish, cost = json.loads(simulate("price-slots", *arms, "-o", "json"))["strategies"]
+
+    assert finish["totals"]["finished"] == cost["totals"]["finished"] == 120
+    assert cost["totals"]["money"] < 0.9 * finish["totals"]["money"]
 
 
 @pytest.mark.parametrize("name", ["uniform", "burst"])

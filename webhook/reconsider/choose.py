@@ -152,8 +152,10 @@ class Lineup:
         # Workloads that never start are in no forecast, and count with NEVER_SECONDS each.
         of_ranks = {rank: count * NEVER_SECONDS for rank, count in self._counts.items()}
         for begun in starts:
-            sooner = (begun.finish - NEVER_SECONDS) * begun.count
-            of_ranks[self._ranks[begun.key]] += sooner
+            # Those that run and would be preempted begin again: they are not among who waits.
+            rank = self._ranks.get(begun.key)
+            if rank is not None:
+                of_ranks[rank] += (begun.finish - NEVER_SECONDS) * begun.count
         return Prospect(
             finishes={begun.key: begun.finish for begun in starts},
             total=sum(of_ranks.values()),
@@ -344,7 +346,8 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
     if len(workloads) > 1:
         return Obstacle.SEVERAL_WORKLOADS
     workload = workloads[0]
-    if workload.obstacle is not None:
+    # Of one that was evicted, some changes are taken up: which, the options tell.
+    if workload.obstacle not in (None, Obstacle.EVICTED):
         return workload.obstacle
     if workload.requeue_at > 0 and workload.requeue_at > world.unix:
         return Obstacle.BACKOFF

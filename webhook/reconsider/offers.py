@@ -131,6 +131,7 @@ class MoveOptions:
             question.option,
             question.pending.queue,
             question.workload.policy,
+            question.workload.obstacle,
             tuple(sorted(job.labels.items())),
             tuple(sorted(job.annotations.items())),
             job.active_deadline_seconds,
@@ -147,8 +148,8 @@ class MoveOptions:
         try:
             if unmodelled(pending.job, pending.queue, self._world.snapshot):
                 return _none(Obstacle.UNMODELLED)
-            wished = _wishes(question, self._world.unix)
-            assessments = self._assess(question, wished)
+            wished = wishes_of(question, self._world.unix)
+            assessments = self.assessed(question, wished)
             policy_options = zip(question.policy.spec.options, assessments, strict=True)
             by_option = {option.name: assessment for option, assessment in policy_options}
             here = by_option[question.option]
@@ -161,7 +162,7 @@ class MoveOptions:
         except FieldError:
             return _none(Obstacle.OPTION_REFUSED)
 
-    def _assess(self, question: MoveQuestion, wished: Wishes) -> tuple[Assessment, ...]:
+    def assessed(self, question: MoveQuestion, wished: Wishes) -> tuple[Assessment, ...]:
         """Assess all options of a Job's policy, in their order, as at its creation.
 
         Raises:
@@ -214,7 +215,7 @@ class MoveOptions:
             if not _is_known(assessment) or _lacks_cost(question.policy, here, assessment):
                 because = Obstacle.START_UNKNOWN
                 continue
-            if against := self._against(question, stands, assessment.option, assessment.job):
+            if against := self.against(question, stands, assessment):
                 because = against
                 continue
             offer = self._offer(question, assessment, there)
@@ -234,20 +235,18 @@ class MoveOptions:
             offers=tuple(offers),
         )
 
-    def _against(
-        self, question: MoveQuestion, stands: Job, option: str, there: Job
-    ) -> Obstacle | None:
-        """Return why a Job cannot be moved from *stands* to *there*; None: it can."""
+    def against(self, question: MoveQuestion, stands: Job, there: Assessment) -> Obstacle | None:
+        """Return why a Job cannot be moved from *stands* to another option; None: it can."""
         kind = BY_NAME[stands.kind]
-        changes = kind.edits(stands, there)
-        if refusal := kind.obstacle_to(changes):
+        changes, workload = kind.edits(stands, there.job or stands), question.workload
+        if refusal := kind.obstacle_to(changes, workload=workload.obstacle):
             return refusal
         # A move of the queue alone leaves the pod template without the option's mark, by which
         # guests of the option are counted (decision 0013).
         if not kind.changes_template(changes):
-            is_uncounted = marks.would_be_uncounted(
-                question.policy, option, question.workload.policy
-            )
+            if workload.obstacle is Obstacle.EVICTED:
+                return workload.obstacle
+            is_uncounted = marks.would_be_uncounted(question.policy, there.option, workload.policy)
             return Obstacle.UNCOUNTED_GUEST if is_uncounted else None
         is_new_enough = self._world.changes_resources or not kind.changes_with_kubernetes
         return None if is_new_enough else Obstacle.OLDER_KUBERNETES
@@ -336,7 +335,7 @@ def class_text_of_workload(question: MoveQuestion, option: str, snapshot: Snapsh
     return forecast_input.class_name(job_class, question.policy.name, option)
 
 
-def _wishes(question: MoveQuestion, unix: float) -> Wishes:
+def wishes_of(question: MoveQuestion, unix: float) -> Wishes:
     """Read a Job's wishes, with its deadline counted from now on.
 
     Raises:

@@ -64,6 +64,7 @@ class Moving:
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
         self._pending: dict[str, Pending] = {}
+        self._started: dict[str, Pending] = {}
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
         self._at = inf
@@ -93,7 +94,19 @@ class Moving:
         )
 
     def start(self, key: str) -> None:
-        self._pending.pop(key, None)
+        if (pending := self._pending.pop(key, None)) is not None:
+            self._started[key] = pending
+
+    def preempt(self, key: str, now: float) -> None:
+        """Let a Job that has started be reconsidered again."""
+        if key not in self._started:
+            return
+        if not self._pending:
+            self._last, self._at = now, now + STEP_SECONDS
+        self._pending[key] = self._started.pop(key)
+
+    def end(self, key: str) -> None:
+        self._started.pop(key, None)
 
     def change(self, now: float) -> None:
         """Note that the queues changed: moves may be chosen from the next step on."""
@@ -333,10 +346,12 @@ class _Replay:
         for ended in schedule.runs.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
+            self._moving.end(ended.key)
         for begun in schedule.runs.released:
             self._here.release(begun, amounts(schedule, begun))
         for preempted in schedule.preempted:
             self._preempt(preempted.key, amounts(schedule, preempted))
+            self._moving.preempt(preempted.key, at)
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             queued = self._here.begin(begun, usage)

@@ -29,6 +29,7 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
+from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose
 from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, watched
@@ -343,7 +344,9 @@ class Forecasts:
         joining, shape = self._joined[key]
         queue = self._queues[joining.cluster_queue]
         held = queue.holding.pop(key)
-        waiting = _pending(joining, held.queued_at, created=held.created)._replace(is_evicted=True)
+        waiting = _pending(joining, held.queued_at, created=held.created)._replace(
+            is_evicted=True, obstacle=Obstacle.EVICTED
+        )
         queue.waiting.setdefault(shape, (joining.arrival, {}))[1][key] = waiting
         self._changed.add(joining.cluster_queue)
 
