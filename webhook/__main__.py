@@ -8,6 +8,11 @@ import sys
 import click
 
 _COMMANDS = {
+    "advise": (
+        "webhook.commands.advise",
+        "command",
+        "Say which running Jobs would cost less elsewhere.",
+    ),
     "check": (
         "webhook.commands.check",
         "command",

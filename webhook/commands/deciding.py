@@ -54,7 +54,7 @@ def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
 
     """
     state = read_state(path)
-    return _view(state, float(state.newest()) or time.time(), policies)
+    return view_of_state(state, float(state.newest()) or time.time(), policies)
 
 
 def view_of_cluster(
@@ -74,10 +74,11 @@ def view_of_cluster(
             if (workload.namespace, workload.job) == without_job:
                 gone = ReadObject((workload.namespace, workload.name), None)
                 state.apply_read(kinds.WORKLOADS, "DELETED", gone)
-    return dataclasses.replace(_view(state, time.time(), policies), own_namespace=ours)
+    return dataclasses.replace(view_of_state(state, time.time(), policies), own_namespace=ours)
 
 
-def _view(state: State, unix: float, policies: tuple[str, ...]) -> DecidingView:
+def view_of_state(state: State, unix: float, policies: tuple[str, ...] = ()) -> DecidingView:
+    """Return a state with forecasts; *policies* are files that take the place of its own."""
     snapshot = match.queueing_all(state.snapshot(0.0, unix))
     if policies:
         given = sorted(

@@ -34,6 +34,7 @@ from webhook.controller import (
     look_back_process,
     unreviewed,
 )
+from webhook.controller.adviser import Adviser
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -243,6 +244,13 @@ class Controller:
             is_leader=self.is_leader,
         )
         self._unreviewed = Unreviewed(fetching(client), settings.namespace)
+        self._adviser = Adviser(
+            client,
+            fetching(client),
+            max_state_age=settings.max_state_age,
+            is_leader=self.is_leader,
+            keys=self._ring.keys,
+        )
         self._leavers = MovedJobs()
         self._events = JobEvents(
             client, is_leader=self.is_leader, unix=time.time, clock=time.monotonic
@@ -284,6 +292,7 @@ class Controller:
             self._leavers.take,
             self._events.take,
             self._holds.take,
+            self._adviser.take,
         )
         pending = map(pending_jobs.followed, self._kinds.values())
         return {
@@ -345,6 +354,7 @@ class Controller:
         self._survive("savings", self._publish_savings)
         self._survive("events", lambda: self._log_all(self._events.step()))
         self._survive("congestion", self._publish_congestion)
+        self._survive("advice", self._advise)
         if self._follows_pending:
             self._survive("moves", self._move)
         # Of what is switched on it is known soon whether it is served, or why that is not known.
@@ -400,8 +410,9 @@ class Controller:
     def _follow_pending(self) -> None:
         """Start to follow what moves and prices depend on, the first time that there may be any."""
         wanted = self._may_move()
-        has_prices = bool(congestion_publisher.followed(self._snapshot))
-        if (wanted or has_prices) and not self._follows_workloads:
+        by_cost = bool(congestion_publisher.followed(self._snapshot))
+        by_cost = by_cost or self._adviser.follows(self._snapshot)
+        if (wanted or by_cost) and not self._follows_workloads:
             self._follows_workloads = True
             for resource in self._while_reconsidering:
                 self._feed.expect(resource.kind, time.monotonic())
@@ -576,6 +587,14 @@ class Controller:
         )
         self._log_all(lines)
         self.metrics.costs.show_congestion(self._snapshot.scarcity.at_moment(time.time()))
+
+    def _advise(self) -> None:
+        advised = self._adviser.step(
+            self._feed, self._snapshot, now=time.monotonic(), unix=time.time()
+        )
+        if advised is not None:
+            self.metrics.costs.show_advised(advised.savings)
+            self._log_all(tuple(advised.lines))
 
     def _judge_unreviewed(self, as_of: float) -> None:
         self._unreviewed.note(self._snapshot, time.time())

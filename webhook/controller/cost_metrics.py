@@ -86,6 +86,12 @@ class CostMetrics:
             tariff=A_TARIFF,
             cluster=A_CLUSTER,
         )
+        self._advised = table.gauge(
+            "advised_saving",
+            "Money that running Jobs would save by going on elsewhere from a checkpoint, as "
+            "`kubectl fallback advise` lists them. Only the leading controller has it.",
+            policy=A_POLICY,
+        )
         self._congestion = table.gauge(
             "congestion_price",
             "Money for one unit and hour of what is scarce, beside its rate, as decisions by Cost "
@@ -94,6 +100,12 @@ class CostMetrics:
             flavor=A_FLAVOR,
             resource=A_PRICED_RESOURCE,
         )
+
+    def show_advised(self, savings: Mapping[str, float]) -> None:
+        """Set what the running Jobs of each policy would save elsewhere; remove all others."""
+        self._advised.clear()
+        for policy, saving in sorted(savings.items()):
+            self._advised.labels(policy).set(saving)
 
     def show_congestion(self, current: CongestionPrices) -> None:
         """Set what is scarce now; remove the series of what is not."""

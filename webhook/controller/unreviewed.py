@@ -29,7 +29,7 @@ from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.signatures import SigningKeys
-from webhook.reconsider import pending_jobs
+from webhook.reconsider import advice, pending_jobs
 from webhook.reconsider.hold_plan import HeldJob
 
 _MEANT: Final = (OURS, "kueue.x-k8s.io/")
@@ -50,6 +50,8 @@ class WatchedJob(NamedTuple):
     """What was last done to it, for Events."""
     held: HeldJob | None = None
     """Of a Job that our gate holds."""
+    resumes: bool = False
+    """Whether it was decided, and says that it can go on from a checkpoint."""
 
 
 class MovedJobs:
@@ -92,6 +94,7 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
         has_left=pending_jobs.left_of(decided, keys, created=unix) is not None,
         happening=happening_of(job, decided.believed) if decided.doubt is None else None,
         held=_held(decided, metadata),
+        resumes=decided.believed is not None and advice.can_resume(job.annotations),
     )
 
 

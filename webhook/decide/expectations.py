@@ -292,7 +292,7 @@ def _with_forecast(
         start = replace(start, unordered=unmodelled)
     elif run is not None:
         start = _last(case, begun, option, run, start)
-    forecast = _forecast(start, run, begun.dispatch, _delay(case, begun, option, run))
+    forecast = forecast_of(start, run, begun.dispatch, _delay(case, begun, option, run))
     assessment = replace(assessment, forecast=forecast, place=begun.place)
     for limit in _LIMITS:
         rejection = limit(case, option, forecast)
@@ -404,7 +404,7 @@ def _delay(case: ForecastCase, begun: _Begun, option: Option, run: RunTime | Non
     return expected_runs.added(begun.transfer, left)
 
 
-def _forecast(
+def forecast_of(
     start: Start, run: RunTime | None, dispatch: Delay | None, delay: Delay | None
 ) -> Forecast:
     """Return the forecast with its finish: start, delay and run added, varying independently.

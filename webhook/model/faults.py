@@ -12,7 +12,7 @@ OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
 """Parts of an observer's turn: reading messages, building the state, keeping certificates."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
-    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "nominations"),
+    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "nominations", "advice"),
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

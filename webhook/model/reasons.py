@@ -186,6 +186,11 @@ class EventReason(Explained):
         "on a Job: Kueue gave it quota just when it was sent away; the message says where it runs",
         "Nothing: it runs. To have it elsewhere, create it again.",
     )
+    ADVISED = (
+        "Advised",
+        "on a Job: it runs, and the rest of it would cost much less elsewhere, from a checkpoint",
+        "Nothing, or what `kubectl fallback advise` prints, once it has a checkpoint.",
+    )
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",

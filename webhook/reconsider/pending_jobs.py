@@ -77,6 +77,18 @@ def read_job(
         FieldError: it cannot be read as a Job of *kind*.
 
     """
+    found = read_unfinished(source, kind, keys)
+    # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
+    # the queue that it left (decision 0013).
+    if found is not None and found.obstacle is Obstacle.NOT_SUSPENDED and not found.has_left:
+        return None
+    return found
+
+
+def read_unfinished(
+    source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None = None
+) -> Pending | None:
+    """Read a Job that waits or runs, as ``read_job`` does; None: it is over."""
     held_back = kind.held_back(source)
     if held_back is Obstacle.FINISHED:
         return None
@@ -90,10 +102,6 @@ def read_job(
     is_large = _characters(submitted) > MOST_CHARACTERS
     obstacle = held_back or job.doubt or (Obstacle.TOO_LARGE if is_large else None)
     left = left_of(job, keys, created=created)
-    # A moved or undone Job is followed on while it runs: Kueue may have admitted its Workload in
-    # the queue that it left (decision 0013).
-    if obstacle is Obstacle.NOT_SUSPENDED and left is None:
-        return None
     if created == inf:
         raise FieldError("metadata.creationTimestamp", "expected a time")
     return Pending(

@@ -1,0 +1,182 @@
+"""What the controller says of running Jobs that would save elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.controller import moving
+from tests.controller.moving import job, tell
+from tests.reconsider.queued_jobs import NOW, running
+from webhook.api import resources as kinds
+from webhook.api.kubernetes_api import Refused, Unreachable
+from webhook.api.watch import WatchUpdate
+from webhook.controller import unreviewed
+from webhook.controller.adviser import MOST_READ, STEP_SECONDS, Adviser
+from webhook.jobs import JOB
+
+feed = moving.feed
+RATE = 10.0
+
+
+class Api:
+    """Gives Jobs and takes Events."""
+
+    def __init__(self, *jobs):
+        self.jobs = {each["metadata"]["name"]: each for each in jobs}
+        self.asked, self.events, self.answers = [], [], []
+
+    def fetch(self, namespace, reference):
+        self.asked.append(reference)
+        return self.jobs.get(reference)
+
+    def post(self, path, body):
+        if self.answers:
+            raise self.answers.pop(0)
+        self.events.append((path, body))
+        return body
+
+
+def policy(**cost):
+    return {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "FallbackPolicy",
+        "metadata": {"name": "light-gpu"},
+        "spec": {
+            "mode": "Enforce",
+            "match": {"jobSelector": {}},
+            "options": [
+                {"name": "gpu", "queue": "gpu-lq"},
+                {"name": "cpu", "queue": "cpu-lq", "slowdown": 0.2},
+            ],
+            "strategy": {"type": "Cost", "cost": {"runTime": "4h", "timeValue": "1", **cost}},
+        },
+    }
+
+
+@pytest.fixture
+def priced(feed):
+    rates = [{"flavors": ["a100"], "resources": {"cpu": str(RATE)}}]
+    tariff = {"kind": "Tariff", "metadata": {"name": "t"}, "spec": {"rates": rates}}
+    tell(feed, kinds.TARIFFS, tariff)
+    tell(feed, kinds.POLICIES, policy())
+    tell(feed, kinds.WORKLOADS, running("job-1"))
+    return feed
+
+
+def resuming(number=1):
+    found = job(number)
+    found["metadata"]["annotations"]["kueue-fallback.dev/checkpoint"] = "10m"
+    found["spec"]["suspend"] = False
+    found["status"] = {"startTime": "2026-11-21T05:59:00Z", "active": 1}
+    return found
+
+
+def adviser(api, *jobs, leads=True):
+    found = Adviser(
+        api, api.fetch, max_state_age=1000.0, is_leader=lambda: leads, keys=lambda: None
+    )
+    watched = unreviewed.followed(JOB)
+    entries = tuple(watched.read(watched.kind, each) for each in jobs)
+    found.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
+    return found
+
+
+def stepped(found, feed, now=0.0):
+    feed.update(now, NOW + now)
+    return found.step(feed, feed.published, now=now, unix=NOW + now)
+
+
+def test_an_event_tells_once_of_a_run_that_would_cost_less_elsewhere(priced):
+    api = Api(resuming())
+    found = adviser(api, resuming())
+
+    first = stepped(found, priced)
+    between = stepped(found, priced, now=STEP_SECONDS / 2)
+    second = stepped(found, priced, now=STEP_SECONDS + 1)
+
+    ((path, event),) = api.events
+    assert path == "/api/v1/namespaces/team/events"
+    assert (event["reason"], event["involvedObject"]["name"]) == ("Advised", "job-1")
+    assert event["message"].startswith("what is left of it would cost ")
+    assert event["message"].endswith(
+        "; `kubectl fallback advise job-1 -n team` prints how, once it has a checkpoint"
+    )
+    assert first.savings["light-gpu"] > 100
+    assert between is None
+    assert second.savings.keys() == {"light-gpu"}
+
+
+def test_whoever_does_not_lead_says_nothing(priced):
+    api = Api(resuming())
+
+    assert stepped(adviser(api, resuming(), leads=False), priced).savings == {}
+    assert (api.asked, api.events) == ([], [])
+
+
+def test_jobs_that_wait_or_have_no_checkpoint_are_not_even_read(priced):
+    plain = job(1)
+    plain["spec"]["suspend"] = False
+    api = Api(plain, resuming(2))
+
+    assert stepped(adviser(api, plain, resuming(2)), priced).savings == {}
+    assert api.asked == []
+
+
+def test_what_is_over_or_gone_is_forgotten(priced):
+    api = Api(resuming())
+    found = adviser(api, resuming())
+    assert stepped(found, priced).savings
+
+    tell(priced, kinds.WORKLOADS)
+
+    assert stepped(found, priced, now=STEP_SECONDS + 1).savings == {}
+
+
+def test_an_event_that_another_leader_wrote_is_not_written_again(priced):
+    api = Api(resuming())
+    api.answers = [Refused(409, "exists")]
+    found = adviser(api, resuming())
+
+    assert stepped(found, priced).lines == []
+    stepped(found, priced, now=STEP_SECONDS + 1)
+
+    assert api.events == []
+
+
+def test_what_cannot_be_written_is_told_and_tried_again(priced):
+    api = Api(resuming())
+    api.answers = [Unreachable("gone")]
+    found = adviser(api, resuming())
+
+    (line,) = stepped(found, priced).lines
+    stepped(found, priced, now=STEP_SECONDS + 1)
+
+    assert line == "Job team/job-1: no Event written: gone"
+    assert len(api.events) == 1
+
+
+def test_of_very_many_jobs_some_wait_for_the_next_minute(priced):
+    jobs = [resuming(number) for number in range(MOST_READ + 50)]
+    api = Api(*jobs)
+    found = adviser(api, *jobs)
+    tell(priced, kinds.WORKLOADS, *(running(f"job-{n}") for n in range(MOST_READ + 50)))
+
+    stepped(found, priced)
+    first = len(api.asked)
+    stepped(found, priced, now=STEP_SECONDS + 1)
+
+    assert first == MOST_READ
+    assert len(set(api.asked)) == MOST_READ + 50
+
+
+def test_without_a_policy_by_cost_no_workload_need_be_followed(priced):
+    found = adviser(Api(), resuming())
+    priced.update(0.0, NOW)
+
+    by_cost, by_time = priced.published, moving.policy_object()
+    tell(priced, kinds.POLICIES, by_time)
+    priced.update(1.0, NOW)
+
+    assert found.follows(by_cost)
+    assert not found.follows(priced.published)
+    assert not adviser(Api()).follows(by_cost)
