@@ -9,10 +9,14 @@ from click.testing import CliRunner
 
 from tests.reviews import light_job
 from webhook.__main__ import main
-from webhook.decide.wishes import GPU_MEMORY
+from webhook.decide.wishes import CHECKPOINT, GPU_MEMORY, RUN_TIME
+from webhook.model.job import QUEUE_LABEL
 
 LIGHT, HEAVY = "examples/light-job.yaml", "examples/heavy-job.yaml"
 SNAPSHOT, POLICY = "examples/snapshot.json", "examples/policy.yaml"
+EXAMPLES = sorted(Path("examples").glob("pools/*.yaml")) + sorted(
+    Path("examples").glob("slices/*.yaml")
+)
 
 
 def explain(*arguments, given=None):
@@ -191,6 +195,88 @@ def test_a_group_without_a_user_is_refused():
         2,
         "Error: --as-group goes with --as.",
     )
+
+
+@pytest.mark.parametrize(
+    ("example", "queue", "said", "option"),
+    [
+        ("spot-and-on-demand", "gpu-lq", {CHECKPOINT: "10m"}, "spot"),
+        # Of 0.2 interruptions an hour half of eight hours would be lost each time.
+        ("spot-and-on-demand", "gpu-lq", {RUN_TIME: "8h"}, "on-demand"),
+        ("spot-and-on-demand", "gpu-lq", {RUN_TIME: "8h", CHECKPOINT: "10m"}, "spot"),
+        ("npu-beside-gpu", "gpu-lq", {GPU_MEMORY: "12Gi"}, "gpu"),
+        ("team-queues", "a100-lq", {}, "a100"),
+    ],
+)
+def test_the_examples_of_pools_send_jobs_where_they_say(example, queue, said, option):
+    labels = {QUEUE_LABEL: queue}
+    job = light_job(namespace="research", labels=labels, annotations=said)
+    snapshot = f"examples/pools/{example}.yaml"
+
+    found = explain(*("-f", "-", "--snapshot", snapshot, "-o", "json"), given=json.dumps(job))
+
+    assert json.loads(found.output)["decision"]["option"] == option
+
+
+@pytest.mark.parametrize(
+    ("groups", "option"), [(["ml-research"], "h100"), (["on-call"], "h100"), (["sales"], "a100")]
+)
+def test_the_example_of_teams_goes_by_who_asks(groups, option):
+    job = light_job(namespace="research", labels={QUEUE_LABEL: "a100-lq"})
+    asked = [word for group in groups for word in ("--as-group", group)]
+    snapshot = "examples/pools/team-queues.yaml"
+
+    found = explain(
+        *("-f", "-", "--snapshot", snapshot, "--as", "ann", *asked, "-o", "json"),
+        given=json.dumps(job),
+    )
+
+    assert json.loads(found.output)["decision"]["option"] == option
+
+
+@pytest.mark.parametrize(
+    ("pods", "level"), [(8, "nvidia.com/gpu.clique"), (1, "kubernetes.io/hostname")]
+)
+def test_the_example_of_racks_asks_for_one_rack_or_for_one_node(tmp_path, pods, level):
+    racks = Path("examples/pools/nvl72-racks.yaml").read_text()
+    (tmp_path / "racks.yaml").write_text(racks.replace("mode: Observe", "mode: Enforce"))
+    job = light_job(namespace="research", labels={QUEUE_LABEL: "racks-lq"})
+    job["spec"] |= {"parallelism": pods, "completions": pods}
+    words = ("-f", "-", "--snapshot", str(tmp_path / "racks.yaml"), "-o", "json")
+
+    answer = json.loads(explain(*words, given=json.dumps(job)).output)
+
+    asked = answer["job"]["spec"]["template"]["metadata"]["annotations"]
+    assert answer["decision"]["option"] == "rack"
+    # Nobody knows how large racks are here, so none is demanded.
+    assert asked["kueue.x-k8s.io/podset-preferred-topology"] == level
+
+
+def test_where_all_gpus_are_taken_the_example_of_npus_sends_jobs_there(tmp_path):
+    pools = yaml.safe_load_all(Path("examples/pools/npu-beside-gpu.yaml").read_text())
+    items = list(pools)
+    for item in items:
+        if item["kind"] == "FallbackPolicy":
+            item["spec"]["mode"] = "Enforce"
+        if item["metadata"]["name"] == "gpu-cq":
+            item["spec"]["resourceGroups"][0]["flavors"][0]["resources"][2]["nominalQuota"] = 0
+    (tmp_path / "full.json").write_text(json.dumps({"kind": "List", "items": items}))
+    job = light_job(namespace="research", annotations={GPU_MEMORY: "12Gi"})
+    words = ("-f", "-", "--snapshot", str(tmp_path / "full.json"), "-o", "json")
+
+    answer = json.loads(explain(*words, given=json.dumps(job)).output)
+
+    assert answer["decision"]["option"] == "npu"
+    (container,) = answer["job"]["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"furiosa.ai/rngd": "1"}
+    assert container["image"] == "registry.example.com/embed:rngd"
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_policy_of_an_example_is_valid(path):
+    checked = CliRunner().invoke(main, ["check", "-f", str(path)])
+
+    assert (checked.exit_code, " is valid" in checked.stdout) == (0, True), checked.output
 
 
 @pytest.mark.parametrize(
