@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -16,7 +16,9 @@ from hack.install import Installation
 
 
 @contextlib.contextmanager
-def installed(options: Options | None = None) -> Iterator[Installation]:
+def installed(
+    options: Options | None = None, *, chart_values: Sequence[str] = ()
+) -> Iterator[Installation]:
     """Leave nothing of it, however it ends."""
     tools.ensure()
     load.program()
@@ -26,7 +28,7 @@ def installed(options: Options | None = None) -> Iterator[Installation]:
         say("starting a control plane")
         with (
             ControlPlane(folder, options=options, report=say) as plane,
-            Installation(plane) as installation,
+            Installation(plane, chart_values=chart_values) as installation,
         ):
             yield installation
     except KeyboardInterrupt:

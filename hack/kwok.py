@@ -16,8 +16,10 @@ STAGES: Final = (
     "pod/fast/pod-delete.yaml",
 )
 
-# A pod with a GPU limit on any container ran on a GPU.
+# By the kind of device that its flavor selects, if it says that; else a pod with a GPU limit on any
+# container ran on a GPU.
 RUN_TIME: Final = """
+.metadata.annotations["sim.example.com/" + (.spec.nodeSelector["accelerator"] // "") + "-run"] //
 if ([.spec.containers[].resources.limits["nvidia.com/gpu"] // "0"] | any(. != "0"))
 then .metadata.annotations["sim.example.com/gpu-run"]
 else .metadata.annotations["sim.example.com/cpu-run"]
@@ -65,6 +67,11 @@ def with_failures(stages: Iterable[Object]) -> list[Object]:
                 template = template.replace(well, either)
             stage["spec"]["next"]["statusTemplate"] = FAILS.lstrip() + template
     return changed
+
+
+def node_of(device: str) -> Object:
+    """Return a node with room for any number of one kind of GPU."""
+    return _node(f"gpu-{device}", labels={ACCELERATOR_LABEL: device}, gpus="1k")
 
 
 def nodes() -> list[Object]:

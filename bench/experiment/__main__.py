@@ -1,7 +1,7 @@
 """Run the published experiment on a control plane of its own, every strategy side by side.
 
 usage: python -m bench.experiment [--rounds 5] [--time-scale 1] [--arms KEY,KEY] [--quick]
-                                 [--set paper|wrong|guests|moves|report|adopt|every]
+                                 [--set paper|wrong|guests|moves|report|adopt|cost|gang|every]
                                  [--clusters 2] [--folder FOLDER] [-o json]
 
 Each arm has a namespace, queues and a policy of its own, so that all meet the same machine at the
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import report
-from bench.experiment import figures, play, remote, reports
+from bench.experiment import bills, figures, play, remote, reports
 from bench.experiment.arms import COMPARISONS, Comparison
 from bench.experiment.course import Course, as_result
 from bench.experiment.figures import Figures
@@ -66,7 +66,7 @@ def _installed(
     clusters: int, comparison: Comparison
 ) -> Iterator[tuple[Installation, ControlPlane | None]]:
     if clusters == 1:
-        with installed() as installation:
+        with installed(chart_values=["tariffs.series={price-slots}"]) as installation:
             yield installation, None
     else:
         with remote.installed(comparison.arms) as found:
@@ -129,21 +129,31 @@ def _tell(outcome: play.Outcome, comparison: Comparison, given: argparse.Namespa
         for scenario, rounds in outcome.rounds.items()
     }
     simulated = play.simulated(comparison, measured, time_scale=given.time_scale)
+    paid = play.billed(comparison, outcome, measured)
     found = {
         "machine": report.machine(),
         "timeScale": given.time_scale,
         "rounds": {name: figures.as_json(rounds) for name, rounds in measured.items()},
         "simulated": simulated,
+        "paid": {
+            name: [[dataclasses.asdict(bill) for bill in bills_of] for bills_of in rounds]
+            for name, rounds in paid.items()
+        },
     }
     wanted = [
         target
         for name, rounds in measured.items()
-        for target in figures.targets(name, rounds, simulated[name], clusters=given.clusters)
+        for target in (
+            *figures.targets(name, rounds, simulated[name], clusters=given.clusters),
+            *bills.targets(paid[name]),
+        )
     ]
     if given.output == "json":
         print(json.dumps(found, indent=1))
     else:
         print("\n".join(_text(measured, simulated, comparison, given.time_scale)))
+        for of_scenario in filter(None, paid.values()):
+            print("\n".join(["", *bills.lines(comparison.arms, of_scenario)]))
         print("\n".join(["", *(target.line() for target in wanted)]))
     if given.folder:
         given.folder.mkdir(parents=True, exist_ok=True)

@@ -1,11 +1,14 @@
 """What is compared: scenarios, and ways to decide that run side by side, each on its own queues."""
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from webhook.commands import manifest
+from webhook.model.words import rfc3339
 from webhook.simulate import scenario_file
 from webhook.simulate.scenario import STATIC, Scenario
 from webhook.simulate.scenario_spec import Scalar
@@ -116,6 +119,22 @@ ADOPT: Final = Comparison(
         Arm(key="adopt", title="adopted afterwards", strategy="FinishTime", adopts=True),
     ),
 )
+# Prices change every twenty seconds: what is paid, beside what a replay pays.
+COST: Final = Comparison(
+    scenarios=("price-slots",),
+    arms=(
+        Arm(key="finish", title="FinishTime", strategy="FinishTime"),
+        Arm(key="cost", title="Cost", strategy="Cost"),
+    ),
+)
+# A gang of high priority takes GPUs from those who may be preempted.
+GANG: Final = Comparison(
+    scenarios=("gang",),
+    arms=(
+        NONE,
+        Arm(key="moves", title="FinishTime, moved", strategy="FinishTime", reconsiders=True),
+    ),
+)
 # All that is promised of the published scenarios, at once.
 EVERY: Final = Comparison(
     scenarios=PAPER.scenarios, arms=(*PAPER.arms, RECONSIDERED, *WRONG.arms[1:])
@@ -127,9 +146,47 @@ COMPARISONS: Final[Mapping[str, Comparison]] = {
     "moves": MOVES,
     "report": REPORT,
     "adopt": ADOPT,
+    "cost": COST,
+    "gang": GANG,
     "every": EVERY,
 }
 RECONSIDER: Final = {"after": "2s", "minimumGain": {"time": "3s", "percent": 3}, "maxMoves": 2}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """When a scenario with prices is played, in seconds since 1970."""
+
+    jobs: float
+    """When the first Job may come."""
+    prices: float
+    """When the first point of its series holds."""
+
+    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the scenario as if it had been written for that time."""
+        later = self.prices - _unix(document["start"])
+        objects = [_later(item, later) for item in document["cluster"]["objects"]]
+        start = datetime.fromtimestamp(self.jobs, UTC).isoformat()
+        cluster = {**document["cluster"], "objects": objects}
+        return {**document, "start": start, "cluster": cluster}
+
+
+def _later(item: Mapping[str, Any], seconds: float) -> Mapping[str, Any]:
+    """Move the points of a series; other objects stay as they are."""
+    if item["kind"] != "ConfigMap":
+        return item
+    data = {
+        key: json.dumps(_moved(json.loads(text), seconds)) for key, text in item["data"].items()
+    }
+    return {**item, "data": data}
+
+
+def _moved(points: Sequence[Mapping[str, Any]], seconds: float) -> list[Mapping[str, Any]]:
+    return [{**point, "from": rfc3339(_unix(point["from"]) + seconds)} for point in points]
+
+
+def _unix(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
 
 
 def scenario_of(
@@ -139,18 +196,24 @@ def scenario_of(
     overhead_seconds: float = 0.0,
     given: Mapping[str, Scalar] | None = None,
     seed: int = 0,
+    at: Beginning | None = None,
 ) -> Scenario:
     """Read one of the scenarios that ship, as the arm's policies believe it to be.
 
-    *given*: its parameters in place of the experiment's.
+    *given*: its parameters in place of the experiment's; *at*: when it begins, if it has prices.
     """
     path = SCENARIOS / f"{name}.yaml"
     (document,) = manifest.read(path.read_text())
     if given is None:
         slowdown = round(TRUE_SLOWDOWN * arm.wrong, 3)
-        given = {"slowdown": slowdown, "overhead": f"{overhead_seconds:.3f}s"}
+        believed: Mapping[str, Scalar] = {
+            "slowdown": slowdown,
+            "overhead": f"{overhead_seconds:.3f}s",
+        }
+        known = document.value.get("parameters", {})
+        given = {name: value for name, value in believed.items() if name in known}
     return scenario_file.read(
-        document.value,
+        document.value if at is None else at.of(document.value),
         read_text=lambda file: (path.parent / file).read_text(),
         given=given,
         seed=seed,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.model.job import DECISION
+from webhook.model.queues import Amounts
 from webhook.simulate.results import JobResult
 
 Object = Mapping[str, Any]
@@ -31,6 +32,8 @@ class Course:
     # What its pod is told to run.
     run_seconds: float = 0.0
     failed: bool = False
+    # Quota that it held at its end, by flavors of the scenario.
+    held: Amounts = dataclasses.field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
@@ -69,7 +72,10 @@ def seen(course: Course, job: Object, now: float) -> Course:
     """
     started, finished = course.started, course.finished
     status = job.get("status", {})
-    if started is None and not job["spec"].get("suspend") and status.get("startTime"):
+    if job["spec"].get("suspend"):
+        # Preempted, if it was started: what counts is its last start.
+        started = None
+    elif started is None and status.get("startTime"):
         started = now
     ended = [each["type"] for each in status.get("conditions", ()) if each["status"] == "True"]
     failed = course.failed or "Failed" in ended
@@ -92,4 +98,5 @@ def as_result(course: Course) -> JobResult:
         option=course.option,
         start=course.started,
         finish=course.finished,
+        held=course.held,
     )

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bench.experiment.arms import RECONSIDER, Arm
+from hack import kwok
+from hack.kwok import ACCELERATOR_LABEL
 from webhook.model.policy.fallback_policy import seconds
 from webhook.simulate.scenario import STATIC, Scenario, Submission
 
@@ -13,8 +15,8 @@ Object = dict[str, Any]
 PART_OF: Final = {"app.kubernetes.io/part-of": "kueue-fallback-experiment"}
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 RUN_ANNOTATION: Final = "sim.example.com/{}-run"
-DEVICES: Final = ("gpu", "cpu")
 _PRIORITY: Final = "WorkloadPriorityClass"
+_PRICING: Final = ("AcceleratorProfile", "Tariff")
 
 
 def namespace_of(arm: Arm) -> str:
@@ -22,13 +24,21 @@ def namespace_of(arm: Arm) -> str:
 
 
 def queues(scenario: Scenario, arm: Arm) -> list[Object]:
-    """Return namespace, flavors, priorities and queues, in order of creation.
+    """Return namespace, flavors with what they cost, priorities and queues, in order of creation.
 
     Priorities are every arm's; their names stand on Jobs.
     """
-    order = ("Namespace", "ResourceFlavor", _PRIORITY, "ClusterQueue", "LocalQueue")
+    order = ("Namespace", "ResourceFlavor", *_PRICING, _PRIORITY, "ClusterQueue", "LocalQueue")
     found = [_renamed(item, arm) for item in scenario.objects if item["kind"] in order]
     return sorted(found, key=lambda item: order.index(item["kind"]))
+
+
+def nodes(scenario: Scenario) -> list[Object]:
+    """Return a node for each kind of device that a flavor of the scenario selects."""
+    flavors = (item for item in scenario.objects if item["kind"] == "ResourceFlavor")
+    labels = (item.get("spec", {}).get("nodeLabels", {}) for item in flavors)
+    devices = {each[ACCELERATOR_LABEL] for each in labels if ACCELERATOR_LABEL in each}
+    return [kwok.node_of(device) for device in sorted(devices)]
 
 
 def policies(scenario: Scenario, arm: Arm, *, time_scale: float) -> list[Object]:
@@ -52,10 +62,8 @@ def job(scenario: Scenario, submission: Submission, arm: Arm, *, round_name: str
     metadata["name"] = f"{round_name}-{submission.name}"
     metadata["labels"] = {**metadata.get("labels", {}), **PART_OF}
     annotations = template.setdefault("metadata", {}).setdefault("annotations", {})
-    for device in DEVICES:
-        if device in submission.run_seconds:
-            run = submission.run_seconds[device] * 1000
-            annotations[RUN_ANNOTATION.format(device)] = f"{run:.0f}ms"
+    for device, seconds_there in submission.run_seconds.items():
+        annotations[RUN_ANNOTATION.format(device)] = f"{seconds_there * 1000:.0f}ms"
     for container in template["spec"]["containers"]:
         base = container["image"].partition(":")[0]
         container["image"] = f"{base}:{arm.key if arm.learns else f'{arm.key}-{round_name}'}"
@@ -76,6 +84,9 @@ def _renamed(item: Mapping[str, Any], arm: Arm) -> Object:
         metadata["name"] += f"-{arm.key}"
     if found["kind"] == "ClusterQueue" and "cohortName" in found["spec"]:
         found["spec"]["cohortName"] += f"-{arm.key}"
+    for named in (found.get("spec", {}), *found.get("spec", {}).get("rates", ())):
+        if "flavors" in named:
+            named["flavors"] = [f"{flavor}-{arm.key}" for flavor in named["flavors"]]
     for group in found.get("spec", {}).get("resourceGroups", ()):
         for flavor in group["flavors"]:
             flavor["name"] += f"-{arm.key}"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from bench.experiment import objects, remote, rounds
-from bench.experiment.arms import RECONSIDER, Arm, Comparison, scenario_of
+from bench.experiment import bills, objects, remote, rounds
+from bench.experiment.arms import RECONSIDER, Arm, Beginning, Comparison, scenario_of
 from bench.experiment.course import Course
 from bench.experiment.figures import Figures, overhead_of
 from bench.experiment.rounds import Round, Say
@@ -33,6 +33,8 @@ Look = Callable[[Mapping[str, Sequence[Course]]], None]
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     rounds: Rounds
+    # Of scenarios with prices, when each arm began, round by round.
+    beginnings: dict[str, list[dict[str, Beginning]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,11 +67,13 @@ def play(
         for name in comparison.scenarios:
             player.play(name, learning, LEARNING)
     found: Rounds = {name: [] for name in comparison.scenarios}
+    beginnings: dict[str, list[dict[str, Beginning]]] = {name: [] for name in found}
     for number in range(1, rounds + 1):
         for name, played in found.items():
             say(f"round {number} of {rounds}: {name}")
             played.append(player.play(name, comparison.arms, f"r{number}"))
-    return Outcome(rounds=found)
+            beginnings[name].append(player.beginnings)
+    return Outcome(rounds=found, beginnings=beginnings)
 
 
 class _Player:
@@ -79,21 +83,28 @@ class _Player:
         self._worker = site.worker
         self._time_scale = time_scale
         self._say = say
+        self.beginnings: dict[str, Beginning] = {}
+        """Of the round that was played last."""
 
     def play(self, name: str, arms: Sequence[Arm], label: str) -> dict[str, tuple[Course, ...]]:
         scenarios = {
             arm.key: (arm, scenario_of(name, arm).faster(self._time_scale)) for arm in arms
         }
         _, scenario = scenarios[arms[0].key]
-        expected = _replayed(scenario, STATIC).totals.makespan or 0.0
+        expected = replayed(scenario, STATIC).totals.makespan or 0.0
         late = {
             arm.key: objects.policies(scenario_of(name, arm), arm, time_scale=self._time_scale)
             for arm in arms
             if arm.adopts
         }
-        played = Round(self._plane, scenarios, name=f"{label}-{name}", late=late).run(
-            timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._say
-        )
+        prices = bills.write_series(self._plane, name, arms[0])
+        a_round = Round(self._plane, scenarios, name=f"{label}-{name}", late=late)
+        played = a_round.run(timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._say)
+        if prices is not None:
+            played = bills.with_quota(self._plane, arms, played)
+            self.beginnings = {
+                key: Beginning(jobs=began, prices=prices) for key, began in a_round.began.items()
+            }
         self._look(played)
         rounds.remove_jobs(self._plane, arms)
         for policy in (each for own in late.values() for each in own):
@@ -117,7 +128,7 @@ def set_up(
     if site.worker is not None:
         site.worker.client.apply_all(remote.at_worker(queues))
         queues = remote.at_manager(queues, arm)
-    plane.client.apply_all(queues)
+    plane.client.apply_all([*objects.nodes(scenario), *queues])
     if policies is None:
         policies = [] if arm.adopts else objects.policies(scenario, arm, time_scale=time_scale)
     plane.client.apply_all(policies)
@@ -181,13 +192,31 @@ def simulated(
             run_times = RunTimeLearner()
             for each in comparison.scenarios if arm.learns else ():
                 before = scenario_of(each, arm, overhead_seconds=overhead * time_scale)
-                _replayed(before.faster(time_scale), strategy, run_times=run_times)
-            result = _replayed(scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times)
+                replayed(before.faster(time_scale), strategy, run_times=run_times)
+            result = replayed(scenario, strategy, reconsiders=arm.reconsiders, run_times=run_times)
             found[name][arm.key] = result.totals.makespan or 0.0
     return found
 
 
-def _replayed(
+def billed(
+    comparison: Comparison,
+    outcome: Outcome,
+    measured: Mapping[str, Mapping[str, Sequence[Figures]]],
+) -> dict[str, list[list[bills.Bill]]]:
+    """Return what arms have paid, and paid in replays with the overhead that was measured."""
+    return {
+        name: bills.bills(
+            name,
+            comparison.arms,
+            list(zip(rounds_of, outcome.beginnings[name], strict=True)),
+            overhead=overhead_of(each for own in measured[name].values() for each in own),
+            replay=lambda arm, scenario: replayed(scenario, arm.strategy),
+        )
+        for name, rounds_of in outcome.rounds.items()
+    }
+
+
+def replayed(
     scenario: Scenario,
     strategy: str,
     *,

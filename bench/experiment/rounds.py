@@ -68,10 +68,18 @@ class Round:
         self._courses: Courses = {}
         self._submissions: dict[tuple[str, str], tuple[Scenario, Submission]] = {}
         self._began = 0.0
+        self.began: dict[str, float] = {}
+        """When each arm's first Job may come, in seconds since 1970; empty: it has not been run."""
 
     def run(self, *, timeout_seconds: float, say: Say) -> dict[str, tuple[Course, ...]]:
         """Return every arm's Jobs in order of submission, when all have ended."""
-        self._began = time.monotonic() + lead(time.time())
+        unix = time.time()
+        until = lead(unix)
+        self._began = time.monotonic() + until
+        self.began = {
+            arm.key: unix + until + self._offsets[objects.namespace_of(arm)]
+            for arm, _ in self._scenarios.values()
+        }
         for arm, scenario in self._scenarios.values():
             for submission in scenario.submissions:
                 course = self._expected(scenario, submission)

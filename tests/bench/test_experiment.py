@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from bench.experiment import course, objects, remote, rounds
+from bench.experiment import bills, course, objects, remote, rounds
 from bench.experiment.__main__ import arguments
-from bench.experiment.arms import ADOPT, GUESTS, PAPER, WRONG, scenario_of
+from bench.experiment.arms import ADOPT, COST, GUESTS, PAPER, WRONG, Beginning, scenario_of
 from bench.experiment.course import Course
+from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
 UNIFORM = scenario_of("uniform", STATIC)
@@ -163,3 +164,111 @@ def test_a_quick_run_is_one_round_of_two_arms():
     assert (found.rounds, found.time_scale, found.arms) == (1, 4.0, ("static", "threshold"))
     assert arguments(["--quick", "--set", "guests"]).arms == ()
     assert arguments(["--rounds", "2"]).time_scale == 1.0
+
+
+FINISH, COST_ARM = COST.arms
+BEGAN = 1_795_240_800
+"""2026-11-21T06:00:00Z"""
+
+
+def slots(jobs=BEGAN + 7.0):
+    return scenario_of("price-slots", COST_ARM, at=Beginning(jobs=jobs, prices=BEGAN))
+
+
+def test_prices_begin_when_the_round_does():
+    scenario = slots()
+
+    (series,) = (item for item in scenario.objects if item["kind"] == "ConfigMap")
+    points = json.loads(series["data"]["prices.json"])
+    assert [point["from"] for point in points[:2]] == [
+        "2026-11-21T06:00:00Z",
+        "2026-11-21T06:00:20Z",
+    ]
+    assert scenario.prices.start == BEGAN + 7
+
+
+def test_what_prices_name_is_the_arms_own():
+    by_kind = {}
+    for item in objects.queues(slots(), COST_ARM):
+        by_kind.setdefault(item["kind"], []).append(item)
+
+    assert [item["metadata"]["name"] for item in by_kind["Tariff"]] == ["slots-cost"]
+    assert [item["spec"]["flavors"] for item in by_kind["AcceleratorProfile"]] == [
+        ["v100-cost"],
+        ["p100-cost"],
+        ["k80-cost"],
+    ]
+    assert "ConfigMap" not in by_kind
+
+
+def test_each_kind_of_device_has_a_node_and_pods_run_there_as_long_as_the_scenario_says():
+    scenario = slots()
+    (first, *_) = scenario.submissions
+
+    labels = [node["metadata"]["labels"]["accelerator"] for node in objects.nodes(scenario)]
+    job = objects.job(scenario, first, COST_ARM, round_name="r1")
+
+    assert labels == ["k80", "p100", "v100"]
+    annotations = job["spec"]["template"]["metadata"]["annotations"]
+    assert annotations.keys() == {f"sim.example.com/{name}-run" for name in labels}
+    assert objects.nodes(UNIFORM) == []
+
+
+def test_a_preempted_job_counts_from_its_last_start():
+    before = Course(name="a", template="t", submitted_to="q", due=0, created=0.0, started=3.0)
+    stopped = course.seen(before, {"metadata": {}, "spec": {"suspend": True}}, 5.0)
+
+    again = {"metadata": {}, "spec": {}, "status": {"startTime": "x"}}
+
+    assert stopped.started is None
+    assert course.seen(stopped, again, 9.0).started == 9.0
+
+
+def test_jobs_are_billed_by_the_prices_of_their_seconds():
+    scenario = slots()
+    played = tuple(
+        Course(
+            name=submission.name,
+            template=submission.template,
+            submitted_to="v100",
+            due=0,
+            created=0.0,
+            # Ten seconds each, five of them in the first slot of twenty, whose price is double.
+            started=8.0,
+            finished=18.0,
+            held={("v100", "nvidia.com/gpu"): 1},
+        )
+        for submission in scenario.submissions
+    )
+
+    ((bill,),) = bills.bills(
+        "price-slots",
+        [COST_ARM],
+        [({"cost": played}, {"cost": Beginning(jobs=BEGAN + 7.0, prices=BEGAN)})],
+        overhead=0.0,
+        replay=lambda arm, replayed: Result(strategy=arm.key, jobs=billed(replayed)),
+    )
+
+    assert bill.measured.money == pytest.approx(120 * 2.48 * (5 * 60 + 5 * 30) / 3600)
+    assert bill.replayed.money == 7.0
+
+
+def billed(scenario):
+    cost = JobCost(money=7.0, kwh=None, kilograms=None, late=None, total=8.0)
+    assert scenario.prices.start == BEGAN + 7
+    return (JobResult(name="a", template="t", arrival=0, submitted="q", queue="q", cost=cost),)
+
+
+def test_a_replay_may_be_off_by_five_points_of_what_is_saved():
+    def amounts(money):
+        return TotalCosts(money=money, kwh=None, kilograms=None, late=0, total=money)
+
+    def bill(arm, measured, replayed):
+        return bills.Bill(arm=arm.key, measured=amounts(measured), replayed=amounts(replayed))
+
+    rounds = [[bill(FINISH, 100, 90), bill(COST_ARM, 80, 70)]]
+
+    assert bills.saved(rounds[0][1], rounds[0][0]) == pytest.approx((20.0, 100 * 2 / 9))
+    (target,) = bills.targets(rounds)
+    assert (target.value, target.is_met) == (pytest.approx(100 * 2 / 9 - 20), True)
+    assert len(bills.lines(COST.arms, rounds)) == 3
