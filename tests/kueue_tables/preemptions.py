@@ -2,7 +2,8 @@
 
 from tests.kueue_tables.clusters import cluster
 from tests.kueue_tables.trees import taken, tree_of
-from webhook.kueue.preemption import Preemptions, Preemptor, QuotaHolder
+from webhook.kueue.preemption import Preemptor, QuotaHolder
+from webhook.kueue.preemptor import Preemptions
 
 QUEUE = "queue"
 WORLD = ("flavors", "flvs", "clusterQueues", "cohorts", "admitted")

@@ -621,9 +621,7 @@ def _fill_parents(values: dict[Path, Json | Absent]) -> None:
         values.update((path[:end], ABSENT) for end in range(top + 1, len(path)))
 
 
-def _texts_in(
-    source: Mapping[str, Any], allowed: Allowed
-) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _texts_in(source: Mapping[str, Any], allowed: Allowed) -> Iterator[tuple[Path, dict[str, Any]]]:
     """List the labels, annotations and node selectors of *source* that may be edited."""
     for pattern in {pattern[:-1] for pattern in allowed if pattern[-2] in _TEXTS}:
         for place in _expanded(source, pattern):

@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from webhook.kueue import queue_heads
 from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
-from webhook.kueue.preemption import Possibility, Preemptor, Victim
+from webhook.kueue.preemption import Preemptor, Victim
+from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, is_obtainable

@@ -27,12 +27,11 @@ from webhook.kueue.explained import NOWHERE, ExplainedAssignment, explained, par
 from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.preemption import (
     ANY,
-    Possibility,
-    Preemptions,
     Preemptor,
     QuotaHolder,
     candidates_in,
 )
+from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.start_times import StartTimes
 from webhook.model.decision import Rejection

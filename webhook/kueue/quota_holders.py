@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from operator import add, le, lt
 
-from webhook.kueue.preemption import Possibility, Preemptions, Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig

@@ -1,0 +1,211 @@
+"""Whom Kueue preempts without fair sharing, hierarchical cohorts included.
+
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/hierarchical_preemption.go
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+from webhook.kueue.preemption import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    NEVER,
+    PreemptionReason,
+    Victim,
+    satisfies_policy,
+)
+from webhook.kueue.preemption_candidates import ReclaimCandidates
+from webhook.kueue.preemption_search import (
+    Candidate,
+    CandidateGroup,
+    PreemptionSearch,
+    by_usage,
+    grouped,
+)
+
+
+class _Level(NamedTuple):
+    """Where others meet the preemptor: in a cohort above it, but not in the node below that."""
+
+    cohort: int
+    below: int
+    group: CandidateGroup
+
+
+def classical_victims(search: PreemptionSearch, reclaim: ReclaimCandidates) -> tuple[Victim, ...]:
+    """Return whom to preempt; none: preempting does not help."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L282
+    likeness = _likeness(search)
+    if likeness in reclaim.found:
+        return reclaim.found[likeness]
+    levels = _reclaimable(search, reclaim)
+    for number, borrowing in enumerate(_attempts(search, levels)):
+        victims = _attempt(search, reclaim, levels, borrowing=borrowing)
+        if victims:
+            # With another one's own candidates the search would have ended there, too.
+            is_alike = all(each.holder.leaf != search.preemptor.leaf for each in victims)
+            if likeness and is_alike and not number:
+                reclaim.found[likeness] = victims
+            return victims
+    return ()
+
+
+def _likeness(search: PreemptionSearch) -> tuple[object, ...] | None:
+    """Return what a search that ends with others depends on; None: on its own ClusterQueue, too.
+
+    Those in its own ClusterQueue go last, but for those that are evicted already.
+    """
+    tree, preemptor, policy = search.tree, search.preemptor, search.policy
+    first = next(search.own(), None)
+    is_apart = first is None or first[0][0]
+    if not is_apart or search.is_over(preemptor.leaf) or search.candidates.queue_usages:
+        return None
+    by_age = policy.reclaim_within_cohort == LOWER_OR_NEWER_EQUAL_PRIORITY
+    return (
+        search.path[1:] if tree.shares_all else search.path,
+        all(tree.used[at] + amount <= tree.nominal[at] for at, amount in search.places()),
+        search.is_under_nominal(),
+        preemptor.taken,
+        search.short,
+        preemptor.priority,
+        preemptor.queued_at if by_age else 0,
+        policy,
+    )
+
+
+def _attempts(search: PreemptionSearch, levels: Sequence[_Level]) -> tuple[bool, ...]:
+    """Return in which order it is tried with (True) and without borrowing."""
+    if not levels or search.must_borrow():
+        return (True,)
+    is_by_priority = all(level.group is not CandidateGroup.HIERARCHICAL for level in levels)
+    if search.policy.borrow_within_cohort == NEVER and is_by_priority:
+        return False, True
+    return True, False
+
+
+def _attempt(
+    search: PreemptionSearch,
+    reclaim: ReclaimCandidates,
+    levels: Sequence[_Level],
+    *,
+    borrowing: bool,
+) -> tuple[Victim, ...]:
+    victims: list[Victim] = []
+    for candidate in _in_order(search, reclaim, levels):
+        holder = candidate.holder
+        may_borrow = _may_borrow(search, candidate)
+        # The first one is valid by the usage with which the search begins.
+        if (borrowing and not may_borrow) or (victims and not _is_valid(search, holder.leaf)):
+            continue
+        search.release(holder)
+        victims.append(Victim(holder=holder, reason=_reason(candidate.group, may_borrow)))
+        if search.fits(borrowing=borrowing):
+            return search.minimized(victims, borrowing=borrowing)
+    search.restore(victims)
+    return ()
+
+
+def _reclaimable(search: PreemptionSearch, reclaim: ReclaimCandidates) -> Sequence[_Level]:
+    """Return where there are candidates in other ClusterQueues."""
+    # ``collectCandidatesForHierarchicalReclaim``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/hierarchical_preemption.go#L149
+    if not search.reclaims():
+        return ()
+    levels = [
+        _Level(cohort, below, group)
+        for below, (cohort, group) in zip(search.path, _groups_on_path(search), strict=False)
+    ]
+    if search.must_borrow():
+        # Those by priority would all be passed over.
+        levels = [level for level in levels if level.group is CandidateGroup.HIERARCHICAL]
+    return [level for level in levels if next(_met_at(search, reclaim, level), None)]
+
+
+def _met_at(
+    search: PreemptionSearch, reclaim: ReclaimCandidates, level: _Level
+) -> Iterator[Candidate]:
+    """Yield the candidates that meet the preemptor in a cohort."""
+    preemptor, policy = search.preemptor, search.policy.reclaim_within_cohort
+    apart = search.candidates.leaves_below(level.below)
+    takes_any = policy == ANY
+    bound = inf if takes_any else preemptor.priority + (policy == LOWER_OR_NEWER_EQUAL_PRIORITY)
+    for order, holder in reclaim.of(level.cohort, search.short):
+        if holder.priority >= bound and not holder.is_evicted:
+            # The others have this priority or a higher one.
+            return
+        if holder.leaf not in apart and (takes_any or satisfies_policy(preemptor, holder, policy)):
+            yield Candidate(order[0], level.group, order, holder)
+
+
+def _groups_on_path(search: PreemptionSearch) -> Iterator[tuple[int, CandidateGroup]]:
+    """Yield the cohorts above the preemptor with the group of candidates that it meets there."""
+    tree, remaining = search.tree, dict(search.preemptor.taken)
+    has_advantage = False
+    for node in search.path:
+        if node != search.preemptor.leaf:
+            yield node, CandidateGroup.HIERARCHICAL if has_advantage else CandidateGroup.BY_PRIORITY
+        # Where a subtree's own quota suffices, all above it are in debt to it.
+        # ``QuantitiesFitInQuota``:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/resource_node.go#L233
+        first = node * tree.width
+        has_advantage = has_advantage or all(
+            tree.subtree[first + cell] >= tree.used[first + cell] + amount
+            for cell, amount in remaining.items()
+        )
+        for cell, amount in remaining.items():
+            kept = max(0, tree.local[first + cell] - tree.used[first + cell])
+            remaining[cell] = max(0, amount - kept)
+
+
+def _common_cohort(search: PreemptionSearch, leaf: int) -> int | None:
+    """Return the lowest cohort that another ClusterQueue shares with the preemptor.
+
+    None: nothing is reclaimed from it, as it, or a cohort between them, is within its quota.
+    """
+    for node in search.tree.path(leaf):
+        if node in search.path:
+            return node
+        if not search.is_over(node):
+            return None
+    return None
+
+
+def _is_valid(search: PreemptionSearch, leaf: int) -> bool:
+    # ``candidateIsValid``: earlier victims may have brought a subtree within its quota.
+    return leaf == search.preemptor.leaf or _common_cohort(search, leaf) is not None
+
+
+def _may_borrow(search: PreemptionSearch, candidate: Candidate) -> bool:
+    """Return whether it is preempted also where the preemptor then borrows."""
+    # ``classifyPreemptionVariant``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/hierarchical_preemption.go#L81
+    if candidate.group is not CandidateGroup.BY_PRIORITY:
+        return True
+    policy, priority = search.policy, candidate.holder.priority
+    if policy.borrow_within_cohort == NEVER or priority >= search.preemptor.priority:
+        return False
+    return policy.max_priority_threshold is None or priority <= policy.max_priority_threshold
+
+
+def _reason(group: CandidateGroup, may_borrow: bool) -> PreemptionReason:  # noqa: FBT001
+    if group is CandidateGroup.SAME_QUEUE:
+        return PreemptionReason.IN_CLUSTER_QUEUE
+    if group is CandidateGroup.BY_PRIORITY and may_borrow:
+        return PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+    return PreemptionReason.IN_COHORT_RECLAMATION
+
+
+def _in_order(
+    search: PreemptionSearch, reclaim: ReclaimCandidates, levels: Sequence[_Level]
+) -> Iterable[Candidate]:
+    # ``NewCandidateIterator``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/candidate_generator.go#L78
+    own = grouped(search.own(), CandidateGroup.SAME_QUEUE)
+    if not levels:
+        return by_usage(search, own)
+    others = (_met_at(search, reclaim, level) for level in levels)
+    return by_usage(search, heapq.merge(own, *others))
