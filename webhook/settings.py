@@ -2,11 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from webhook.model.policy.matching import KindName
+
+_LABEL: Final = r"^[a-zA-Z_][a-zA-Z0-9_]*$"
+_BY: Final = "by ($namespace, $pod, $model, $part)"
+_IN_USE: Final = f"avg {_BY} (avg_over_time({{}}[16m]))"
+
+
+class PrometheusQueries(BaseModel):
+    """What is asked, in PromQL; $namespace, $pod, $model and $part stand for the labels' names.
+
+    The first is asked every 5 minutes, the others in turn, so that each is every 15; the ranges
+    overlap a little. The defaults are for NVIDIA's dcgm-exporter with its default counters.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    memory: str = f"max {_BY} (max_over_time(DCGM_FI_DEV_FB_USED[6m]))"
+    """The most memory in use of one device, in MiB, over the last 6 minutes."""
+
+    power: str = _IN_USE.format("DCGM_FI_DEV_POWER_USAGE")
+    """Watts of one device, on average over the last 16 minutes. Empty: it is not asked for."""
+
+    compute: str = _IN_USE.format("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
+    """Part of the time, from 0 to 1, in which what computes is busy. Empty: likewise."""
+
+    bandwidth: str = _IN_USE.format("DCGM_FI_PROF_DRAM_ACTIVE")
+    """Part of the time, from 0 to 1, in which the device's memory is busy. Empty: likewise."""
+
+
+class PrometheusLabels(BaseModel):
+    """What labels of the answers are called."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    namespace: str = Field(default="namespace", pattern=_LABEL)
+    """The pod's namespace; ``exported_namespace`` where honor_labels is off."""
+
+    pod: str = Field(default="pod", pattern=_LABEL)
+    """The pod; likewise."""
+
+    model: str = Field(default="modelName", pattern=_LABEL)
+    """The device's model. Where no series has it, what its ResourceFlavor says counts."""
+
+    part: str = Field(default="GPU_I_PROFILE", pattern=_LABEL)
+    """The slice of the device; where it is not empty, nothing is learned of needs."""
+
+
+class PrometheusSettings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str = Field(pattern=r"^https?://[^@?#\s]+$")
+    """Where it is, with what stands before ``/api/v1``; no credentials."""
+
+    ca_file: str = ""
+    """File of the authorities, PEM, by which it is verified; empty: the system's."""
+
+    token_file: str = ""
+    """File of a bearer token, read for each query; empty: none is sent."""
+
+    queries: PrometheusQueries = PrometheusQueries()
+    labels: PrometheusLabels = PrometheusLabels()
+
+    @model_validator(mode="after")
+    def _token_needs_tls(self) -> Self:
+        """Refuse to send a token over a connection that anybody can read."""
+        if self.token_file and not self.url.startswith("https://"):
+            raise ValueError("token_file: needs an https url")
+        return self
+
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -123,6 +191,10 @@ class Settings(BaseModel):
     dispatcher: bool = False
     """Whether controllers nominate the worker clusters of Workloads, as MultiKueue's dispatcher
     ``kueue-fallback.dev/dispatcher``; Kueue's configuration must name it, or nothing is done."""
+
+    prometheus: PrometheusSettings | None = None
+    """The Prometheus that the leading controller asks what Jobs use of their devices, every 5
+    minutes; None: nobody is asked. It is the only address besides API servers that is called."""
 
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is

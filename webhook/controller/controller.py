@@ -39,6 +39,7 @@ from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_status import reconcile_costs
+from webhook.controller.device_reader import DeviceReader
 from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
@@ -55,7 +56,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.words import rfc3339
 from webhook.reconsider import choose, pending_jobs
 from webhook.server import lifecycle, probes
-from webhook.settings import Settings
+from webhook.settings import PrometheusSettings, Settings
 from webhook.state.awaiting_cluster import AWAITING, read_awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
@@ -263,8 +264,20 @@ class Controller:
             may_write=self.is_leader,
         )
         self._holds = HoldKeeper(client, is_leader=self.is_leader)
+        self._devices = self._reading_devices(settings.prometheus)
         self._dispatcher = self._dispatching(settings, client) if settings.dispatcher else None
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)
+
+    def _reading_devices(self, settings: PrometheusSettings | None) -> DeviceReader | None:
+        if settings is None:
+            return None
+        return DeviceReader(
+            settings,
+            is_leader=self.is_leader,
+            unix=time.time,
+            survive=self._failures.survive,
+            metrics=self.metrics,
+        )
 
     def _dispatching(self, settings: Settings, client: Client) -> ClusterDispatcher:
         workers = ClusterWatches(
@@ -295,9 +308,14 @@ class Controller:
             self._adviser.take,
         )
         pending = map(pending_jobs.followed, self._kinds.values())
+        devices = self._devices
+        measured = () if devices is None else (devices.take_jobs,)
         return {
-            **dict.fromkeys(self._kinds, of_metadata),
-            RUNS.kind: (self._records.take_runs,),
+            **dict.fromkeys(self._kinds, (*of_metadata, *measured)),
+            RUNS.kind: (
+                self._records.take_runs,
+                *(() if devices is None else (devices.take_runs,)),
+            ),
             **({AWAITING.kind: (self._dispatcher.take,)} if self._dispatcher is not None else {}),
             **{resource.kind: (self._mover.take,) for resource in pending},
         }
@@ -349,6 +367,7 @@ class Controller:
         self._survive("nominations", self._nominate)
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
+        self._survive("prometheus", self._learn_of_devices)
         self._survive("records", lambda: self._records.step(self._feed, self._snapshot))
         self._survive("holds", self._release_held)
         self._survive("savings", self._publish_savings)
@@ -363,6 +382,11 @@ class Controller:
             _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
+
+    def _learn_of_devices(self) -> None:
+        for key, record in self._devices.step(self._snapshot) if self._devices is not None else ():
+            self._records.learn(key, record)
+        self.metrics.measured.set(len(self._snapshot.device_uses))
 
     def _idle_seconds(self) -> float:
         if self._dispatcher is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from webhook.controller.cost_metrics import CostMetrics
 from webhook.decide.cluster_choice import Nomination
 from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
+from webhook.model.costs.devices import DeviceSample
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
@@ -37,6 +38,7 @@ class ControllerMetrics:
         self.costs = CostMetrics(table)
         self._holds(table)
         self._nominations(table)
+        self._devices(table)
 
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
@@ -112,6 +114,29 @@ class ControllerMetrics:
             "time. lost: those before cannot be relied on. all: every cluster at once.",
             why=tuple(map(str, Nomination)),
         )
+
+    def _devices(self, table: Table) -> None:
+        self._queries = table.counter(
+            "prometheus_queries",
+            "Queries of what Jobs use of devices that were asked of Prometheus.",
+            result=("answered", "failed"),
+        )
+        self._samples = table.counter(
+            "prometheus_samples",
+            "Values in its answers. refused: it is no number that can be true.",
+            result=("taken", "refused"),
+        )
+        self.measured = table.gauge(
+            "measured_classes", "Classes of Jobs of which it is known what they use of devices."
+        )
+
+    def count_answer(self, *, answered: bool) -> None:
+        self._queries.labels("answered" if answered else "failed").inc()
+
+    def count_samples(self, samples: Sequence[DeviceSample]) -> None:
+        refused = sum(sample.value is None for sample in samples)
+        self._samples.labels("taken").inc(len(samples) - refused)
+        self._samples.labels("refused").inc(refused)
 
     def count_nominations(self, nominations: Mapping[Nomination, int]) -> None:
         for why, count in nominations.items():

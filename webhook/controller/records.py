@@ -101,6 +101,11 @@ class Keeper:
         self._note()
         return (f"{message.kind}: readable again",) if before else ()
 
+    def learn(self, key: str, record: ClassRecord) -> None:
+        """Merge what else was learned of a class."""
+        self._runs.merge(key, record)
+        self._note()
+
     def take_changed(self) -> frozenset[str]:
         """Return the classes whose records have changed since the last call."""
         taken = frozenset(self._changed)
@@ -340,6 +345,10 @@ class Records:
     def take_runs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of finished Workloads; return the lines to log."""
         return (*self._keeper.take(message), *self._journal.take_over(message))
+
+    def learn(self, key: str, record: ClassRecord) -> None:
+        """Keep what else was learned of a class, with its runs."""
+        self._keeper.learn(key, record)
 
     def read_again(self) -> None:
         """Read everything in the cluster again: another leader has written it."""

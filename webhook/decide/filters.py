@@ -15,6 +15,7 @@ from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
 from webhook.learn.run_records import FAILURES_THAT_TELL
+from webhook.model.costs.devices import DeviceUse
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
@@ -36,6 +37,8 @@ class Applicant:
     """Who creates it, or asks for a move; None: nobody knows."""
     gpu_memory: int | None = None
     """Bytes that it says it needs of the memory of one device; None: it does not say."""
+    use: DeviceUse | None = None
+    """What the runs of its class were measured to use of devices; None: nothing was."""
     stays_in: str = ""
     """The option that it has, and may keep whoever asks; empty: none."""
 

@@ -16,6 +16,7 @@ from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
+from webhook.model.costs.devices import DeviceUse
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
@@ -212,6 +213,18 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
         policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
     )
     return job_class.of_job(job, by, shared=shared)
+
+
+def device_use(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> DeviceUse | None:
+    """Return what runs of a Job's class were measured to use of devices; None: nothing was.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    if not snapshot.device_uses:
+        return None
+    return snapshot.device_uses.get(class_of(job, policy, snapshot).key)
 
 
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:

@@ -1,8 +1,8 @@
 """Tells whether what an option gives in place of a device is enough: a slice, a share, another one.
 
 Which of those that are enough is taken, prices and forecasts decide. What a Job needs of a device's
-memory is what it says itself; what it asks for in its place is judged as the smallest that the
-option's ClusterQueue could give it. It must not know quota.
+memory is what it says itself, else what runs of its class took; what it asks for in its place is
+judged as the smallest that the option's ClusterQueue could give it. It must not know quota.
 """
 
 from __future__ import annotations
@@ -129,7 +129,11 @@ def _insufficient(
     if share.isolation is Isolation.NONE and said is None:
         detail = f"nothing limits what a Job uses of {share.resource}, and it has no gpu-memory"
         return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
+    use = candidate.applicant.use
     need = said or _asked_memory(before)
+    by = ","
+    if need is None and use is not None and use.need is not None:
+        need, by = use.need, f", as {use.runs} runs took at most {_gibibytes(use.peak)},"
     if need is None and _is_no_less(before, share):
         return None
     if need is None or share.memory is None:
@@ -137,11 +141,13 @@ def _insufficient(
             return None
         verb = "needs" if need is None else f"would get by {share.resource}"
         detail = f"how much device memory the Job {verb} is not known"
+        if need is None and use is not None and use.preallocates:
+            detail += ": what it runs takes most of a device at once"
         return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
     usable = _USABLE * share.memory
     if need <= usable:
         return None
-    detail = f"needs {_gibibytes(need)} GiB, and of {share.resource} "
+    detail = f"needs {_gibibytes(need)} GiB{by} and of {share.resource} "
     detail += f"{_gibibytes(usable)} are usable"
     return Rejection(reason=Reason.MEMORY_TOO_SMALL, detail=detail)
 

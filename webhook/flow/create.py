@@ -361,6 +361,7 @@ def assessed(
         allowed=wanted.allowed,
         requester=moment.requester,
         gpu_memory=wanted.wishes.gpu_memory,
+        use=match.device_use(job, policy, occupancy.snapshot),
     )
     assessments = options.assess(job, policy, occupancy, applicant)
     if not policy.spec.strategy.forecasts:

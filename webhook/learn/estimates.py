@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
+from webhook.learn.device_runs import use_of
 from webhook.learn.run_records import (
     FAILURES_THAT_TELL,
     Began,
@@ -31,6 +32,7 @@ from webhook.learn.run_records import (
     unpack_outcomes,
     unpack_runs,
 )
+from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import (
     SIGMAS_OF_A_SIDE,
     Basis,
@@ -396,6 +398,9 @@ class RunTimeLearner:
         self._stale: dict[_Place, None] = {}
         self._changed: set[str] = set()
         self.delays = Delays(self._records)
+        self._uses: Mapping[str, DeviceUse] = {}
+        self._measured: set[str] = set()
+        """Classes of whose use of devices more, or nothing any more, is known."""
         self._floors: dict[str, int] = {}
         """Home to a time: records that ended no later were forgotten and are not merged again."""
 
@@ -426,6 +431,8 @@ class RunTimeLearner:
         self._changed.add(key)
         self._pool(before, after)
         self.delays.take(key, before, after)
+        if after.measured != (before or ClassRecord()).measured:
+            self._measured.add(key)
         if before is None or before.runs != after.runs:
             # Runs on one flavor tell of the spread on all.
             self._stale.update(dict.fromkeys((key, flavors) for flavors in after.runs))
@@ -448,6 +455,18 @@ class RunTimeLearner:
             del self._stale[place]
         self._published = renewed(self._published, {place: self._learn(place) for place in taken})
         return self._published
+
+    def uses(self) -> Mapping[str, DeviceUse]:
+        """Return what classes use of devices; the same mapping as before if nothing changed."""
+        if self._measured:
+            learnt = {
+                key: use_of(self._records[key].measured) if key in self._records else None
+                for key in self._measured
+            }
+            self._measured.clear()
+            uses = {**self._uses, **learnt}
+            self._uses = {key: use for key, use in uses.items() if use is not None}
+        return self._uses
 
     def _learn(self, place: _Place) -> RunTime | None:
         key, flavors = place
@@ -493,6 +512,8 @@ class RunTimeLearner:
             self._floors[home] = max(self._floors.get(home, -1), record.last)
             self._changed.add(key)
             self._drop_estimates(key, record.runs)
+            if key in self._uses:
+                self._measured.add(key)
             self.delays.forget(key, record)
             self._leave(record)
 
@@ -511,6 +532,8 @@ class Learned:
     """Flavors to how long pods take to be ready there."""
     dispatches: Mapping[str, RunTime] = field(default_factory=dict)
     """ClusterQueue to how long its AdmissionChecks take."""
+    uses: Mapping[str, DeviceUse] = field(default_factory=dict)
+    """Class to what its runs use of devices."""
 
 
 NOTHING: Final = Learned(records={}, estimates={}, refusals={})
@@ -528,4 +551,5 @@ def remembered(runs: RunTimeLearner, policies: tuple[FallbackPolicy, ...], unix:
         refusals=dict(failing.ends),
         starts={flavors: run_time for (key, flavors), run_time in starts.items() if key == OF_ALL},
         dispatches={name: run_time for name, run_time in passed.items() if run_time is not None},
+        uses=runs.uses(),
     )

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import RUN_TIMES, RUN_TIMES_LABEL, RUN_TIMES_VALUE
+from webhook.learn.device_runs import DEVICE_RUN, merged_device_runs
+from webhook.learn.device_runs import unpack as unpack_device_runs
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
@@ -75,6 +77,8 @@ class ClassRecord(NamedTuple):
     """Flavors to how long after its admission all pods of a run were ready."""
     dispatches: Mapping[str, Packed] = EMPTY
     """ClusterQueue to how long its AdmissionChecks took after the reservation of quota."""
+    measured: Mapping[str, Packed] = EMPTY
+    """Model of a device to what runs used of it (``device_runs``)."""
 
     @property
     def last(self) -> int:
@@ -198,6 +202,7 @@ def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
         outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
         starts=_merged(one.starts, other.starts, merged_begun, _RUN),
         dispatches=_merged(one.dispatches, other.dispatches, merged_begun, _RUN),
+        measured=_merged(one.measured, other.measured, merged_device_runs, DEVICE_RUN),
     )
 
 
@@ -334,6 +339,7 @@ def _line(key: str, record: ClassRecord) -> str:
         "outcomes": outcomes,
         "starts": _texts(record.starts),
         "dispatches": _texts(record.dispatches),
+        "measured": _texts(record.measured),
     }
     return json.dumps({name: value for name, value in content.items() if value}, ensure_ascii=False)
 
@@ -351,14 +357,17 @@ def _record(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
         outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),
         starts=_packed(fields.texts(source, "starts", "")),
         dispatches=_packed(fields.texts(source, "dispatches", "")),
+        measured=_packed(fields.texts(source, "measured", ""), unpack_device_runs),
     )
 
 
-def _packed(texts: Mapping[str, str]) -> Mapping[str, Packed]:
-    by_flavors = {flavors: b64decode(text, validate=True) for flavors, text in texts.items()}
-    for packed in by_flavors.values():
-        unpack_runs(packed)
-    return by_flavors
+def _packed(
+    texts: Mapping[str, str], unpacked: Callable[[Packed], object] = unpack_runs
+) -> Mapping[str, Packed]:
+    by_place = {place: b64decode(text, validate=True) for place, text in texts.items()}
+    for packed in by_place.values():
+        unpacked(packed)
+    return by_place
 
 
 def _packed_outcomes(items: Iterable[Any]) -> Mapping[tuple[str, str], Packed]:

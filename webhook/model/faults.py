@@ -12,7 +12,8 @@ OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
 """Parts of an observer's turn: reading messages, building the state, keeping certificates."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
-    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "nominations", "advice"),
+    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds"),
+    *("nominations", "advice", "prometheus"),
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

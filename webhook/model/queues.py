@@ -11,6 +11,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from webhook.model.costs.devices import DeviceUse
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
 from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
@@ -500,6 +501,8 @@ class Snapshot:
     run_times: Estimates = field(default_factory=dict)
     start_delays: Estimates = field(default_factory=dict)
     dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
+    device_uses: Mapping[str, DeviceUse] = field(default_factory=dict)
+    """Job class to what its runs were measured to use of devices."""
     failing: frozenset[tuple[str, str, str]] = frozenset()
     """(job class, policy, option) whose runs keep failing."""
     obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)

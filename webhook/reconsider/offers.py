@@ -178,6 +178,7 @@ class MoveOptions:
                 submitted=question.pending.queue,
                 allowed=match.allowed_options(job, policy),
                 gpu_memory=wished.gpu_memory,
+                use=match.device_use(job, policy, self._occupancy.snapshot),
                 stays_in=question.option,
             ),
         )

@@ -26,7 +26,7 @@ _CARRIED_APART = "as_of"
 _AS_DELTAS = frozenset(
     {
         *("held", "reserving", "consumed", "profiles"),
-        *("run_times", "start_delays", "dispatches", "obstacles"),
+        *("run_times", "start_delays", "dispatches", "obstacles", "device_uses"),
     }
 )
 _ARRAYS = frozenset({"times", "free", "spread"})

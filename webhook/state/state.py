@@ -598,7 +598,8 @@ class State:
             self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
         )
         estimates = self._run_times.estimates(self._at_once)
-        return replace(snapshot, run_times=estimates, failing=failing)
+        uses = self._run_times.uses()
+        return replace(snapshot, run_times=estimates, failing=failing, device_uses=uses)
 
     def _learn(self, work: Callable[[], None]) -> None:
         """Learn from one run; one that fails must not keep the others from being learned from."""

@@ -1,6 +1,7 @@
 """What one accelerator is: its memory, speed and power, as data sheets say, and how it is shared.
 
-Frozen values; which ResourceFlavor has which device is not known here.
+Frozen values, also of what runs were measured to use; which ResourceFlavor has which device is not
+known here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 _BUSY_SHARE: Final = 0.7
 _IDLE_SHARE: Final = 0.15
@@ -95,3 +96,47 @@ class Device:
     def slice_of(self, resource: str) -> DeviceSlice | None:
         """Return the slice that a resource counts; None: it counts whole devices, or shares."""
         return next((part for part in self.slices if part.resource == resource), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUse:
+    """What the runs of one class were measured to use of one device."""
+
+    runs: int
+    """Of which it is known."""
+    peak: int
+    """The most memory in use, in bytes."""
+    need: int | None
+    """Bytes of a device's memory that are enough; None: too few runs, or they preallocate."""
+    preallocates: bool = False
+    """It takes most of a device's memory at once, whatever it needs."""
+    watts: Mapping[str, float] = field(default_factory=dict)
+    """Name of a device to the mean of what one of them takes."""
+    bound: float | None = None
+    """Which part of its work computing bounds, rather than the device's memory; None: unknown."""
+
+
+class Measure(StrEnum):
+    """What is measured of devices; the names of the queries."""
+
+    MEMORY = "memory"
+    """In use, MiB."""
+    POWER = "power"
+    """Watts."""
+    COMPUTE = "compute"
+    """Part of the time, 0 to 1, in which what computes is busy."""
+    BANDWIDTH = "bandwidth"
+    """The same of the device's memory."""
+
+
+class DeviceSample(NamedTuple):
+    """One value of what a pod uses of one model of device."""
+
+    namespace: str
+    pod: str
+    model: str
+    """As ResourceFlavors name it, with hyphens for spaces; empty: it is not said."""
+    part: str
+    """Which slice of the device it is; empty: all of it."""
+    value: float | None
+    """None: it is no number that can be true."""
