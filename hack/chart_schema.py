@@ -41,6 +41,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "holds",
         "watch_workers",
         "dispatcher",
+        "prometheus",
     }
 )
 # What pydantic adds that helm has no use for.

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.chart.helm import template
 from tests.chart.values import EVERYTHING
+from webhook.settings import Settings
 
 FILES = Path(__file__).resolve().parents[2] / "helm" / "files"
 
@@ -81,7 +83,8 @@ def test_network_policies_let_in_reviews_and_scrapes_alone(rendering):
     assert controller["ingress"] == [scrapes]
     dns = [{"port": port, "protocol": each} for port in (53, 5353) for each in ("UDP", "TCP")]
     calls = [{"to": [{"ipBlock": {"cidr": "10.96.0.1/32"}}]}, {"ports": dns}]
-    assert (server["egress"], controller["egress"]) == (calls, calls)
+    asks = {"to": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}
+    assert (server["egress"], controller["egress"]) == (calls, [*calls, asks])
     both = ["Ingress", "Egress"]
     assert (server["policyTypes"], controller["policyTypes"]) == (both, both)
 
@@ -122,3 +125,50 @@ def test_network_policies_select_the_pods_that_they_are_for(rendering):
     for name in ("kueue-fallback", "kueue-fallback-controller"):
         selector = rendering.one("NetworkPolicy", name)["spec"]["podSelector"]["matchLabels"]
         assert selector == rendering.one("Deployment", name)["spec"]["selector"]["matchLabels"]
+
+
+PROMETHEUS = '{"url": "https://prometheus.monitoring:9090"}'
+
+
+def test_a_prometheus_is_asked_by_the_controller_alone(rendering):
+    controller = rendering.one("Deployment", "kueue-fallback-controller")["spec"]["template"]
+    server = rendering.one("Deployment")["spec"]["template"]
+    settings = rendering.one("ConfigMap")["data"]["settings.yaml"]
+
+    asked = Settings(**yaml.safe_load(settings)).prometheus
+    assert (asked.url, asked.queries.power) == ("https://prometheus.monitoring:9090", "")
+    assert asked.labels.pod == "exported_pod"
+    secrets = {
+        volume["name"]: volume["secret"]
+        for volume in controller["spec"]["volumes"]
+        if volume["name"].startswith("prometheus")
+    }
+    assert secrets == {
+        "prometheus-ca": {
+            "secretName": "monitoring-ca",
+            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+        },
+        "prometheus-token": {
+            "secretName": "monitoring-token",
+            "items": [{"key": "token", "path": "token"}],
+        },
+    }
+    mounts = {
+        mount["name"]: mount["mountPath"]
+        for mount in controller["spec"]["containers"][0]["volumeMounts"]
+    }
+    assert asked.ca_file == f"{mounts['prometheus-ca']}/ca.crt"
+    assert asked.token_file == f"{mounts['prometheus-token']}/token"
+    assert "prometheus" not in str(server)
+
+
+def test_where_calls_are_limited_it_must_be_said_where_the_prometheus_is(render):
+    limited = '{"enabled": true, "callsTo": [{"ipBlock": {"cidr": "10.96.0.1/32"}}]}'
+
+    failed = template({"networkPolicy": limited, "metrics.prometheus": PROMETHEUS})
+
+    assert "networkPolicy.prometheus: must say where metrics.prometheus.url is" in failed.stderr
+
+
+def test_by_default_no_prometheus_is_asked(render):
+    assert "prometheus" not in render().one("ConfigMap")["data"]["settings.yaml"]

@@ -33,7 +33,13 @@ EVERYTHING = {
     "networkPolicy": (
         '{"enabled": true, "reviewsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],'
         ' "consoleFrom": [{"podSelector": {}}], "scrapesFrom": [{"namespaceSelector": {}}],'
-        ' "callsTo": [{"ipBlock": {"cidr": "10.96.0.1/32"}}]}'
+        ' "callsTo": [{"ipBlock": {"cidr": "10.96.0.1/32"}}],'
+        ' "prometheus": [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]}'
+    ),
+    "metrics.prometheus": (
+        '{"url": "https://prometheus.monitoring:9090", "caSecret": "monitoring-ca",'
+        ' "tokenSecret": "monitoring-token", "queries": {"power": ""},'
+        ' "labels": {"pod": "exported_pod"}}'
     ),
 }
 NOTHING = {

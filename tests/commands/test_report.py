@@ -10,8 +10,9 @@ from tests.commands.apiserver import serving
 from tests.learn.runs import began, ended, failure, success
 from tests.model.policies import VALID
 from webhook.__main__ import main
+from webhook.learn.device_runs import UNKNOWN_BOUND, DeviceRun, pack
 from webhook.learn.estimates import RunTimeLearner
-from webhook.learn.run_records import config_map, shard_of
+from webhook.learn.run_records import ClassRecord, config_map, shard_of
 from webhook.state.readers import OUR_WEBHOOK
 
 NOW = 1_795_240_800
@@ -150,3 +151,48 @@ def test_records_are_read_where_the_api_server_sends_reviews_to(tmp_path):
 
     assert asked.count("/api/v1/namespaces/elsewhere/configmaps") >= 2
     assert not any("/namespaces/kueue-fallback/" in path for path in asked)
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Records of a class that was measured, and of one that takes all memory at once."""
+    runs = RunTimeLearner()
+    for key, peaks, part in (("k", range(8000, 8005), 100), ("jax", range(61440, 61445), 805)):
+        runs.add(ended(key))
+        of_model = pack(
+            DeviceRun(NOW + peak, peak, peak, part, 300, 75 if key == "k" else UNKNOWN_BOUND)
+            for peak in peaks
+        )
+        runs.merge(key, ClassRecord(measured={"NVIDIA-A100-SXM4-80GB": of_model}))
+    items = [config_map(shard_of(key), {key: record}) for key, record in runs.records.items()]
+    for item in items:
+        item["metadata"]["namespace"] = "kueue-fallback"
+    path = tmp_path / "snapshot.json"
+    path.write_text(json.dumps({"kind": "List", "items": items}))
+    return str(path)
+
+
+def test_what_was_measured_of_devices_is_shown(measured):
+    found = report("--snapshot", measured)
+
+    assert found.output.splitlines()[-4:] == [
+        "Measured of one device:",
+        "CLASS  WHAT     RUNS  MEMORY  NEEDS         WATTS  BOUND",
+        "jax    trainer  5     60.0Gi  preallocates  300    -",
+        "k      trainer  5     7.8Gi   9.5Gi         300    75% compute",
+    ]
+
+
+def test_programs_get_what_was_measured_in_bytes(measured):
+    _, use = json.loads(report("--snapshot", measured, "-o", "json").output)["deviceUse"]
+
+    assert use == {
+        "class": "k",
+        "name": "trainer",
+        "runs": 5,
+        "peakMemory": 8004 << 20,
+        "neededMemory": int((8004 << 20) * 1.15) + (512 << 20),
+        "preallocates": False,
+        "watts": {"NVIDIA-A100-SXM4-80GB": 300},
+        "computeBound": 0.75,
+    }

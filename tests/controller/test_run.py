@@ -2,11 +2,12 @@
 
 import copy
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tests.builders import policy as read_policy
-from tests.controller.fakes import Elector, Followed
+from tests.controller.fakes import AtOnce, Elector, Followed
 from tests.controller.objects import Objects
 from tests.controller.watched_jobs import entry, stored
 from tests.learn.runs import DAY, failure, success
@@ -21,13 +22,13 @@ from webhook.api.resources import (
     ReadObject,
 )
 from webhook.api.watch import WatchUpdate
-from webhook.controller import controller
+from webhook.controller import controller, device_reader
 from webhook.controller.policy_status import PATH
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
-from webhook.settings import Settings
+from webhook.settings import PrometheusSettings, Settings
 from webhook.state.readers import read
 from webhook.state.watched import signing_keys, watched
 
@@ -55,10 +56,10 @@ class Cluster(Objects):
 
 
 class Replica:
-    def __init__(self):
+    def __init__(self, settings=None):
         self.cluster, self.elector, self.lines = Cluster(), Elector(), []
         self.controller = Followed(
-            Settings(),
+            settings or Settings(),
             self.cluster,
             jobs_client=self.cluster,
             elector=self.elector,
@@ -295,3 +296,19 @@ def test_a_controller_without_memory_ends(replica, monkeypatch):
     monkeypatch.setattr("webhook.controller.controller.Feed.update", fail)
     with pytest.raises(MemoryError):
         replica.step()
+
+
+def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):
+    monkeypatch.setattr(device_reader, "threading", SimpleNamespace(Thread=AtOnce))
+    asked = PrometheusSettings(url="http://127.0.0.1:1")
+    replica = Replica(Settings(prometheus=asked))
+    replica.sync()
+    follows = replica.shown("prometheus_queries_total", result="failed")
+
+    replica.step(term=1)
+
+    replica.controller.leadership.stop()
+    assert (follows, replica.shown("prometheus_queries_total", result="failed")) == (0, 2)
+    assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
+    refused = "prometheus: ConnectionRefusedError: [Errno 111] Connection refused; said once"
+    assert replica.lines.count(refused) == 1

@@ -10,7 +10,7 @@ from webhook.cost.flavor_devices import devices_of
 from webhook.decide import options
 from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
-from webhook.model.costs.devices import Device, DeviceSlice, Isolation
+from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse, Isolation
 from webhook.model.costs.prices import Prices
 from webhook.model.queues import KueueConfig, ResourceFlavor
 
@@ -33,11 +33,16 @@ SHARED_GKE = {
 }
 
 
-def refused(by, need=None, *, labels=None, device=None, asked=None, counted=True, **slices):
-    """Return the reason why a ClusterQueue with one flavor is not enough, or nothing.
+def refused(by, need=None, **rest):
+    """Return the reason why a ClusterQueue with one flavor is not enough, or nothing."""
+    rejection = rejected(by, need, **rest)
+    return str(rejection.reason) if rejection else ""
 
-    *counted*: Kueue counts devices.
-    """
+
+def rejected(
+    by, need=None, *, labels=None, device=None, asked=None, counted=True, use=None, **slices
+):
+    """Return the rejection; *counted*: Kueue counts devices."""
     quotas = {"fast": (dict.fromkeys(by, "9000") if counted else {}) | {"cpu": "8"}}
     queue = builders.cluster_queue("mig-cq", quotas)
     flavor = ResourceFlavor(name="fast", node_labels=labels or {})
@@ -53,9 +58,9 @@ def refused(by, need=None, *, labels=None, device=None, asked=None, counted=True
         job(container(requests={"cpu": "1"}, limits=asked or {GPU: "1"})),
         builders.policy(option, slices=slices, strategy={"type": "FinishTime"}),
         occupancy.build(snapshot),
-        Applicant(submitted="mig-lq", gpu_memory=need),
+        Applicant(submitted="mig-lq", gpu_memory=need, use=use),
     )
-    return str(found.rejection.reason) if found.rejection else ""
+    return found.rejection
 
 
 @pytest.mark.parametrize(
@@ -162,3 +167,45 @@ def test_where_kueue_counts_no_devices_memory_counts_all_the_same():
 
 def test_a_job_without_devices_is_not_judged():
     assert refused({MIG: 1}, asked={"ephemeral-storage": "1Gi"}) == "notCovered"
+
+
+MIDDLE = "nvidia.com/mig-2g.20gb"
+
+
+def used(need=None, *, preallocates=False):
+    return DeviceUse(runs=7, peak=8 * GIB, need=need, preallocates=preallocates)
+
+
+@pytest.mark.parametrize(
+    ("by", "use", "said", "refused_for"),
+    [
+        ({MIG: 1}, used(9 * GIB), None, ""),
+        ({MIG: 1}, used(10 * GIB), None, "memoryTooSmall"),
+        ({MIDDLE: 1}, used(10 * GIB), None, ""),
+        # What the Job says counts before what runs of its class took.
+        ({MIG: 1}, used(10 * GIB), 4 * GIB, ""),
+        ({MIG: 1}, used(2 * GIB), 20 * GIB, "memoryTooSmall"),
+        # What HAMi is asked for, too.
+        ({MIG: 1}, used(), None, "memoryUnknown"),
+        ({MIG: 1}, used(preallocates=True), None, "memoryUnknown"),
+        # Nothing enforces it: then the Job's own word is needed.
+        ({SHARED: 1}, used(1 * GIB), None, "memoryUnknown"),
+    ],
+)
+def test_what_runs_of_its_class_took_tells_what_is_enough(by, use, said, refused_for):
+    labels = {PRODUCT: A100} if MIG in by or MIDDLE in by else {PRODUCT: f"{A100}-SHARED"}
+
+    assert refused(by, said, use=use, labels=labels, isolation="None") == refused_for
+
+
+def test_the_reason_says_what_it_rests_on():
+    rejection = rejected({MIG: 1}, use=used(20 * GIB))
+    ahead = rejected({MIG: 1}, use=used(preallocates=True))
+
+    assert rejection.detail == (
+        "needs 20 GiB, as 7 runs took at most 8, and of nvidia.com/mig-1g.10gb 8.85 are usable"
+    )
+    assert ahead.detail == (
+        "how much device memory the Job needs is not known: what it runs takes most of a device"
+        " at once"
+    )

@@ -32,6 +32,7 @@ _Row: TypeAlias = tuple[str, ...]
 WIDTH: Final = 100
 _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
+_USE_HEADER: Final = ("CLASS", "WHAT", "RUNS", "MEMORY", "NEEDS", "WATTS", "BOUND")
 _MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 24, "POLICY": 20, "OPTION": 14}
 _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
@@ -47,6 +48,7 @@ def as_json(learned: Learned) -> dict[str, Any]:
         "startDelays": list(_delays("flavors", learned.starts)),
         "dispatches": list(_delays("clusterQueue", learned.dispatches)),
         "keepsFailing": list(_failing(learned)),
+        "deviceUse": list(_uses(learned)),
     }
 
 
@@ -57,6 +59,9 @@ def as_text(learned: Learned) -> str:
     lines = _columns(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])
     for title, header, rows in _begun(shown):
         lines += ["", title, *_columns(header, rows)]
+    if shown["deviceUse"]:
+        rows = [_use_cells(use) for use in shown["deviceUse"]]
+        lines += ["", "Measured of one device:", *_columns(_USE_HEADER, rows)]
     if shown["keepsFailing"]:
         rows = [
             (
@@ -88,6 +93,38 @@ def _run_times(learned: Learned) -> Iterator[dict[str, Any]]:
                 "failed": len(unpack_runs(record.failed.get(flavors, b""))),
                 "basis": str(known.basis) if known else None,
             }
+
+
+def _uses(learned: Learned) -> Iterator[dict[str, Any]]:
+    for key, use in sorted(learned.uses.items()):
+        yield {
+            "class": key,
+            "name": learned.records[key].name,
+            "runs": use.runs,
+            "peakMemory": use.peak,
+            "neededMemory": use.need,
+            "preallocates": use.preallocates,
+            "watts": {model: round(watts) for model, watts in sorted(use.watts.items())},
+            "computeBound": None if use.bound is None else round(use.bound, 2),
+        }
+
+
+def _use_cells(use: Mapping[str, Any]) -> _Row:
+    need, bound, watts = use["neededMemory"], use["computeBound"], use["watts"]
+    needs = _gibibytes(need) if need is not None else "-"
+    return (
+        use["class"],
+        use["name"],
+        str(use["runs"]),
+        _gibibytes(use["peakMemory"]),
+        "preallocates" if use["preallocates"] else needs,
+        "/".join(map(str, watts.values())) or "-",
+        "-" if bound is None else f"{bound:.0%} compute",
+    )
+
+
+def _gibibytes(amount: int) -> str:
+    return f"{amount / (1 << 30):.1f}Gi"
 
 
 def _delays(of: str, delays: Mapping[str, RunTime]) -> Iterator[dict[str, Any]]:
@@ -217,8 +254,8 @@ def command(**given: Any) -> None:
     of a cluster of which nothing is known are in no replay, and the report says so.
 
     \b
-    With --run-times: how long each class of Jobs runs on which flavors, and which options it
-    is refused.
+    With --run-times: how long each class of Jobs runs on which flavors, which options it is
+    refused, and what it uses of devices, if a Prometheus is asked.
 
     \b
     Exit code 1: no Job has come in that time.

@@ -1,0 +1,178 @@
+"""What is believed of a Prometheus, and how long it is waited for."""
+
+import time
+
+import pytest
+
+from tests.prometheus_server import labels, prometheus, vector
+from webhook.api import prometheus as client
+from webhook.api.prometheus import MOST_SAMPLES, PrometheusError
+from webhook.model.costs.devices import DeviceSample, Measure
+from webhook.settings import PrometheusSettings
+
+
+@pytest.fixture
+def server():
+    with prometheus() as played:
+        yield played
+
+
+def ask(server, measure=Measure.MEMORY, **rest):
+    return client.ask(PrometheusSettings(url=server.url, **rest), measure)
+
+
+def test_an_answer_is_read_and_models_are_named_as_flavors_name_them(server):
+    server.answer = lambda query: vector((labels("train-abcde"), 8192))
+
+    found = ask(server)
+
+    sample = DeviceSample("team", "train-abcde", "NVIDIA-A100-SXM4-80GB", "", 8192.0)
+    assert found == (sample,)
+    assert server.queries == [
+        "max by (namespace, pod, modelName, GPU_I_PROFILE) (max_over_time(DCGM_FI_DEV_FB_USED[6m]))"
+    ]
+
+
+def test_queries_and_labels_are_settings(server):
+    metric = {"exported_namespace": "team", "exported_pod": "p", "card_model": "MI300X"}
+    server.answer = lambda query: vector((metric, 5))
+
+    found = ask(
+        server,
+        queries={"memory": "max by ($pod) (amd_gpu_used_vram{x=~'.*$'})"},
+        labels={"namespace": "exported_namespace", "pod": "exported_pod", "model": "card_model"},
+    )
+
+    assert found == (DeviceSample("team", "p", "MI300X", "", 5.0),)
+    assert server.queries == ["max by (exported_pod) (amd_gpu_used_vram{x=~'.*$'})"]
+
+
+@pytest.mark.parametrize(
+    ("measure", "value"),
+    [
+        (Measure.MEMORY, "-1"),
+        (Measure.MEMORY, "NaN"),
+        (Measure.MEMORY, "+Inf"),
+        (Measure.MEMORY, "1e300"),
+        (Measure.MEMORY, "many"),
+        (Measure.MEMORY, "1048577"),
+        (Measure.POWER, "10001"),
+        (Measure.COMPUTE, "1.01"),
+        (Measure.BANDWIDTH, "-0.01"),
+    ],
+)
+def test_a_value_that_cannot_be_true_is_none(server, measure, value):
+    server.answer = lambda query: vector((labels("p"), value))
+
+    (found,) = ask(server, measure)
+
+    assert found.value is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        "text",
+        {},
+        {"metric": {"namespace": "team"}, "value": [0, "1"]},
+        {"metric": {"namespace": "team", "pod": 3}, "value": [0, "1"]},
+        {"metric": {"namespace": "team", "pod": "p" * 254}, "value": [0, "1"]},
+    ],
+)
+def test_a_series_that_names_no_pod_is_left_out(server, item):
+    data = {"resultType": "vector", "result": [item]}
+    server.answer = lambda query: {"status": "success", "data": data}
+
+    assert ask(server) == ()
+
+
+def test_of_too_many_series_the_first_are_taken(server):
+    many = [(labels(f"pod-{number}"), 1) for number in range(MOST_SAMPLES + 10)]
+    server.answer = lambda query: vector(*many)
+
+    assert len(ask(server)) == MOST_SAMPLES
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"<html>", "its answer cannot be read: expected JSON"),
+        (b"\xff\xfe", "UnicodeDecodeError: "),
+        (b"[" * 200_000, "its answer cannot be read: "),
+        ({"status": "error"}, "its answer cannot be read: status: expected success"),
+        (
+            {"status": "success", "data": {"resultType": "matrix"}},
+            "its answer cannot be read: data.resultType: expected vector",
+        ),
+        ((503, b""), "it answers 503"),
+        ((302, b""), "it answers 302"),
+        (b" " * ((8 << 20) + 1), "its answer has over 8 MiB"),
+    ],
+    ids=["page", "binary", "deep", "failed", "matrix", "down", "redirect", "large"],
+)
+def test_what_is_no_answer_is_said(server, answer, said):
+    server.answer = lambda query: answer
+
+    with pytest.raises(PrometheusError, match=f"^{said}"):
+        ask(server)
+
+
+def drip(handler):
+    """Send one byte at a time, without an end."""
+    handler.send_response(200)
+    handler.end_headers()
+    try:
+        while True:
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+            time.sleep(0.02)
+    except OSError:
+        return
+
+
+def drip_headers(handler):
+    try:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            handler.wfile.write(b"X")
+            handler.wfile.flush()
+            time.sleep(0.02)
+    except OSError:
+        return
+
+
+def say_nothing(handler):
+    handler.rfile.read(1)
+
+
+@pytest.mark.parametrize("how", [drip, drip_headers, say_nothing])
+def test_who_is_slow_is_not_waited_for(server, monkeypatch, how):
+    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.3)
+    server.answer = lambda query: how
+
+    with pytest.raises(PrometheusError, match="no answer within 0 s"):
+        ask(server)
+
+
+def test_nobody_there_is_said():
+    with pytest.raises(PrometheusError, match="ConnectionRefusedError"):
+        client.ask(PrometheusSettings(url="http://127.0.0.1:1"), Measure.MEMORY)
+
+
+def test_a_token_is_never_sent_without_tls():
+    with pytest.raises(ValueError, match="token_file: needs an https url"):
+        PrometheusSettings(url="http://prometheus", token_file="/token")
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x", "http://user:secret@x", "http://x?query=", "file:///etc", ""]
+)
+def test_a_url_is_http_without_credentials_and_query(url):
+    with pytest.raises(ValueError, match="url"):
+        PrometheusSettings(url=url)
+
+
+def test_every_measure_has_a_query():
+    assert {str(measure) for measure in Measure} == set(
+        type(PrometheusSettings(url="http://x").queries).model_fields
+    )
