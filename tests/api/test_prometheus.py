@@ -7,7 +7,7 @@ import pytest
 from tests.prometheus_server import labels, prometheus, vector
 from webhook.api import prometheus as client
 from webhook.api.prometheus import MOST_SAMPLES, PrometheusError
-from webhook.model.costs.devices import DeviceSample, Measure
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.settings import PrometheusSettings
 
 
@@ -17,7 +17,7 @@ def server():
         yield played
 
 
-def ask(server, measure=Measure.MEMORY, **rest):
+def ask(server, measure=DeviceMeasure.MEMORY, **rest):
     return client.ask(PrometheusSettings(url=server.url, **rest), measure)
 
 
@@ -50,15 +50,15 @@ def test_queries_and_labels_are_settings(server):
 @pytest.mark.parametrize(
     ("measure", "value"),
     [
-        (Measure.MEMORY, "-1"),
-        (Measure.MEMORY, "NaN"),
-        (Measure.MEMORY, "+Inf"),
-        (Measure.MEMORY, "1e300"),
-        (Measure.MEMORY, "many"),
-        (Measure.MEMORY, "1048577"),
-        (Measure.POWER, "10001"),
-        (Measure.COMPUTE, "1.01"),
-        (Measure.BANDWIDTH, "-0.01"),
+        (DeviceMeasure.MEMORY, "-1"),
+        (DeviceMeasure.MEMORY, "NaN"),
+        (DeviceMeasure.MEMORY, "+Inf"),
+        (DeviceMeasure.MEMORY, "1e300"),
+        (DeviceMeasure.MEMORY, "many"),
+        (DeviceMeasure.MEMORY, "1048577"),
+        (DeviceMeasure.POWER, "10001"),
+        (DeviceMeasure.COMPUTE, "1.01"),
+        (DeviceMeasure.BANDWIDTH, "-0.01"),
     ],
 )
 def test_a_value_that_cannot_be_true_is_none(server, measure, value):
@@ -156,7 +156,7 @@ def test_who_is_slow_is_not_waited_for(server, monkeypatch, how):
 
 def test_nobody_there_is_said():
     with pytest.raises(PrometheusError, match="ConnectionRefusedError"):
-        client.ask(PrometheusSettings(url="http://127.0.0.1:1"), Measure.MEMORY)
+        client.ask(PrometheusSettings(url="http://127.0.0.1:1"), DeviceMeasure.MEMORY)
 
 
 def test_a_token_is_never_sent_without_tls():
@@ -173,6 +173,6 @@ def test_a_url_is_http_without_credentials_and_query(url):
 
 
 def test_every_measure_has_a_query():
-    assert {str(measure) for measure in Measure} == set(
+    assert {str(measure) for measure in DeviceMeasure} == set(
         type(PrometheusSettings(url="http://x").queries).model_fields
     )

@@ -45,7 +45,7 @@ class World:
             PrometheusSettings(url=played.url),
             is_leader=lambda: self.leads,
             unix=lambda: self.unix,
-            survive=self.failures.survive,
+            failures=self.failures,
             metrics=self.metrics,
         )
         self.server = Objects()

@@ -4,7 +4,7 @@ import pytest
 
 from webhook.learn.device_meter import MOST_PODS, DeviceMeter, MeasuredRun
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, unpack
-from webhook.model.costs.devices import DeviceSample, Measure
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 
 A100 = "NVIDIA-A100-SXM4-80GB"
 SIZE = 80 * 10**9
@@ -32,8 +32,8 @@ def ended(job="train", *, kind="Job", admitted=BEGIN + 10, memory=SIZE, key="tea
 def meter(*samples, at=BEGIN):
     """Return a meter that has had an answer, and at the next one these samples."""
     found = DeviceMeter()
-    found.take(Measure.MEMORY, (), at)
-    found.take(Measure.MEMORY, samples, at + 300)
+    found.take(DeviceMeasure.MEMORY, (), at)
+    found.take(DeviceMeasure.MEMORY, samples, at + 300)
     return found
 
 
@@ -41,7 +41,7 @@ def learnt(found, run, *, at=BEGIN + 310, samples=(), jobs=None):
     """Return what is learned of a run that ends, once the next answer is there."""
     found.end(run, at)
     assert list(found.take_ended(jobs or {})) == []
-    found.take(Measure.MEMORY, samples, at + 290)
+    found.take(DeviceMeasure.MEMORY, samples, at + 290)
     records = dict(found.take_ended(jobs or {"team": ("train",)}))
     return {
         key: {model: unpack(packed) for model, packed in record.measured.items()}
@@ -64,9 +64,9 @@ def test_watts_and_what_bounds_are_means_over_answers_and_pods():
     found = meter(sample(), sample("train-bcdef"))
     for watts, compute, bandwidth in ((200.0, 0.3, 0.1), (300.0, 0.5, 0.1)):
         for pod in ("train-abcde", "train-bcdef"):
-            found.take(Measure.POWER, [sample(pod, watts)], BEGIN + 301)
-            found.take(Measure.COMPUTE, [sample(pod, compute)], BEGIN + 301)
-            found.take(Measure.BANDWIDTH, [sample(pod, bandwidth)], BEGIN + 301)
+            found.take(DeviceMeasure.POWER, [sample(pod, watts)], BEGIN + 301)
+            found.take(DeviceMeasure.COMPUTE, [sample(pod, compute)], BEGIN + 301)
+            found.take(DeviceMeasure.BANDWIDTH, [sample(pod, bandwidth)], BEGIN + 301)
 
     ((*_, watts, bound),) = learnt(found, ended())["team/k"][A100]
 
@@ -79,7 +79,7 @@ def test_a_run_that_began_before_answers_came_is_not_learned():
 
 def test_a_run_with_a_gap_in_its_answers_is_not_learned():
     found = meter(sample())
-    found.take(Measure.MEMORY, [sample()], BEGIN + 300 + 361)
+    found.take(DeviceMeasure.MEMORY, [sample()], BEGIN + 300 + 361)
 
     assert learnt(found, ended(), at=BEGIN + 700) == {}
 
@@ -136,6 +136,8 @@ def test_a_pod_is_the_job_s_with_the_longest_name(pod, job, kind, is_its):
 
 def test_pods_are_bounded_and_those_last_heard_of_longest_ago_go():
     found = meter(sample())
-    found.take(Measure.MEMORY, [sample(f"p-{number}") for number in range(MOST_PODS)], BEGIN + 600)
+    found.take(
+        DeviceMeasure.MEMORY, [sample(f"p-{number}") for number in range(MOST_PODS)], BEGIN + 600
+    )
 
     assert learnt(found, ended(), at=BEGIN + 610) == {}

@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from webhook.model import fields
-from webhook.model.costs.devices import DeviceSample, Measure
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.fields import FieldError
 from webhook.settings import PrometheusLabels, PrometheusSettings
 
@@ -33,10 +33,10 @@ _OK: Final = 200
 _LONGEST_TEXT: Final = 253
 """Of a namespace, a pod, a model; Kubernetes' names are no longer."""
 _LARGEST: Final = {
-    Measure.MEMORY: float(1 << 20),
-    Measure.POWER: 10_000.0,
-    Measure.COMPUTE: 1.0,
-    Measure.BANDWIDTH: 1.0,
+    DeviceMeasure.MEMORY: float(1 << 20),
+    DeviceMeasure.POWER: 10_000.0,
+    DeviceMeasure.COMPUTE: 1.0,
+    DeviceMeasure.BANDWIDTH: 1.0,
 }
 """What no device exceeds: a TiB, ten kilowatts, all of the time."""
 
@@ -45,7 +45,7 @@ class PrometheusError(Exception):
     """It has not answered, or what it answered is no answer."""
 
 
-def ask(settings: PrometheusSettings, measure: Measure) -> tuple[DeviceSample, ...]:
+def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSample, ...]:
     """Return what a measure's query answers.
 
     Raises:
@@ -63,7 +63,7 @@ def ask(settings: PrometheusSettings, measure: Measure) -> tuple[DeviceSample, .
 
 
 def read_samples(
-    source: Mapping[str, Any], measure: Measure, labels: PrometheusLabels
+    source: Mapping[str, Any], measure: DeviceMeasure, labels: PrometheusLabels
 ) -> tuple[DeviceSample, ...]:
     """Read an answer; what names no pod is left out, and of too many the last.
 
@@ -84,7 +84,7 @@ def read_samples(
     return tuple(samples)
 
 
-def _sample(item: Any, measure: Measure, labels: PrometheusLabels) -> DeviceSample | None:
+def _sample(item: Any, measure: DeviceMeasure, labels: PrometheusLabels) -> DeviceSample | None:
     if not isinstance(item, dict) or not isinstance(item.get("metric"), dict):
         return None
     metric = item["metric"]

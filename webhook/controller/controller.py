@@ -275,7 +275,7 @@ class Controller:
             settings,
             is_leader=self.is_leader,
             unix=time.time,
-            survive=self._failures.survive,
+            failures=self._failures,
             metrics=self.metrics,
         )
 

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import cycle
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from webhook.adapt import accelerators
 from webhook.api import prometheus
@@ -23,8 +23,9 @@ from webhook.cost.device_shares import share_of
 from webhook.hindsight.entries import FinishedRun
 from webhook.learn.device_meter import REACH_SECONDS, DeviceMeter, MeasuredRun
 from webhook.learn.run_records import ClassRecord
-from webhook.model.costs.devices import Device, DeviceSample, Isolation, Measure
+from webhook.model.costs.devices import Device, DeviceMeasure, DeviceSample, Isolation
 from webhook.model.costs.prices import NO_PRICES
+from webhook.model.faults import Failures
 from webhook.model.queues import Snapshot
 from webhook.settings import PrometheusSettings
 
@@ -32,19 +33,11 @@ ASK_SECONDS: Final = REACH_SECONDS
 MOST_JOBS: Final = 50_000
 
 
-class Answer(NamedTuple):
-    measure: Measure
+class SamplesAsked(NamedTuple):
+    measure: DeviceMeasure
     samples: tuple[DeviceSample, ...]
     asked: float
     """Seconds since 1970."""
-
-
-class Survive(Protocol):
-    """``Failures.survive``."""
-
-    def __call__(
-        self, part: str, work: Callable[[], None], *stated: type[Exception]
-    ) -> tuple[None, bool]: ...
 
 
 class DeviceReader:
@@ -54,15 +47,15 @@ class DeviceReader:
         *,
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
-        survive: Survive,
+        failures: Failures,
         metrics: ControllerMetrics,
     ) -> None:
         self._settings, self._is_leader, self._unix = settings, is_leader, unix
-        self._survive, self._metrics = survive, metrics
-        others = [measure for measure in Measure if measure is not Measure.MEMORY]
+        self._failures, self._metrics = failures, metrics
+        others = [measure for measure in DeviceMeasure if measure is not DeviceMeasure.MEMORY]
         self._others = cycle([m for m in others if getattr(settings.queries, m)] or [None])
         self._meter = DeviceMeter()
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[SamplesAsked] = queue.SimpleQueue()
         self._due = 0.0
         self._is_asking = False
         self._devices: Mapping[str, Device] = {}
@@ -119,19 +112,19 @@ class DeviceReader:
 
     def _ask(self) -> None:
         try:
-            for measure in (Measure.MEMORY, next(self._others)):
+            for measure in (DeviceMeasure.MEMORY, next(self._others)):
                 if measure is not None:
                     ask = partial(self._ask_for, measure)
-                    _, answered = self._survive("prometheus", ask, PrometheusError)
+                    _, answered = self._failures.survive("prometheus", ask, PrometheusError)
                     self._metrics.count_answer(answered=answered)
         finally:
             self._is_asking = False
 
-    def _ask_for(self, measure: Measure) -> None:
+    def _ask_for(self, measure: DeviceMeasure) -> None:
         asked = self._unix()
         samples = prometheus.ask(self._settings, measure)
         self._metrics.count_samples(samples)
-        self._answers.put(Answer(measure, samples, asked))
+        self._answers.put(SamplesAsked(measure, samples, asked))
 
     def _measured(self, run: FinishedRun) -> MeasuredRun | None:
         """Return what is needed of a run that had whole devices here; None: it had not."""

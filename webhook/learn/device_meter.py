@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from webhook.learn import device_runs
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.run_records import ClassRecord
-from webhook.model.costs.devices import DeviceSample, Measure
+from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.job import PLAIN
 
 REACH_SECONDS: Final = 300.0
@@ -57,20 +57,20 @@ class _PodUse:
     peak: float = 0.0
     is_doubtful: bool = False
     """Some value of it cannot be true, or it has a part of a device."""
-    sums: dict[Measure, float] = field(default_factory=dict)
-    counts: dict[Measure, int] = field(default_factory=dict)
+    sums: dict[DeviceMeasure, float] = field(default_factory=dict)
+    counts: dict[DeviceMeasure, int] = field(default_factory=dict)
 
-    def take(self, measure: Measure, sample: DeviceSample) -> None:
+    def take(self, measure: DeviceMeasure, sample: DeviceSample) -> None:
         if sample.value is None or sample.part or sample.model != self.model:
-            self.is_doubtful = self.is_doubtful or measure is Measure.MEMORY
+            self.is_doubtful = self.is_doubtful or measure is DeviceMeasure.MEMORY
             return
-        if measure is Measure.MEMORY:
+        if measure is DeviceMeasure.MEMORY:
             self.peak = max(self.peak, sample.value)
             return
         self.sums[measure] = self.sums.get(measure, 0.0) + sample.value
         self.counts[measure] = self.counts.get(measure, 0) + 1
 
-    def mean(self, measure: Measure) -> float | None:
+    def mean(self, measure: DeviceMeasure) -> float | None:
         count = self.counts.get(measure, 0)
         return self.sums[measure] / count if count else None
 
@@ -90,9 +90,9 @@ class DeviceMeter:
         if self._covered_since is not None and run.admitted >= self._covered_since:
             self._ended = [*self._ended, (unix, run)][-MOST_ENDED:]
 
-    def take(self, measure: Measure, samples: Iterable[DeviceSample], asked: float) -> None:
+    def take(self, measure: DeviceMeasure, samples: Iterable[DeviceSample], asked: float) -> None:
         """Add the answer to a query that was *asked* then, in seconds since 1970."""
-        if measure is Measure.MEMORY:
+        if measure is DeviceMeasure.MEMORY:
             if asked - self._heard > REACH_SECONDS + _SPARE_SECONDS:
                 self._covered_since = asked - REACH_SECONDS
             self._heard = asked
@@ -173,8 +173,8 @@ def _measured(run: MeasuredRun, uses: Sequence[_PodUse]) -> Mapping[str, bytes] 
 
 def _device_run(run: MeasuredRun, uses: Sequence[_PodUse]) -> DeviceRun:
     peak = round(max(use.peak for use in uses))
-    watts = _mean(uses, Measure.POWER)
-    compute, bandwidth = _mean(uses, Measure.COMPUTE), _mean(uses, Measure.BANDWIDTH)
+    watts = _mean(uses, DeviceMeasure.POWER)
+    compute, bandwidth = _mean(uses, DeviceMeasure.COMPUTE), _mean(uses, DeviceMeasure.BANDWIDTH)
     bound = UNKNOWN_BOUND
     if compute is not None and bandwidth is not None and compute + bandwidth > 0:
         bound = round(100 * compute / (compute + bandwidth))
@@ -188,7 +188,7 @@ def _device_run(run: MeasuredRun, uses: Sequence[_PodUse]) -> DeviceRun:
     )
 
 
-def _mean(uses: Sequence[_PodUse], measure: Measure) -> float | None:
+def _mean(uses: Sequence[_PodUse], measure: DeviceMeasure) -> float | None:
     """Return the mean over pods; None: it was measured of none."""
     means = [mean for use in uses if (mean := use.mean(measure)) is not None]
     return sum(means) / len(means) if means else None

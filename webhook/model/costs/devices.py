@@ -116,7 +116,7 @@ class DeviceUse:
     """Which part of its work computing bounds, rather than the device's memory; None: unknown."""
 
 
-class Measure(StrEnum):
+class DeviceMeasure(StrEnum):
     """What is measured of devices; the names of the queries."""
 
     MEMORY = "memory"
