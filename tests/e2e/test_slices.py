@@ -1,5 +1,6 @@
 """Jobs that go from whole GPUs to MIG slices and back, on a real Kueue and played nodes."""
 
+import contextlib
 import copy
 
 import pytest
@@ -7,9 +8,16 @@ import yaml
 from click.testing import CliRunner
 
 from hack import kwok, paper
-from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, queue_of
-from tests.e2e.moving import hold
-from tests.e2e.plane import container_of, has_condition, job_of, wait_for, wait_until_complete
+from tests.e2e.decisions import OPTION, applied_policy, decision_of, limited, options, queue_of
+from tests.e2e.moving import RULES, hold
+from tests.e2e.plane import (
+    container_of,
+    has_condition,
+    job_of,
+    wait_for,
+    wait_until_complete,
+    wait_until_reserved,
+)
 from webhook.__main__ import main
 from webhook.decide.wishes import GPU_MEMORY
 from webhook.model.job import MOVE_TO
@@ -23,6 +31,7 @@ NEEDS = {SMALL: "8Gi", MIDDLE: "16Gi"}
 JOBS = {SMALL: 40, MIDDLE: 20}
 ROOM = {SMALL: 12, MIDDLE: 6}
 """Of each size so many are free; all others wait."""
+WHOLE = 60
 SELECTED = {"whole": {PRODUCT: A100}, "mig": {CUT: "all-balanced"}}
 TOLERATION = {"key": kwok.GPU, "operator": "Exists", "effect": "NoSchedule"}
 
@@ -30,7 +39,7 @@ TOLERATION = {"key": kwok.GPU, "operator": "Exists", "effect": "NoSchedule"}
 @pytest.fixture
 def pools(plane, namespace):
     """Nodes with whole GPUs and nodes with slices, with queues of their own."""
-    sizes = {"whole": {kwok.GPU: 60}, "mig": ROOM}
+    sizes = {"whole": {kwok.GPU: WHOLE}, "mig": ROOM}
     items = []
     for pool, room in sizes.items():
         flavor, quota = f"{pool}-{namespace}", {name: str(count) for name, count in room.items()}
@@ -172,6 +181,86 @@ def test_60_jobs_run_with_what_their_queue_is_for(plane, policy, namespace):
         for name in submitted
     }
     assert len(others) > sum(ROOM.values())
+
+
+def filling(name, namespace, queue, resource):
+    """Return a Job of as many pods as there is room for, which does not end during the test."""
+    count = {SMALL: ROOM[SMALL], kwok.GPU: WHOLE}[resource]
+    job = whole_gpu(name, namespace, "8Gi")
+    container = container_of(job)
+    container["resources"] = {"requests": {resource: "1"}, "limits": {resource: "1"}}
+    job["metadata"]["labels"][paper.QUEUE_LABEL] = f"{queue}-lq"
+    job["metadata"]["annotations"] = {"kueue-fallback.dev/policy": "none"}
+    job["spec"] |= {"parallelism": count, "completions": count}
+    template = job["spec"]["template"]
+    template["metadata"]["annotations"] = {
+        "sim.example.com/gpu-run": "2000s",
+        "sim.example.com/cpu-run": "2000s",
+    }
+    template["spec"]["nodeSelector"] = SELECTED[queue]
+    return limited(job)
+
+
+@pytest.fixture
+def reconsidering(plane, policy):
+    strategy = {"type": "FinishTime", "finishTime": {"runTime": "20s"}}
+    spec = {"strategy": {**strategy, "threshold": None}, "reconsider": RULES}
+    options = [policy["spec"]["options"][0], {**policy["spec"]["options"][1], "slowdown": 1}]
+    plane.client.patch(
+        POLICY_API,
+        "FallbackPolicy",
+        policy["metadata"]["name"],
+        {"spec": {**spec, "options": options}},
+    )
+
+
+def test_the_controller_moves_jobs_into_slices_and_others_back(plane, reconsidering, namespace):
+    client = plane.client
+    whole = client.create(filling("whole", namespace, "whole", kwok.GPU))
+    slices = client.create(filling("slices", namespace, "mig", SMALL))
+    for job in (whole, slices):
+        wait_until_reserved(client, job)
+    with stopped(client, namespace, "mig"):
+        client.create(whole_gpu("into", namespace, "8Gi"))
+    delete(client, slices)
+    into = wait_for(lambda: moved_of(client, namespace, "into"), "it is moved to the slices")
+    assert (queue_of(into), devices(into)) == ("mig-lq", {SMALL: "1"})
+    wait_until_complete(client, namespace, "into")
+
+    wait_until_reserved(client, client.create(filling("more", namespace, "mig", SMALL)))
+    with stopped(client, namespace, "whole"):
+        client.create(whole_gpu("back", namespace, "8Gi"))
+    delete(client, whole)
+    back = wait_for(lambda: moved_of(client, namespace, "back"), "it is moved to a whole GPU")
+    assert (queue_of(back), devices(back)) == ("whole-lq", {kwok.GPU: "1"})
+    wait_until_complete(client, namespace, "back")
+
+
+@contextlib.contextmanager
+def stopped(client, namespace, pool):
+    """Stop a queue until the webhook knows that it is, and that the other one is full."""
+    refused, other = {"mig": ("small", "whole"), "whole": ("whole", "small")}[pool]
+    asks = whole_gpu("asks", namespace, "8Gi")
+
+    def is_known():
+        decision = decision_of(client.create(asks, dry_run=True))
+        found = options(decision) if decision else {}
+        is_full = not found.get(other, {}).get("fits", True)
+        return is_full and "rejected" in found[refused]
+
+    hold(client, f"{pool}-{namespace}", "Hold")
+    wait_for(is_known, f"{pool} is known to be stopped, and {other} to be full")
+    yield
+    hold(client, f"{pool}-{namespace}", "None")
+
+
+def delete(client, job):
+    client.send("DELETE", client.path_of(job), {"propagationPolicy": "Background"})
+
+
+def moved_of(client, namespace, name):
+    job = job_of(client, namespace, name)
+    return job if decision_of(job).get("moves") else None
 
 
 def test_a_sample_is_tried_with_slices_too(plane, policy, namespace, tmp_path):
