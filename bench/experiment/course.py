@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from webhook.model.job import DECISION
 from webhook.model.queues import Amounts
-from webhook.simulate.results import JobResult
+from webhook.simulate.results import JobResult, LostRun
 
 Object = Mapping[str, Any]
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
@@ -32,6 +32,8 @@ class Course:
     # What its pod is told to run.
     run_seconds: float = 0.0
     failed: bool = False
+    # Runs that a preemption ended.
+    lost: tuple[LostRun, ...] = ()
     # Quota that it held at its end, by flavors of the scenario.
     held: Amounts = dataclasses.field(default_factory=dict)
 
@@ -72,8 +74,11 @@ def seen(course: Course, job: Object, now: float) -> Course:
     """
     started, finished = course.started, course.finished
     status = job.get("status", {})
+    lost = course.lost
     if job["spec"].get("suspend"):
         # Preempted, if it was started: what counts is its last start.
+        if started is not None:
+            lost = (*lost, LostRun(course.queue, started, now))
         started = None
     elif started is None and status.get("startTime"):
         started = now
@@ -83,7 +88,7 @@ def seen(course: Course, job: Object, now: float) -> Course:
         finished = now
     queue = job["metadata"].get("labels", {}).get(QUEUE_LABEL, "")
     return dataclasses.replace(
-        course, queue=queue, started=started, finished=finished, failed=failed
+        course, queue=queue, started=started, finished=finished, failed=failed, lost=lost
     )
 
 
@@ -99,4 +104,6 @@ def as_result(course: Course) -> JobResult:
         start=course.started,
         finish=course.finished,
         held=course.held,
+        preempted=len(course.lost),
+        lost=course.lost,
     )

@@ -215,12 +215,14 @@ def test_each_kind_of_device_has_a_node_and_pods_run_there_as_long_as_the_scenar
 
 
 def test_a_preempted_job_counts_from_its_last_start():
-    before = Course(name="a", template="t", submitted_to="q", due=0, created=0.0, started=3.0)
+    before = Course(
+        name="a", template="t", submitted_to="q", queue="q", due=0, created=0.0, started=3.0
+    )
     stopped = course.seen(before, {"metadata": {}, "spec": {"suspend": True}}, 5.0)
 
     again = {"metadata": {}, "spec": {}, "status": {"startTime": "x"}}
 
-    assert stopped.started is None
+    assert (stopped.started, stopped.lost) == (None, (("q", 3.0, 5.0),))
     assert course.seen(stopped, again, 9.0).started == 9.0
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webhook.simulate import plot
-from webhook.simulate.results import JobResult, Result
+from webhook.simulate.results import JobResult, LostRun, Result
 
 SPANS = st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=30)
 
@@ -52,6 +52,17 @@ def test_many_jobs_become_a_line(tmp_path):
     plot.draw([Result(strategy="static", jobs=(*jobs, *unstarted))], str(path), title="many")
 
     assert path.stat().st_size < 1_000_000
+
+
+def test_a_run_that_a_preemption_ended_is_drawn_paler_where_it_was(tmp_path):
+    moved = replace(job("a", 5.0, 9.0, "cpu"), lost=(LostRun("gpu", 1.0, 4.0),))
+    pictures = []
+    for number, one in enumerate((moved, replace(moved, lost=()))):
+        path = tmp_path / f"{number}.svg"
+        plot.draw([Result(strategy="static", jobs=(one,))], str(path), title="x")
+        pictures.append(path.read_text().count("opacity: 0.4"))
+
+    assert pictures == [1, 0]
 
 
 def test_the_same_results_are_the_same_picture(tmp_path):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.simulate.comparison import duration
@@ -16,6 +17,8 @@ WAITING_COLOUR: Final = "#c0392b"
 MOST_BARS: Final = 3_000
 """With more Jobs than this, the number that run is drawn instead of each one's bar."""
 _PIXELS_PER_INCH: Final = 110
+_LOST_ALPHA: Final = 0.4
+"""Runs that a preemption ended are paler."""
 
 
 def draw(results: Sequence[Result], path: str, *, title: str) -> None:
@@ -33,7 +36,9 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     places = queues(results)
-    kinds = sorted({_kind(job) for result in results for job in result.jobs})
+    kinds = sorted(
+        {_kind(job) for result in results for job in (*result.jobs, *_lost(result.jobs))}
+    )
     colours = {kind: COLOURS[number % len(COLOURS)] for number, kind in enumerate(kinds)}
     figure, grid = plt.subplots(
         2 * len(places),
@@ -49,7 +54,8 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
         grid[0][column].set_title(f"{result.strategy}: {duration(result.totals.makespan)}")
         for row, place in enumerate(places):
             jobs = [job for job in result.jobs if _place(job) == place]
-            _draw_running(grid[2 * row][column], jobs, colours)
+            lost = [run for run in _lost(result.jobs) if _place(run) == place]
+            _draw_running(grid[2 * row][column], jobs, lost, colours)
             _draw_waiting(grid[2 * row + 1][column], jobs)
         grid[-1][column].set_xlabel("seconds")
     _name_rows(grid, places)
@@ -113,7 +119,18 @@ def steps(changes: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]
     return moments, counts
 
 
-def _draw_running(axis: Any, jobs: Sequence[JobResult], colours: dict[str, str]) -> None:
+def _lost(jobs: Iterable[JobResult]) -> list[JobResult]:
+    """Return each run that a preemption ended as if it were a Job's only one."""
+    return [
+        replace(job, queue=run.queue, start=run.start, finish=run.end)
+        for job in jobs
+        for run in job.lost
+    ]
+
+
+def _draw_running(
+    axis: Any, jobs: Sequence[JobResult], lost: Sequence[JobResult], colours: dict[str, str]
+) -> None:
     ran = [job for job in jobs if job.start is not None and job.finish is not None]
     if len(ran) > MOST_BARS:
         for kind, colour in colours.items():
@@ -125,7 +142,8 @@ def _draw_running(axis: Any, jobs: Sequence[JobResult], colours: dict[str, str])
                 color=colour,
             )
         return
-    for lane, job in lanes(ran):
+    cut = {id(run) for run in lost}
+    for lane, job in lanes([*ran, *lost]):
         start = job.start or 0.0
         axis.barh(
             lane,
@@ -135,6 +153,7 @@ def _draw_running(axis: Any, jobs: Sequence[JobResult], colours: dict[str, str])
             color=colours[_kind(job)],
             edgecolor="white",
             linewidth=0.5,
+            alpha=_LOST_ALPHA if id(job) in cut else 1.0,
         )
     axis.set_yticks([])
 

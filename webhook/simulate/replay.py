@@ -36,7 +36,7 @@ from webhook.reconsider import choose, offers
 from webhook.simulate.replayed_costs import costed
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.replayed_holds import Holds
-from webhook.simulate.results import JobResult, Result
+from webhook.simulate.results import JobResult, LostRun, Result
 from webhook.simulate.scenario import Arm, Scenario, Submission
 from webhook.simulate.site import (
     UNTIL_ENDED,
@@ -350,7 +350,7 @@ class _Replay:
         for begun in schedule.runs.released:
             self._here.release(begun, amounts(schedule, begun))
         for preempted in schedule.preempted:
-            self._preempt(preempted.key, amounts(schedule, preempted))
+            self._preempt(preempted.key, amounts(schedule, preempted), at)
             self._moving.preempt(preempted.key, at)
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
@@ -374,11 +374,17 @@ class _Replay:
         schedule.preempted.clear()
         schedule.begun.clear()
 
-    def _preempt(self, key: str, usage: Amounts) -> None:
+    def _preempt(self, key: str, usage: Amounts, at: float) -> None:
         """Let a Workload that held quota wait again; its schedule has queued it already."""
         result = self._results[key]
+        start = at if result.start is None else result.start
         self._results[key] = replace(
-            result, start=None, finish=None, held={}, preempted=result.preempted + 1
+            result,
+            start=None,
+            finish=None,
+            held={},
+            preempted=result.preempted + 1,
+            lost=(*result.lost, LostRun(result.queue, start, at)),
         )
         self._here.preempt(key, usage)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.model.queues import Amounts, FlavorResource
@@ -30,6 +31,15 @@ class JobCost:
     """Seconds after its deadline; None: it has none."""
     total: float | None
     """With carbon, time and lateness as the first policy by Cost weighs them."""
+
+
+class LostRun(NamedTuple):
+    """A run that ended with a preemption; seconds since the scenario's start."""
+
+    queue: str
+    """The LocalQueue that the Job was in."""
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +69,8 @@ class JobResult:
     """When it started, for the last time; None: it never did within the replay."""
     preempted: int = 0
     """How often it was preempted."""
+    lost: tuple[LostRun, ...] = ()
+    """The runs that it lost by that, the first one first."""
     finish: float | None = None
     static_finish: float | None = None
     """When it ends under no policy at all; None: unknown, or never."""
