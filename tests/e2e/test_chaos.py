@@ -91,7 +91,7 @@ class Chaos:
         courses.set_quotas(self.plane.client, NAMES, gpu=gpu, cpu=cpu)
 
     def stop_a_queue(self):
-        """Stop one for a while; those that run are evicted now and then, and then stay there."""
+        """Stop one for a while; those that run are evicted now and then, and may be moved then."""
         queue = self.seed.choice((NAMES.gpu_cluster_queue, NAMES.cpu_cluster_queue))
         hold(self.plane.client, queue, self.seed.choice(("Hold", "Hold", "HoldAndDrain")))
         time.sleep(self.seed.uniform(0, 2 * PAUSE_SECONDS))

@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hack import paper
-from tests.e2e import courses
 from tests.e2e.decisions import (
     OPTION,
     SLOW,
@@ -21,7 +20,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
-from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import job_of, wait_for, workload_of
 
 GATE = "kueue.x-k8s.io/admission-gated-by"
 LOOKS_SECONDS = 6.0
@@ -39,8 +38,7 @@ def policy(plane, webhook, queues):
 
 
 def light(queues, name, **annotations):
-    # Longer than the test: the evicted one must still be running when it is evicted.
-    job = paper.light_job(name, queues, faster=SLOW if name == "evicted" else FASTER)
+    job = paper.light_job(name, queues, faster=FASTER)
     job["metadata"]["annotations"] = annotations
     return job
 
@@ -53,60 +51,6 @@ def not_moved(webhook, policy):
     start = f'kueue_fallback_controller_not_moved_jobs{{policy="{policy}",reason="'
     found = (line.removeprefix(start).split('"} ') for line in lines if line.startswith(start))
     return {reason: int(float(count)) for reason, count in found if float(count)}
-
-
-def evict(plane, queues, name):
-    """Run a Job on a fifth GPU, take that away, and evict whoever runs; all others go first."""
-    client = plane.client
-    courses.set_quotas(client, queues, gpu=5, cpu=6)
-    last = f"last-{queues.namespace}"
-    client.apply(
-        {
-            "apiVersion": paper.KUEUE,
-            "kind": "WorkloadPriorityClass",
-            "metadata": {"name": last},
-            "value": -1,
-        }
-    )
-    evicted = light(queues, name)
-    evicted["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = last
-    # A Job whose class the webhook has not read yet is left alone, and then nobody moves it.
-    wait_for(lambda: decision_of(client.create(evicted, dry_run=True)), f"{last} is known")
-    job = client.create(evicted)
-    wait_until_reserved(client, job)
-    courses.set_quotas(client, queues, gpu=4, cpu=6)
-    wait_for(lambda: _goes_last(client, queues, job), f"{name} is evicted, and all others run")
-
-
-def _goes_last(client, queues, job):
-    """Evict whoever runs, and let four of the five come back; tell whether it is not among them.
-
-    Kueue goes by priority among those that it looks at anew, and it may not have looked at this one
-    in between: then it is the first.
-    """
-    hold(client, queues.gpu_cluster_queue, "HoldAndDrain")
-    wait_for(lambda: _counts(client, queues)[1] == 0, "all who ran are evicted")
-    courses.set_quotas(client, queues, gpu=0, cpu=6)
-    hold(client, queues.gpu_cluster_queue, "None")
-    wait_for(
-        lambda: (
-            _counts(client, queues) == (5, 0)
-            and all(
-                has_condition(each, "Requeued")
-                for each in client.list(paper.KUEUE, "Workload", namespace=queues.namespace)
-            )
-        ),
-        "all who ran are back in the queue",
-    )
-    courses.set_quotas(client, queues, gpu=4, cpu=6)
-    wait_for(lambda: _counts(client, queues) == (1, 4), "four of them run")
-    return not has_condition(workload_of(client, job), "QuotaReserved")
-
-
-def _counts(client, queues):
-    """Tell who waits and who holds quota as Kueue's own queue has it, not as Workloads say."""
-    status = client.get(paper.KUEUE, "ClusterQueue", queues.gpu_cluster_queue).get("status", {})
-    return status.get("pendingWorkloads", 0), status.get("reservingWorkloads", 0)
 
 
 def back_off(client, job):
@@ -135,7 +79,6 @@ def change_workload(client, workload, change, **how):
 def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webhook, policy):
     client = plane.client
     fill(plane, queues, gpu=4)
-    evict(plane, queues, "evicted")
     client.create_all(
         [limited(paper.heavy_job(f"more-{n}", queues, faster=SLOW)) for n in range(20)]
     )
@@ -150,7 +93,6 @@ def test_what_kueue_holds_back_is_not_moved_and_all_else_is(plane, queues, webho
 
     hold(client, queues.cpu_cluster_queue, "None")
     wait_for(lambda: moved_to(client, queues, "free", "cpu"), "the free one is moved")
-    wait_for(lambda: moved_to(client, queues, "evicted", "cpu"), "so is the evicted one")
 
     wanted = dict.fromkeys(WORKLOADS.values(), 1)
     with contextlib.suppress(AssertionError):
