@@ -1,0 +1,299 @@
+"""Which devices to cut otherwise, by what Jobs asked for: replayed, and never applied. Pure.
+
+Jobs of one device are replayed in the order in which they came on a pool of one model, each on the
+smallest unit that is enough and free. One change after another is taken that lowers most what they
+wait, and what is free and of no use to them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final, NamedTuple, TypeAlias
+
+from webhook.cost.geometries import WHOLE, Geometry, geometries
+from webhook.model.costs.devices import Device
+
+_HOUR: Final = 3600.0
+_FRAGMENTED: Final = 0.1
+"""What an hour of a device that is free and of no use counts beside one that is waited for."""
+_LEAST_GAIN: Final = 0.01
+"""The next change must gain so much of what is left."""
+WORTH: Final = 0.2
+"""Advice is given that saves so much of what is waited, and would have in each half of the time."""
+_USABLE: Final = 0.95
+
+Cells: TypeAlias = Mapping[str, int]
+"""Resource, empty for whole devices, to how many units of it there are."""
+
+
+class DeviceDemand(NamedTuple):
+    """What one Job asked for."""
+
+    at: float
+    """Seconds since 1970."""
+    seconds: float
+    need: int | None
+    """Bytes of one device's memory; None: a whole device, or several."""
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waits:
+    """What a replay comes to, in device-hours."""
+
+    waited: float
+    by_day: Mapping[int, float] = field(default_factory=dict)
+    """Of those who came on a day, counted since 1970."""
+    fragmented: float = 0.0
+    """Free, and of no use to the average Job."""
+    free: float = 0.0
+
+    @property
+    def objective(self) -> float:
+        return self.waited + _FRAGMENTED * self.fragmented
+
+    @property
+    def fragmentation(self) -> float:
+        """Return which part of what is free is of no use to the average Job."""
+        return self.fragmented / self.free if self.free else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolAdvice:
+    """How the devices of one model are better cut."""
+
+    model: str
+    before: Mapping[Geometry, int]
+    after: Mapping[Geometry, int]
+    """The same as before: nothing is to be gained."""
+    now: Waits
+    then: Waits
+    jobs: int
+    why_not: str = ""
+    """Why there is no advice; empty: there is."""
+
+    @property
+    def saved(self) -> float:
+        """Return which part of what was waited would not have been."""
+        return 1 - self.then.waited / self.now.waited if self.now.waited else 0.0
+
+
+class _Cell(NamedTuple):
+    resource: str
+    memory: float
+    part: float
+
+
+def advise(
+    device: Device, before: Mapping[Geometry, int], demands: Sequence[DeviceDemand]
+) -> PoolAdvice:
+    """Return how a pool is better cut, by the Jobs that it had.
+
+    *before*: how its devices are cut, and how many so.
+    """
+    pool = _Pool(device, demands)
+    now = pool.replayed(before, demands)
+    after, why_not = before, ""
+    if now.waited <= 0:
+        why_not = "nobody waited"
+    else:
+        after = pool.improved(before, demands)
+        then = pool.replayed(after, demands)
+        if after == before or 1 - then.waited / now.waited < WORTH:
+            why_not = f"no change would have saved {WORTH:.0%} of what was waited"
+        elif not pool.is_stable(before, demands):
+            why_not = "what would have helped in one half of the time would not in the other"
+    if why_not:
+        after = before
+    return PoolAdvice(
+        model=device.name,
+        before=before,
+        after=after,
+        now=now,
+        then=pool.replayed(after, demands),
+        jobs=len(demands),
+        why_not=why_not,
+    )
+
+
+class _Pool:
+    """The devices of one model, with the ways to cut them that are of use to Jobs."""
+
+    def __init__(self, device: Device, demands: Sequence[DeviceDemand]) -> None:
+        memories = {part.resource: _USABLE * part.memory for part in device.slices}
+        self._cells = {
+            part.resource: _Cell(
+                part.resource,
+                memories[part.resource],
+                max(part.compute / part.of, part.memory / (device.memory or part.memory)),
+            )
+            for part in device.slices
+        }
+        self._cells[""] = _Cell("", inf, 1.0)
+        needs = {demand.need for demand in demands if demand.need is not None}
+        fitting = (
+            min((m, name) for name, m in memories.items() if m >= need)[1]
+            for need in needs
+            if any(m >= need for m in memories.values())
+        )
+        self._ways = (WHOLE, *geometries(device, set(fitting)))
+
+    def cells(self, cut: Mapping[Geometry, int]) -> Cells:
+        found: Counter[str] = Counter()
+        for way, devices in cut.items():
+            for resource, count in way or (("", 1),):
+                found[resource] += count * devices
+        return found
+
+    def replayed(self, cut: Mapping[Geometry, int], demands: Sequence[DeviceDemand]) -> Waits:
+        return replay(self.cells(cut), self._cells, demands)
+
+    def improved(
+        self, before: Mapping[Geometry, int], demands: Sequence[DeviceDemand]
+    ) -> Mapping[Geometry, int]:
+        """Return the cut after the changes that gain most, one after another."""
+        best, least = dict(before), self.replayed(before, demands).objective
+        while True:
+            found = min(self._changes(best, 1, demands), key=lambda each: each[0], default=None)
+            if found is None or found[0] > least * (1 - _LEAST_GAIN):
+                return best
+            least, best, change = found
+            # The same change again, as long as it goes on helping: pools have hundreds of devices.
+            while (more := self._changed(best, *change, 1)) is not None:
+                objective = self.replayed(more, demands).objective
+                if objective > least * (1 - _LEAST_GAIN):
+                    break
+                least, best = objective, more
+
+    def _changes(
+        self, cut: Mapping[Geometry, int], devices: int, demands: Sequence[DeviceDemand]
+    ) -> Iterable[tuple[float, dict[Geometry, int], tuple[Geometry, Geometry]]]:
+        for old in cut:
+            for new in self._ways:
+                changed = self._changed(cut, old, new, devices) if new != old else None
+                if changed is not None:
+                    yield self.replayed(changed, demands).objective, changed, (old, new)
+
+    @staticmethod
+    def _changed(
+        cut: Mapping[Geometry, int], old: Geometry, new: Geometry, devices: int
+    ) -> dict[Geometry, int] | None:
+        if cut.get(old, 0) < devices:
+            return None
+        changed = Counter(cut)
+        changed[old] -= devices
+        changed[new] += devices
+        return {way: count for way, count in changed.items() if count}
+
+    def is_stable(self, before: Mapping[Geometry, int], demands: Sequence[DeviceDemand]) -> bool:
+        """Return whether advice from either half of the time would have helped in the other."""
+        ordered = sorted(demands)
+        middle = (ordered[0].at + ordered[-1].at) / 2
+        halves = [
+            [demand for demand in ordered if (demand.at < middle) is first]
+            for first in (True, False)
+        ]
+        for learned, tried in (halves, reversed(halves)):
+            now = self.replayed(before, tried).waited
+            if not learned or now <= 0:
+                continue
+            then = self.replayed(self.improved(before, learned), tried).waited
+            if then > now * (1 - WORTH):
+                return False
+        return True
+
+
+def replay(cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDemand]) -> Waits:
+    """Return what Jobs wait on a pool with so many units of each resource.
+
+    Who can never start there waits for ever: infinitely long.
+    """
+    return _Replay(cells, units, demands).run()
+
+
+class _Replay:
+    def __init__(
+        self, cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDemand]
+    ) -> None:
+        self._free = Counter(cells)
+        self._units = sorted((units[name] for name in cells if name in units), key=_size)
+        self._demands = sorted(demands)
+        self._waiting: dict[tuple[int | None, int], deque[DeviceDemand]] = defaultdict(deque)
+        self._fitting = {
+            (demand.need, demand.devices): self._fits(demand) for demand in self._demands
+        }
+        shares = Counter((demand.need, demand.devices) for demand in self._demands)
+        self._useless = {
+            unit.resource: unit.part
+            * sum(n for kind, n in shares.items() if unit.resource not in self._fitting[kind])
+            / max(1, len(self._demands))
+            for unit in self._units
+        }
+        self._parts = {unit.resource: unit.part for unit in self._units}
+        self._ends: list[tuple[float, str, int]] = []
+        self._waited = 0.0
+        self._by_day: defaultdict[int, float] = defaultdict(float)
+
+    def _fits(self, demand: DeviceDemand) -> tuple[str, ...]:
+        if demand.need is None:
+            return tuple(unit.resource for unit in self._units if not unit.resource)
+        need = demand.need
+        return tuple(unit.resource for unit in self._units if unit.memory >= need)
+
+    def run(self) -> Waits:
+        if any(not self._could_ever(demand) for demand in self._demands):
+            return Waits(waited=inf)
+        fragmented = free = 0.0
+        now = self._demands[0].at if self._demands else 0.0
+        coming = deque(self._demands)
+        while coming or self._ends:
+            at = min(coming[0].at if coming else inf, self._ends[0][0] if self._ends else inf)
+            for resource, count in self._free.items():
+                fragmented += (at - now) * count * self._useless.get(resource, 0.0)
+                free += (at - now) * count * self._parts.get(resource, 0.0)
+            now = at
+            while self._ends and self._ends[0][0] <= now:
+                _, resource, count = heapq.heappop(self._ends)
+                self._free[resource] += count
+            while coming and coming[0].at <= now:
+                demand = coming.popleft()
+                self._waiting[demand.need, demand.devices].append(demand)
+            self._start(now)
+        return Waits(
+            waited=self._waited / _HOUR,
+            by_day={day: waited / _HOUR for day, waited in self._by_day.items()},
+            fragmented=fragmented / _HOUR,
+            free=free / _HOUR,
+        )
+
+    def _could_ever(self, demand: DeviceDemand) -> bool:
+        names = self._fitting[demand.need, demand.devices]
+        return any(self._free[name] >= demand.devices for name in names)
+
+    def _start(self, now: float) -> None:
+        """Start those who wait and fit, in the order in which they came."""
+        heads = [(queue[0], kind) for kind, queue in self._waiting.items() if queue]
+        heapq.heapify(heads)
+        while heads:
+            demand, kind = heapq.heappop(heads)
+            names = (n for n in self._fitting[kind] if self._free[n] >= demand.devices)
+            resource = next(names, None)
+            if resource is None:
+                continue
+            self._free[resource] -= demand.devices
+            heapq.heappush(self._ends, (now + demand.seconds, resource, demand.devices))
+            waited = (now - demand.at) * demand.devices
+            self._waited += waited
+            self._by_day[int(demand.at // 86_400)] += waited
+            queue = self._waiting[kind]
+            queue.popleft()
+            if queue:
+                heapq.heappush(heads, (queue[0], kind))
+
+
+def _size(unit: _Cell) -> tuple[float, float, str]:
+    return unit.memory, unit.part, unit.resource
