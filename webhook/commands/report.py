@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
+    from webhook.hindsight.slices_table import SlicesReport
     from webhook.learn.estimates import Learned
 
 
@@ -216,6 +217,9 @@ class ReportOptions:
     namespace: str | None
     policy: str | None
     run_times: bool
+    slices: bool
+    days: float
+    journals: tuple[str, ...]
     snapshot: str | None
     clusters: tuple[str, ...]
     release_namespace: str | None
@@ -228,6 +232,15 @@ class ReportOptions:
 @click.option("-n", "--namespace", help="Only Jobs of this namespace.")
 @click.option("--policy", help="Only Jobs that this policy matches.")
 @click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
+@click.option("--slices", is_flag=True, help="How GPUs are better cut into slices, instead.")
+@click.option("--days", type=float, default=7, help="For --slices: by the Jobs of so many.  [7]")
+@click.option(
+    "--journal",
+    "journals",
+    multiple=True,
+    metavar="FILE",
+    help="For --slices: an earlier saved state, whose journal counts, too; repeatable.",
+)
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
 @click.option(
     "--cluster",
@@ -257,6 +270,12 @@ def command(**given: Any) -> None:
     With --run-times: how long each class of Jobs runs on which flavors, which options it is
     refused, and what it uses of devices, if a Prometheus is asked.
 
+    With --slices: by the journal and the Nodes' present partition, how GPUs are better cut, as a
+    file for mig-parted with the commands. It is never applied, and where a replay of what Jobs
+    waited would not have gained much, it says so. The journal holds some 31 hours; a week's is
+    that of states that were saved each day (--journal). A snapshot must have Nodes, and Pods for
+    whose Jobs must end.
+
     \b
     Exit code 1: no Job has come in that time.
 
@@ -266,6 +285,7 @@ def command(**given: Any) -> None:
       kueue-fallback report --since 2h -n research --policy light-gpu -o wide
       kueue-fallback report --cluster gpu-east=gpu-east.json
       kueue-fallback report --run-times
+      kueue-fallback report --slices --journal monday.json --journal tuesday.json
     """
     from webhook.hindsight.gains import gains
 
@@ -273,6 +293,9 @@ def command(**given: Any) -> None:
     try:
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
+            return
+        if asked.slices:
+            _show_slices(_slices(asked), asked.output)
             return
         past = _history(asked)
         until = time.time() if asked.snapshot is None else past.until
@@ -321,6 +344,39 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
     )
     hindsight = look_back.look_back(entries, world)
     return replace(hindsight, left_out=hindsight.left_out + past.left_out)
+
+
+def _slices(asked: ReportOptions) -> SlicesReport:
+    from webhook.commands import history, report_slices
+    from webhook.commands.connect import connected
+
+    past = _history(asked)
+    if asked.snapshot is not None:
+        present, until = report_slices.from_file(asked.snapshot), past.until
+    else:
+        with connected(asked.kubeconfig) as client:
+            present, until = report_slices.from_cluster(client), time.time()
+    for why in present.unread:
+        terminal.say(why, err=True)
+    earlier = [entry for path in asked.journals for entry in history.from_file(path).entries]
+    every = {entry.key: entry for entry in (*earlier, *past.entries)}
+    past = replace(past, entries=tuple(every.values()))
+    return report_slices.report_of(past, present, since=until - asked.days * _DAY, until=until)
+
+
+def _show_slices(report: SlicesReport, output: str) -> None:
+    from webhook.hindsight import slices_table
+
+    if output in ("text", "wide"):
+        terminal.say(harmless_lines(slices_table.as_text(report)))
+    else:
+        _dump(slices_table.as_json(report), output)
+    if not any(advice.jobs for advice in report.advice):
+        sys.exit(1)
+
+
+def harmless_lines(text: str) -> str:
+    return "\n".join(map(harmless, text.split("\n")))
 
 
 def _show_gains(report: Gains, output: str) -> None:

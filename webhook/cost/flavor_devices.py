@@ -109,7 +109,9 @@ def _has_labels(flavor: ResourceFlavor, profile: AcceleratorProfile) -> bool:
 def _of_nodes(flavor: ResourceFlavor, node_labels: Sequence[Mapping[str, str]]) -> Device | None:
     """Return the device of the Nodes that a flavor selects; where they differ, the smallest."""
     chosen = flavor.node_labels.items()
-    devices = [_of_node(labels) for labels in node_labels if chosen and chosen <= labels.items()]
+    devices = [
+        device_of_node(labels) for labels in node_labels if chosen and chosen <= labels.items()
+    ]
     known = [device for device in devices if device is not None]
     return min(known, key=_size, default=None)
 
@@ -118,7 +120,7 @@ def _size(device: Device) -> tuple[float, str]:
     return (inf if device.memory is None else device.memory), device.name
 
 
-def _of_node(labels: Mapping[str, str]) -> Device | None:
+def device_of_node(labels: Mapping[str, str]) -> Device | None:
     """Return the device of a Node by what GPU feature discovery wrote; None: nothing of it."""
     product = _whole(labels.get(_PRODUCT, ""))
     known = _of_table(labels)

@@ -24,7 +24,10 @@ _LEAST_GAIN: Final = 0.01
 """The next change must gain so much of what is left."""
 WORTH: Final = 0.2
 """Advice is given that saves so much of what is waited, and would have in each half of the time."""
-_USABLE: Final = 0.95
+_LEAST_WAITED: Final = 1.0
+"""Device-hours; for less nobody stops Jobs to cut devices anew."""
+USABLE: Final = 0.95
+"""Of the memory of a slice, as decisions have it."""
 
 Cells: TypeAlias = Mapping[str, int]
 """Resource, empty for whole devices, to how many units of it there are."""
@@ -39,6 +42,11 @@ class DeviceDemand(NamedTuple):
     need: int | None
     """Bytes of one device's memory; None: a whole device, or several."""
     devices: int = 1
+
+    @property
+    def rank(self) -> tuple[float, float, float, int]:
+        """Return a sort key: who came first starts first."""
+        return self.at, self.seconds, inf if self.need is None else self.need, self.devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +106,8 @@ def advise(
     pool = _Pool(device, demands)
     now = pool.replayed(before, demands)
     after, why_not = before, ""
-    if now.waited <= 0:
-        why_not = "nobody waited"
+    if now.waited < _LEAST_WAITED:
+        why_not = "not one device-hour was waited, all together" if now.waited else "nobody waited"
     else:
         after = pool.improved(before, demands)
         then = pool.replayed(after, demands)
@@ -124,7 +132,7 @@ class _Pool:
     """The devices of one model, with the ways to cut them that are of use to Jobs."""
 
     def __init__(self, device: Device, demands: Sequence[DeviceDemand]) -> None:
-        memories = {part.resource: _USABLE * part.memory for part in device.slices}
+        memories = {part.resource: USABLE * part.memory for part in device.slices}
         self._cells = {
             part.resource: _Cell(
                 part.resource,
@@ -159,13 +167,13 @@ class _Pool:
         best, least = dict(before), self.replayed(before, demands).objective
         while True:
             found = min(self._changes(best, 1, demands), key=lambda each: each[0], default=None)
-            if found is None or found[0] > least * (1 - _LEAST_GAIN):
+            if found is None or not found[0] < least * (1 - _LEAST_GAIN):
                 return best
             least, best, change = found
             # The same change again, as long as it goes on helping: pools have hundreds of devices.
             while (more := self._changed(best, *change, 1)) is not None:
                 objective = self.replayed(more, demands).objective
-                if objective > least * (1 - _LEAST_GAIN):
+                if not objective < least * (1 - _LEAST_GAIN):
                     break
                 least, best = objective, more
 
@@ -191,7 +199,7 @@ class _Pool:
 
     def is_stable(self, before: Mapping[Geometry, int], demands: Sequence[DeviceDemand]) -> bool:
         """Return whether advice from either half of the time would have helped in the other."""
-        ordered = sorted(demands)
+        ordered = sorted(demands, key=_rank)
         middle = (ordered[0].at + ordered[-1].at) / 2
         halves = [
             [demand for demand in ordered if (demand.at < middle) is first]
@@ -212,16 +220,16 @@ def replay(cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDem
 
     Who can never start there waits for ever: infinitely long.
     """
-    return _Replay(cells, units, demands).run()
+    return _PoolReplay(cells, units, demands).run()
 
 
-class _Replay:
+class _PoolReplay:
     def __init__(
         self, cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDemand]
     ) -> None:
         self._free = Counter(cells)
         self._units = sorted((units[name] for name in cells if name in units), key=_size)
-        self._demands = sorted(demands)
+        self._demands = sorted(demands, key=_rank)
         self._waiting: dict[tuple[int | None, int], deque[DeviceDemand]] = defaultdict(deque)
         self._fitting = {
             (demand.need, demand.devices): self._fits(demand) for demand in self._demands
@@ -276,10 +284,12 @@ class _Replay:
 
     def _start(self, now: float) -> None:
         """Start those who wait and fit, in the order in which they came."""
-        heads = [(queue[0], kind) for kind, queue in self._waiting.items() if queue]
+        heads = [(queue[0].rank, kind) for kind, queue in self._waiting.items() if queue]
         heapq.heapify(heads)
         while heads:
-            demand, kind = heapq.heappop(heads)
+            # Heads of one rank are of one kind, so that kinds are never compared.
+            _, kind = heapq.heappop(heads)
+            demand = self._waiting[kind][0]
             names = (n for n in self._fitting[kind] if self._free[n] >= demand.devices)
             resource = next(names, None)
             if resource is None:
@@ -292,7 +302,11 @@ class _Replay:
             queue = self._waiting[kind]
             queue.popleft()
             if queue:
-                heapq.heappush(heads, (queue[0], kind))
+                heapq.heappush(heads, (queue[0].rank, kind))
+
+
+def _rank(demand: DeviceDemand) -> tuple[float, float, float, int]:
+    return demand.rank
 
 
 def _size(unit: _Cell) -> tuple[float, float, str]:
