@@ -33,12 +33,23 @@ TABLES: Final[Mapping[str, tuple[str, ...]]] = {
         "TestFairPreemptions",
         "TestCandidatesOrdering",
     ),
-    "pkg/cache/scheduler": ("TestAvailable", "TestDominantResourceShare"),
+    "pkg/cache/scheduler": (
+        "TestAvailable",
+        "TestDominantResourceShare",
+        "TestFindTopologyAssignments",
+    ),
 }
 """Kueue's package to its tests that are replayed."""
 
 _META: Final = ("kueue", "package", "source", "test", "featureGates")
-_SETUP: Final = ("fairSharing", "flavorName", "flvs", "preemptionFairSharing", "testCq")
+_SETUP: Final = (
+    "fairSharing",
+    "flavorInformation",
+    "flavorName",
+    "flvs",
+    "preemptionFairSharing",
+    "testCq",
+)
 _DROPPED: Final = frozenset(
     {
         "DelayedTopologyRequest",
@@ -80,7 +91,7 @@ _DROPPED: Final = frozenset(
 _COUNTS: Final = frozenset({"admittedWorkloads", "pendingWorkloads", "reservingWorkloads"})
 _MEANT_EMPTY: Final = frozenset({"namespaceSelector"})
 """What selects everything while it is empty, and nothing without it."""
-_BUILDING_BLOCKS: Final = ("base", "default", "input")
+_BUILDING_BLOCKS: Final = ("base", "binaryTrees", "default", "input", "multipod", "scattered")
 """Kueue's names of what cases are made of begin so."""
 _WORTH_A_NAME: Final = 200
 """Characters of a value from which on a case names it instead of repeating it."""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.kueue_tables import assignments, cycles, orders, preemptions, quotas, shares
+from tests.kueue_tables import assignments, cycles, orders, preemptions, quotas, shares, topologies
 from tests.kueue_tables.tables import cases
 from webhook.model.fields import FieldError
 
@@ -12,8 +12,8 @@ FILE = Path(__file__).with_name("agreement.yaml")
 HEAD = """\
 # The cases of Kueue's own scheduler tests in which our model does something else than Kueue 0.19.2.
 #
-# "out of scope": it cannot be known, or it is where pods of a topology are placed, or objects that
-# no API server takes, or a Kueue beside which policies only observe. "disagree": our model is
+# "out of scope": it cannot be known, or objects that no API server takes, or a Kueue beside which
+# policies only observe. "disagree": our model is
 # wrong. Each reason stands over the names of its cases. "at least" is the share of the cases in
 # scope, in percent, that must agree; raise it with each case that comes to agree.
 # `python -m hack.kueue_tables agreement --update` takes out what agrees by now, and puts what is
@@ -39,6 +39,7 @@ REPLAYS = {
     "TestIsPreferred": assignments.preferred,
     "TestResourcesToReserve": assignments.reserved,
     "TestAvailable": quotas.available,
+    "TestFindTopologyAssignments": topologies.placed,
 }
 """Table to what returns our outcome of a case, and Kueue's."""
 

@@ -5,13 +5,13 @@ Turns what a pod set asks for into what ``topology_placement`` places. Quota is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from webhook.kueue.flavor_match import required_terms, untolerated
 from webhook.kueue.topology_domains import DomainTree, tree_of
-from webhook.kueue.topology_placement import Placement, PodsToPlace, place
+from webhook.kueue.topology_placement import Given, Placement, PodsToPlace, place
 from webhook.kueue.topology_requests import Placing, TopologyRequest, asks_for_topology, requested
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import PodTemplate
@@ -64,18 +64,61 @@ def minus(amounts: Mapping[str, int], taken: Mapping[str, int]) -> Mapping[str, 
 
 
 def placed(
+    needs: Sequence[PodSetNeeds], domains: FlavorDomains, free: Sequence[Mapping[str, int]]
+) -> list[Given] | None:
+    """Return of each pod set where Kueue would place it; None: there is no room for all of them.
+
+    Raises:
+        FieldError: a toleration or an affinity term of a template cannot be read.
+
+    """
+    # ``FindTopologyAssignmentsForFlavor``
+    left = list(free)
+    found: dict[int, Given] = {}
+    for numbers in _groups(needs):
+        workers, leader = _led(numbers, needs)
+        together = _placed(needs[workers], domains, left, None if leader is None else needs[leader])
+        if together is None:
+            return None
+        found[workers] = together.pods
+        _take(left, needs[workers], together.pods)
+        if leader is not None:
+            found[leader] = together.leader
+            _take(left, needs[leader], together.leader)
+    return [found[number] for number in range(len(needs))]
+
+
+def _groups(needs: Sequence[PodSetNeeds]) -> Iterable[Sequence[int]]:
+    groups: dict[str | int, list[int]] = {}
+    for number, need in enumerate(needs):
+        groups.setdefault(need.group or number, []).append(number)
+    return groups.values()
+
+
+def _led(numbers: Sequence[int], needs: Sequence[PodSetNeeds]) -> tuple[int, int | None]:
+    """Return the pod set of a group with more pods, and the one that leads it."""
+    if len(numbers) == 1:
+        return numbers[0], None
+    first, second = numbers[:2]
+    return (second, first) if needs[second].count > needs[first].count else (first, second)
+
+
+def _take(left: list[Mapping[str, int]], need: PodSetNeeds, given: Given) -> None:
+    for leaf, count in given:
+        left[leaf] = minus(left[leaf], of_pods(need, count))
+
+
+def of_pods(need: PodSetNeeds, count: int) -> Mapping[str, int]:
+    """Return what some pods of a pod set take of Nodes, themselves among it."""
+    return {name: amount * count for name, amount in _with_itself(need.of_node).items()}
+
+
+def _placed(
     pod_set: PodSetNeeds,
     domains: FlavorDomains,
     free: Sequence[Mapping[str, int]],
-    *,
-    leader: PodSetNeeds | None = None,
+    leader: PodSetNeeds | None,
 ) -> Placement | None:
-    """Return where Kueue would place a pod set, with the one that leads it; None: there is no room.
-
-    Raises:
-        FieldError: a toleration or an affinity term of its template cannot be read.
-
-    """
     asked = _asked(pod_set, domains, leader)
     if asked is None:
         return None
@@ -89,11 +132,10 @@ def could_hold(pod_set: PodSetNeeds, domains: FlavorDomains) -> bool:
         FieldError: as for ``placed``.
 
     """
-    return placed(pod_set, domains, domains.tree.capacity) is not None
+    return _placed(pod_set, domains, domains.tree.capacity, None) is not None
 
 
-def with_itself(per_pod: Mapping[str, int]) -> Mapping[str, int]:
-    """Return what a pod takes of a Node."""
+def _with_itself(per_pod: Mapping[str, int]) -> Mapping[str, int]:
     return {**per_pod, PODS: per_pod.get(PODS, 0) + 1}
 
 
@@ -118,8 +160,8 @@ def _asked(
     is_unconstrained = wanted.placing in (Placing.UNCONSTRAINED, Placing.SLICES)
     return PodsToPlace(
         count=pod_set.count,
-        per_pod=with_itself(pod_set.of_node),
-        leader=None if leader is None else with_itself(leader.of_node),
+        per_pod=_with_itself(pod_set.of_node),
+        leader=None if leader is None else _with_itself(leader.of_node),
         level=level,
         slice_level=slice_level,
         slice_size=wanted.slices[0][1] if wanted.slices else 1,
