@@ -383,7 +383,8 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
         and not (assessment.preempts and start.preempts),
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
-        "topology": not flavors.isdisjoint(with_topology(queue, snapshot)),
+        "topology": not (assessment.is_placed and assessment.starts_now)
+        and not flavors.isdisjoint(with_topology(queue, snapshot)),
         "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

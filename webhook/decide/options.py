@@ -99,6 +99,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         fit=assigned.fit,
         starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
         preempts=assigned.preempts,
+        is_placed=assigned.assignment.is_placed,
         pending=held.pending,
         reserving=held.reserving,
         rejection=assigned.rejection,

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
+from webhook.model.topologies import PlacedPods
 
 NEWEST = KueueRelease()
 NEVER = "Never"
@@ -81,6 +82,10 @@ class Assignment:
     """Levels of cohorts above the ClusterQueue that it borrows from; 0: it does not borrow."""
     lacking: tuple[int, int] | None = None
     """The cell that decides the mode, and how much is needed of it; None: no quota decides it."""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where its pods would go in the domains of Topologies."""
+    is_placed: bool = False
+    """It is known which domains have room for it; False also where no flavor has a Topology."""
     unfinished: tuple[str, ...] = ()
     """For each part the flavor with which the search ended before the last one of its group; empty:
     all were tried. Kueue goes on behind it in the next cycle (``LastTriedFlavorIdx``)."""

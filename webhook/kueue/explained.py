@@ -6,13 +6,15 @@ what stands in the way where it does not fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from webhook.kueue import flavor_plan
-from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMode, assign
+from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMode
 from webhook.kueue.flavor_plan import Flavor
+from webhook.kueue.placed_assignment import assign_placed
 from webhook.kueue.quota import UsageTree
+from webhook.kueue.topology_room import NOTHING_PLACED, OccupiedDomains
 from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
@@ -48,9 +50,14 @@ class ExplainedAssignment:
 
 
 def explained(
-    needs: Sequence[PodSetNeeds], claimant: Claimant, snapshot: Snapshot
+    needs: Sequence[PodSetNeeds],
+    claimant: Claimant,
+    snapshot: Snapshot,
+    occupied: OccupiedDomains = NOTHING_PLACED,
 ) -> ExplainedAssignment:
     """Assign a flavor to each resource group of each pod set.
+
+    *occupied* is what is in use in the domains of Topologies.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
@@ -60,14 +67,18 @@ def explained(
     for plan in plans:
         if plan.rejection is not None:
             return refused(plan.rejection)
-    assigned = assign(parts_of(needs, claimant, snapshot), claimant)
+    parts = parts_of(needs, claimant, snapshot)
+    assigned = assign_placed(needs, parts, claimant, snapshot, occupied)
     groups = flavor_plan.parts(needs, plans)
     if assigned.mode is PreemptionMode.EXCEEDS:
         return refused(_rejection(assigned, groups, claimant))
     if assigned.mode is PreemptionMode.FITS:
         usage = claimant.tree.amounts(assigned.taken)
-        detail = _taken(usage, snapshot)
+        detail = _taken(usage, snapshot, is_placed=assigned.is_placed)
         return ExplainedAssignment(fit=Fit.FITS, usage=usage, detail=detail, assignment=assigned)
+    if assigned.is_placed:
+        detail = f"no domain of flavor {_names(assigned.flavors)} has room"
+        return ExplainedAssignment(fit=Fit.WAITS, detail=detail, assignment=assigned)
     detail = _lacking(assigned, groups, claimant)
     fit, victims = _FIT_OF[assigned.mode], 0
     if fit is Fit.MAY_PREEMPT:
@@ -141,9 +152,13 @@ def _amount(cell: FlavorResource, amount: int) -> str:
     return f"{resource} {quantity.render(amount, resource=resource)} (flavor {flavor})"
 
 
-def _taken(usage: Amounts, snapshot: Snapshot) -> str:
-    names = sorted({flavor for flavor, _ in usage})
-    text = f"flavor {', '.join(names)}" if names else "asks for nothing"
-    if any(snapshot.flavors[name].topology for name in names):
+def _names(flavors: Iterable[str]) -> str:
+    return ", ".join(sorted(set(flavors)))
+
+
+def _taken(usage: Amounts, snapshot: Snapshot, *, is_placed: bool) -> str:
+    names = {flavor for flavor, _ in usage}
+    text = f"flavor {_names(names)}" if names else "asks for nothing"
+    if not is_placed and any(snapshot.flavors[name].topology for name in names):
         text += "; its topology is not looked at"
     return text

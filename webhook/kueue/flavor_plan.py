@@ -102,6 +102,16 @@ def parts(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[tuple[Fla
     return list(found.values())
 
 
+def owners(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[list[int]]:
+    """Return the numbers of the pod sets that each of the ``parts`` belongs to."""
+    found: dict[tuple[str | int, tuple[str, ...]], list[int]] = {}
+    for number, (pod_set, plan) in enumerate(zip(needs, plans, strict=True)):
+        for flavors in plan.groups:
+            key = pod_set.group or number, tuple(flavor.name for flavor in flavors)
+            found.setdefault(key, []).append(number)
+    return list(found.values())
+
+
 def _together(left: Flavor, right: Flavor) -> Flavor:
     """Return a flavor as two pod sets of a group would use it."""
     cells = {**left.amounts, **right.amounts}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.kueue import occupancy, quota
+from webhook.kueue.flavor_plan import with_topology
 from webhook.kueue.start_times import PlacedJob, StartTimes, placed
 from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
@@ -51,6 +52,8 @@ class LiveOccupancy:
         """Key of each placement to the run that it is part of."""
         self._in_forecasts: dict[str, PlacedJob] = {}
         """Key of each placement that is part of the forecasts to what it adds to them."""
+        self._topological: set[str] = set()
+        """Trees in which some flavor has a Topology."""
         self._stale: set[str] = set()
         """Trees that have to be counted again."""
 
@@ -64,6 +67,9 @@ class LiveOccupancy:
         else:
             self._note(before.held, snapshot.held)
             self._note(before.competing, snapshot.competing)
+        if not self._stale.isdisjoint(self._topological):
+            # Trees share no quota, but may share Nodes.
+            self._stale |= self._topological
         for root in self._stale:
             self._rebuild(root)
         self._stale.clear()
@@ -154,6 +160,11 @@ class LiveOccupancy:
         for name in {**snapshot.cluster_queues, **snapshot.held, **snapshot.competing}:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
+        self._topological = {
+            self._root_of_queue(name)
+            for name, queue in snapshot.cluster_queues.items()
+            if with_topology(queue, snapshot)
+        }
         self._stale = set(members)
         # Placements are added one by one, in the order in which they were made, because those of
         # two trees that are now one may alternate. There may be thousands, so the tree is found

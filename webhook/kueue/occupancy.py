@@ -19,12 +19,12 @@ from webhook.kueue.assignment import (
     Claimant,
     Level,
     PreemptionMode,
-    assign,
     oracle_by_counts,
     set_aside,
 )
 from webhook.kueue.explained import NOWHERE, ExplainedAssignment, explained, parts_of, refused
 from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.placed_assignment import assign_placed, shifted
 from webhook.kueue.preemption import (
     ANY,
     Preemptor,
@@ -34,6 +34,7 @@ from webhook.kueue.preemption import (
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.start_times import StartTimes
+from webhook.kueue.topology_room import OccupiedDomains
 from webhook.model.decision import Rejection
 from webhook.model.queues import (
     Amounts,
@@ -71,6 +72,8 @@ class Occupancy:
     reserved: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
     """ClusterQueue to the arrivals that are counted as reserving quota there, where Kueue may
     preempt them."""
+    occupied: OccupiedDomains = field(default_factory=dict)
+    """What is in use in the domains of Topologies, by the Workloads of all ClusterQueues."""
     preemptible: frozenset[str] = frozenset()
     """ClusterQueues from which Kueue may preempt."""
     start_times: StartTimes = NO_START_TIMES
@@ -105,7 +108,7 @@ def assignment(
         # Kueue leaves it out of its cycles.
         detail = f"the cohorts of ClusterQueue {cluster_queue.name} form a cycle"
         return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
-    return explained(needs, place, occupancy.snapshot)
+    return explained(needs, place, occupancy.snapshot, occupancy.occupied)
 
 
 def claimant(
@@ -366,6 +369,7 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
     """Reset some ClusterQueues to what the snapshot says they hold, without any arrivals."""
     held, holdings = occupancy.snapshot.held, dict(occupancy.holdings)
     changes: dict[str, Amounts] = {}
+    occupied = occupancy.occupied
     heads = {name for name in occupancy.heads if name not in cluster_queues}
     for name in cluster_queues:
         before, after = holdings.pop(name, EMPTY), held.get(name, EMPTY)
@@ -375,6 +379,8 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
             heads.add(name)
         # Only the difference is charged, so that the usage of all other queues is kept.
         changes[name] = _difference(before.usage, after.usage)
+        occupied = shifted(occupied, before.placed, -1)
+        occupied = shifted(occupied, after.placed, 1)
     forest = occupancy.forest.charged(changes)
     reserved = {
         name: of_queue
@@ -382,7 +388,12 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
         if name not in cluster_queues
     }
     return replace(
-        occupancy, forest=forest, holdings=holdings, heads=tuple(heads), reserved=reserved
+        occupancy,
+        forest=forest,
+        holdings=holdings,
+        heads=tuple(heads),
+        reserved=reserved,
+        occupied=occupied,
     )
 
 
@@ -452,12 +463,16 @@ def _with_tried(
         tree = _at_its_turn(occupancy, assigned, cluster_queue.name, arrival.priority)
         # As long as nothing is borrowed, the first flavor that fits remains the first that fits.
         alike = tree.own_room(tree.leaves[cluster_queue.name], assigned.taken)
-        count = min(left, max(1, alike))
+        # Each that is placed leaves other domains to the next one.
+        count = 1 if assigned.placed else min(left, max(1, alike))
         usage = {cell: n * count for cell, n in tree.amounts(assigned.taken).items()}
         held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
         forest = occupancy.forest.charged({cluster_queue.name: usage})
         occupancy = _with_reserved(occupancy, arrival, cluster_queue.name, assigned, count)
-        occupancy = _holding(replace(occupancy, forest=forest), cluster_queue.name, held)
+        held = replace(held, placed=held.placed + assigned.placed)
+        occupied = shifted(occupancy.occupied, assigned.placed, 1)
+        occupancy = replace(occupancy, forest=forest, occupied=occupied)
+        occupancy = _holding(occupancy, cluster_queue.name, held)
         left -= count
     return occupancy
 
@@ -569,12 +584,16 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
     if place is None:
         return NOWHERE
     needs, snapshot = arrival.needs, occupancy.snapshot
-    whole = assign(parts_of(needs, place, snapshot), place)
+
+    def assigned(wanted: Sequence[PodSetNeeds]) -> Assignment:
+        parts = parts_of(wanted, place, snapshot)
+        return assign_placed(wanted, parts, place, snapshot, occupancy.occupied)
+
+    whole = assigned(needs)
     most = 0 if whole.mode >= PreemptionMode.PREEMPT else partial_admission.most_missing(needs)
 
     def fitting(missing: int) -> Assignment | None:
-        fewer = partial_admission.with_missing(needs, missing)
-        part = assign(parts_of(fewer, place, snapshot), place)
+        part = assigned(partial_admission.with_missing(needs, missing))
         return part if part.fits else None
 
     return partial_admission.most_that_fit(most, fitting) or whole

@@ -21,6 +21,7 @@ from webhook.model.topologies import PODS, Domain
 OccupiedDomains: TypeAlias = Mapping[tuple[str, Domain], Mapping[str, int]]
 """Of flavor and domain what is in use there; the flavor is empty where domains are Nodes, which
 flavors share."""
+NOTHING_PLACED: Final[OccupiedDomains] = {}
 IMPLIED: Final = TopologyRequest(placing=Placing.UNCONSTRAINED)
 """Of a pod set that asks for nothing where every flavor has a Topology."""
 _UNMODELLED: Final = ("TASBalancedPlacement", "TASRespectNodeAffinityPreferred")

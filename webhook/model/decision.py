@@ -70,6 +70,8 @@ class Assessment:
     starts_now: bool = False
     preempts: int = 0
     """How many Workloads Kueue would preempt for it; 0 also where that is not known."""
+    is_placed: bool = False
+    """It is known whether the domains of its flavors' Topologies have room for it now."""
     pending: int | None = None
     reserving: int | None = None
     detail: str = ""

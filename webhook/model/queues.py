@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.reasons import Obstacle
     from webhook.model.signatures import SigningKeys
-from webhook.model.topologies import Topology
+from webhook.model.topologies import PlacedPods, Topology
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,6 +396,8 @@ class Held:
     """Likewise, by class; of policies by cost alone, and of placements whose run is a guess."""
     lowest_priority: int | None = None
     """Of its reserving Workloads; None where nothing is known of them."""
+    placed: tuple[PlacedPods, ...] = ()
+    """Its pods in the domains of Topologies."""
     head: Head | None = None
     """None also where nothing is set aside for it."""
 

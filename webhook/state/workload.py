@@ -50,6 +50,8 @@ from webhook.model.pods import read_template, recalling
 from webhook.model.queues import Arrival, FlavorResource, Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
+from webhook.model.topologies import PlacedPods
+from webhook.state.topology_assignment import read_placed
 
 Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
 Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
@@ -243,6 +245,8 @@ class Workload(NamedTuple):
     held: tuple[Charge, ...] = ()
     """Of an elastic one with quota, for each pod set what it holds; of a pending one that is
     counted by its difference from the one that it replaces, what that one holds."""
+    placed: tuple[PlacedPods, ...] = ()
+    """Of one with quota, its pods in the domains of Topologies."""
     counted: Counted = ()
     """What Kueue counted when it last tried to admit it; empty: it has not, as it is now."""
 
@@ -313,6 +317,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
         held=_held(metadata, spec, status, admission) if stage is Stage.RESERVING else (),
+        placed=read_placed(spec, admission) if stage is Stage.RESERVING else (),
     )
 
 

@@ -30,6 +30,7 @@ from webhook.model.queues import (
     Trial,
 )
 from webhook.model.reasons import Obstacle
+from webhook.model.topologies import PlacedPods
 from webhook.state.workload import (
     BY_NAME,
     Charge,
@@ -95,6 +96,7 @@ class QueueCounts:
     ready: int = 0
     """Of the reserving."""
     usage: Counter[FlavorResource] = field(default_factory=Counter)
+    placed: Counter[PlacedPods] = field(default_factory=Counter)
     admitted: int = 0
     """Of the reserving."""
     admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
@@ -174,6 +176,7 @@ class QueueCounts:
             reserving=self.reserving,
             ready=self.ready,
             usage={cell: amount for cell, amount in self.usage.items() if amount},
+            placed=tuple(self.placed.elements()),
             guests={guest: count for guest, count in guests.items() if count and guest[0]},
             trials=self._trials(trying) if trying else {},
             lowest_priority=min(self.priorities, default=None),
@@ -209,6 +212,8 @@ class QueueCounts:
         _bump(self.priorities, workload.priority, step)
         for cell, amount in workload.charge:
             _bump(self.usage, cell, step * amount)
+        for pods in workload.placed:
+            _bump(self.placed, pods, step)
         if workload.admitted:
             self.admitted += step
             for cell, amount in workload.charge:
