@@ -104,7 +104,7 @@ tenant: setup programs
 .PHONY: verify
 verify: setup programs
 	FULL=1 HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
-	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_WORLDS=1-220 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
+	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_TOPOLOGIES=1-200 AGREEMENT_WORLDS=1-220 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
 	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
 	$(BIN)/python -m hack.tenant --folder build/tenant

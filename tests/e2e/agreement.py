@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.e2e.agreement_maker import Maker, Object
 from tests.e2e.kind_maker import KindMaker
+from tests.e2e.topology_maker import TopologyMaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,9 @@ class Case:
         return [*self.objects, *self.jobs]
 
 
-def seeds(count: int) -> list[int]:
+def seeds(count: int, variable: str = "AGREEMENT_SEEDS") -> list[int]:
     """Return the first *count* seeds, or those that the environment asks for."""
-    given = os.environ.get("AGREEMENT_SEEDS", f"1-{count}")
+    given = os.environ.get(variable, f"1-{count}")
     found: list[int] = []
     for part in given.split(","):
         first, _, last = part.partition("-")
@@ -44,6 +45,14 @@ def make_mixed_case(seed: int) -> Case:
     """Make a case in which Jobs of several kinds wait in the same queues."""
     maker = KindMaker(seed)
     return _case(maker, maker.job_of_any_kind)
+
+
+def make_topology_case(seed: int) -> Case:
+    """Make a case in which it is Nodes, in racks and blocks, that have room or not."""
+    maker = TopologyMaker(seed)
+    made = _case(maker, maker.job)
+    flavors = (maker.flavor(name) for name in maker.plain)
+    return replace(made, objects=(maker.topology(), *maker.nodes(), *flavors, *made.objects))
 
 
 def _case(maker: Maker, make_job: Callable[[int, list[str]], Object]) -> Case:

@@ -6,6 +6,7 @@ Its Jobs are created for real, one by one, each predicted just before from the s
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -28,7 +29,9 @@ from webhook.model import quantity
 from webhook.model.decision import Fit
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Queueing, Snapshot
+from webhook.model.topologies import PlacedPods
 from webhook.state.state import State
+from webhook.state.topology_assignment import read_placed
 
 POLL_SECONDS = 0.3
 AT_ONCE = 25
@@ -41,6 +44,8 @@ WATCHED = (
     (kinds.LOCAL_QUEUES, KUEUE, "LocalQueue", True),
     (kinds.COHORTS, KUEUE, "Cohort", False),
     (kinds.FLAVORS, KUEUE, "ResourceFlavor", False),
+    (kinds.TOPOLOGIES, KUEUE, "Topology", False),
+    (kinds.NODES, "v1", "Node", False),
     (kinds.NAMESPACES, "v1", "Namespace", False),
     (kinds.LIMIT_RANGES, "v1", "LimitRange", True),
 )
@@ -55,17 +60,22 @@ class Comparison:
     reserved: bool
     usage: Amounts
     """What Kueue charged, where it reserved quota."""
+    placed: Counter[PlacedPods]
+    """Where Kueue placed its pods, under a Topology."""
     message: str
     """What Kueue says of it; empty: it has not looked at it."""
 
     @property
     def excused(self) -> str:
         """Say which listed kind of difference this may be; empty: none."""
+        if "not looked at" in self.assignment.detail:
+            return "topology"
         return "preemption" if self.assignment.fit is Fit.MAY_PREEMPT else ""
 
     @property
     def agrees(self) -> bool:
         same = dict(self.assignment.usage) == dict(self.usage)
+        same = same and Counter(self.assignment.assignment.placed) == self.placed
         return self.predicted == self.reserved and (same or not self.reserved)
 
     def __str__(self) -> str:
@@ -115,7 +125,7 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
         found: list[Comparison] = []
         for job in case.jobs:
             found.append(compare_job(client, case, job, state))
-            if found[-1].excused or not found[-1].agrees:
+            if found[-1].excused == "preemption" or not found[-1].agrees:
                 # From here on Kueue's state depends on what it preempts.
                 break
         return found
@@ -133,6 +143,9 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     predicted, assignment = predict(snapshot, source)
     seconds = UNJUDGED_SECONDS if behind else JUDGED_SECONDS
     workload = wait_until_judged(client, created, seconds=seconds)
+    if predicted and not has_condition(workload or {}, "QuotaReserved"):
+        # Kueue tries the next flavor in its next cycle.
+        workload = wait_until_judged(client, created, "True", seconds=UNJUDGED_SECONDS)
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
     return Comparison(
         seed=case.seed,
@@ -141,6 +154,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
         assignment=assignment,
         reserved=reserved,
         usage=charged(workload) if workload is not None and reserved else {},
+        placed=placed(workload) if workload is not None and reserved else Counter(),
         message=verdict(workload or {}).get("message", ""),
     )
 
@@ -220,8 +234,12 @@ def charged(workload: Object) -> Amounts:
     return found
 
 
+def placed(workload: Object) -> Counter[PlacedPods]:
+    return Counter(read_placed(workload["spec"], workload["status"]["admission"]))
+
+
 def clean_up(client: ApiClient, case: Case) -> None:
     client.delete("v1", "Namespace", case.namespace)
     for item in case.objects:
-        if item["kind"] in ("ClusterQueue", "Cohort", "ResourceFlavor"):
-            client.delete(KUEUE, item["kind"], item["metadata"]["name"])
+        if item["kind"] in ("ClusterQueue", "Cohort", "ResourceFlavor", "Topology", "Node"):
+            client.delete(item["apiVersion"], item["kind"], item["metadata"]["name"])

@@ -10,11 +10,13 @@ import os
 import pytest
 import yaml
 
-from tests.e2e.agreement import case_of_a_strict_head, make_case, seeds
+from tests.e2e.agreement import case_of_a_strict_head, make_case, make_topology_case, seeds
 from tests.e2e.comparing import compare, compare_all, disagreements
 
 CASES = 25
 """About a minute on two cores; `make verify` compares 300."""
+TOPOLOGIES = 6
+"""Some seconds; `make verify` compares 200."""
 
 
 @pytest.mark.timeout(3600)
@@ -23,6 +25,18 @@ def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
 
     if not os.environ.get("AGREEMENT_SEEDS"):
         assert len(found) > CASES
+    assert [str(item) for item in disagreements(found)] == []
+
+
+@pytest.mark.timeout(3600)
+def test_a_gang_starts_now_where_kueue_finds_domains_for_it(plane, tmp_path):
+    wanted = seeds(TOPOLOGIES, "AGREEMENT_TOPOLOGIES")
+
+    found = compare_all(plane.client, map(make_topology_case, wanted), tmp_path)
+
+    certain = [item for item in found if not item.excused]
+    print(f"{len(certain)} of {len(found)} without uncertain: topology")
+    assert len(certain) > len(wanted)
     assert [str(item) for item in disagreements(found)] == []
 
 

@@ -24,6 +24,7 @@ from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import Guess, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
+from webhook.learn.run_records import at_level
 from webhook.model.costs.prices import NO_PRICES, Cost, Place
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
@@ -255,6 +256,11 @@ def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
     if begun.there is not None:
         there = replace(expecting, run_times=begun.there.run_times)
         run = estimate(there, option, begun.there.flavors)
+        if run is not None and run.basis is Basis.LEARNED:
+            return run
+    for place in at_level(begun.flavors, begun.item.level):
+        run = estimate(expecting, option, place)
+        # How a gang runs where its pods are together, or are not, comes before the mean of both.
         if run is not None and run.basis is Basis.LEARNED:
             return run
     return estimate(expecting, option, begun.flavors)

@@ -100,6 +100,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
         preempts=assigned.preempts,
         is_placed=assigned.assignment.is_placed,
+        level=topology_choice.expected_level(assigned.assignment, asked, snapshot),
         pending=held.pending,
         reserving=held.reserving,
         rejection=assigned.rejection,

@@ -6,13 +6,15 @@ are kept together as far as it goes where none is. What is in use is not known h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.adapt.adaptation import is_adapted
 from webhook.adapt.topology_annotations import with_topology
+from webhook.kueue.assignment import Assignment
 from webhook.kueue.requests import needs
-from webhook.kueue.topology_room import FlavorDomains, could_hold, domains_of
+from webhook.kueue.topology_requests import Placing, requested
+from webhook.kueue.topology_room import FlavorDomains, could_hold, domains_of, level_of
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.policy.fallback_policy import Adaptation, TopologyChanges, TopologyMode
 from webhook.model.queues import ClusterQueue, PodSetNeeds, Snapshot
@@ -78,3 +80,13 @@ def _asking(job: Job, adaptation: Adaptation, wanted: Mapping[str, TopologyChang
 
     pod_sets = PodSets(map(asking, job.pod_sets))
     return job if pod_sets == job.pod_sets else replace(job, pod_sets=pod_sets)
+
+
+def expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot: Snapshot) -> str:
+    """Return the level of which one domain would have all pods; empty: that is not known."""
+    if assigned.fits and assigned.placed:
+        return level_of(assigned.placed, assigned.flavors, snapshot)
+    largest = max(asked, key=lambda need: need.count, default=None)
+    wanted = requested(largest.template) if largest is not None else None
+    is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
+    return wanted.level if wanted is not None and is_demanded else ""

@@ -16,11 +16,14 @@ from webhook.kueue.topology_requests import Placing, TopologyRequest, asks_for_t
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import PodSetNeeds, ResourceFlavor, Snapshot
-from webhook.model.topologies import PODS, Domain
+from webhook.model.topologies import PODS, Domain, PlacedPods
 
 OccupiedDomains: TypeAlias = Mapping[tuple[str, Domain], Mapping[str, int]]
 """Of flavor and domain what is in use there; the flavor is empty where domains are Nodes, which
 flavors share."""
+SPREAD: Final = "spread"
+"""In place of a level: pods that are in several domains of the highest one."""
+_SEVERAL: Final = 2
 NOTHING_PLACED: Final[OccupiedDomains] = {}
 IMPLIED: Final = TopologyRequest(placing=Placing.UNCONSTRAINED)
 """Of a pod set that asks for nothing where every flavor has a Topology."""
@@ -107,6 +110,31 @@ def _led(numbers: Sequence[int], needs: Sequence[PodSetNeeds]) -> tuple[int, int
 def _take(left: list[Mapping[str, int]], need: PodSetNeeds, given: Given) -> None:
     for leaf, count in given:
         left[leaf] = minus(left[leaf], of_pods(need, count))
+
+
+def level_of(placed: Sequence[PlacedPods], flavors: Iterable[str], snapshot: Snapshot) -> str:
+    """Return the lowest level of which one domain has all of several pods; ``SPREAD``: none has.
+
+    Empty: that is not known, or it is one pod alone.
+    """
+    if sum(dict(pods.amounts).get(PODS, 0) for pods in placed) < _SEVERAL:
+        return ""
+    for name in flavors:
+        flavor = snapshot.flavors.get(name)
+        tree = tree_of(flavor, snapshot) if flavor is not None and flavor.topology else None
+        if tree is not None:
+            leaves = {tree.leaves.get(pods.domain) for pods in placed}
+            return _common_level([leaf for leaf in leaves if leaf is not None], tree, len(leaves))
+    return ""
+
+
+def _common_level(leaves: Sequence[int], tree: DomainTree, number: int) -> str:
+    if len(leaves) < number:
+        return ""
+    for level in range(len(tree.levels) - 1, -1, -1):
+        if len({tree.domain_at(leaf, level) for leaf in leaves}) == 1:
+            return tree.levels[level]
+    return SPREAD
 
 
 def of_pods(need: PodSetNeeds, count: int) -> Mapping[str, int]:

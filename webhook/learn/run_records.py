@@ -21,7 +21,8 @@ from webhook.learn.device_runs import unpack as unpack_device_runs
 from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import EMPTY
-from webhook.model.forecasts import IN_CLUSTER, home_of
+from webhook.model.forecasts import AT_LEVEL, IN_CLUSTER, home_of
+from webhook.model.topologies import PlacedPods
 
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``learn.estimates`` weighs them by age."""
@@ -133,9 +134,16 @@ class Ended(NamedTuple):
     """Where MultiKueue had sent it; empty: it ran here."""
     began: Began | None = None
     cluster_queue: str = ""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where its pods were in the domains of Topologies."""
+    level: str = ""
+    """The lowest level of which one domain had all of its pods; empty: that is not known."""
 
     def record(self) -> ClassRecord:
-        packed = dict.fromkeys(places(self.flavors, self.cluster), pack_runs([self.run]))
+        packed = dict.fromkeys(
+            (*places(self.flavors, self.cluster), *at_level(self.flavors, self.level)),
+            pack_runs([self.run]),
+        )
         begun = self.began.record() if self.began is not None else ClassRecord()
         outcome = RunOutcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
         return ClassRecord(
@@ -177,6 +185,11 @@ def crowded_out(sizes: Mapping[str, int], records: Mapping[str, ClassRecord]) ->
 def places(flavors: str, cluster: str) -> tuple[str, ...]:
     """Return the keys of a run: its flavors, and these in the cluster it was sent to."""
     return (flavors, f"{flavors}{IN_CLUSTER}{cluster}") if cluster else (flavors,)
+
+
+def at_level(flavors: str, level: str) -> tuple[str, ...]:
+    """Return the key of a run on flavors whose pods are all in one domain of a level."""
+    return (f"{flavors}{AT_LEVEL}{level}",) if level else ()
 
 
 def pooled(ended: Ended) -> ClassRecord:

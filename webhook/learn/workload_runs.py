@@ -20,6 +20,7 @@ from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PLAIN, PodSet
 from webhook.model.pods import read_template, recalling
 from webhook.model.signatures import SigningKeys, are_own_marks
+from webhook.model.topologies import PlacedPods
 
 NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
@@ -47,6 +48,7 @@ class RunPlace(NamedTuple):
     option: str
     began: Began | None = None
     cluster_queue: str = ""
+    placed: tuple[PlacedPods, ...] = ()
 
 
 def read_conditions(status: Mapping[str, Any]) -> Conditions:
@@ -213,6 +215,7 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: RunPlace) -> Ended 
         cluster=intern(fields.text(status, "clusterName", "status")),
         began=place.began,
         cluster_queue=place.cluster_queue,
+        placed=place.placed,
     )
 
 

@@ -72,6 +72,8 @@ class Assessment:
     """How many Workloads Kueue would preempt for it; 0 also where that is not known."""
     is_placed: bool = False
     """It is known whether the domains of its flavors' Topologies have room for it now."""
+    level: str = ""
+    """That of the domain in which all of its pods would be; empty: it is not known."""
     pending: int | None = None
     reserving: int | None = None
     detail: str = ""

@@ -207,6 +207,8 @@ class Forecast:
 
 IN_CLUSTER = "@"
 """No name of a ResourceFlavor has it."""
+AT_LEVEL = "#"
+"""Likewise; behind it stands the level of a Topology."""
 
 
 def of_queue(cluster_queue: str, home: str) -> str:

@@ -18,6 +18,7 @@ from webhook.cost.congestion import by_queue
 from webhook.cost.flavor_devices import tells_device
 from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import is_refused, min_count, on_node, per_pod
+from webhook.kueue.topology_room import level_of
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
 from webhook.learn.run_records import ClassRecord
@@ -591,7 +592,8 @@ class State:
 
     def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
         for ended in self._workloads.take_ended():
-            self._learn(partial(self._run_times.add, ended))
+            level = level_of(ended.placed, ended.flavors.split(","), snapshot)
+            self._learn(partial(self._run_times.add, ended._replace(level=level)))
         for begun in self._workloads.take_begun():
             self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
         failing = self._failing.step(

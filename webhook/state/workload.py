@@ -275,7 +275,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     mark, flavors = read_mark(spec, annotations, namespace, owner.kind), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
-    place = RunPlace(flavors, policy, option, began, cluster_queue)
+    placed = read_placed(spec, admission) if admission else ()
+    place = RunPlace(flavors, policy, option, began, cluster_queue, placed)
     requeued = _requeued(conditions)
     ended = read_ended(source, mark, place) if mark else None
     holds = stage is Stage.RESERVING
@@ -317,7 +318,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
         held=_held(metadata, spec, status, admission) if stage is Stage.RESERVING else (),
-        placed=read_placed(spec, admission) if stage is Stage.RESERVING else (),
+        placed=placed if stage is Stage.RESERVING else (),
     )
 
 
