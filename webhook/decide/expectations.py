@@ -17,6 +17,7 @@ from webhook.decide import objective, remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
+from webhook.kueue import domain_timeline
 from webhook.kueue.flavor_plan import demand, with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.profile import FoundStart
@@ -271,12 +272,37 @@ def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundS
         return None
     snapshot = case.occupancy.snapshot
     queue = snapshot.cluster_queues[assessment.cluster_queue]
-    return case.occupancy.start_times.start_of(
+    found = case.occupancy.start_times.start_of(
         assessment.cluster_queue,
         demand(assessment.needs, queue, snapshot),
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
     )
+    if found is None or not assessment.is_placed or assessment.starts_now:
+        return found
+    return replace(found, start=_in_domains(case, assessment, found))
+
+
+def _in_domains(case: ForecastCase, assessment: Assessment, found: FoundStart) -> Start:
+    """Return the start of a Job that waits for a domain with room, as far as that is foreseen."""
+    start, snapshot = found.start, case.occupancy.snapshot
+    profile = case.occupancy.start_times.profile(assessment.cluster_queue)
+    if profile is None or not profile.domains or start.seconds == inf:
+        return replace(start, unordered="topology")
+    elapsed = max(0.0, case.now - profile.computed_at)
+    at = domain_timeline.first_room(
+        assessment.needs,
+        found.names.split(","),
+        profile.domains,
+        snapshot,
+        after=elapsed + start.seconds,
+    )
+    if at is None:
+        return replace(start, unordered="topology")
+    seconds = at - elapsed
+    # Kueue may place others otherwise, so the wait for a domain may be half as long, or again so.
+    off = (seconds - start.seconds) / 2
+    return replace(start, seconds=seconds, low=start.low + off, high=max(start.high, seconds) + off)
 
 
 def _with_forecast(
@@ -389,7 +415,7 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
         and not (assessment.preempts and start.preempts),
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
-        "topology": not (assessment.is_placed and assessment.starts_now)
+        "topology": not assessment.is_placed
         and not flavors.isdisjoint(with_topology(queue, snapshot)),
         "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
     }

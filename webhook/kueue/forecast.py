@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from webhook.kueue import flavor_plan, quota
+from webhook.kueue.domain_timeline import (
+    RunningGang,
+    WaitingGang,
+    held_elsewhere,
+    timeline,
+)
 from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
 from webhook.kueue.preemption import LOWER_PRIORITY, NEVER
@@ -30,9 +36,10 @@ from webhook.kueue.tree_workloads import (
     QueuedGroup,
     TreeContents,
     filled,
+    left_of,
     prepare,
 )
-from webhook.model.forecasts import Profile
+from webhook.model.forecasts import DomainMoment, Profile
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,
@@ -203,6 +210,9 @@ def _of_tree(
     schedule = filled(case, contents, prepared)
     record = recorded(schedule, newcomer_priorities(case.snapshot))
     profiles = _profiles(case, contents, prepared, schedule, record)
+    if case.snapshot.topologies:
+        moments = _in_domains(case, contents, prepared)
+        profiles = {name: replace(of_queue, domains=moments) for name, of_queue in profiles.items()}
     # Who comes later may come first, but not before it is there.
     horizon = _HORIZON * max(record.times[-1], _LEAST_HORIZON_SECONDS)
     coming: Sequence[PendingGroup] = ()
@@ -222,6 +232,32 @@ def _of_tree(
                 for name, of_queue in profiles.items()
             }
     return Planned(profiles=profiles, begun=tuple(schedule.begun))
+
+
+def _in_domains(
+    case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
+) -> tuple[DomainMoment, ...]:
+    """Return what is in use in the domains of Topologies over time; empty: in none."""
+    snapshot, queues = case.snapshot, contents.tree.leaves
+    members = (snapshot.cluster_queues[name] for name in queues)
+    if not any(flavor_plan.with_topology(queue, snapshot) for queue in members):
+        return ()
+    running = (
+        RunningGang(ends_in=left_of(occupant, case.now, prepared.run_times)[0], placed=each)
+        for occupant in contents.occupants
+        for each in [occupant.placed] * occupant.count
+    )
+    waiting = (
+        WaitingGang(
+            cluster_queue=name,
+            needs=group.arrival.needs,
+            seconds=pending.seconds,
+            count=group.arrival.count,
+        )
+        for name, group in contents.queued
+        if (pending := prepared.pending[id(group)][1]) is not None
+    )
+    return timeline(snapshot, running, waiting, held_elsewhere(snapshot, queues))
 
 
 def _profiles(
@@ -296,7 +332,7 @@ def _uncertain(
         "cohortReclaim": others_reclaim,
         "admissionChecks": bool(queue.checks),
         "podsReady": snapshot.kueue.block_admission,
-        # What asks for a topology counts as plain quota: whether a domain has room is not known.
+        # When a domain has room is known for those of whom it is known which domains they have.
         "topology": bool(flavor_plan.with_topology(queue, snapshot)),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)

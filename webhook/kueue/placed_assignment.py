@@ -116,7 +116,7 @@ def _placed(
             result.has_room = False
             return result
         result.is_sure &= _fits_beside_others(needs, domains, free)
-        result.pods += tuple(_pods(needs, domains, found))
+        result.pods += tuple(pods_of(needs, domains, found))
     return result
 
 
@@ -133,11 +133,12 @@ def _fits_beside_others(
     return topology_room.placed(needs, domains, left) is not None
 
 
-def _pods(
+def pods_of(
     needs: Sequence[PodSetNeeds],
     domains: FlavorDomains,
     found: Sequence[Given],
 ) -> Iterator[PlacedPods]:
+    """Yield the pods of each domain, where pod sets are placed so."""
     names = {leaf: domain for domain, leaf in domains.tree.leaves.items()}
     flavor = "" if domains.tree.is_by_node else domains.flavor.name
     for need, given in zip(needs, found, strict=True):

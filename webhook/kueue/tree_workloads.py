@@ -16,6 +16,7 @@ from webhook.kueue.schedule import Running, Schedule
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
 from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Snapshot
+from webhook.model.topologies import PlacedPods
 
 GRAIN = 0.01
 """Events closer than this part of the time from now share one scheduling cycle."""
@@ -45,6 +46,8 @@ class Occupant:
     """The time by which its queue orders the first of them, in seconds since 1970."""
     local_queue: str = ""
     """``namespace/name``"""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where the pods of each of them are in the domains of Topologies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from webhook.model.queues import FlavorResource
+from webhook.model.topologies import Domain
 
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
@@ -109,6 +110,16 @@ class Outranking(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DomainMoment:
+    """What is in use in the domains of Topologies from a moment on."""
+
+    at: float
+    """Seconds since the profile was made."""
+    occupied: Mapping[tuple[str, Domain], Mapping[str, int]]
+    """As in ``kueue.topology_room``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """What a new Job would find in one ClusterQueue from now on."""
 
@@ -153,6 +164,8 @@ class Profile:
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
     "podsReady", "topology", "depth", "runTimes"."""
+    domains: tuple[DomainMoment, ...] = ()
+    """What is in use in the domains of Topologies over time; empty: that is not known."""
     later: Profile | None = None
     """The same with the Workloads that are expected to come from now on; None: none are."""
     expected_per_second: float = 0.0

@@ -25,6 +25,7 @@ from webhook.learn.expected_runs import Expecting, after, before_run, estimate, 
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.topologies import PlacedPods
 from webhook.state.state import State
 from webhook.state.workload import Charge, Group, QueueContents, SeenWorkload, Workload
 
@@ -187,12 +188,15 @@ def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
     }
 
 
+_Alike: TypeAlias = tuple[Charge, str, int, int, int, str, tuple[PlacedPods, ...]]
+
+
 def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
     """Yield the Workloads that hold quota in a ClusterQueue, equal ones together.
 
     *clock* is added to seconds since 1970 to get times on the clock of ``Snapshot.as_of``.
     """
-    alike: defaultdict[tuple[Charge, str, int, int, int, str], list[int]] = defaultdict(list)
+    alike: defaultdict[_Alike, list[int]] = defaultdict(list)
     for workload in holding:
         kind = (
             workload.charge,
@@ -201,9 +205,11 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             workload.limit_seconds,
             workload.priority,
             f"{workload.namespace}/{workload.queue}",
+            workload.placed,
         )
         alike[kind].append(workload.queued_at)
-    for (charge, job_class, admitted, limit, priority, local_queue), created in alike.items():
+    for kind, created in alike.items():
+        charge, job_class, admitted, limit, priority, local_queue, placed = kind
         count = len(created)
         yield Occupant(
             cluster_queue=name,
@@ -215,6 +221,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             priority=priority,
             created=min(created),
             local_queue=local_queue,
+            placed=placed,
         )
 
 
