@@ -272,13 +272,15 @@ def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundS
         return None
     snapshot = case.occupancy.snapshot
     queue = snapshot.cluster_queues[assessment.cluster_queue]
+    asked = demand(assessment.needs, queue, snapshot)
     found = case.occupancy.start_times.start_of(
         assessment.cluster_queue,
-        demand(assessment.needs, queue, snapshot),
+        asked,
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
     )
-    if found is None or not assessment.is_placed or assessment.starts_now:
+    is_placed = not asked.flavors.isdisjoint(with_topology(queue, snapshot))
+    if found is None or not is_placed or assessment.starts_now:
         return found
     return replace(found, start=_in_domains(case, assessment, found))
 
@@ -287,7 +289,8 @@ def _in_domains(case: ForecastCase, assessment: Assessment, found: FoundStart) -
     """Return the start of a Job that waits for a domain with room, as far as that is foreseen."""
     start, snapshot = found.start, case.occupancy.snapshot
     profile = case.occupancy.start_times.profile(assessment.cluster_queue)
-    if profile is None or not profile.domains or start.seconds == inf:
+    is_checked = bool(snapshot.cluster_queues[assessment.cluster_queue].checks)
+    if profile is None or not profile.domains or is_checked or start.seconds == inf:
         return replace(start, unordered="topology")
     elapsed = max(0.0, case.now - profile.computed_at)
     at = domain_timeline.first_room(
@@ -415,7 +418,8 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
         and not (assessment.preempts and start.preempts),
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
-        "topology": not assessment.is_placed
+        "topology": assessment.starts_now
+        and not assessment.is_placed
         and not flavors.isdisjoint(with_topology(queue, snapshot)),
         "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
     }

@@ -1,0 +1,342 @@
+"""Compare what gangs gain by asking for a rack: turnaround with no topology, Required and Auto.
+
+usage: python -m bench.topology_gangs [--gangs N] [--seeds N]
+
+Nothing but the pure code is run: Kueue's placing and our decisions, on a clock of its own. A gang
+that is spread over racks of V100 takes twice as long, on P100 half as long again, and a P100 takes
+1.29 times as long: what Gavel measured in geometric means of its models, consolidated against
+unconsolidated (stanford-futuredata/gavel, `scheduler/simulation_throughputs.json`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, Final
+
+from webhook.decide import match, strategies
+from webhook.decide.strategies import Asking
+from webhook.decide.wishes import NONE
+from webhook.flow import create
+from webhook.flow.create import Moment, Wanted
+from webhook.kueue import occupancy
+from webhook.kueue.forecast import forecast
+from webhook.kueue.requests import needs
+from webhook.kueue.topology_room import SPREAD, level_of
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.model.decision import Fit
+from webhook.model.forecasts import Basis, RunTime
+from webhook.model.job import Job, PodSet, PodSets
+from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
+from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy
+from webhook.model.queues import (
+    Arrival,
+    ClusterQueue,
+    Held,
+    LocalQueue,
+    Quota,
+    ResourceFlavor,
+    ResourceGroup,
+    Snapshot,
+)
+from webhook.model.topologies import HOSTNAME, PlacedPods, Topology, TopologyNode
+
+GPU: Final = "nvidia.com/gpu"
+RACK: Final = "example.com/rack"
+RACKS, NODES, GPUS = 4, 8, 8
+OLD_GPUS: Final = 128
+SPREAD_FACTOR: Final = 2.0
+OLD_FACTOR: Final = 1.29 * 1.5
+MEDIAN_SECONDS: Final = 1800.0
+LOADS: Final = (0.5, 0.7, 0.9)
+REQUIRED: Final = "kueue.x-k8s.io/podset-required-topology"
+ARMS: Final[Mapping[str, Sequence[Mapping[str, Any]]]] = {
+    "none": [{"name": "any", "queue": "v100-lq"}],
+    "all Required": [
+        {
+            "name": "rack",
+            "queue": "v100-lq",
+            "adaptation": {"topology": {"mode": "Required", "level": RACK}},
+        }
+    ],
+    "Auto": [
+        {
+            "name": "rack",
+            "queue": "v100-lq",
+            "adaptation": {"topology": {"mode": "Auto", "level": RACK}},
+        },
+        {"name": "old", "queue": "p100-lq", "adaptation": {"topology": {"mode": "Remove"}}},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gang:
+    number: int
+    at: float
+    pods: int
+    seconds: float
+    """In one rack of V100."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Waiting:
+    gang: Gang
+    job: Job
+    queue: str
+    """The ClusterQueue."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Started:
+    gang: Gang
+    at: float
+    end: float
+    queue: str
+    usage: Mapping[tuple[str, str], int]
+    placed: tuple[PlacedPods, ...]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.topology_gangs", description=__doc__)
+    parser.add_argument("--gangs", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    print(f"{'load':>5} " + " ".join(f"{name:>14}" for name in ARMS))
+    for load in LOADS:
+        means = [
+            fmean(played(options, drawn(seed, given.gangs, load)) for seed in range(given.seeds))
+            for options in ARMS.values()
+        ]
+        print(f"{load:5.1f} " + " ".join(f"{mean / 60:10.1f} min" for mean in means), flush=True)
+
+
+def drawn(seed: int, number: int, load: float) -> list[Gang]:
+    """Draw gangs that keep so much of the V100 busy where each runs in one rack."""
+    rng = random.Random(seed)  # noqa: S311 - a bench is to be the same each time
+    mean_seconds = MEDIAN_SECONDS * 1.28  # of a lognormal with sigma 0.7
+    mean_pods = 5.0
+    apart = mean_pods * mean_seconds / (RACKS * NODES * load)
+    at, gangs = 0.0, []
+    for index in range(number):
+        at += rng.expovariate(1 / apart)
+        seconds = MEDIAN_SECONDS * rng.lognormvariate(0, 0.7)
+        gangs.append(Gang(number=index, at=at, pods=rng.randint(2, NODES), seconds=seconds))
+    return gangs
+
+
+def played(options: Sequence[Mapping[str, Any]], gangs: Sequence[Gang]) -> float:
+    """Return the mean turnaround of all gangs, in seconds."""
+    return fmean(started.end - started.gang.at for started in _World(options).play(gangs))
+
+
+@dataclass(slots=True)
+class _World:
+    options: Sequence[Mapping[str, Any]]
+    running: list[tuple[float, int, Started]] = field(default_factory=list)
+    waiting: list[Waiting] = field(default_factory=list)
+
+    def play(self, gangs: Sequence[Gang]) -> Iterator[Started]:
+        coming = list(gangs)
+        while coming or self.running:
+            end = self.running[0][0] if self.running else float("inf")
+            if coming and coming[0].at <= end:
+                gang = coming.pop(0)
+                self.waiting.append(self._decided(gang))
+                now = gang.at
+            else:
+                now = end
+                heapq.heappop(self.running)
+            yield from self._start(now)
+
+    def _start(self, now: float) -> Iterator[Started]:
+        """Admit those who fit, in order, as Kueue does in BestEffortFIFO queues."""
+        for waiting in list(self.waiting):
+            snapshot = self._snapshot(now, waiting.gang)
+            queue = snapshot.cluster_queues[waiting.queue]
+            found = occupancy.assignment(
+                occupancy.as_held(occupancy.idle(snapshot), snapshot.held),
+                needs(waiting.job, snapshot),
+                queue,
+            )
+            if found.fit is not Fit.FITS:
+                continue
+            self.waiting.remove(waiting)
+            placed = found.assignment.placed
+            level = level_of(placed, found.assignment.flavors, snapshot)
+            seconds = waiting.gang.seconds * _factor(waiting.queue, level)
+            started = Started(
+                gang=waiting.gang,
+                at=now,
+                end=now + seconds,
+                queue=waiting.queue,
+                usage=found.usage,
+                placed=placed,
+            )
+            heapq.heappush(self.running, (started.end, waiting.gang.number, started))
+            yield started
+
+    def _decided(self, gang: Gang) -> Waiting:
+        job, policy = _job(gang), _policy(self.options)
+        snapshot = self._snapshot(gang.at, gang, policy)
+        moment = Moment(now=gang.at, unix=gang.at, time="", uid=str(gang.number))
+        wanted = Wanted(allowed=None, wishes=NONE)
+        found = create.assessed(
+            job, policy, occupancy.build(snapshot), wanted=wanted, moment=moment
+        )
+        choice = strategies.choose(policy, found, Asking(submitted="v100-lq"))
+        taken = found[choice.index or 0]
+        return Waiting(gang=gang, job=taken.job or job, queue=taken.cluster_queue)
+
+    def _snapshot(self, now: float, gang: Gang, policy: FallbackPolicy | None = None) -> Snapshot:
+        of_queue = {
+            name: [started for _, _, started in self.running if started.queue == name]
+            for name in QUEUES
+        }
+        snapshot = replace(
+            BARE,
+            as_of=now,
+            held={name: _held(started) for name, started in of_queue.items()},
+        )
+        if policy is None:
+            return snapshot
+        key = match.class_of(_job(gang), policy, snapshot).key
+        arrivals = {
+            name: tuple(
+                _arrival(waiting, snapshot) for waiting in self.waiting if waiting.queue == name
+            )
+            for name in QUEUES
+        }
+        known = {
+            (key, f"v100#{RACK}"): _run(gang.seconds),
+            (key, f"v100#{SPREAD}"): _run(gang.seconds * SPREAD_FACTOR),
+            (key, "p100"): _run(gang.seconds * OLD_FACTOR),
+        }
+        snapshot = replace(snapshot, competing=arrivals, run_times=known)
+        return replace(snapshot, profiles=self._profiles(snapshot, now))
+
+    def _profiles(self, snapshot: Snapshot, now: float) -> Mapping[str, Any]:
+        ends = {str(started.gang.number): started for _, _, started in self.running}
+        lengths = {str(waiting.gang.number): waiting for waiting in self.waiting}
+
+        def run_time_of(job_class: str, _: str) -> RunTime | None:
+            if job_class in ends:
+                return _run(ends[job_class].end - ends[job_class].at)
+            if job_class in lengths:
+                waiting = lengths[job_class]
+                return _run(waiting.gang.seconds * _factor(waiting.queue, RACK))
+            return None
+
+        running = [
+            Occupant(
+                cluster_queue=started.queue,
+                usage=started.usage,
+                job_class=str(started.gang.number),
+                started_at=started.at,
+                placed=started.placed,
+            )
+            for _, _, started in self.running
+        ]
+        queued = [
+            QueuedGroup(arrival=arrival, job_class=arrival.key) for arrival in snapshot.arrivals
+        ]
+        return forecast(snapshot, running, queued, run_time_of, now)
+
+
+def _factor(queue: str, level: str) -> float:
+    if queue == "p100-cq":
+        return OLD_FACTOR
+    return SPREAD_FACTOR if level == SPREAD else 1.0
+
+
+def _run(seconds: float) -> RunTime:
+    return RunTime(
+        seconds=seconds, low=0.9 * seconds, high=1.1 * seconds, basis=Basis.LEARNED, runs=10
+    )
+
+
+def _held(running: Sequence[Started]) -> Held:
+    usage: dict[tuple[str, str], int] = {}
+    for started in running:
+        for cell, amount in started.usage.items():
+            usage[cell] = usage.get(cell, 0) + amount
+    placed = tuple(pods for started in running for pods in started.placed)
+    return Held(reserving=len(running), ready=len(running), usage=usage, placed=placed)
+
+
+def _arrival(waiting: Waiting, snapshot: Snapshot) -> Arrival:
+    return Arrival(
+        key=str(waiting.gang.number),
+        namespace="team",
+        local_queue=waiting.queue.replace("-cq", "-lq"),
+        needs=needs(waiting.job, snapshot),
+        created=int(waiting.gang.at),
+    )
+
+
+def _job(gang: Gang) -> Job:
+    amounts = {"cpu": "8", GPU: str(GPUS)}
+    container = Container(
+        name="main", image="train", resources=Resources(requests=amounts, limits={GPU: str(GPUS)})
+    )
+    pods = PodSet(name="main", count=gang.pods, template=PodTemplate(containers=(container,)))
+    return Job(
+        namespace="team",
+        name=f"gang-{gang.number}",
+        labels={"kueue.x-k8s.io/queue-name": "v100-lq"},
+        pod_sets=PodSets((pods,)),
+    )
+
+
+def _policy(options: Sequence[Mapping[str, Any]]) -> FallbackPolicy:
+    spec = {"match": {"jobSelector": {}}, "options": list(options)}
+    return read_policy({"metadata": {"name": "gangs"}, "spec": spec})
+
+
+def _queue(name: str, flavor: str, gpus: int) -> ClusterQueue:
+    quotas = {(flavor, GPU): Quota(nominal=gpus), (flavor, "cpu"): Quota(nominal=10**7)}
+    group = ResourceGroup(resources=("cpu", GPU), flavors=(flavor,), quotas=quotas)
+    return ClusterQueue(name=name, groups=(group,), namespaces=EVERYTHING)
+
+
+def _node(rack: int, index: int) -> TopologyNode:
+    name = f"r{rack}-{index}"
+    return TopologyNode(
+        labels={RACK: f"r{rack}", HOSTNAME: name},
+        allocatable={GPU: GPUS, "cpu": 96_000, "memory": 1 << 40, "pods": 110},
+    )
+
+
+QUEUES: Final = ("v100-cq", "p100-cq")
+BARE: Final = Snapshot(
+    cluster_queues={
+        "v100-cq": _queue("v100-cq", "v100", RACKS * NODES * GPUS),
+        "p100-cq": _queue("p100-cq", "p100", OLD_GPUS),
+    },
+    local_queues={
+        ("team", f"{name}-lq"): LocalQueue(
+            namespace="team", name=f"{name}-lq", cluster_queue=f"{name}-cq"
+        )
+        for name in ("v100", "p100")
+    },
+    flavors={
+        "v100": ResourceFlavor(name="v100", topology="racks"),
+        "p100": ResourceFlavor(name="p100"),
+    },
+    topologies={
+        "racks": Topology(
+            name="racks",
+            levels=(RACK, HOSTNAME),
+            nodes=tuple(_node(rack, index) for rack in range(RACKS) for index in range(NODES)),
+        )
+    },
+    generation=1,
+)
+
+
+if __name__ == "__main__":
+    main()
