@@ -100,11 +100,18 @@ tenant: setup programs
 	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
 		$(if $(SEED),--seed $(SEED))
 
+## Compare reviews, event loop and plain models in 100,000 random worlds; WORLDS=1000 for less.
+.PHONY: worlds
+worlds: setup
+	HYPOTHESIS_PROFILE=worlds WORLDS=$(or $(WORLDS),100000) \
+		$(BIN)/pytest -n 2 --timeout 0 -m agreement tests/kueue
+
 ## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz, tenant.
 .PHONY: verify
 verify: setup programs
 	FULL=1 HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
 	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_TOPOLOGIES=1-200 AGREEMENT_WORLDS=1-220 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
+	$(MAKE) worlds
 	$(BIN)/python -m bench --folder build/bench
 	$(BIN)/python -m hack.fuzz
 	$(BIN)/python -m hack.tenant --folder build/tenant

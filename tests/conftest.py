@@ -12,12 +12,14 @@ _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], 
 settings.register_profile("quick", _SHARED, max_examples=100, derandomize=True)
 settings.register_profile("usual", _SHARED, max_examples=200, derandomize=True)
 settings.register_profile("full", _SHARED, max_examples=1_000)
+_WORLDS = int(os.environ.get("WORLDS", "100000"))
+settings.register_profile("worlds", _SHARED, max_examples=_WORLDS)
 _PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "usual")
 settings.load_profile(_PROFILE)
 
 FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
-THOROUGH = {"quick": 100, "usual": 300, "full": 5_000}[_PROFILE]
+THOROUGH = {"quick": 100, "usual": 300, "full": 5_000, "worlds": _WORLDS}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
 
 # Else each of hundreds of processes compiles all modules, and each worker all tests, every time.

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, snapshot
+from tests.conftest import THOROUGH
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
 from webhook.kueue.schedule import Eviction, Running
 from webhook.model.queues import KueueConfig, Preemption, Queueing
@@ -316,7 +317,9 @@ def told_apart(state):
     )
 
 
-@settings(max_examples=60)  # Each runs two schedules with dozens of Workloads.
+@pytest.mark.agreement
+# Each plays dozens of Workloads twice.
+@settings(max_examples=60 if THOROUGH <= 5_000 else THOROUGH)
 @given(crowds(), st.sampled_from([0.0, 0.01]))
 def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
     # Searches are shared among ClusterQueues that are alike, and less is looked at where no quota

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def test_the_index_of_holders_forgets_whom_it_is_told_to_forget(world, data):
     assert preemptions.targets(*asked) == world.preemptions(left).targets(*asked)
 
 
+@pytest.mark.agreement
 @given(worlds())
 def test_the_oracle_agrees_with_the_targets_for_one_cell(world):
     preemptions, preemptor, tree = world.preemptions(), world.preemptor, world.tree
@@ -211,6 +213,7 @@ def shared_worlds(draw):
     )
 
 
+@pytest.mark.agreement
 @given(shared_worlds(), st.data())
 def test_those_who_ask_after_others_get_the_answer_of_a_plain_search(world, data):
     # Heads of a cycle share what was found for others, until the usage or the holders change.
@@ -229,6 +232,7 @@ def test_those_who_ask_after_others_get_the_answer_of_a_plain_search(world, data
         change(world, preemptions, data.draw(st.sampled_from([""] * 9 + CHANGES)))
 
 
+@pytest.mark.agreement
 @given(st.one_of(worlds(), shared_worlds()), st.data())
 def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
     tree = world.tree

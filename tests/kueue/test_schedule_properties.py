@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +35,7 @@ BY_GRAIN = 0.01
 """With it the first cycle goes by priority and age alone, as occupancies do."""
 
 
+@pytest.mark.agreement
 @given(st.data())
 def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
     # Occupancies know nothing of shares, nor of flavors that are taken for whom they may preempt.
@@ -54,6 +56,7 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
         assert sum(b.count for b in schedule.begun if b.cluster_queue == name) == held.reserving
 
 
+@pytest.mark.agreement
 @given(st.data())
 def test_the_first_look_sets_aside_what_the_occupancy_says(data):
     # Outside of cohorts there is nobody to set something aside from.
@@ -152,6 +155,7 @@ def test_starts_within_a_grain_are_near_the_exact_ones_in_one_queue(data):
             assert abs(begun.at - at) <= 0.02 * at + 1e-9
 
 
+@pytest.mark.agreement
 @given(st.data())
 def test_equal_workloads_in_one_entry_start_as_they_would_one_by_one(data):
     state = data.draw(snapshots())

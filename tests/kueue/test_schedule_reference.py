@@ -175,6 +175,7 @@ def rank(job):
     return -job.arrival.priority, job.order
 
 
+@pytest.mark.agreement
 @pytest.mark.parametrize("world", WORLDS.values(), ids=list(WORLDS))
 @given(data=st.data())
 def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
