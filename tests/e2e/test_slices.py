@@ -311,3 +311,40 @@ def pending(client, namespace):
     if len(workloads) < sum(JOBS.values()) or sum(reserved.values()) < sum(ROOM.values()):
         return None
     return [name for name, has in reserved.items() if not has]
+
+
+def test_a_slice_in_which_three_run_out_of_memory_is_refused_to_their_class(
+    plane, policy, namespace
+):
+    """As CUDA says it: the pods fail, and nothing but that is known of why."""
+    client = plane.client
+    sample = too_large("asks", namespace)
+    wait_for(lambda: option_of(client.create(sample, dry_run=True)) == "small", "it is decided")
+    names = [f"fails-{number}" for number in range(3)]
+    for name in names:
+        assert option_of(client.create(too_large(name, namespace))) == "small"
+    wait_for(
+        lambda: all(has_condition(job_of(client, namespace, name), "Failed") for name in names),
+        "all three fail in their slices",
+    )
+
+    def refused():
+        decision = decision_of(client.create(too_large("probe", namespace), dry_run=True))
+        return options(decision)["small"].get("rejected")
+
+    why = wait_for(refused, "the slice is refused to the class")
+
+    assert why == (
+        "keepsFailing: Jobs of its class failed 3 times under option small and never succeeded"
+    )
+    assert option_of(client.create(too_large("next", namespace))) == "middle"
+    assert option_of(client.create(whole_gpu("another", namespace, "8Gi"))) == "small"
+
+
+def too_large(name, namespace):
+    """Return a Job that says it needs less than it does: its pods fail where no whole GPU is."""
+    job = whole_gpu(name, namespace, "8Gi")
+    container_of(job)["image"] = "needs-more"
+    job["spec"]["backoffLimit"] = 0
+    job["spec"]["template"]["metadata"]["annotations"][kwok.CPU_FAILS] = "true"
+    return job

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from webhook.cost.geometries import WHOLE, geometry
 from webhook.hindsight import repartition
-from webhook.hindsight.repartition import DeviceDemand, advise
+from webhook.hindsight.repartition import DeviceDemand, advise, waits_of
 from webhook.model.costs.device_table import DEVICES
 
 GIB, HOUR, DAY = 1 << 30, 3600.0, 86_400.0
@@ -81,7 +81,7 @@ def test_a_gang_needs_whole_devices_at_once():
 def test_waits_are_counted_in_device_hours_by_the_day_on_which_jobs_came():
     demands = asked(None, times=2, every=0.0) + asked(None, begin=DAY)
 
-    waits = advise(A100, {WHOLE: 1}, demands).now
+    waits = waits_of(A100, {WHOLE: 1}, demands)
 
     assert (waits.waited, waits.by_day) == (1.0, {0: 1.0, 1: 0.0})
     assert waits.free == pytest.approx(22.0)

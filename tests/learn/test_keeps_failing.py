@@ -41,6 +41,20 @@ def test_the_first_option_must_have_succeeded_within_a_day():
     assert refusals(*THREE, success(NOW - DAY + 50)) == [("cpu", NOW + 50)]
 
 
+def test_a_slice_need_not_have_been_tried_elsewhere():
+    slices = {
+        "name": "cpu",
+        "queue": "mig-lq",
+        "adaptation": {"accelerator": "Replace", "by": {"nvidia.com/mig-1g.10gb": 1}},
+    }
+    of_slices = policy(GPU_OPTION, slices).model_copy(update={"generation": 1})
+
+    assert refusals(*THREE, of=of_slices) == [("cpu", UNTIL)]
+    assert refusals(*THREE, of=of_slices, now=UNTIL) == []
+    assert refusals(*THREE[:2], of=of_slices) == []
+    assert refusals(*THREE, success(NOW, option="cpu", flavors="mig"), of=of_slices) == []
+
+
 def test_a_job_left_as_submitted_succeeds_for_the_first_option():
     assert refusals(*THREE, ended(finished=NOW - 1000)) == [("cpu", NOW - 1000 + DAY)]
 

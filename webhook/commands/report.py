@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
+    from webhook.hindsight.slice_options import SliceOptions
     from webhook.hindsight.slices_table import SlicesReport
     from webhook.learn.estimates import Learned
 
@@ -304,7 +305,8 @@ def command(**given: Any) -> None:
         terminal.say(str(error), err=True)
         sys.exit(2)
     chosen = {"namespace": asked.namespace, "policy": asked.policy}
-    _show_gains(gains(hindsight, since=until - asked.since, until=until, **chosen), asked.output)
+    report = gains(hindsight, since=until - asked.since, until=until, **chosen)
+    _show_gains(report, _slice_options(past, until - asked.since, until), asked.output)
 
 
 def _history(asked: ReportOptions) -> ClusterHistory:
@@ -379,16 +381,30 @@ def harmless_lines(text: str) -> str:
     return "\n".join(map(harmless, text.split("\n")))
 
 
-def _show_gains(report: Gains, output: str) -> None:
-    from webhook.hindsight import gains_table
+def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOptions | None:
+    """Return the options that would save most, by what ended in that time; None: none would."""
+    from webhook.hindsight import slice_options
+
+    if past.state is None:
+        return None
+    uses = past.state.learned(until).uses
+    ended = [entry for entry in past.entries if since <= entry.finished <= until]
+    return slice_options.most_saving(ended, uses, past.state.snapshot(0.0, until))
+
+
+def _show_gains(report: Gains, options: SliceOptions | None, output: str) -> None:
+    from webhook.hindsight import gains_table, slice_options
 
     if output in ("text", "wide"):
         text = gains_table.as_text(report, wide=output == "wide")
         lost = f" ({report.left_out} are left out: their queues are not known.)"
         nobody = "No Job has come in that time." + (lost if report.left_out else "")
         terminal.say(text if report.rows else nobody)
+        if options is not None:
+            terminal.say("\n" + harmless_lines(slice_options.as_text(options)))
     else:
-        _dump(gains_table.as_json(report), output)
+        suggested = slice_options.as_json(options) if options is not None else None
+        _dump({**gains_table.as_json(report), "sliceOptions": suggested}, output)
     if not report.rows:
         sys.exit(1)
 

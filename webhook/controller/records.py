@@ -262,11 +262,12 @@ class Teller:
 
 def message(refusal: Refusal, record: ClassRecord, end: float) -> str:
     key, _, option = refusal
+    elsewhere = ", and they do elsewhere" if record.runs else ""
     home, _, name = key.rpartition("/") if "=" not in key else key.partition("/")
     what = f"{name} ({record.name})" if record.name else name
     return (
         f"option {option} is refused to Jobs of class {what} until {_time(end)}: they failed there"
-        f" {FAILURES_THAT_TELL} times and never succeeded, and they do elsewhere"
+        f" {FAILURES_THAT_TELL} times and never succeeded{elsewhere}"
         f"{_owners(home)}"
     )
 

@@ -6,7 +6,7 @@ A device has so many slices of memory (8, or 4), and a slice begins only where M
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, TypeAlias
 
@@ -18,6 +18,7 @@ WHOLE: Final[Geometry] = ()
 
 _OF_EIGHT: Final = 8
 _HALF_OF_EIGHT: Final = 4
+_BALANCED: Final = 0.75
 
 
 def geometry(counts: Mapping[str, int]) -> Geometry:
@@ -120,11 +121,10 @@ def _starts(part: DeviceSlice, device: Device) -> frozenset[int]:
     return frozenset(range(0, last + 1, length))
 
 
-def parts(device: Device, resources: Sequence[str]) -> Mapping[str, float]:
-    """Return which part of a device's memory a slice of each resource is."""
-    by_name = {part.resource: part for part in device.slices}
-    return {
-        name: by_name[name].memory / (device.memory or by_name[name].memory)
-        for name in resources
-        if name in by_name
-    }
+def is_balanced(part: DeviceSlice, device: Device) -> bool:
+    """Return whether it has about as much of a device's computing as of its memory.
+
+    Others, such as ``1g.20gb``, are for who asks for them: many Jobs would be slow there.
+    """
+    of_memory = part.memory / (device.memory or part.memory)
+    return part.compute / part.of >= _BALANCED * of_memory

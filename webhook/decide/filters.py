@@ -18,7 +18,7 @@ from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import Accelerator, FallbackPolicy, Option
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy, namespace_labels
 from webhook.model.reasons import Reason
 from webhook.model.requester import Requester
@@ -217,6 +217,8 @@ def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
 def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
     """Refuse an option under which Jobs of this class fail while they succeed elsewhere.
 
+    What replaces devices is refused also while they were never tried elsewhere.
+
     Raises:
         FieldError: a quantity of the Job cannot be read.
 
@@ -229,7 +231,12 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
     if (job_class.key, policy.name, option) not in failing:
         return None
     detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"
-    return Rejection(reason=Reason.KEEPS_FAILING, detail=f"{detail} succeeded; they do elsewhere")
+    detail += " succeeded"
+    replaces = candidate.option.adaptation.accelerator is Accelerator.REPLACE
+    known = candidate.occupancy.snapshot.run_times
+    if not replaces or any(key == job_class.key for key, _ in known):
+        detail += "; they do elsewhere"
+    return Rejection(reason=Reason.KEEPS_FAILING, detail=detail)
 
 
 FILTERS: tuple[Filter, ...] = (

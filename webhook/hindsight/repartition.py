@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-from webhook.cost.geometries import WHOLE, Geometry, geometries
+from webhook.cost.geometries import WHOLE, Geometry, geometries, is_balanced
 from webhook.model.costs.devices import Device
 
 _HOUR: Final = 3600.0
@@ -128,6 +128,11 @@ def advise(
     )
 
 
+def waits_of(device: Device, cut: Mapping[Geometry, int], demands: Sequence[DeviceDemand]) -> Waits:
+    """Return what Jobs wait where the devices of a pool are cut so."""
+    return _Pool(device, demands).replayed(cut, demands)
+
+
 class _Pool:
     """The devices of one model, with the ways to cut them that are of use to Jobs."""
 
@@ -143,12 +148,14 @@ class _Pool:
         }
         self._cells[""] = _Cell("", inf, 1.0)
         needs = {demand.need for demand in demands if demand.need is not None}
-        fitting = (
-            min((m, name) for name, m in memories.items() if m >= need)[1]
-            for need in needs
-            if any(m >= need for m in memories.values())
-        )
-        self._ways = (WHOLE, *geometries(device, set(fitting)))
+        sizes = [part.memory for part in device.slices if is_balanced(part, device)]
+        smallest = {min((m for m in sizes if USABLE * m >= need), default=0) for need in needs}
+        fitting = {
+            part.resource
+            for part in device.slices
+            if part.memory in smallest and is_balanced(part, device)
+        }
+        self._ways = (WHOLE, *geometries(device, fitting))
 
     def cells(self, cut: Mapping[Geometry, int]) -> Cells:
         found: Counter[str] = Counter()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
+from math import inf
 from typing import Final, TypeAlias
 
 from webhook.learn.device_runs import use_of
@@ -42,7 +43,7 @@ from webhook.model.forecasts import (
     home_of,
     of_queue,
 )
-from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.fallback_policy import Accelerator, FallbackPolicy
 
 REFUSED_SECONDS = 86_400.0
 """Duration of a refusal: from the last failure, and at most from the last success in the first
@@ -56,16 +57,16 @@ def refused(
     """Yield the options that a class is refused, each with the end of that in seconds since 1970.
 
     It failed there at least three times and never succeeded under the policy as it is now, while
-    Jobs of the class succeed in the first option, or as they were submitted.
+    Jobs of the class succeed in the first option, or as they were submitted. What replaces devices
+    may be too small for all that ever came, so there nothing has to have succeeded elsewhere.
     """
-    first, *others = (option.name for option in policy.spec.options)
-    ends = _last_success(record, policy, first) + REFUSED_SECONDS
-    if ends <= unix:
-        return
-    for name in others:
+    first, *others = policy.spec.options
+    elsewhere = _last_success(record, policy, first.name) + REFUSED_SECONDS
+    for option in others:
+        ends = inf if option.adaptation.accelerator is Accelerator.REPLACE else elsewhere
         outcomes = [
             outcome
-            for outcome in _outcomes(record, (policy.name, name))
+            for outcome in _outcomes(record, (policy.name, option.name))
             if outcome.generation == policy.generation
         ]
         failed = [outcome.finished for outcome in outcomes if not outcome.succeeded]
@@ -73,7 +74,7 @@ def refused(
             continue
         until = min(max(failed) + REFUSED_SECONDS, ends)
         if unix < until:
-            yield name, until
+            yield option.name, until
 
 
 def _last_success(record: ClassRecord, policy: FallbackPolicy, first: str) -> float:

@@ -1,0 +1,104 @@
+"""Which options with slices a report suggests, and how it is put."""
+
+from dataclasses import replace
+
+from tests.builders import cluster_queue, snapshot
+from webhook.hindsight import slice_options
+from webhook.hindsight.journal import JournalEntry
+from webhook.hindsight.slice_options import most_saving
+from webhook.model.costs.device_table import DEVICES
+from webhook.model.costs.devices import DeviceUse
+from webhook.model.costs.prices import Prices
+
+GIB = 1 << 30
+GPU, SMALL, MIDDLE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
+A100 = "NVIDIA-A100-SXM4-80GB"
+DEVICES_OF = {"a100": DEVICES[A100], "t4": DEVICES["Tesla-T4"]}
+
+
+def entry(key, *, hours=10, used=((("a100", GPU), 1),), number=0):
+    return JournalEntry(
+        key=f"{key}-{hours}-{number}",
+        uid="u",
+        namespace="team",
+        name=key,
+        created=0.0,
+        admitted=1000,
+        finished=1000 + hours * 3600,
+        queue="lq",
+        job_class=key,
+        submitted="{}",
+        ran="{}",
+        used=used,
+    )
+
+
+def use(gib, *, preallocates=False):
+    need = None if preallocates else gib * GIB
+    return DeviceUse(runs=9, peak=gib * GIB, need=need, preallocates=preallocates)
+
+
+def world(*queues):
+    found = snapshot(*queues)
+    return replace(found, prices={"": Prices(devices=DEVICES_OF)})
+
+
+def suggested(entries, uses, of=None):
+    return most_saving(entries, uses, of or world())
+
+
+def test_each_class_gets_the_smallest_slice_that_is_enough():
+    entries = [entry("a", hours=70), entry("b", hours=20), entry("c", hours=10)]
+    uses = {"a": use(8), "b": use(12), "c": use(70)}
+
+    found = suggested(entries, uses)
+
+    assert [(each.resource, each.classes) for each in found.options] == [(SMALL, 1), (MIDDLE, 1)]
+    assert (found.hours, found.eligible, found.classes) == (100, 90, 2)
+    assert round(found.saved, 2) == round(70 * 6 / 7 + 20 * (1 - 2 / 7), 2)
+
+
+def test_who_preallocates_or_was_not_measured_is_never_suggested():
+    entries = [entry("jax"), entry("unknown")]
+
+    assert suggested(entries, {"jax": use(8, preallocates=True)}) is None
+
+
+def test_only_those_on_one_whole_device_that_can_be_cut_count():
+    entries = [
+        entry("several", used=((("a100", GPU), 4),)),
+        entry("slice", used=((("a100", SMALL), 1),)),
+        entry("t4", used=((("t4", GPU), 1),)),
+        entry("cpu", used=((("plain", "cpu"), 4000),)),
+    ]
+
+    assert suggested(entries, dict.fromkeys(("several", "slice", "t4", "cpu"), use(2))) is None
+
+
+def test_it_is_put_as_a_piece_of_a_policy():
+    queue = cluster_queue("mig-cq", {"a100": {SMALL: "4"}})
+
+    text = slice_options.as_text(suggested([entry("a")], {"a": use(8)}, world(queue)))
+
+    assert text.split("\n") == [
+        f"1 class needs (100% of the device-hours of Jobs of one {A100})",
+        "at most 10 of 75 GiB. In slices they would take 8.6 device-hours less;",
+        "as options of a policy, after its first:",
+        "",
+        "options:",
+        "- name: slice-1g-10gb",
+        "  queue: mig-lq",
+        "  adaptation:",
+        "    accelerator: Replace",
+        "    by:",
+        f"      {SMALL}: 1",
+    ]
+
+
+def test_where_no_queue_leads_to_such_slices_it_says_so():
+    found = suggested([entry("a")], {"a": use(8)})
+
+    assert slice_options.as_text(found).endswith(
+        "# a-queue-of-slices: no LocalQueue leads to such slices yet"
+    )
+    assert slice_options.as_json(found)["policy"]["options"][0]["queue"] == "a-queue-of-slices"
