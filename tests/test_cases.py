@@ -18,8 +18,10 @@ from webhook.admission import patch
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue import occupancy as folding
-from webhook.learn import job_class
+from webhook.learn import device_runs, job_class
+from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.job_class import Mark
+from webhook.learn.run_records import ClassRecord, config_map, shard_of
 from webhook.model.decision import CreateOutcome, Decided, Skipped
 from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
@@ -44,6 +46,7 @@ PENDING = {
 }
 OTHER = JobClass("other", "~other")
 OTHERS = {"annotations": {JOB_CLASS: job_class.written(Mark(OTHER, 0))}}
+UNKNOWN = {"part": UNKNOWN_PART, "watts": UNKNOWN_WATTS, "bound": UNKNOWN_BOUND}
 PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 
 Object = dict[str, Any]
@@ -94,6 +97,7 @@ def objects_of(case: Object) -> list[Object]:
         *crowds(case, kept),
         *ended(case, kept),
         *dispatching(case, kept),
+        *measured(case),
     ]
 
 
@@ -261,6 +265,23 @@ def ended(case: Object, items: list[Object]) -> list[Object]:
         for number in range(run.get("times", 1))
         for other in (run.get("other", False),)
     ]
+
+
+def measured(case: Object) -> list[Object]:
+    """Make the records of runs of the Job's class that were measured on the models of devices."""
+    own = job_class.of_job(kind_of(case["job"]).read(case["job"]))
+    runs = {
+        model: device_runs.pack(
+            DeviceRun(int(MOMENT.unix) - number, number, **{**UNKNOWN, **run})
+            for number, run in enumerate(of_model)
+        )
+        for model, of_model in case.get("measured", {}).items()
+    }
+    if not runs:
+        return []
+    record = config_map(shard_of(own.key), {own.key: ClassRecord(measured=runs)})
+    record["metadata"]["namespace"] = "kueue-fallback"
+    return [record]
 
 
 def dispatching(case: Object, items: list[Object]) -> list[Object]:

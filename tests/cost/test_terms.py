@@ -10,9 +10,11 @@ from webhook.cost.terms import (
     cost_of,
     interruption_factor,
     mean_seconds,
+    metered,
     span_of,
     tardiness,
 )
+from webhook.model.costs.devices import DeviceUse
 from webhook.model.costs.prices import HOUR, Cost, Prices, curve
 from webhook.model.forecasts import Basis, Delay, Forecast, RunTime, Start
 
@@ -57,6 +59,20 @@ def test_cores_and_memory_take_power_and_cost_by_core_and_gib():
     assert found.money == pytest.approx(3 * (4 * 0.1 + 8 * 0.01))
     assert found.kwh == pytest.approx(2 * (4 * 4 + 8 * 0.4) / 1000)
     assert (found.electricity, found.carbon_grams) == (None, None)
+
+
+def test_what_runs_of_a_class_were_measured_to_take_stands_for_the_data_sheet_s_watts():
+    usage = {("gpu", "nvidia.com/gpu"): 1}
+    prices = gpu_prices()
+    name = prices.devices["gpu"].name
+
+    def kwh(watts):
+        use = DeviceUse(runs=5, peak=1, need=None, watts=watts)
+        return cost_of(usage, metered(prices, use), SPAN).kwh
+
+    assert kwh({name: 150.0}) == pytest.approx(0.15 * 2)
+    assert kwh({"another": 150.0}) == kwh({}) == pytest.approx(0.3 * 2)
+    assert metered(prices, None) is prices
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,13 @@ def test_between_devices_bandwidth_and_computing_count_alike():
     assert guess(part(A100), part(L4)) == pytest.approx((4.0, 0.55))
 
 
+def test_what_was_measured_to_bound_a_class_weighs_its_ratio():
+    ratios = [guess(part(A100), part(V100), bound).ratio for bound in (0.0, 0.25, 1.0)]
+
+    by_memory, by_computing = 2000 / 900, 20 / 15
+    assert ratios == pytest.approx([by_memory, by_memory**0.75 * by_computing**0.25, by_computing])
+
+
 def test_the_first_data_type_that_both_have_counts():
     found = guess(part(A100), part(V100))
 

@@ -7,12 +7,12 @@ with others in that term.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erfc, exp, expm1, inf, isnan, log, pi, sqrt
 from typing import Final
 
 from webhook.cost.device_shares import rate_of
-from webhook.model.costs.devices import Device
+from webhook.model.costs.devices import Device, DeviceUse, Watts
 from webhook.model.costs.prices import HOUR, Cost, Curve, Prices
 from webhook.model.forecasts import Forecast, RunTime
 from webhook.model.queues import Amounts, FlavorResource
@@ -104,6 +104,27 @@ def cost_of(usage: Amounts, prices: Prices, span: Span) -> Cost:
         electricity=_over(kilowatts, prices.electricity, span),
         carbon_grams=_over(kilowatts, prices.carbon, span),
     )
+
+
+def metered(prices: Prices, use: DeviceUse | None) -> Prices:
+    """Return prices with devices that take what runs of a class were measured to take.
+
+    A slice takes its part of that. Where several share a device, who took what is not known.
+    """
+    if use is None or not use.watts:
+        return prices
+    devices = {
+        flavor: _metered(device, use.watts[device.name])
+        if device.name in use.watts and device.replicas == 1
+        else device
+        for flavor, device in prices.devices.items()
+    }
+    return replace(prices, devices=devices)
+
+
+def _metered(device: Device, watts: float) -> Device:
+    known = device.watts or Watts.of_maximum(watts)
+    return replace(device, watts=replace(known, busy=watts))
 
 
 def units(cell: FlavorResource, amount: int) -> float:

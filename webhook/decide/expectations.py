@@ -149,7 +149,9 @@ def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
         None if start.place is None else part_of(start.place.usage, start.place.prices.devices)
         for start in starts
     ]
-    return [None, *(guess(parts[0], part) for part in parts[1:])]
+    use = case.occupancy.snapshot.device_uses.get(case.job_class.key)
+    bound = use.bound if use is not None else None
+    return [None, *(guess(parts[0], part, bound) for part in parts[1:])]
 
 
 def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:
@@ -194,7 +196,7 @@ def _placed(case: ForecastCase, begun: _Begun) -> _Begun:
         prices = in_worker(prices, reserved.usage, there, snapshot.accelerator_profiles)
     place = Place(
         usage=reserved.usage,
-        prices=prices,
+        prices=terms.metered(prices, snapshot.device_uses.get(case.job_class.key)),
         congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
         warm=_warm(case, begun),
     )

@@ -164,7 +164,9 @@ def _measured(run: MeasuredRun, uses: Sequence[_PodUse]) -> Mapping[str, bytes] 
         return None
     by_model: dict[str, list[_PodUse]] = {}
     for use in uses:
-        by_model.setdefault(use.model or run.model, []).append(use)
+        # Prices and forecasts know a device by the name that its flavor gives it.
+        model = run.model if run.memory is not None else use.model or run.model
+        by_model.setdefault(model, []).append(use)
     return {
         model: device_runs.pack([_device_run(run, of_model)])
         for model, of_model in by_model.items()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import hypot, log, sqrt
+from math import hypot, log
 from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
 from webhook.model.queues import Amounts
 
 _DATA_TYPES: Final = ("bf16", "fp16", "fp32")
+_HALF: Final = 0.5
 _DEVICE_SIGMA: Final = 0.55
 """Error (of ln) of the geometric mean of the ratios of bandwidth and computing speed between
 devices: 0.23 to 0.56 in the published throughputs of 26 models on three GPUs (Gavel, OSDI 2020)."""
@@ -71,13 +72,18 @@ def part_of(usage: Amounts, devices: Mapping[str, Device]) -> DevicePart | None:
     return parts[0] if len(parts) == 1 and not unknown else None
 
 
-def guess(first: DevicePart | None, other: DevicePart | None) -> Guess | None:
-    """Return how much longer a run takes on *other* than on *first*; None: nothing tells."""
+def guess(
+    first: DevicePart | None, other: DevicePart | None, bound: float | None = None
+) -> Guess | None:
+    """Return how much longer a run takes on *other* than on *first*; None: nothing tells.
+
+    *bound*: which part of its work computing bounds, as measured; None: not known, so half.
+    """
     if first is None or other is None:
         return None
     if first.amount != other.amount or first.vendor != other.vendor:
         return None
-    between = _between(first.device, other.device)
+    between = _between(first.device, other.device, _HALF if bound is None else bound)
     if between is None:
         return None
     ratio = between.ratio * other.loss.ratio / first.loss.ratio
@@ -86,7 +92,7 @@ def guess(first: DevicePart | None, other: DevicePart | None) -> Guess | None:
     return Guess(ratio, hypot(between.sigma, *sigmas))
 
 
-def _between(first: Device, other: Device) -> Guess | None:
+def _between(first: Device, other: Device, bound: float) -> Guess | None:
     if (first.bandwidth, first.compute) == (other.bandwidth, other.compute) and first.compute:
         return Guess(1.0, 0.0)
     known = (kind for kind in _DATA_TYPES if kind in first.compute and kind in other.compute)
@@ -97,4 +103,4 @@ def _between(first: Device, other: Device) -> Guess | None:
         first.bandwidth / other.bandwidth,
         first.compute[kind] / other.compute[kind],
     )
-    return Guess(sqrt(by_memory * by_computing), _DEVICE_SIGMA)
+    return Guess(by_memory ** (1 - bound) * by_computing**bound, _DEVICE_SIGMA)
