@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, groupby
-from math import inf
+from math import inf, nextafter
 
 from hack.api import Object
 from tests import worlds
-from tests.e2e.timed_player import Course, SeenCycle
+from tests.e2e.timed_player import Course, Run, SeenCycle
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, profile, quota
 from webhook.kueue.fair_rounds import use_of
@@ -255,18 +255,31 @@ class _Played:
 def _ends(course: Course) -> Mapping[str, deque[float]]:
     """Return when each run after the question ended, by Workload; 0: it was preempted."""
     found: defaultdict[str, deque[float]] = defaultdict(deque)
+    began = _began(course)
     for run in course.runs:
         if run.started >= course.asked:
-            found[run.name].append(run.ended - course.asked if run.finished else 0.0)
+            found[run.name].append(_freed(run, began) - course.asked if run.finished else 0.0)
     return found
+
+
+def _began(course: Course) -> Mapping[int, float]:
+    """Return when cycles had their heads, by number."""
+    return {cycle.number: cycle.at for cycle in course.cycles}
+
+
+def _freed(run: Run, began: Mapping[int, float]) -> float:
+    """Return when the quota of a run was free for the first cycle that Kueue began after that."""
+    # What Kueue writes to its log after the heads of a cycle it may say to be a moment older.
+    return max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
 
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:
     """Return when each Workload gave its quota back that was preempted after the question."""
     # Those that stop between two cycles have all stopped for the next one.
     last: dict[int, float] = {}
+    began = _began(course)
     for run in course.runs:
-        last[run.cycle] = max(run.ended, last.get(run.cycle, 0.0))
+        last[run.cycle] = max(_freed(run, began), last.get(run.cycle, 0.0))
     found: defaultdict[str, deque[float]] = defaultdict(deque)
     for run in course.runs:
         if run.evicted >= course.asked and run.ended:
@@ -284,6 +297,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
     if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
         schedule.order_by_use(use)
     runs = {run.name: run for run in course.runs if run.started < course.asked}
+    began = _began(course)
     demands: dict[Demand, Demand] = {}
     arrivals = as_pending(course)
     for name in snapshot.cluster_queues:
@@ -293,7 +307,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
                 Running(
                     cluster_queue=name,
                     usage=dict(workload.charge),
-                    seconds=run.ended - course.asked if run.finished else MOST_SECONDS * 2,
+                    seconds=_freed(run, began) - course.asked if run.finished else MOST_SECONDS * 2,
                     key=workload.name,
                     priority=workload.priority,
                     order=workload.queued_at,

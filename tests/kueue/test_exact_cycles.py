@@ -148,6 +148,16 @@ def test_who_comes_beside_one_that_was_tried_in_vain_waits_for_the_batch_if_it_i
     assert events(schedule, 20.0)[0] == [("small", "f0", 10.4)]
 
 
+@pytest.mark.parametrize("queueing", list(Queueing))
+def test_of_two_that_came_in_one_second_the_lesser_uid_is_first(queueing):
+    state, schedule = tree(own=({"f0": "1"}, {"queueing": queueing}), other=({"f0": "0"}, {}))
+    for key, uid in (("one", "b"), ("two", "a")):
+        wanted = arrival(key, {"cpu": "1"}, local_queue="own-lq")
+        schedule.add_waiting(replace(waiting(wanted, state, count=1), uid=uid), age=7)
+
+    assert events(schedule, 5.0)[0] == [("two", "f0", 0.0)]
+
+
 def test_cycles_can_be_run_when_kueue_ran_them():
     state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
     hold(schedule, "own", 1, 10.0)

@@ -90,8 +90,8 @@ class QueueEntry:
     count: int
 
     def __lt__(self, other: QueueEntry) -> bool:
-        """Leave two entries of one priority and age in the order in which they came."""
-        return False
+        """Order two entries of one priority and age by UID, as Kueue does, where both are known."""
+        return self.waiting.uid < other.waiting.uid
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
