@@ -255,6 +255,84 @@ def test_a_newcomer_takes_back_what_others_have_borrowed():
     assert not start(queues, running, gpus=3).preempts
 
 
+@pytest.mark.parametrize(
+    ("used", "policy", "preempts"),
+    [
+        (3, {}, True),
+        (2, {}, False),
+        (3, {"max_priority_threshold": 0}, True),
+        (3, {"max_priority_threshold": -1}, False),
+        (3, {"borrow_within_cohort": "Never"}, False),
+    ],
+)
+def test_a_newcomer_that_borrows_preempts_who_borrows_too(used, policy, preempts):
+    borrows = {"reclaim_within_cohort": "Any", "borrow_within_cohort": "LowerPriority"}
+    queues = snapshot(
+        cluster_queue(
+            "gpu-cq", {"t4": {GPU: "0"}}, cohort="all", preemption=Preemption(**borrows | policy)
+        ),
+        cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("c-cq", {"t4": {GPU: "1"}}, cohort="all"),
+    )
+    queues = replace(queues, priority_classes={"high": 9})
+    running = [replace(runs("long", gpus=used, queue="b-cq"), priority=0)]
+
+    assert start(queues, running, gpus=3, priority=9).preempts == preempts
+
+
+@pytest.mark.parametrize(
+    ("hopeless", "priority", "other", "seconds"),
+    [
+        ("", 5, 0, 21.0),
+        ("gpu-lq", 5, 0, 42.0),
+        ("", 0, 5, 42.0),
+        ("b-lq", 0, 5, 21.0),
+    ],
+)
+def test_what_can_never_fit_holds_its_own_clusterqueue_up_for_a_cycle(
+    hopeless, priority, other, seconds
+):
+    queues = snapshot(
+        *(
+            cluster_queue(f"{name}-cq", {"t4": {GPU: gpus}}, cohort="all")
+            for name, gpus in (("gpu", "0"), ("b", "0"), ("c", "1"))
+        )
+    )
+    queues = replace(queues, priority_classes={str(n): n for n in (0, 5, 9)})
+    never = [waits("short", gpus=9, queue=hopeless, priority=9)] if hopeless else []
+    waiting = [*never, waits("short", queue="b-lq", priority=other)]
+
+    running = [runs("short", queue="c-cq")]
+    assert starts(queues, running, waiting, priority=priority) == seconds
+
+
+def test_nobody_is_tried_in_a_clusterqueue_while_victims_stop_for_its_head():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=PREEMPTS),
+        cluster_queue("b-cq", {"t4": {GPU: "1"}}, cohort="all"),
+    )
+    running = [replace(runs("long", gpus=2), priority=0)]
+
+    # A GPU is free, but the head comes first until its victim has gone.
+    assert starts(queues, running, [waits("short", gpus=2, priority=9)]) == 2.0
+    assert starts(queues, running, []) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("queueing", "seconds"), [(Queueing.BEST_EFFORT, 21.0), (Queueing.STRICT, 20.0)]
+)
+def test_a_newcomer_waits_for_the_requeue_batch_unless_it_is_first_under_strict_fifo(
+    queueing, seconds
+):
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "1"}}, cohort="all", queueing=queueing),
+        cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"),
+        cluster_queue("c-cq", {"t4": {GPU: "0"}}, cohort="all", queueing=Queueing.STRICT),
+    )
+
+    assert starts(queues, [runs("short")], []) == seconds
+
+
 def test_who_borrows_from_as_high_up_comes_after_those_of_a_higher_priority():
     queues = snapshot(
         cluster_queue("gpu-cq", {"t4": {GPU: "0"}}, cohort="below"),
@@ -296,7 +374,8 @@ def test_at_the_beginning_nobody_preempts_for_quota_that_others_own():
 
     planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0).planned
 
-    assert [start.at for start in planned.begun] == [21.0, 21.0]
+    # Neither waits for the requeue batch: one is in StrictFIFO, and the other was only skipped.
+    assert [start.at for start in planned.begun] == [20.0, 20.0]
 
 
 @pytest.mark.parametrize(("priority", "uncertain"), [(0, ("preemption",)), (9, ())])

@@ -10,9 +10,11 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from webhook.kueue import queue_heads
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
@@ -20,8 +22,8 @@ from webhook.kueue.fair_rounds import Contender, LocalQueueUse, in_order
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.preemption import QuotaHolder, Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
-from webhook.kueue.quota import UsageTree
-from webhook.kueue.scheduling_cycle import Kept, StartedGroup, Turn
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.scheduling_cycle import Kept, StartedGroup, Turn, TurnUsage
 from webhook.model.queues import ClusterQueue, KueueConfig
 
 
@@ -35,6 +37,10 @@ class _Cycle:
     """Whom the heads preempt."""
     started: list[StartedGroup] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
+    passing: list[tuple[int, Taken]] = field(default_factory=list)
+    """Quota set aside for heads that rest from the next cycle on: (node, amounts)."""
+    before: list[list[int]] = field(default_factory=list)
+    """The usage at the turns of newcomers so far."""
     changes: bool = False
     """The next cycle is another one."""
     is_alone: bool = False
@@ -52,8 +58,13 @@ class ExactCycles:
         self.kept: Sequence[Kept] = ()
         """Quota set aside for StrictFIFO heads in the last cycle."""
         self.turns: Sequence[Turn] = ()
-        self.before: list[list[int]] = []
-        """As in ``SchedulingCycle``, but that the usage after a cycle holds for each turn."""
+        """As in ``SchedulingCycle``."""
+        self.turn_usage: list[TurnUsage] = []
+        """The usage at *turns* in each cycle of this moment; none where shares decide whose turn
+        it is."""
+        self.after: list[int] = []
+        """That at the end of the last of them, with what its preemptors keep of what their victims
+        leave."""
         self.goes_on = False
         """Whether the next cycle would be another than the last."""
         self.drawn: Mapping[int, str] = {}
@@ -126,6 +137,11 @@ class ExactCycles:
         """Whether some head is tried again before the next requeue batch."""
         return any(heads.entries for lines in self._heap.values() for heads in lines)
 
+    def awaited(self) -> frozenset[int]:
+        """Return the ClusterQueues, by node, whose head waits for its victims."""
+        pending = {id(entry) for heads in self.waiting() for _, _, entry in heads.entries}
+        return frozenset(leaf for leaf, entry in self._sticky.items() if id(entry) in pending)
+
     @property
     def preempted(self) -> Sequence[IssuedPreemptions]:
         """The preemptions of the last cycle."""
@@ -138,6 +154,7 @@ class ExactCycles:
         self._seen.clear()
         self._progress.clear()
         self._number = 0
+        self.turn_usage = []
 
     def starts(self) -> list[StartedGroup]:
         """Run one cycle, and return what reserves quota in it, in order."""
@@ -147,8 +164,17 @@ class ExactCycles:
         began, cycle = tree.used[:], _Cycle()
         contenders = self._contenders()
         cycle.is_alone = self._use is None and sum(map(len, self._heap.values())) == 1
+        is_recorded = bool(self.turns) and not self.claims.fair_sharing
+        heads = {contender.leaf: self._precedence(contender) for contender in contenders}
         for contender in in_order(tree, contenders, by_shares=self.claims.fair_sharing):
+            if is_recorded:
+                turn = contender.fitting.height, -contender.priority
+                self._record(bisect_left(self.turns, turn), cycle, began)
             self._serve(contender, cycle)
+        if is_recorded:
+            self.after = self._usage(cycle, began)
+            cycle.before += [self.after] * (len(self.turns) - len(cycle.before))
+            self.turn_usage.append(TurnUsage(before=cycle.before, heads=heads))
         tree.used[:] = began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
@@ -236,6 +262,31 @@ class ExactCycles:
             victims = self._preemptions.victims(heads, fitting)
         return Contender(heads=heads, fitting=fitting, victims=victims)
 
+    def _precedence(self, contender: Contender) -> float:
+        """Return up to which priority newcomers come behind the head of a ClusterQueue."""
+        is_sticky = self._sticky.get(contender.leaf) is contender.heads.entries[0][2]
+        return inf if is_sticky else contender.priority
+
+    def _record(self, turns: int, cycle: _Cycle, began: Sequence[int]) -> None:
+        """Record the usage for the first *turns*, as far as it is not yet recorded."""
+        missing = turns - len(cycle.before)
+        if missing > 0:
+            cycle.before += [self._usage(cycle, began)] * missing
+
+    def _usage(self, cycle: _Cycle, began: Sequence[int]) -> list[int]:
+        """Return the usage with which a newcomer must fit whose turn comes now.
+
+        It must fit with that with which the cycle began, and again once all victims have gone.
+        """
+        tree = self._tree
+        gone = [(holder.leaf, holder.taken) for holder in cycle.leaving.values()] + cycle.passing
+        for node, taken in gone:
+            tree.charge(node, taken, -1)
+        usage = list(map(max, began, tree.used))
+        for node, taken in gone:
+            tree.charge(node, taken)
+        return usage
+
     def _serve(self, contender: Contender, cycle: _Cycle) -> None:
         """Start a head, preempt for it, or let it wait (``processEntry``)."""
         heads, fitting, victims = contender.heads, contender.fitting, contender.victims
@@ -258,6 +309,8 @@ class ExactCycles:
             self._tree.charge(heads.leaf, aside)
             if heads.is_strict:
                 cycle.kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
+            else:
+                cycle.passing.append((heads.leaf, aside))
 
     def _rest(self, contender: Contender, cycle: _Cycle) -> None:
         """Let a head wait for the next batch, with all that are equal, unless it is strict."""

@@ -147,7 +147,9 @@ def _by_preempting(
     # It waits for nobody but its victims, so neither others' run times nor their order matter.
     start = _start(profile, profile.eviction_seconds, 0.0)
     is_next = bool(profile.priorities) and priority > profile.priorities[0]
-    return _found(replace(start, preempts=True, is_next=is_next), chosen)
+    # Under StrictFIFO it is the first of its ClusterQueue only in that order.
+    unordered = profile.unordered if profile.behind else ""
+    return _found(replace(start, preempts=True, is_next=is_next, unordered=unordered), chosen)
 
 
 def last_start(

@@ -6,7 +6,7 @@ is each of them told apart. Nothing here knows of cycles, nor of time but as num
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -223,7 +223,7 @@ class QuotaHolders:
         if policy.reclaim_within_cohort == _NEVER:
             return None
         if tree.keeps or self.fair_sharing or policy.borrow_within_cohort != _NEVER:
-            return tree.potentials[leaf * tree.width : (leaf + 1) * tree.width]
+            return self._potential(leaf)
         # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
         return unused
 
@@ -270,8 +270,57 @@ class QuotaHolders:
             bound = inf if policy.reclaim_within_cohort == _ANY else priority
             others = [other for other in self._usage if other != leaf]
             reach = map(add, free, self._used_below(bound, others))
+            if policy.borrow_within_cohort != _NEVER:
+                borrowed = map(add, row, self._borrowed_below(leaf, priority))
+                row = list(map(max, row, map(min, self._potential(leaf), borrowed)))
             row = list(map(max, row, map(min, self.unused(leaf), reach)))
         return row
+
+    def _borrowed_below(self, leaf: int, priority: float) -> list[int]:
+        """Return what others use of each cell that a newcomer may preempt though it borrows."""
+        tree, most = self._tree, self._queues[leaf].preemption.max_priority_threshold
+        below = priority if most is None else min(priority, most + 1)
+        found, gone, shared = [0] * tree.width, Counter[int](), set(tree.path(leaf))
+        for group in self._lowest_first(leaf, below):
+            path = [node * tree.width for node in tree.path(group.leaf) if node not in shared]
+            for cell, amount in group.each:
+                places = [first + cell for first in path]
+                for _ in range(group.count):
+                    found[cell] += self._given_up(places, amount, gone)
+        return found
+
+    def _given_up(self, places: Sequence[int], amount: int, gone: Counter[int]) -> int:
+        """Return how much of an amount the common cohort gets back if its holder is preempted.
+
+        *places* are those of the cell in the nodes below that cohort, and *gone* is what they have
+        given up before.
+        """
+        # ``classifyPreemptionVariant`` and ``candidateIsValid``, as in ``kueue.preemption``: from
+        # who borrows, until nobody on the way to the common cohort does.
+        tree = self._tree
+        used = {at: tree.used[at] - gone[at] for at in places}
+        if any(used[at] <= tree.subtree[at] for at in places):
+            return 0
+        for at in places:
+            gone[at] += amount
+            # What a node keeps for itself does not reach the one above it.
+            above = used[at] - tree.local[at]
+            amount = max(0, above) - max(0, above - amount)
+        return amount
+
+    def _lowest_first(self, leaf: int, below: float) -> list[RunningGroup]:
+        """Return those of other ClusterQueues below a priority as Kueue would preempt them."""
+        told_apart = {id(group): group for group in self._groups.values()}
+        groups = [
+            group
+            for group in (self._new | told_apart).values()
+            if group.leaf != leaf and group.priority is not None and group.priority < below
+        ]
+        return sorted(groups, key=lambda group: (group.priority, -group.reserved_at))
+
+    def _potential(self, leaf: int) -> Sequence[int]:
+        width = self._tree.width
+        return self._tree.potentials[leaf * width : (leaf + 1) * width]
 
     def _nominal(self, leaf: int) -> Sequence[int]:
         width = self._tree.width

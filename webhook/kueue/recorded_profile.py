@@ -31,15 +31,24 @@ def profile(
     rows = _Rows(schedule, queue, cells)
     kept: list[int] = []
     free: list[Sequence[tuple[int, ...]]] = []
-    for index, tables in enumerate(record.free):
-        at_step = [rows.free(table) for table in tables]
+    leaf, is_strict = schedule.tree.leaves[queue.name], queue.queueing is Queueing.STRICT
+    for index in range(len(record.times)):
+        is_tried = record.is_tried(index, leaf, is_strict=is_strict)
+        if index and not is_tried:
+            continue
+        at_step = [rows.free(table) for table in record.tables(index, leaf)]
+        if not is_tried:
+            at_step[0] = rows.nothing
         # A rank's table holds at the moment of its step alone, so a step at which it has more
         # than is left afterwards is kept, however much it is like the one before.
         if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
             kept.append(index)
             free.append(at_step)
     last = _last_starts(schedule, queue)
-    preempting = rows.more(record.obtainable.get(queue.name, {}), free[0][0])
+    # Nobody preempts either while victims stop for another one of the ClusterQueue.
+    is_tried = record.is_tried(0, leaf, is_strict=is_strict)
+    obtainable = record.obtainable.get(queue.name, {}) if is_tried else {}
+    preempting = rows.more(obtainable, free[0][0])
     return Profile(
         computed_at=computed_at,
         cells=cells,
@@ -52,9 +61,7 @@ def profile(
         },
         preempting=preempting,
         eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
-        outranking=record.outranking.of(
-            schedule.tree.leaves[queue.name], rows.owned, has_cohort=rows.has_cohort
-        ),
+        outranking=record.outranking.of(leaf, rows.owned, has_cohort=rows.has_cohort),
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
@@ -79,14 +86,14 @@ class _Rows:
         self._tree, self._is_open = schedule.tree, is_open(queue)
         self._leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
-        self._nothing = (0,) * len(cells)
+        self.nothing = (0,) * len(cells)
         first = self._leaf * schedule.tree.width
         self._places = [first + column for column in self._columns]
         self.has_cohort = schedule.tree.parents[self._leaf] >= 0
 
     def free(self, table: Sequence[int]) -> tuple[int, ...]:
         """Return what is free by a table of all nodes; a stopped ClusterQueue has nothing free."""
-        return tuple([table[place] for place in self._places]) if self._is_open else self._nothing
+        return tuple([table[place] for place in self._places]) if self._is_open else self.nothing
 
     def owned(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is unused of its own quota."""
@@ -116,7 +123,12 @@ def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]
     last: dict[float, float] = {0: 0.0, **schedule.waits.get(queue.name, {})}
     for heads in schedule.waiting():
         if heads.queue.name == queue.name:
-            last |= {entry.waiting.priority: inf for _, _, entry in heads.entries}
+            # Under BestEffortFIFO nobody waits for those that can never fit.
+            last |= {
+                entry.waiting.priority: inf
+                for _, _, entry in heads.entries
+                if heads.is_strict or entry.shape.is_possible
+            }
     return {int(priority): at for priority, at in last.items() if not is_later(priority)}
 
 

@@ -29,7 +29,13 @@ from webhook.kueue.queue_heads import (
 )
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
-from webhook.kueue.scheduling_cycle import SchedulingCycle, StartedGroup, Turn, with_set_aside
+from webhook.kueue.scheduling_cycle import (
+    SchedulingCycle,
+    StartedGroup,
+    Turn,
+    TurnUsage,
+    with_set_aside,
+)
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -268,6 +274,11 @@ class Schedule:
         self._order = 0
 
     @property
+    def is_exact(self) -> bool:
+        """Whether each of Kueue's cycles is run."""
+        return self._exact is not None
+
+    @property
     def preempts(self) -> bool:
         """Whether some ClusterQueue of the tree may preempt."""
         return self._holders is not None
@@ -473,18 +484,30 @@ class Schedule:
         """Quota set aside for heads after the last cycle: (node, amounts)."""
         return [(leaf, aside) for _, _, leaf, aside in self._cycle.kept]
 
+    def awaited(self) -> Collection[int]:
+        """Return the ClusterQueues, by node, in which a head waits for its victims.
+
+        Nobody else of them is tried meanwhile. None is known where events share cycles.
+        """
+        return () if self._exact is None else self._exact.awaited()
+
     def attend(self, turns: Sequence[Turn]) -> None:
         """Let each cycle from now on record the usage at these turns, in ascending order."""
         self._cycle.turns = turns
 
-    def used(self) -> tuple[list[int], list[list[int]]]:
+    def used(self) -> tuple[list[int], Sequence[TurnUsage]]:
         """Return the usage after the last cycle, and that at each turn given to ``attend``.
 
-        What is set aside for heads counts as used.
+        What is set aside for heads counts as used. Where several cycles have been run, each of
+        them has turns.
         """
+        if self._exact is not None and self._exact.turn_usage:
+            after = self._exact.after
+            return after, [_with_rest(cycle, after) for cycle in self._exact.turn_usage]
         after = with_set_aside(self.tree, self._cycle.kept)
-        before = self._cycle.before
-        return after, before + [after] * (len(self._cycle.turns) - len(before))
+        before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
+        rest = len(self._cycle.turns) - len(before)
+        return after, [TurnUsage(before=before + [after] * rest, heads={})]
 
     def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.
@@ -660,6 +683,11 @@ class Schedule:
             # The demand is kept beside its id: a freed one's id could be given to another demand.
             self._shapes[key] = waiting.demand, shape_of(self.tree, leaf, waiting.demand)
         return self._shapes[key][1]
+
+
+def _with_rest(cycle: TurnUsage, after: list[int]) -> TurnUsage:
+    """Let turns at which the usage is that *after* the cycles have that very list."""
+    return replace(cycle, before=[after if usage == after else usage for usage in cycle.before])
 
 
 class _Moments:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
@@ -48,6 +48,17 @@ class StartedGroup:
     count: int
     cycle: int = 0
     """In which of the cycles of a moment, counted from 0, where each cycle counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnUsage:
+    """The usage at the turns of newcomers in one cycle."""
+
+    before: Sequence[list[int]]
+    """By turn, with what is set aside for heads by then."""
+    heads: Mapping[int, float]
+    """ClusterQueue's node to the priority of its head, behind which a newcomer's turn comes in a
+    later cycle; inf: it comes first whoever else does."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from math import inf
+from typing import TypeAlias
 
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
-from webhook.kueue.scheduling_cycle import Turn
+from webhook.kueue.scheduling_cycle import Turn, TurnUsage
 from webhook.kueue.whole_tree import all_free, all_free_below
 from webhook.model.forecasts import Rank
 
@@ -22,6 +23,9 @@ STEPS = 128
 MOST_LEVELS = 5
 """Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
 MAX_EVENTS = 20_000
+_MAX_EXACT_EVENTS = 2_000
+"""Where each cycle is run: it takes longer, and some Workloads preempt each other for ever."""
+_Tables: TypeAlias = "list[list[int]]"
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
 
@@ -39,8 +43,14 @@ class StartRecord:
         """When each step begins, in seconds since the beginning of the schedule."""
         self.used: list[list[int]] = []
         """For each step the tree's usage, with what is set aside for heads."""
-        self.before: list[list[list[int]]] = []
-        """For each step and each of *ranks* the usage when its turn came in the cycle."""
+        self._cycles: list[Sequence[TurnUsage]] = []
+        """For each step and each of its cycles the usage when the turn of each of *ranks* came."""
+        self._behind = [self.priorities[served - 1] if served else inf for _, served in self.ranks]
+        """The lowest priority that comes before each of *ranks* in a ClusterQueue."""
+        self._is_settled: list[bool] = []
+        """For each step whether all were tried then; else StrictFIFO heads were, and preemptors."""
+        self._awaited: list[Collection[int]] = []
+        """For each step the ClusterQueues in which nobody is tried but who waits for victims."""
         self.spread: list[float] = []
         """Standard deviation of each of *times*, in seconds."""
         self.lowest: list[Sequence[float]] = []
@@ -67,34 +77,32 @@ class StartRecord:
         )
 
     @cached_property
-    def free(self) -> Sequence[Sequence[Sequence[int]]]:
-        """Return for each step of a finished record what all nodes have free after its cycle.
+    def _free(self) -> Sequence[Sequence[_Tables]]:
+        """Tables of a finished record, for each step and each of its cycles."""
+        return [self._free_at(*step) for step in zip(self.used, self._cycles, strict=True)]
 
-        Behind it what they have at the turn of each rank: what they borrow from its height, or
-        below. As ``whole_tree`` has them; what is free is at least 0.
-        """
-        return [self._free_at(*step) for step in zip(self.used, self.before, strict=True)]
-
-    def _free_at(self, used: list[int], before: list[list[int]]) -> list[list[int]]:
+    def _free_at(self, used: list[int], cycles: Sequence[TurnUsage]) -> list[_Tables]:
         tree = self._schedule.tree
         # Many turns come at one usage.
-        free: dict[int, list[int]] = {}
+        free: dict[int, list[int]] = {id(used): all_free(tree, used)}
         at_rank: dict[tuple[int, int], list[int]] = {}
-        for usage in (used, *before):
-            if id(usage) not in free:
-                free[id(usage)] = all_free(tree, usage)
-        tables = [free[id(used)]]
-        for (height, _), usage in zip(self.ranks, before, strict=True):
-            # Kueue admits heads first that borrow from lower down, so each height has ranks.
-            if height >= tree.heights[0]:
-                tables.append(free[id(usage)])
-                continue
-            key = height, id(usage)
-            if key not in at_rank:
-                below = all_free_below(tree, height, usage)
-                at_rank[key] = list(map(min, free[id(usage)], below))
-            tables.append(at_rank[key])
-        return tables
+        found: list[_Tables] = []
+        for cycle in cycles:
+            tables = [free[id(used)]]
+            for (height, _), usage in zip(self.ranks, cycle.before, strict=True):
+                if id(usage) not in free:
+                    free[id(usage)] = all_free(tree, usage)
+                # Kueue admits heads first that borrow from lower down, so each height has ranks.
+                if height >= tree.heights[0]:
+                    tables.append(free[id(usage)])
+                    continue
+                key = height, id(usage)
+                if key not in at_rank:
+                    below = all_free_below(tree, height, usage)
+                    at_rank[key] = list(map(min, free[id(usage)], below))
+                tables.append(at_rank[key])
+            found.append(tables)
+        return found or [[free[id(used)]] * (1 + len(self.ranks))]
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
@@ -109,30 +117,65 @@ class StartRecord:
             for group in self._schedule.started:
                 place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
                 self.started[place] += group.count
-        # A newcomer is tried at once and then with the others, in Kueue's next requeue batch: what
-        # is free until then, it does not get.
-        if not self._schedule.is_settled:
-            return
-        used, before = self._schedule.used()
+        self._add_step(*self._schedule.used(), is_settled=self._schedule.is_settled)
+
+    def is_tried(self, step: int, leaf: int, *, is_strict: bool) -> bool:
+        """Return whether newcomers of a ClusterQueue are tried at a step."""
+        # They are tried at once and then with the others, in Kueue's next requeue batch: what is
+        # free until then, they do not get, unless they need not wait for the batch.
+        return (is_strict or self._is_settled[step]) and leaf not in self._awaited[step]
+
+    def tables(self, step: int, leaf: int) -> _Tables:
+        """Return what all nodes have free at a step for newcomers of one ClusterQueue.
+
+        The first table is that after the step's cycles; behind it come those at the turn of each
+        rank: what they borrow from its height, or below. As ``whole_tree`` has them; what is free
+        is at least 0.
+        """
+        cycles, tables = self._cycles[step], self._free[step]
+        if len(tables) == 1 and not (cycles and cycles[0].heads):
+            return tables[0]
+        found = [tables[0][0]]
+        for rank, behind in enumerate(self._behind, start=1):
+            # It is tried in the first cycle in which nobody of its ClusterQueue comes before it.
+            turns = (
+                table[rank]
+                for cycle, table in zip(cycles, tables, strict=True)
+                if cycle.heads.get(leaf, -inf) < behind
+            )
+            found.append(next(turns, found[0]))
+        return found
+
+    def _add_step(self, used: list[int], cycles: Sequence[TurnUsage], *, is_settled: bool) -> None:
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
-        is_new = any(usage is not used for usage in before)
-        if self.used and used == self.used[-1] and not is_new:
+        is_new = any(usage is not used for cycle in cycles for usage in cycle.before)
+        if not is_new and self.used and used == self.used[-1] and self._is_like_last(is_settled):
             return
         # Two cycles at one time are one step: what both leave free is free, and a turn may come
         # in either of them.
         if self.times and self._schedule.now <= self.times[-1]:
             self.used[-1] = list(map(max, self.used[-1], used))
-            self.before[-1] = _least([self.before[-1], before])
+            self._cycles[-1] = _least([self._cycles[-1], cycles])
+            self._is_settled[-1] |= is_settled
+            self._awaited[-1] = set(self._awaited[-1]).intersection(self._schedule.awaited())
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
             return
         self.times.append(self._schedule.now)
         self.used.append(used)
-        self.before.append(before)
+        self._cycles.append(cycles)
+        self._is_settled.append(is_settled)
+        self._awaited.append(self._schedule.awaited())
         self.spread.append(self._schedule.spread)
         self.lowest.append(self._schedule.lowest())
         if len(self.times) >= _STEPS_BEFORE_MERGING:
             self.merge()
+
+    def _is_like_last(self, is_settled: bool) -> bool:  # noqa: FBT001
+        """Return whether at least those are tried in the last step that are tried now."""
+        return (self._is_settled[-1] or not is_settled) and set(self._awaited[-1]) <= set(
+            self._schedule.awaited()
+        )
 
     def merge(self) -> None:
         """Keep at most STEPS of the steps, and join each of the others to the one before it.
@@ -148,8 +191,13 @@ class StartRecord:
             else self.used[first]
             for first, last in parts
         ]
-        self.before = [
-            _least(self.before[first:last]) if last - first > 1 else self.before[first]
+        self._cycles = [
+            _least(self._cycles[first:last]) if last - first > 1 else self._cycles[first]
+            for first, last in parts
+        ]
+        self._is_settled = [any(self._is_settled[first:last]) for first, last in parts]
+        self._awaited = [
+            set(self._awaited[first]).intersection(*self._awaited[first:last])
             for first, last in parts
         ]
         self.lowest = [
@@ -163,7 +211,9 @@ class StartRecord:
         """End the record with a step in which nothing is free, because the rest is not known."""
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
-        self.before.append([self.used[-1]] * len(self.ranks))
+        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self.ranks), heads={})])
+        self._is_settled.append(True)
+        self._awaited.append(())
         self.spread.append(self.spread[-1])
         self.lowest.append(self.lowest[-1])
         self.is_whole = False
@@ -174,7 +224,8 @@ def _ranks(
 ) -> tuple[Rank, ...]:
     """Return the ranks that newcomers may have, in the order of their turns.
 
-    The rank after all pending Workloads is left out: it finds the usage after the cycle.
+    Where cycles are shared, the rank after all pending Workloads is left out: it finds the usage
+    after the cycle.
     """
     last = len(waiting)
     there = [priority for priority in waiting if not is_later(priority)]
@@ -184,7 +235,8 @@ def _ranks(
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
     heights = sorted(set(schedule.tree.heights))
     ranks = [(height, served) for height in heights for served in levels]
-    return tuple(rank for rank in ranks if last and rank != (heights[-1], last))
+    after_all = heights[-1], last
+    return tuple(rank for rank in ranks if last and (schedule.is_exact or rank != after_all))
 
 
 def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
@@ -193,12 +245,14 @@ def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
     return height, -waiting[served - 1] if served else -inf
 
 
-def _least(before: Sequence[list[list[int]]]) -> list[list[int]]:
-    """Return for each rank the least usage of several steps, cell by cell."""
-    return [
+def _least(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
+    """Return for each rank the least usage of all cycles of several steps, cell by cell."""
+    before = [cycle.before for cycles in steps for cycle in cycles]
+    least = [
         rows[0] if all(row is rows[0] for row in rows) else list(map(min, *rows))
         for rows in map(list, zip(*before, strict=True))
     ]
+    return [TurnUsage(before=least, heads={})] if before else []
 
 
 def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
@@ -210,7 +264,7 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord
     schedule.start_what_fits()
     record.note()
     # The bound keeps one tree's forecast from taking all the CPU that forecasts may have.
-    for _ in range(MAX_EVENTS):
+    for _ in range(_MAX_EXACT_EVENTS if schedule.is_exact else MAX_EVENTS):
         if schedule.next_event() == inf:
             record.merge()
             return record

@@ -19,7 +19,10 @@ from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, 
 from webhook.model.topologies import PlacedPods
 
 GRAIN = 0.01
-"""Events closer than this part of the time from now share one scheduling cycle."""
+"""Events closer than this part of the time from now share one scheduling cycle, unless few wait."""
+FEW = 32
+"""Where at most so many are pending in a tree, and twice as many groups hold quota, each of Kueue's
+cycles is run: what there is to be exact about is then little, and costs little."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
 
@@ -97,6 +100,8 @@ class PreparedWorkloads:
     unseen: tuple[Unseen, ...]
     """Workloads of which neither a run time nor a time limit is known."""
     demands: TreeDemands
+    grain: float
+    """That of the schedule; 0: it is exact."""
 
 
 def prepare(
@@ -113,7 +118,7 @@ def prepare(
         pending = _pending(asked, case.now, before.run_times)
         return replace(before, pending={**before.pending, **pending})
     if before is not None:
-        return prepare(case, contents)
+        return replace(prepare(case, contents), grain=before.grain)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     unseen = _learned(run_times, contents.occupants, asked)
     return PreparedWorkloads(
@@ -122,7 +127,16 @@ def prepare(
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
+        grain=_grain(contents),
     )
+
+
+def _grain(contents: TreeContents) -> float:
+    pending = sum(group.arrival.count for _, group in contents.queued)
+    # A ClusterQueue by itself has no others with which it takes turns.
+    is_shared = len(contents.tree.leaves) > 1
+    is_small = pending <= FEW and len(contents.occupants) <= 2 * FEW
+    return 0.0 if is_shared and is_small else GRAIN
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
@@ -181,10 +195,11 @@ def filled(
 ) -> Schedule:
     """Return a schedule of a tree with all its Workloads, and with those that are *coming*."""
     tree = contents.tree
+    are_many = bool(coming) and len(contents.queued) + len(coming) > FEW
     schedule = Schedule(
         tree,
         [case.snapshot.cluster_queues[name] for name in tree.leaves],
-        grain=GRAIN,
+        grain=GRAIN if are_many else prepared.grain,
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
