@@ -47,6 +47,7 @@ from webhook.model.queues import (
 EVICTION_SECONDS: Final = 1.0
 """For how long a preempted Workload still holds its quota, where nothing is known of it."""
 _NEVER = "Never"
+_SHARED = "events share cycles here"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,14 +386,16 @@ class Schedule:
             self._cycle.join(queue, entry, order)
 
     def withdraw(self, key: str) -> None:
-        """Remove the pending Workloads with this key, if there are any."""
-        # Without an arrival of this key it has joined a queue, or could never fit and was dropped.
+        """Remove the pending Workloads with this key, if there are any, from an exact schedule."""
+        if self._exact is None:
+            raise TypeError(_SHARED)
+        # Without an arrival of this key it has joined a queue.
         left = [arrival for arrival in self._arrivals if arrival[3].waiting.key != key]
         if len(left) < len(self._arrivals):
             self._arrivals = left
             heapq.heapify(self._arrivals)
         else:
-            self._cycle.withdraw(key)
+            self._exact.withdraw(key)
 
     def next_event(self) -> float:
         """Return the time of the next event, the first cycle included; inf: there is none.
@@ -441,7 +444,7 @@ class Schedule:
         """
         cycles = self._exact
         if cycles is None:
-            raise TypeError("events share cycles here")
+            raise TypeError(_SHARED)
         self._advance(at)
         self.now, self._batch.at, self._is_first = at, inf, False
         cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
@@ -23,7 +23,7 @@ from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
-from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry
+from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig
 
@@ -107,6 +107,8 @@ class SchedulingCycle:
         """Places among the heads of a ClusterQueue count: not alone, nor at the first moment."""
         self._heads: dict[object, ClusterQueueHeads] = {}
         self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
+        self._hopeless: defaultdict[int, dict[Shape, ClusterQueueHeads]] = defaultdict(dict)
+        """ClusterQueue to what can never fit there: nobody serves it, but it has its places."""
         self._buckets: dict[object, FullQueues] = {}
         self._serial = count()
         self._preemptions = preemptions
@@ -138,9 +140,10 @@ class SchedulingCycle:
 
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
-        # What can never fit is in nobody's way under BestEffortFIFO, but under StrictFIFO it
-        # blocks all that come after it.
+        # What can never fit only takes a turn under BestEffortFIFO, but under StrictFIFO it blocks
+        # all that come after it.
         if not (entry.shape.is_possible or queue_heads.is_strict(queue)):
+            self._take_turns(queue, entry, order)
             return
         key: object = queue.name if queue_heads.is_strict(queue) else (queue.name, entry.shape)
         if self._rounds is not None and queue.usage_based:
@@ -155,22 +158,14 @@ class SchedulingCycle:
         if self._preemptions is not None:
             self._preemptions.joined(heads.leaf)
 
-    def withdraw(self, key: str) -> None:
-        """Remove the pending group with this key, if there is one."""
-        for heads in self._heads.values():
-            for place, (_, _, entry) in enumerate(heads.entries):
-                if entry.waiting.key != key:
-                    continue
-                del heads.entries[place]
-                heapq.heapify(heads.entries)
-                if place == 0:
-                    heads.stored = None
-                    if heads.entries:
-                        self._store(heads, 0)
-                    self._count_places(heads.leaf)
-                if self._preemptions is not None:
-                    self._preemptions.joined(heads.leaf)
-                return
+    def _take_turns(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
+        """Let others of a ClusterQueue come a cycle later than what can never fit."""
+        leaf = self._tree.leaves[queue.name]
+        if entry.shape not in self._hopeless[leaf]:
+            heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=False)
+            self._hopeless[leaf][entry.shape] = heads
+        self._hopeless[leaf][entry.shape].add(entry, order)
+        self._count_places(leaf)
 
     def released(self, leaf: int) -> None:
         """Let the next cycle try the heads again that a release of their ClusterQueue may help."""
@@ -331,7 +326,9 @@ class SchedulingCycle:
 
         Those whose place changes take part again in *moment*.
         """
-        lines = self._of_leaf[leaf]
+        lines: Collection[ClusterQueueHeads] = self._of_leaf[leaf]
+        if self._hopeless:
+            lines = [*lines, *self._hopeless[leaf].values()]
         if not self._has_places or len(lines) == 1:
             return
         pending = sorted((heads for heads in lines if heads.entries), key=_first)
