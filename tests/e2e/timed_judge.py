@@ -177,7 +177,8 @@ def followed(
     # Nothing has happened for a while: all rest but those that Kueue tries without a batch.
     first = batches[0] if batches else inf
     early = (cycle.tried for cycle in course.cycles if cycle.at < first)
-    play.schedule.rest(frozenset(chain.from_iterable(early)))
+    awake = frozenset(chain.from_iterable(early))
+    play.schedule.rest(awake, preemptors=_preemptors(course))
     draws: dict[tuple[str, str], str] = {}
     for cycle in course.cycles:
         wakes = False
@@ -260,6 +261,30 @@ def _ends(course: Course) -> Mapping[str, deque[float]]:
         if run.started >= course.asked:
             found[run.name].append(_freed(run, began) - course.asked if run.finished else 0.0)
     return found
+
+
+def _preemptors(course: Course) -> frozenset[str]:
+    """Return who had last preempted in its ClusterQueue at the question, and not started since.
+
+    Only Kueue's memory has them, not its objects.
+    """
+    queue_of = {item.name: item.source["spec"]["queueName"] for item in course.world.submissions}
+    targets = {
+        item["metadata"]["name"]: item["spec"]["clusterQueue"]
+        for item in course.world.objects
+        if item["kind"] == "LocalQueue"
+    }
+    last: dict[str, str] = {}
+    events = [(run.started, "", run.name) for run in course.runs]
+    events += [(run.evicted, course.uids.get(run.by, ""), "") for run in course.runs if run.evicted]
+    for at, preemptor, started in sorted(events):
+        if at >= course.asked:
+            break
+        if preemptor:
+            last[targets[queue_of[preemptor]]] = preemptor
+        elif started in last.values():
+            del last[targets[queue_of[started]]]
+    return frozenset(last.values())
 
 
 def _began(course: Course) -> Mapping[int, float]:

@@ -50,6 +50,8 @@ class What(StrEnum):
     CAME = "came"
     STARTS = "starts"
     PREEMPTED = "preempted"
+    ADMITTED = "admitted"
+    """Its admission has been written."""
     FINISHED = "finished"
     STOPPED = "stopped"
     """It has given its quota back, and waits again."""
@@ -161,6 +163,8 @@ def _meaning(entry: Object) -> What | None:
         return What.FINISHED
     if change[0] in ("admitted", "quotaReserved") and change[1] == "pending":
         return What.STOPPED
+    if change[0] == "pending" and change[1] in ("admitted", "quotaReserved"):
+        return What.ADMITTED
     return None
 
 
@@ -365,6 +369,9 @@ class _World:
         elif event.what is What.STARTS:
             due = self._seconds[event.name] + (at if course.asked else 0.0)
             course.runs.append(Run(name=event.name, started=at, due=due))
+        elif event.what is What.ADMITTED and run is None:
+            # On a busy machine Kueue writes an admission when its quota was given back already.
+            course.failure, course.is_over = f"{event.name} was admitted late", True
         elif run is not None and event.what is What.PREEMPTED:
             run.evicted, run.by = run.evicted or at, event.by
             evictions = sum(bool(each.evicted) for each in course.runs if each.name == run.name)

@@ -193,8 +193,15 @@ class ExactCycles:
             if heads.entries:
                 self._heap[heads.leaf][heads] = None
 
-    def rest(self, awake: frozenset[str]) -> None:
-        """Let all rest until the next batch but StrictFIFO heads and those with these keys."""
+    def rest(self, awake: frozenset[str], preemptors: frozenset[str]) -> None:
+        """Let all rest until the next batch but StrictFIFO heads and those with these keys.
+
+        *preemptors* are the keys of those who have last preempted in their ClusterQueues.
+        """
+        for heads in self._lines.values():
+            for _, _, entry in heads.entries:
+                if entry.waiting.key in preemptors and not heads.is_strict:
+                    self._sticky[heads.leaf] = entry
         for leaf, lines in self._heap.items():
             for heads in [heads for heads in lines if not heads.is_strict]:
                 if awake.isdisjoint(entry.waiting.key for _, _, entry in heads.entries):

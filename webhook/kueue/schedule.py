@@ -428,10 +428,14 @@ class Schedule:
         else:
             self._begin(self._advance(first + self._grain * first), wakes=not self._batch.seconds)
 
-    def rest(self, awake: frozenset[str]) -> None:
-        """Begin an exact schedule with all tried in vain but those with these keys."""
+    def rest(self, awake: frozenset[str], *, preemptors: frozenset[str] = frozenset()) -> None:
+        """Begin an exact schedule with all tried in vain but those with these keys.
+
+        *preemptors* are the keys of those who have last preempted in their ClusterQueues: they come
+        first there until they start.
+        """
         if self._exact is not None:
-            self._exact.rest(awake)
+            self._exact.rest(awake, preemptors)
 
     def follow(
         self, at: float, *, wakes: bool, drawn: Mapping[str, str]
