@@ -22,8 +22,8 @@ AT_ONCE = 13
 """In each of two control planes."""
 ENOUGH = 40
 """Newcomers of which a share can be told."""
-NEAR = 0.8
-"""Of so many the start is forecast within 5 s or a quarter of the wait; nine tenths are wanted."""
+NEAR = 0.9
+"""Of so many the start is forecast within 5 s or a quarter of the wait."""
 TRIES = 3
 """How often a world is played that was disturbed: Kueue had not calmed down as it was asked."""
 

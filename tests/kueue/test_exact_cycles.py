@@ -180,6 +180,19 @@ def test_those_that_rest_at_the_beginning_wait_for_the_next_batch():
     assert [(begun.key, begun.at) for begun in schedule.begun] == [("two", 0.0), ("one", 12.0)]
 
 
+@pytest.mark.parametrize(
+    ("preemptors", "first"), [(frozenset(), "higher"), (frozenset({"lower"}), "lower")]
+)
+def test_who_preempted_before_the_beginning_still_comes_first(preemptors, first):
+    state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
+    come(state, schedule, ("lower", "own-lq", 1, 0, 0.0), ("higher", "own-lq", 1, 9, 0.0))
+    schedule.rest(frozenset(), preemptors=preemptors)
+
+    schedule.follow(12.0, wakes=True, drawn={})
+
+    assert [begun.key for begun in schedule.begun] == [first]
+
+
 @pytest.mark.parametrize("drawn", ["most", "lower"])
 def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
     local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]
