@@ -51,9 +51,19 @@ class ExactCycles:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
     def __init__(
-        self, tree: UsageTree, kueue: KueueConfig, *, preemptions: CyclePreemptions | None
+        self,
+        tree: UsageTree,
+        kueue: KueueConfig,
+        *,
+        preemptions: CyclePreemptions | None,
+        came_one_by_one: bool = False,
     ) -> None:
-        """Begin with nothing pending; *preemptions*: None where nobody may preempt."""
+        """Begin with nothing pending; *preemptions*: None where nobody may preempt.
+
+        *came_one_by_one*: at the first moment Kueue takes them by priority and age, as in
+        ``SchedulingCycle``.
+        """
+        self._is_by_age, self._has_begun = came_one_by_one and not kueue.fair_sharing, False
         self.claims = Claims(kueue)
         self.kept: Sequence[Kept] = ()
         """Quota set aside for StrictFIFO heads in the last cycle."""
@@ -93,7 +103,7 @@ class ExactCycles:
 
     def order_by_use(self, use: LocalQueueUse) -> None:
         """Serve LocalQueues by their use, where ClusterQueues do so; before anything joins."""
-        self._use = use
+        self._use, self._is_by_age = use, False
 
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
@@ -153,6 +163,8 @@ class ExactCycles:
         # knows how far such a search is by then.
         self._seen.clear()
         self._progress.clear()
+        self._is_by_age &= not self._has_begun
+        self._has_begun = True
         self._number = 0
         self.turn_usage = []
 
@@ -166,7 +178,7 @@ class ExactCycles:
         cycle.is_alone = self._use is None and sum(map(len, self._heap.values())) == 1
         is_recorded = bool(self.turns) and not self.claims.fair_sharing
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
-        for contender in in_order(tree, contenders, by_shares=self.claims.fair_sharing):
+        for contender in self._in_order(contenders, cycle):
             if is_recorded:
                 turn = contender.fitting.height, -contender.priority
                 self._record(bisect_left(self.turns, turn), cycle, began)
@@ -268,6 +280,16 @@ class ExactCycles:
         if self._preemptions is not None and not fitting.fits:
             victims = self._preemptions.victims(heads, fitting)
         return Contender(heads=heads, fitting=fitting, victims=victims)
+
+    def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
+        if not self._is_by_age:
+            yield from in_order(self._tree, contenders, by_shares=self.claims.fair_sharing)
+            return
+        for contender in sorted(contenders, key=_by_age):
+            yield contender
+            # The next one of its ClusterQueue may be older than the heads of the others.
+            if cycle.started:
+                return
 
     def _precedence(self, contender: Contender) -> float:
         """Return up to which priority newcomers come behind the head of a ClusterQueue."""
@@ -385,6 +407,11 @@ class ExactCycles:
             )
         )
         cycle.changes = True
+
+
+def _by_age(contender: Contender) -> tuple[int, float, float]:
+    fitting = contender.fitting
+    return 0 if fitting.fits else fitting.height, -contender.priority, contender.queued_at
 
 
 def _kind(entry: QueueEntry) -> tuple[Demand, float]:

@@ -266,7 +266,11 @@ class Schedule:
             of_leaf = {tree.leaves[name]: queue for name, queue in self._queues.items()}
             self._holders = QuotaHolders(tree, of_leaf, kueue)
         preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
-        self._exact = None if grain else ExactCycles(tree, kueue, preemptions=preemptions)
+        self._exact = (
+            None
+            if grain
+            else ExactCycles(tree, kueue, preemptions=preemptions, came_one_by_one=not live)
+        )
         self._cycle = self._exact or SchedulingCycle(
             tree, self._queues.values(), kueue, preemptions=preemptions
         )
