@@ -1,11 +1,13 @@
 """`kueue-fallback report --slices` on a saved state: no cluster is asked, nothing is applied."""
 
 import json
+import time
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.commands.apiserver import serving
 from webhook.__main__ import main
 from webhook.hindsight.journal import SUCCEEDED, JournalEntry, Slot, config_map, slot_of
 
@@ -220,3 +222,35 @@ def test_slices_that_are_there_count_as_they_are_cut(tmp_path):
         {"devices": 1, "slices": {}},
         {"devices": 1, "slices": {"3g.40gb": 2}},
     ]
+
+
+@pytest.mark.parametrize("sees_pods", [True, False])
+def test_a_cluster_is_read_with_the_user_s_own_rights_and_not_written(tmp_path, sees_pods):
+    now = int(time.time())
+    entries = [entry(number, every=60, begin=now - 100_000) for number in range(600)]
+    asked = []
+    held = {
+        "/api/v1/nodes": [node("a", {GPU: "2"})],
+        "/api/v1/pods": [pod("train", "a")],
+        "/resourceflavors": [FLAVOR],
+        "/configmaps": journals(entries),
+    }
+
+    def answer(method, path, body):
+        asked.append(method)
+        path = path.partition("?")[0]
+        if path == "/api/v1/pods" and not sees_pods:
+            return 403, [("Content-Type", "application/json")], {"message": "pods: forbidden"}
+        if path == "/apis/kueue.x-k8s.io":
+            served = {"versions": [{"version": "v1beta2"}]}
+            return 200, [("Content-Type", "application/json")], served
+        items = next((items for end, items in held.items() if path.endswith(end)), [])
+        return 200, [("Content-Type", "application/json")], {"metadata": {}, "items": items}
+
+    with serving(answer, tmp_path) as kubeconfig:
+        found = report("--kubeconfig", kubeconfig, "--release-namespace", "kueue-fallback")
+
+    assert "kubectl cordon a" in found.output
+    assert ("# until these have ended: team/train" in found.output) is sees_pods
+    assert ("forbidden" in found.output) is not sees_pods
+    assert set(asked) == {"GET"}
