@@ -1,5 +1,7 @@
 """Which runs count as measured, and whose a pod is."""
 
+import sys
+
 import pytest
 
 from webhook.learn.device_meter import MOST_PODS, DeviceMeter, MeasuredRun
@@ -141,3 +143,30 @@ def test_pods_are_bounded_and_those_last_heard_of_longest_ago_go():
     )
 
     assert learnt(found, ended(), at=BEGIN + 610) == {}
+
+
+def test_thousands_of_runs_that_end_at_once_do_not_hold_up_the_loop():
+    """Each pod's name is looked up once, whatever the number of Jobs."""
+    found = DeviceMeter()
+    names = [f"train-{number}" for number in range(4000)]
+    samples = [sample(f"{name}-{number}-abcde") for name in names for number in range(3)]
+    found.take(DeviceMeasure.MEMORY, (), BEGIN)
+    found.take(DeviceMeasure.MEMORY, samples, BEGIN + 300)
+    for name in names:
+        found.end(ended(name, key=f"team/{name}"), BEGIN + 310)
+    found.take(DeviceMeasure.MEMORY, samples, BEGIN + 600)
+    calls = []
+
+    def profile(frame, event, _):
+        if event == "call":
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(profile)
+    try:
+        learned = dict(found.take_ended({"team": names}))
+    finally:
+        sys.setprofile(None)
+
+    assert len(learned) == len(names)
+    assert calls.count("_owner") == len(samples)
+    assert calls.count("_is_of") == len(samples)

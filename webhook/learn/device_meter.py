@@ -114,16 +114,30 @@ class DeviceMeter:
         since = self._covered_since
         due = [run for at, run in self._ended if at < self._heard]
         self._ended = [(at, run) for at, run in self._ended if at >= self._heard]
-        by_namespace = defaultdict(list)
-        for namespace, pod in self._pods if due else ():
-            by_namespace[namespace].append(pod)
+        owned = self._owned(due, jobs)
         for run in due:
-            pods = _pods_of(run, by_namespace[run.namespace], jobs.get(run.namespace, ()))
-            uses = [self._pods[run.namespace, pod] for pod in pods]
+            pods = owned.get((run.namespace, run.job), ())
+            uses = [self._pods[run.namespace, pod] for pod in pods if _is_of(pod, run)]
             measured = _measured(run, uses)
             if since is not None and run.admitted >= since and measured is not None:
                 yield run.key, ClassRecord(measured=measured)
         self._forget_old()
+
+    def _owned(
+        self, due: Iterable[MeasuredRun], jobs: Mapping[str, Sequence[str]]
+    ) -> Mapping[tuple[str, str], Sequence[str]]:
+        """Return the pods of each Job in the namespaces of these runs, by namespace and name."""
+        names: dict[str, dict[str, str]] = {}
+        for run in due:
+            if run.namespace not in names:
+                names[run.namespace] = _by_beginning(jobs.get(run.namespace, ()))
+            names[run.namespace].update(_by_beginning((run.job,)))
+        owned: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for namespace, pod in self._pods if names else ():
+            job = _owner(pod, names[namespace]) if namespace in names else None
+            if job is not None:
+                owned[namespace, job].append(pod)
+        return owned
 
     def _forget_old(self) -> None:
         """Forget the pods of which nothing has been heard since before the last gap may begin."""
@@ -132,28 +146,24 @@ class DeviceMeter:
             del self._pods[place]
 
 
-def _pods_of(run: MeasuredRun, pods: Iterable[str], jobs: Sequence[str]) -> list[str]:
-    longer = [name for name in jobs if len(name) > len(run.job) and name.startswith(run.job)]
-    return [
-        pod
-        for pod in pods
-        if _is_of(pod, run.job, run.kind)
-        and not any(pod == name or _begins_with(pod, name) for name in longer)
-    ]
+def _by_beginning(names: Iterable[str]) -> dict[str, str]:
+    """Return what the names of Jobs' pods begin with, before a hyphen or cut off, to the names."""
+    return {f"{name}-"[:_LONGEST_BASE].removesuffix("-"): name for name in names}
 
 
-def _is_of(pod: str, job: str, kind: str) -> bool:
-    if pod == job:
+def _owner(pod: str, names: Mapping[str, str]) -> str | None:
+    """Return the Job with the longest name that a pod's begins with; None: there is none."""
+    beginnings = [pod, pod[:_LONGEST_BASE].removesuffix("-")]
+    beginnings += (pod[:at] for at in range(len(pod) - 1, 0, -1) if pod[at] == "-")
+    return next((names[begin] for begin in beginnings if begin in names), None)
+
+
+def _is_of(pod: str, run: MeasuredRun) -> bool:
+    """Return whether a pod that begins with a Job's name is named as pods of its kind are."""
+    if run.kind != PLAIN or pod == run.job or len(run.job) >= _LONGEST_BASE:
+        # A name that was cut off has nothing but random characters after what is left of it.
         return True
-    if not _begins_with(pod, job):
-        return False
-    rest = pod[len(job) + 1 :]
-    # A name that was cut off has nothing but random characters after what is left of the Job's.
-    return kind != PLAIN or len(job) >= _LONGEST_BASE or _OF_BATCH.fullmatch(rest) is not None
-
-
-def _begins_with(pod: str, job: str) -> bool:
-    return pod.startswith(f"{job}-"[:_LONGEST_BASE])
+    return _OF_BATCH.fullmatch(pod[len(run.job) + 1 :]) is not None
 
 
 def _measured(run: MeasuredRun, uses: Sequence[_PodUse]) -> Mapping[str, bytes] | None:
