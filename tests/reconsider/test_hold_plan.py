@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.builders import cluster_queue, policy, snapshot
 from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
 from webhook.model.costs.prices import Prices, curve
-from webhook.model.queues import OffSwitch
-from webhook.reconsider.hold_plan import OthersUse, Release, plan, reason
+from webhook.model.queues import Held, OffSwitch
+from webhook.reconsider.hold_plan import OthersUse, Release, due, plan, reason
 
 
 def starts(jobs, given=None, before=None):
@@ -137,3 +137,37 @@ def test_no_plan_is_after_the_latest_start_whatever_is_planned(given, gpus, begi
 
     assert all(found[job.key] <= max(job.hold.latest, NOW) for job in jobs)
     assert found.keys() == {job.key for job in jobs}
+
+
+def released(jobs, *, gpus=8, used=0, pending=0, hours=2.0, planned=None):
+    at_that_time = world(gpus, held={"gpu-cq": Held(pending=pending, usage={GPU: used})})
+    found = due(jobs, at_that_time, planned or {}, NOW + hours * HOUR)
+    return [(job.name, why) for job, why in found]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "used", "pending", "is_released"),
+    [(8, 5, 0, True), (8, 6, 0, False), (8, 0, 1, False), (1, 0, 0, True), (1, 1, 0, False)],
+    ids=["room", "none left for others", "others wait", "idle", "full"],
+)
+def test_a_job_whose_hour_has_come_waits_for_room(gpus, used, pending, is_released):
+    found = released([held()], gpus=gpus, used=used, pending=pending)
+
+    assert found == ([("a", Release.PLANNED)] if is_released else [])
+
+
+def test_at_its_latest_start_a_job_is_released_without_room():
+    full = {"gpus": 1, "used": 1, "pending": 9}
+
+    assert released([held(latest=2.0)], **full) == [("a", Release.LATEST)]
+    assert released([held(refuses=True)], **full) == [("a", Release.ASKED)]
+
+
+def test_of_several_the_most_urgent_take_the_room():
+    jobs = [held("a", latest=9.0), held("b", latest=4.0), held("c", latest=5.0)]
+
+    assert [name for name, _ in released(jobs, gpus=3, used=0)] == ["b", "c"]
+
+
+def test_what_needs_more_than_the_quota_is_released_all_the_same():
+    assert released([held(gpus=9)], gpus=1, used=1, pending=3) == [("a", Release.PLANNED)]

@@ -7,7 +7,7 @@ replica follows the held Jobs and tells which are overdue; the leading one relea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -85,7 +85,8 @@ class HoldKeeper:
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
         reasons: Counter[Release] = Counter()
         lines = []
-        for job, why in list(self._due(snapshot, unix))[:MOST_AT_ONCE]:
+        due = hold_plan.due(tuple(self._jobs.values()), snapshot, self._plan, unix)
+        for job, why in list(due)[:MOST_AT_ONCE]:
             if not self._is_leader():
                 break
             is_released, problem = self._release(job)
@@ -96,13 +97,6 @@ class HoldKeeper:
                 reasons[why] += 1
                 lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
         return Released(reasons=reasons, lines=lines)
-
-    def _due(self, snapshot: Snapshot, unix: float) -> Iterator[tuple[HeldJob, Release]]:
-        for job in tuple(self._jobs.values()):
-            until = job.hold.until if job.hold is not None else 0.0
-            why = hold_plan.reason(job, snapshot, self._plan.get(job.key, until), unix)
-            if why is not None:
-                yield job, why
 
     def _release(self, job: HeldJob) -> tuple[bool, str]:
         """Take our gate and label off a Job; return whether that was done, and why it failed.

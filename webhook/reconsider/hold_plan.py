@@ -19,7 +19,7 @@ from webhook.cost.terms import Span
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Amounts, FlavorResource, Snapshot
+from webhook.model.queues import Amounts, FlavorResource, Held, Snapshot
 
 MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
@@ -27,6 +27,8 @@ _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
 _SIGMAS: Final = 1.0
 """Room is kept for so many standard deviations of Jobs of the same size that come by chance."""
+_SIGMAS_NOW: Final = 0.5
+"""At a release as many as this stay free for those who come next; how many run then is known."""
 _BETTER: Final = 0.05
 """A plan changes only for so much of what the Job costs, so that it does not flap."""
 
@@ -79,6 +81,7 @@ class HeldJob:
         return f"{self.namespace}/{self.name}"
 
 
+_BY_PLAN: Final = frozenset({Release.PLANNED, Release.NO_SAVING})
 Plan: TypeAlias = Mapping[str, float]
 """Key of a held Job to when it is released, in seconds since 1970."""
 HOURS: Final = 24
@@ -179,6 +182,53 @@ def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Relea
     if unix >= start:
         return Release.PLANNED if start >= job.hold.until else Release.NO_SAVING
     return None
+
+
+def due(
+    jobs: Iterable[HeldJob], snapshot: Snapshot, planned: Plan, unix: float
+) -> Iterator[tuple[HeldJob, Release]]:
+    """Yield the Jobs that are released at *unix*, the most urgent first, and why.
+
+    A Job whose hour has come waits on while there is no room for it beside others, as far as its
+    latest start lets it: more of them may run now than usual at that hour.
+    """
+    taken: Counter[tuple[str, FlavorResource]] = Counter()
+    for job in sorted(jobs, key=_urgency):
+        until = job.hold.until if job.hold is not None else 0.0
+        why = reason(job, snapshot, planned.get(job.key, until), unix)
+        if why is None or (why in _BY_PLAN and not _fits_now(job, snapshot, taken)):
+            continue
+        queue = cluster_queue_of(job, snapshot)
+        for cell, amount in _usage(job).items():
+            taken[queue, cell] += amount
+        yield job, why
+
+
+def _urgency(job: HeldJob) -> tuple[float, str]:
+    return (0.0 if job.hold is None else job.hold.latest), job.key
+
+
+def _usage(job: HeldJob) -> Amounts:
+    return job.hold.usage if job.hold is not None else {}
+
+
+def _fits_now(
+    job: HeldJob, snapshot: Snapshot, taken: Mapping[tuple[str, FlavorResource], int]
+) -> bool:
+    """Return whether a Job has room in its ClusterQueue's own quota now, and leaves some."""
+    queue, quotas = cluster_queue_of(job, snapshot), _quotas(job, snapshot)
+    held = snapshot.held.get(queue, Held())
+    for cell, wanted in _usage(job).items():
+        quota = quotas.get(cell)
+        if quota is None or wanted > quota:
+            continue
+        if held.pending:
+            return False
+        used = held.usage.get(cell, 0) + taken[queue, cell]
+        left = quota - used - wanted
+        if used and left < _SIGMAS_NOW * sqrt(used * wanted):
+            return False
+    return True
 
 
 def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:

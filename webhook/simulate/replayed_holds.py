@@ -91,11 +91,19 @@ class Holds:
             self._planned = (unix // SLOT_SECONDS + 1) * SLOT_SECONDS
             jobs = [withheld.held for withheld in self._held.values()]
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
+        if self._holding is Holding.ALONE:
+            yield from self._alone(snapshot, unix)
+            return
+        held = [withheld.held for withheld in self._held.values()]
+        for job, _ in list(hold_plan.due(held, snapshot, self._plan, unix)):
+            self._others.note_released(job, snapshot, unix)
+            yield self._held.pop(job.key)
+
+    def _alone(self, snapshot: Snapshot, unix: float) -> Iterator[Withheld]:
+        """Yield the Jobs whose own cheapest hour has come, whoever else runs."""
         for key, withheld in list(self._held.items()):
             until = withheld.held.hold.until if withheld.held.hold is not None else 0.0
-            start = self._plan.get(key, until)
-            if hold_plan.reason(withheld.held, snapshot, start, unix) is not None:
-                self._others.note_released(withheld.held, snapshot, unix)
+            if hold_plan.reason(withheld.held, snapshot, until, unix) is not None:
                 yield self._held.pop(key)
 
 
