@@ -1,5 +1,6 @@
 """`kueue-fallback tariff`: what it prints is a Tariff that `check` takes."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,7 +77,7 @@ def test_a_series_is_a_tariff_and_the_config_map_that_it_names(tmp_path):
     [
         (days(6), None, "expected the hours of a week at least, got 144"),
         (days(7, direct=""), None, "expected the hours of a week at least, got 0"),
-        (days(7, direct="-1"), None, f":2 {DIRECT}: expected grams for a kWh, got '-1'"),
+        (days(7, direct="-1"), None, f":2 {DIRECT}: expected an amount of at least 0, got '-1'"),
         (days(7), "when,a,b,c", ":1: expected a column that begins with Datetime, got when,"),
         (days(7), "Datetime,a,b,c", ":1: expected a column Carbon intensity, got Datetime, a"),
         (["noon,Korea,1,2"], None, ":2 Datetime (UTC): expected a time, got 'noon'"),
@@ -183,3 +184,48 @@ def test_what_is_no_url_is_told(tmp_path):
         found = told("from-opencost", "--prometheus", "x", "--kubeconfig", kubeconfig, code=2)
 
     assert "expected a URL such as http://localhost:9090" in found.stderr
+
+
+def history(tmp_path, *prices):
+    path = tmp_path / "p3.2xlarge.json"
+    entries = [
+        {"AvailabilityZone": zone, "SpotPrice": price, "Timestamp": time}
+        for zone, price, time in prices
+    ]
+    path.write_text(json.dumps({"SpotPriceHistory": entries}), encoding="utf-8")
+    return str(path)
+
+
+def test_a_history_of_spot_prices_is_a_series_of_rates(tmp_path):
+    path = history(
+        tmp_path,
+        ("us-east-1a", "1.2", "2020-02-20T23:21:08.000Z"),
+        ("us-east-1b", "9", "2020-02-20T22:00:00.000Z"),
+        ("us-east-1a", "0.8", "2020-02-20T20:00:00.000Z"),
+    )
+
+    found = told("spot", "-f", path, "--zone", "us-east-1a", "--flavor", "v100-spot", "--per", "2")
+
+    first, second = yaml.safe_load_all(found.stdout)
+    (source,) = read_tariff(first).spec.series.rates
+    points = read_series(second["data"][source.key], source.format, "p")
+    assert (source.flavors, source.resource) == (("v100-spot",), "nvidia.com/gpu")
+    assert list(points.steps.values()) == [0.4, 0.6]
+    assert first["spec"]["rates"][0]["resources"] == {"nvidia.com/gpu": "0.5000"}
+    assert (second["metadata"]["name"], source.config_map) == ("spot", "spot")
+
+
+@pytest.mark.parametrize(
+    ("prices", "message"),
+    [
+        ([("us-east-1b", "1", "2020-02-20T20:00:00Z")], "no price of us-east-1a"),
+        ([("us-east-1a", "x", "2020-02-20T20:00:00Z")], "expected an amount of at least 0"),
+        ([("us-east-1a", "1", "yesterday")], "SpotPriceHistory[0]"),
+    ],
+)
+def test_a_history_without_a_price_of_the_zone_is_refused(tmp_path, prices, message):
+    path = history(tmp_path, *prices)
+
+    found = told("spot", "-f", path, "--zone", "us-east-1a", "--flavor", "v100", code=2)
+
+    assert message in found.stderr

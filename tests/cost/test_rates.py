@@ -166,6 +166,50 @@ def test_points_out_of_all_proportion_are_clipped_and_counted():
     ]
 
 
+def test_a_series_of_rates_stands_above_the_entries_of_its_flavor_where_it_reaches():
+    points = Points(
+        steps={unix("2026-11-25 02:00"): 1.5, unix("2026-11-25 04:00"): 1.0},
+        end=unix("2026-11-25 06:00"),
+    )
+
+    found = compiled(
+        series=SeriesPoints(rates={GPU: points, ("spot", "nvidia.com/gpu"): points}),
+        rates=[{"flavors": ["h100"], "resources": {"nvidia.com/gpu": 3, "cpu": 1}}],
+    )
+
+    assert steps(found.prices.rates[GPU]) == [
+        ("25 00:00", 3.0),
+        ("25 02:00", 1.5),
+        ("25 04:00", 1.0),
+        ("25 06:00", 3.0),
+    ]
+    assert steps(found.prices.rates["spot", "nvidia.com/gpu"])[0] == ("25 02:00", 1.5)
+    assert found.series_until == unix("2026-11-25 06:00")
+
+
+def test_rates_of_another_currency_do_not_count_whether_entries_or_a_series():
+    points = Points(steps={unix("2026-11-25 02:00"): 1.5}, end=unix("2026-11-25 06:00"))
+
+    found = compile_tariff(
+        tariff(currency="EUR"),
+        now=unix("2026-11-25 00:00"),
+        zone=BERLIN,
+        series=SeriesPoints(rates={GPU: points}),
+        currency="USD",
+    )
+
+    assert found.prices.rates == {}
+
+
+def test_interruptions_are_of_flavors_with_a_series_too():
+    source = {"flavors": ["spot"], "resource": GPU[1], "configMap": "spot", "key": "p"}
+
+    spec = tariff(interruptions="0.1", series={"rates": [source]})
+
+    assert compiled(interruptions="0.1").prices.interruptions == {"": 0.1}
+    assert compile_tariff(spec, now=0.0, zone=BERLIN).prices.interruptions == {"spot": 0.1}
+
+
 def test_a_series_that_is_over_is_not_used():
     start = unix("2026-11-25 00:00")
     points = Points(steps={start - 5 * HOUR: 7.0}, end=start - HOUR)

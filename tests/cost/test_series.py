@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from tests.cost.tariffs import tariff
 from webhook.cost.rates import Points
-from webhook.cost.series import read_series
+from webhook.cost.series import read_series, series_of
 from webhook.model.costs.tariff import SeriesFormat
 from webhook.model.fields import FieldError
 
@@ -82,3 +83,18 @@ def test_what_is_no_series_is_refused_with_its_place(given, message):
         read(given)
 
     assert message in str(caught.value)
+
+
+def test_each_series_of_rates_is_for_its_flavors_and_one_that_is_missing_is_named():
+    points = '[{"from": "2026-12-01T08:00:00Z", "value": 0.31}]'
+    here, missing = (
+        {"flavors": flavors, "resource": "nvidia.com/gpu", "configMap": name, "key": "p"}
+        for name, flavors in (("spot", ["v100", "k80"]), ("gone", ["t4"]))
+    )
+
+    found = series_of(
+        tariff(series={"rates": [missing, here]}), {"spot": {"p": points}}, unix=1_796_112_000.0
+    )
+
+    assert list(found.rates) == [("v100", "nvidia.com/gpu"), ("k80", "nvidia.com/gpu")]
+    assert [problem.path for problem in found.problems] == ["spec.series.rates[0]"]

@@ -1,6 +1,7 @@
 """``tariff``: prints Tariffs made from what other programs know, for an admin to look through.
 
-``typical`` and ``series`` read a year of carbon intensities, ``from-opencost`` asks a Prometheus
+``typical`` and ``series`` read a year of carbon intensities, ``spot`` a cloud's history of prices,
+``from-opencost`` asks a Prometheus
 what Nodes cost, with the user's own rights. Nothing is applied, and our processes never ask
 anybody.
 """
@@ -49,6 +50,7 @@ def command() -> None:
     Examples:
       kueue-fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
       kueue-fallback tariff series -f electricitymaps.csv --name carbon
+      kueue-fallback tariff spot -f p3.2xlarge.json --zone us-east-1a --flavor v100-spot
       kueue-fallback tariff from-opencost --prometheus http://localhost:9090
     """
 
@@ -126,6 +128,64 @@ def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -
     terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
 
 
+@command.command("spot", short_help="Rates of spot capacity over time, with their ConfigMap.")
+@click.option(
+    "-f",
+    "--filename",
+    "path",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False),
+    help="What `aws ec2 describe-spot-price-history --output json` prints for one instance type.",
+)
+@click.option("--zone", required=True, help="The availability zone.")
+@click.option("--flavor", required=True, help="The ResourceFlavor whose Nodes these are.")
+@click.option("--resource", default="nvidia.com/gpu", help="What is paid for.  [nvidia.com/gpu]")
+@click.option("--per", default=1, help="How many of it an instance has.  [1]")
+@click.option("--name", default="spot", help="Of the Tariff and the ConfigMap.  [spot]")
+def spot(*, path: str, zone: str, flavor: str, resource: str, per: int, name: str) -> None:
+    """Print a Tariff with a series of rates, and the ConfigMap that has its points.
+
+    \b
+    Exit code 2: the file cannot be read, or has no price of the zone.
+    """
+    import yaml
+
+    from webhook.model.costs.tariff import TARIFF_KIND
+
+    points = _spot_prices(path, zone)
+    written = [{"from": _time(at), "value": round(price / per, 6)} for at, price in points]
+    usual = fmean(price / per for _, price in points)
+    series = {"flavors": [flavor], "resource": resource, "configMap": name, "key": _POINTS}
+    spec = {
+        "rates": [{"flavors": [flavor], "resources": {resource: f"{usual:.4f}"}}],
+        "series": {"rates": [series]},
+    }
+    _print(TARIFF_KIND, name, spec, f"{len(points)} prices in {zone}")
+    texts = {_POINTS: json.dumps(written)}
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
+    terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
+
+
+def _spot_prices(path: str, zone: str) -> Sequence[tuple[float, float]]:
+    """Return the prices of a zone, the oldest first."""
+    from webhook.model import fields
+
+    try:
+        whole = fields.from_json(Path(path).read_text(encoding="utf-8"), path, longest=_MOST_BYTES)
+        found = {
+            fields.seconds_since_1970(fields.text(entry, "Timestamp", here), here): _amount(
+                fields.text(entry, "SpotPrice", here), f"{here}.SpotPrice"
+            )
+            for entry, here in fields.objects(whole, "SpotPriceHistory", path)
+            if entry.get("AvailabilityZone") == zone
+        }
+    except (FieldError, OSError, UnicodeDecodeError) as error:
+        _fail(str(error))
+    if not found:
+        _fail(f"{path}: no price of {zone}")
+    return sorted(found.items())
+
+
 def _of(clusters: Sequence[str]) -> Mapping[str, Any]:
     return {"clusters": list(clusters)} if clusters else {}
 
@@ -192,7 +252,7 @@ def _amount(written: str, path: str) -> float:
     except ValueError:
         amount = -1.0
     if not amount >= 0 or not isfinite(amount):
-        raise FieldError(path, f"expected grams for a kWh, got {written[:32]!r}")
+        raise FieldError(path, f"expected an amount of at least 0, got {written[:32]!r}")
     return amount
 
 

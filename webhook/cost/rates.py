@@ -7,7 +7,7 @@ by the clock on the wall. What cannot be used is a ``TariffProblem``, and the re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from itertools import compress, pairwise
 from math import inf, isnan
@@ -60,6 +60,8 @@ class Points:
 class SeriesPoints:
     """What the ConfigMaps of a Tariff's series hold; None: it names none, or it is not usable."""
 
+    rates: Mapping[FlavorResource, Points] = field(default_factory=dict)
+    """Those of flavors' resources; what no series is for is not there."""
     electricity: Points | None = None
     carbon: Points | None = None
     problems: tuple[TariffProblem, ...] = ()
@@ -68,7 +70,8 @@ class SeriesPoints:
     @property
     def until(self) -> float | None:
         """Return when the first of them ends, in seconds since 1970; None: there is none."""
-        ends = [points.end for points in (self.electricity, self.carbon) if points is not None]
+        all_points = (*self.rates.values(), self.electricity, self.carbon)
+        ends = [points.end for points in all_points if points is not None]
         return min(ends, default=None)
 
 
@@ -91,7 +94,7 @@ def compile_tariff(
     spec, differs = tariff.spec, _currency_problems(tariff, currency)
     if differs:
         spec = spec.model_copy(update=_WITHOUT_MONEY)
-        series = replace(series, electricity=None)
+        series = replace(series, rates={}, electricity=None)
     span = _Span.of(now, zone, (*spec.rates, *spec.electricity, *spec.carbon))
     electricity, clipped_prices = _with_series(
         _curve(span, spec.electricity, _price), series.electricity, span
@@ -99,8 +102,9 @@ def compile_tariff(
     carbon, clipped_carbon = _with_series(
         _curve(span, spec.carbon, _intensity), series.carbon, span
     )
+    rates, clipped_rates = _rates_over_time(spec.rates, series, span)
     prices = Prices(
-        rates=_rates(spec.rates, span),
+        rates=rates,
         electricity=electricity,
         carbon=carbon,
         overhead=float(spec.overhead),
@@ -114,7 +118,7 @@ def compile_tariff(
         prices=prices,
         tariff=tariff,
         problems=(*_zone_problems(tariff, zone), *differs, *series.problems),
-        clipped=clipped_prices + clipped_carbon,
+        clipped=clipped_rates + clipped_prices + clipped_carbon,
         series_until=series.until,
     )
 
@@ -134,7 +138,9 @@ def _currency_problems(tariff: Tariff, currency: str) -> tuple[TariffProblem, ..
 def _interruptions(spec: TariffSpec) -> Mapping[str, float]:
     """Return what is expected on each flavor: those that the rates name, or all."""
     per_hour = float(spec.interruptions)
-    named = {flavor for entry in spec.rates for flavor in entry.flavors} or {""}
+    by_entries = {flavor for entry in spec.rates for flavor in entry.flavors}
+    by_series = {flavor for source in spec.series.rates for flavor in source.flavors}
+    named = by_entries | by_series or {""}
     return dict.fromkeys(sorted(named), per_hour) if per_hour else {}
 
 
@@ -295,6 +301,19 @@ def _rates(entries: Sequence[RateEntry], span: _Span) -> Mapping[FlavorResource,
             known[key] = _last_that_holds(span, [held[index] for index in places], prices)
     rates = {cell: known[tuple(places), cell[1]] for cell, places in naming.items()}
     return {cell: rate for cell, rate in rates.items() if rate is not None}
+
+
+def _rates_over_time(
+    entries: Sequence[RateEntry], series: SeriesPoints, span: _Span
+) -> tuple[Mapping[FlavorResource, Curve], int]:
+    """Return the rates with the series that stand above them, and how many points were clipped."""
+    rates, count = dict(_rates(entries, span)), 0
+    for cell, points in series.rates.items():
+        whole, clipped = _with_series(rates.get(cell), points, span)
+        count += clipped
+        if whole is not None:
+            rates[cell] = whole
+    return rates, count
 
 
 def _with_series(

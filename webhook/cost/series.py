@@ -43,9 +43,17 @@ def series_of(tariff: Tariff, texts: SeriesTexts, unix: float) -> SeriesPoints:
     """
     sources = tariff.spec.series
     problems: list[TariffProblem] = []
+    rates = {
+        (flavor, source.resource): points
+        for number, source in enumerate(sources.rates)
+        if (points := _usable(source, f"rates[{number}]", texts, unix, problems)) is not None
+        for flavor in source.flavors
+    }
     electricity = _usable(sources.electricity, "electricity", texts, unix, problems)
     carbon = _usable(sources.carbon, "carbon", texts, unix, problems)
-    return SeriesPoints(electricity=electricity, carbon=carbon, problems=tuple(problems))
+    return SeriesPoints(
+        rates=rates, electricity=electricity, carbon=carbon, problems=tuple(problems)
+    )
 
 
 def _usable(

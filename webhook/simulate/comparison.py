@@ -240,7 +240,8 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
 
 
 def _totals_json(figures: Totals) -> Mapping[str, Any]:
-    plain = {key: value for key, value in asdict(figures).items() if key != "costs"}
+    left_out = {"costs"} if figures.interrupted else {"costs", "interrupted"}
+    plain = {key: value for key, value in asdict(figures).items() if key not in left_out}
     return {
         **{to_camel(key): _rounded(value) for key, value in plain.items()},
         **_costs_json(figures.costs),
@@ -270,6 +271,7 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "priorityClass": job.priority_class or None,
         "accelerators": job.accelerators,
         "preempted": job.preempted,
+        **({"interrupted": job.interrupted} if job.interrupted else {}),
         "cluster": job.cluster or None,
         "option": job.option or None,
         "start": _rounded(job.start),

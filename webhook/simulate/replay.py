@@ -21,6 +21,7 @@ from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
 from webhook.kueue import requests
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.costs.devices import Device
@@ -368,6 +369,7 @@ class _Replay:
                 finish=begun.finish,
                 held=usage,
                 parts=parts_of(usage, self._devices),
+                interrupted=_interrupted(queued, begun),
             )
         schedule.runs.ended.clear()
         schedule.runs.released.clear()
@@ -397,11 +399,18 @@ class _Replay:
             start=begun.at,
             finish=begun.finish,
             held=taken.usage,
+            interrupted=_interrupted(self._here.queued[begun.key], begun),
         )
         self._forecasts.admit(begun.key, begun.at, taken.cluster)
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
         self._schedules[index].runs.end(begun.key, begun.finish)
         self._expect(index)
+
+
+def _interrupted(queued: QueuedJob, begun: StartedWorkloads) -> int:
+    """Return how often a run is interrupted."""
+    flavors = ",".join(sorted(set(begun.flavors)))
+    return queued.submission.interrupted_on(flavors, queued.arrival.option)
 
 
 def parts_of(usage: Amounts, devices: Mapping[str, Device]) -> Mapping[FlavorResource, float]:

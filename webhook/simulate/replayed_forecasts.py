@@ -115,6 +115,8 @@ class Joining:
     job_class: JobClass
     generation: int = 0
     """Generation of the policy that decided."""
+    said: int = 0
+    """Seconds that its owner said it runs in the first option; 0: nothing was said."""
 
 
 _ONLY = ""
@@ -372,6 +374,7 @@ class Forecasts:
                 generation=joining.generation,
                 cluster=began.cluster if began is not None else "",
                 began=began,
+                said=joining.said,
             )
         )
 

@@ -71,6 +71,8 @@ class JobResult:
     """How often it was preempted."""
     lost: tuple[LostRun, ...] = ()
     """The runs that it lost by that, the first one first."""
+    interrupted: int = 0
+    """How often it was interrupted while it ran, as on spot capacity."""
     finish: float | None = None
     static_finish: float | None = None
     """When it ends under no policy at all; None: unknown, or never."""
@@ -112,6 +114,8 @@ class Totals:
     slower: int
     preempted: int = 0
     """Preemptions, of all Jobs together."""
+    interrupted: int = 0
+    """Interruptions of what ran, likewise."""
     costs: TotalCosts | None = None
     """None: nothing has a price in the scenario."""
 
@@ -169,6 +173,7 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
         moved=sum(job.is_moved for job in jobs),
         slower=sum(job.is_slower for job in jobs),
         preempted=sum(job.preempted for job in jobs),
+        interrupted=sum(job.interrupted for job in jobs),
         costs=_total_costs([job.cost for job in jobs if job.cost is not None]),
     )
 

@@ -120,6 +120,8 @@ class Submission:
     """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
     joined by commas, or by option. All the time for which the Job holds quota is in them."""
     changes: RowChanges = NO_CHANGES
+    interruptions: Mapping[str, int] = field(default_factory=dict)
+    """How often it is interrupted in each of these run times, which have that in them."""
 
     def seconds_on(self, flavors: str, option: str = "", *, sent_by: str = "") -> float:
         """Return how many seconds the Job really runs on these flavors.
@@ -132,14 +134,22 @@ class Submission:
             FieldError: the scenario gives no time for them.
 
         """
-        for key in (flavors, option, *flavors.split(","), sent_by):
-            if key in self.run_seconds:
-                return self.run_seconds[key]
+        key = self._key(flavors, option, sent_by)
+        if key is not None:
+            return self.run_seconds[key]
         known = ", ".join(self.run_seconds)
         raise FieldError(
             f"jobs.{self.template}.runTimes",
             f"expected a run time on flavor {flavors or 'none'}, found only {known}",
         )
+
+    def interrupted_on(self, flavors: str, option: str, *, sent_by: str = "") -> int:
+        """Return how often it is interrupted in the run of ``seconds_on``."""
+        return self.interruptions.get(self._key(flavors, option, sent_by) or "", 0)
+
+    def _key(self, flavors: str, option: str, sent_by: str) -> str | None:
+        keys = (flavors, option, *flavors.split(","), sent_by)
+        return next((key for key in keys if key in self.run_seconds), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

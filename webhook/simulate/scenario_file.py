@@ -31,6 +31,7 @@ from webhook.model.policy.fallback_policy import (
 from webhook.model.queues import Snapshot
 from webhook.simulate import arrivals, scenario_spec
 from webhook.simulate.arrivals import Coming
+from webhook.simulate.interrupted_runs import by_flavor, interrupted
 from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
 from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
 from webhook.simulate.scenario_spec import (
@@ -320,7 +321,10 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     _check_templates(templates, snapshot)
     workers = read_worker_clusters(spec.clusters, snapshot, templates.values(), read_text)
     _check_keys(spec, snapshot, workers, policies)
+    actual = _prices([*devices, *billed], spec.start, snapshot) if billed else None
     submissions = _submissions(spec, read_text, seed)
+    if (true_prices := actual or prices) is not None:
+        submissions = _interrupted(submissions, templates, true_prices, seed)
     _check_rows(submissions, templates, snapshot)
     return Scenario(
         name=spec.name,
@@ -331,10 +335,32 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
         templates=templates,
         submissions=submissions,
         prices=prices,
-        billed=_prices([*devices, *billed], spec.start, snapshot) if billed else None,
+        billed=actual,
         holding=spec.holding,
         workers=workers,
     )
+
+
+def _interrupted(
+    submissions: tuple[Submission, ...],
+    templates: Mapping[str, Object],
+    prices: ReplayedPrices,
+    seed: int,
+) -> tuple[Submission, ...]:
+    """Return the submissions with the interruptions that come where they may run."""
+    rates = by_flavor(prices.at(prices.start))
+    if not rates.interruptions:
+        return submissions
+    checkpoints = {name: _checkpoint(source, f"jobs.{name}") for name, source in templates.items()}
+    return tuple(
+        interrupted(submission, rates, checkpoints[submission.template], seed)
+        for submission in submissions
+    )
+
+
+def _checkpoint(source: Object, path: str) -> float | None:
+    annotations = fields.texts(source["metadata"], "annotations", path)
+    return wishes.read_wishes(annotations, 0.0).checkpoint
 
 
 def _prices(

@@ -13,6 +13,7 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.decide import remote_options
+from webhook.decide.wishes import said_seconds
 from webhook.kueue import multikueue, occupancy, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
@@ -230,6 +231,7 @@ class Site:
             demand=asked,
             job_class=queued.job_class,
             generation=queued.generation,
+            said=said_seconds(queued.job.annotations),
         )
         self.forecasts.join(joining, now, age=age)
         waiting = PendingGroup(

@@ -152,12 +152,8 @@ _EXPORTERS: Final = "kube-system"
 def _named_by_tariffs(entries: Mapping[str, list[ReadObject]]) -> frozenset[str]:
     """Return the ConfigMaps that Tariffs name."""
     tariffs = (entry.value for entry in entries.get(kinds.TARIFFS, ()) if entry.value is not None)
-    sources = (
-        source
-        for tariff in tariffs
-        for source in (tariff.spec.series.electricity, tariff.spec.series.carbon)
-    )
-    return frozenset(source.config_map for source in sources if source is not None)
+    sources = (source for tariff in tariffs for source in tariff.spec.series.named)
+    return frozenset(source.config_map for source in sources)
 
 
 def fetch_learned(

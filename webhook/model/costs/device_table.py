@@ -219,8 +219,10 @@ _ROWS: Final = (
     Device(
         name="Trainium2",
         resource="aws.amazon.com/neuron",
+        memory=96 * _GIB,
+        bandwidth=2900,
         compute={"bf16": 667, "fp8": 1299},
-        source="AWS Neuron documentation, Trainium2 architecture",
+        source="AWS Neuron documentation, Trainium2 architecture, and its guide for NKI",
     ),
     Device(
         name="Furiosa-RNGD",

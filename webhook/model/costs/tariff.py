@@ -124,13 +124,35 @@ class SeriesSource(Structural):
     WattTime: as these write their forecasts."""
 
 
+class RateSeries(SeriesSource):
+    """Points that say what one unit of a resource costs for an hour, in some ResourceFlavors."""
+
+    flavors: Annotated[
+        tuple[ObjectName, ...],
+        Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+        AfterValidator(unique),
+    ]
+    """ResourceFlavors whose resource costs this, as spot capacity."""
+    resource: Annotated[str, Field(min_length=1, max_length=316)]
+    """The resource, such as nvidia.com/gpu."""
+
+
 class SeriesSources(Structural):
     """Series that stand above the entries where they reach."""
+
+    rates: Annotated[tuple[RateSeries, ...], Field(max_length=16, json_schema_extra=ATOMIC)] = ()
+    """Rates; of several for one flavor and resource the last that can be used counts."""
 
     electricity: SeriesSource | None = None
     """Prices of a kWh."""
     carbon: SeriesSource | None = None
     """Grams of CO2 for a kWh."""
+
+    @property
+    def named(self) -> tuple[SeriesSource, ...]:
+        """Return all that are given."""
+        others = (self.electricity, self.carbon)
+        return (*self.rates, *(source for source in others if source is not None))
 
 
 class HostWatts(Structural):
