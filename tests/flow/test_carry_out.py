@@ -8,6 +8,7 @@ import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from webhook.decide.wishes import RUN_TIME
 from webhook.jobs import KINDS
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
@@ -38,6 +39,17 @@ def test_the_class_is_that_of_the_job_as_it_was_submitted(pending, option):
 
     assert json.loads(admitted["metadata"]["annotations"][DECISION])["option"] == option
     assert mark_of(admitted) == Mark(AS_SUBMITTED, 4)
+
+
+@pytest.mark.parametrize(("written", "said"), [("20m", 1200), ("100ms", 1), ("0s", 0)])
+def test_the_mark_has_what_the_owner_said_of_the_run(written, said):
+    job = light_job()
+    job["metadata"]["annotations"] = {RUN_TIME: written}
+
+    admitted, _ = server(generation=4).create(job)
+
+    # What cannot be read leaves the Job alone, and no mark.
+    assert mark_of(admitted) == (Mark(AS_SUBMITTED, 4, said) if said else None)
 
 
 def test_the_policys_label_names_the_class_of_each_job_of_one_template():

@@ -9,6 +9,8 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
     MOST_BEGUN,
     MOST_RUNS,
+    MOST_SAID,
+    RUN_BYTES,
     Began,
     ClassRecord,
     Run,
@@ -37,6 +39,8 @@ RUNS = st.lists(
         uid=st.integers(0, 2),
         seconds=st.integers(1, 100),
         succeeded=st.booleans(),
+        said=st.integers(0, 2),
+        evicted=st.integers(0, 2),
         flavors=st.sampled_from(["t4", "plain"]),
         cluster=st.sampled_from(["", "far"]),
         began=st.none() | BEGUN,
@@ -65,11 +69,13 @@ def full_record(number):
         }
         return pack_runs(sorted(runs))
 
+    runs = {"t4": packed(), "plain": packed()}
     outcomes = [RunOutcome(1_790_000_000 + number, 1, 1, succeeded=True)]
     return ClassRecord(
         coarse=f"~{number:016x}",
         name=f"registry/stable-diffusion:{number} python run.py --steps",
-        runs={"t4": packed(), "plain": packed()},
+        runs=runs,
+        said={flavors: newest[-MOST_SAID * RUN_BYTES :] for flavors, newest in runs.items()},
         outcomes={("light", option): pack_outcomes(outcomes) for option in ("gpu", "cpu")},
         starts={"t4": packed(MOST_BEGUN), "plain": packed(MOST_BEGUN)},
         dispatches={"gpu-cq": packed(MOST_BEGUN)},

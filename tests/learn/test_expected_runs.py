@@ -1,5 +1,6 @@
 """What an expected run time rests on, and how wide its range is."""
 
+from dataclasses import asdict
 from math import hypot, log
 
 import pytest
@@ -8,7 +9,7 @@ from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.learned import learned
 from webhook.learn.device_prior import Guess
 from webhook.learn.expected_runs import Expecting, estimate
-from webhook.model.forecasts import Basis, JobClass
+from webhook.model.forecasts import Basis, ComparedRunTime, JobClass, OfSaid
 
 CLASS = JobClass("k", "~c")
 SLOWED = policy(
@@ -56,6 +57,68 @@ def test_what_the_owner_wrote_beats_what_was_learned():
 )
 def test_elsewhere_it_takes_as_much_longer_as_runs_do_else_as_the_policy_says(known, seconds, runs):
     assert summary(expected(known, said=500.0)) == (seconds, Basis.ANNOTATION, runs)
+
+
+def compared(seconds, times, runs=10.0):
+    """Return learned runs that took so many times as long as their owners said."""
+    of_said = OfSaid(log(times), 0.3, runs)
+    return ComparedRunTime(**asdict(learned(seconds)), of_said=of_said)
+
+
+@pytest.mark.parametrize(
+    ("known", "seconds"),
+    [
+        ({("k", "plain"): compared(9, 14)}, 7000),
+        ({("k", "plain"): compared(9, 14, 3.0), ("k", "t4"): learned(20, 10)}, 7000),
+        ({("k", "plain"): compared(9, 14), ("k", "t4"): compared(20, 2)}, 3500),
+        ({("k", "t4"): compared(20, 2)}, 1750),
+        ({("~c", "plain"): compared(9, 14)}, 1750),
+    ],
+    ids=[
+        "nothing first",
+        "before what runs of any length tell",
+        "owners are off in the first option, too",
+        "nothing there",
+        "of others",
+    ],
+)
+def test_runs_anywhere_tell_how_much_longer_than_said_it_takes_there(known, seconds):
+    found = expected(known, said=500.0)
+
+    assert (found.seconds, found.basis) == (pytest.approx(seconds, rel=0.03), Basis.ANNOTATION)
+
+
+def test_in_the_first_option_the_owner_is_believed():
+    known = {("k", "t4"): compared(20, 4), ("k", "plain"): compared(20, 9)}
+
+    assert expected(known, said=500.0, option=GPU, flavors="t4").seconds == 500
+
+
+@pytest.mark.parametrize(
+    ("times", "least", "most"), [(3.5, 3.49, 3.51), (4.5, 3.5, 4.1), (14, 12, 14)]
+)
+def test_a_single_run_counts_the_more_the_further_off_the_slowdown_is(times, least, most):
+    found = expected({("k", "plain"): compared(9, times, 1.0)}, said=500.0)
+
+    assert least < found.seconds / 500 < most
+    assert found.runs == 1
+
+
+def test_without_a_slowdown_one_run_is_enough():
+    silent = policy(GPU_OPTION, CPU_OPTION)
+    known = {("k", "plain"): compared(9, 14, 1.0)}
+
+    found = expected(known, policy=silent, option=silent.spec.options[1], said=500.0)
+
+    assert found.seconds == pytest.approx(7000)
+
+
+def test_a_slowdown_is_half_as_wrong_as_those_of_other_options_were():
+    known = {("k", "l4"): compared(9, 8)}
+
+    found = expected(known, said=500.0, slowdowns=(("plain", 3.5), ("l4", 2.0)))
+
+    assert found.seconds == pytest.approx(1750 * 2)
 
 
 def test_many_runs_tell_more_exactly_how_much_longer_it_takes():

@@ -139,8 +139,11 @@ def test_classes_stay_the_same_between_versions():
     assert JobClass("team/44eea1809923263b", "team/~0cf58f346c13255a") == SAME
 
 
-def test_what_is_written_on_the_pods_is_read_again():
-    mark = Mark(JobClass("team/model=llama-7b", SAME.coarse), 3)
+@pytest.mark.parametrize("home", ["team", "*light-gpu"])
+@pytest.mark.parametrize("said", [0, 1, 999_999_999])
+def test_what_is_written_on_the_pods_is_read_again(home, said):
+    coarse = SAME.coarse.replace("team", home)
+    mark = Mark(JobClass(f"{home}/model=llama-7b", coarse), 3, said)
 
     assert job_class.read(job_class.written(mark), "team") == mark
 

@@ -1,4 +1,5 @@
 import tracemalloc
+from math import log
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,10 @@ from webhook.learn.run_records import (
     RunOutcome,
     pack_outcomes,
     pack_runs,
+    unpack_runs,
 )
+from webhook.model.fields import EMPTY
+from webhook.model.forecasts import ComparedRunTime, RunTime
 
 
 def test_a_class_and_its_coarse_class_are_learned_by_flavors():
@@ -129,13 +133,15 @@ def test_what_was_forgotten_is_not_taken_up_again():
     assert "k102" in found.records
 
 
-def test_each_class_costs_less_than_5_kb():
+@pytest.mark.parametrize(("is_said", "most"), [(False, 5e3), (True, 5.6e3)])
+def test_each_class_costs_less_than_5_kb_and_a_little_more_with_what_owners_said(is_said, most):
     """So that 10,000 cost less than 50 MB; to trace all of them takes a minute."""
     tracemalloc.start()
     try:
         found = RunTimeLearner()
         for number in range(800):
-            found.merge(f"{number:016x}", full_record(number))
+            record = full_record(number)
+            found.merge(f"{number:016x}", record if is_said else record._replace(said=EMPTY))
         estimates = found.estimates(at_once=None)
         starts = found.delays.starts(at_once=None)
         size, _ = tracemalloc.get_traced_memory()
@@ -143,7 +149,7 @@ def test_each_class_costs_less_than_5_kb():
         tracemalloc.stop()
 
     assert (len(estimates), len(starts)) == (3_200, 1_602)
-    assert size < 800 * 5e3
+    assert size < 800 * most
 
 
 def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():
@@ -159,6 +165,33 @@ def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager(
     assert set(found.delays.starts(None)) == {
         (key, place) for key in ("k", "") for place in ("t4", "t4@far")
     }
+
+
+def test_what_owners_said_of_a_few_runs_is_compared_with_these():
+    said = [ended(finished=number, seconds=4 * number, said=number) for number in (9, 50, 700)]
+
+    (run_time,) = (
+        run_time for key, run_time in learned_from(said).estimates().items() if key == ("k", "t4")
+    )
+
+    assert run_time.of_said.middle == pytest.approx(log(4))
+    assert run_time.of_said.sigma < 0.5
+    assert run_time.of_said.runs == pytest.approx(3, abs=0.1)
+
+
+def test_runs_of_which_nothing_was_said_or_that_failed_are_compared_with_nothing():
+    runs = [ended(said=0), ended(finished=5, said=20, succeeded=False)]
+
+    alone = learned_from(runs).estimates()["k", "t4"]
+    far = learned_from([ended(said=20, cluster="far")]).estimates()["k", "t4@far"]
+
+    assert (type(alone), type(far)) == (RunTime, ComparedRunTime)
+
+
+def test_of_the_newest_runs_alone_it_is_kept_what_was_said():
+    record = learned_from([ended(finished=number, said=7) for number in range(30)]).records["k"]
+
+    assert [run.finished for run in unpack_runs(record.said["t4"])] == list(range(24, 30))
 
 
 def test_an_ended_workload_is_one_run_of_its_record():

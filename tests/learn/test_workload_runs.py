@@ -70,7 +70,7 @@ def test_a_run_lasts_from_the_last_admission_to_the_end():
 
 
 def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
-    mark = Mark(JobClass("team/c", "team/~c"), 3)
+    mark = Mark(JobClass("team/c", "team/~c"), 3, 50)
     source = ran(ADMITTED, finished("Failed"), guest=("light", "cpu"))
     template = source["spec"]["podSets"][0]["template"]
     template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.written(mark)
@@ -88,6 +88,7 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
         option="cpu",
         generation=3,
         cluster_queue="gpu-cq",
+        said=50,
     )
 
 

@@ -81,6 +81,11 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         policy=case.policy,
         first_flavors=flavors,
         said=case.wishes.run_time,
+        slowdowns=tuple(
+            (start.flavors, option.slowdown)
+            for option, start in zip(options[1:], starts[1:], strict=True)
+            if option.slowdown is not None and start.flavors not in ("", flavors)
+        ),
     )
     priors = _priors(case, starts)
     runs = [
@@ -199,6 +204,7 @@ def _placed(case: ForecastCase, begun: _Begun) -> _Begun:
         prices=terms.metered(prices, snapshot.device_uses.get(case.job_class.key)),
         congestion=snapshot.congestion.get(begun.item.cluster_queue, {}) if is_here else {},
         warm=_warm(case, begun),
+        seen=snapshot.interruptions if is_here else {},
     )
     return replace(begun, place=place)
 

@@ -23,6 +23,7 @@ from typing import Final
 
 from webhook.decide.match import ALLOW, POLICY
 from webhook.model import quantity
+from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_TO, OURS, PROBE, Job
 from webhook.model.marks import MARKS
@@ -110,6 +111,19 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         hold=_hold(annotations.get(HOLD)),
         gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
     )
+
+
+_LONGEST_SAID = 999_999_999
+"""Seconds; more are thirty years."""
+
+
+def said_seconds(annotations: Mapping[str, str]) -> int:
+    """Return how long its owner says a Job runs in the first option; 0: that cannot be told."""
+    text = annotations.get(RUN_TIME)
+    if text is None:
+        return 0
+    said, _ = attempted(lambda: _above_zero(text, RUN_TIME), FieldError)
+    return min(max(1, round(said)), _LONGEST_SAID) if said else 0
 
 
 def _hold(text: str | None) -> float | None:

@@ -14,6 +14,7 @@ from webhook.admission import patch
 from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
+from webhook.decide.wishes import said_seconds
 from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
@@ -299,7 +300,8 @@ def _prepared(
 def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy) -> str:
     """Return the class of the Job as it was submitted, as text; equal classes are one object."""
     its_class = match.class_of(case.submitted, policy, occupancy.snapshot)
-    return job_class.written(Mark(its_class, policy.generation))
+    said = said_seconds(case.submitted.annotations)
+    return job_class.written(Mark(its_class, policy.generation, said))
 
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:

@@ -17,6 +17,7 @@ from math import inf
 from typing import Final, TypeAlias
 
 from webhook.learn.device_runs import use_of
+from webhook.learn.interruptions import Interruptions
 from webhook.learn.run_records import (
     FAILURES_THAT_TELL,
     Began,
@@ -37,10 +38,13 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import (
     SIGMAS_OF_A_SIDE,
     Basis,
+    ComparedRunTime,
     Estimates,
     JobClass,
+    OfSaid,
     RunTime,
     home_of,
+    is_of_queue,
     of_queue,
 )
 from webhook.model.policy.fallback_policy import Accelerator, FallbackPolicy
@@ -186,6 +190,41 @@ def estimate(runs: Iterable[Run], *, prior_sigma: float = PRIOR_SIGMA) -> RunTim
     )
 
 
+_SAID_RATIO_SIGMA = 0.5
+"""Spread of how runs compare with what was said of them, before any were observed."""
+
+
+def ratio_to_said(runs: Iterable[Run], said: Iterable[Run]) -> OfSaid | None:
+    """Compare runs with what their owners said of the same ones, the oldest first; None: nothing.
+
+    What makes one run of a class longer than another is in both, so a few tell much.
+    """
+    known = {(one.finished, one.uid): one.seconds for one in said}
+    logs = [
+        math.log(max(run.seconds, _SHORTEST_SECONDS) / seconds)
+        for run in runs
+        if (seconds := known.get((run.finished, run.uid)))
+    ]
+    if not logs:
+        return None
+    weighted = _by_age(logs)
+    middle = _middle(weighted)
+    sigma = math.hypot(*_sigmas(weighted, middle, _SAID_RATIO_SIGMA)) / math.sqrt(2)
+    return OfSaid(middle, sigma, _effective_runs(weighted))
+
+
+def _compared(learned: RunTime, of_said: OfSaid) -> ComparedRunTime:
+    return ComparedRunTime(
+        seconds=learned.seconds,
+        low=learned.low,
+        high=learned.high,
+        basis=learned.basis,
+        runs=learned.runs,
+        warm=learned.warm,
+        of_said=of_said,
+    )
+
+
 WARM_SECONDS: Final = 7_200
 """After so long what a run has brought to a node counts as gone."""
 _NEWEST: Final = 10
@@ -227,8 +266,12 @@ def spread_of(elsewhere: Iterable[Iterable[Run]]) -> float:
 
 
 def _weighted(runs: Iterable[Run]) -> _Weighted:
-    logs = [math.log(max(run.seconds, _SHORTEST_SECONDS)) for run in runs]
-    return sorted(zip(reversed(logs), _weights(len(logs)), strict=True))
+    return _by_age([math.log(max(run.seconds, _SHORTEST_SECONDS)) for run in runs])
+
+
+def _by_age(values: Sequence[float]) -> _Weighted:
+    """Weigh values by their age; the oldest is the first."""
+    return sorted(zip(reversed(values), _weights(len(values)), strict=True))
 
 
 @lru_cache
@@ -399,6 +442,7 @@ class RunTimeLearner:
         self._stale: dict[_Place, None] = {}
         self._changed: set[str] = set()
         self.delays = Delays(self._records)
+        self.interruptions = Interruptions()
         self._uses: Mapping[str, DeviceUse] = {}
         self._measured: set[str] = set()
         """Classes of whose use of devices more, or nothing any more, is known."""
@@ -432,9 +476,11 @@ class RunTimeLearner:
         self._changed.add(key)
         self._pool(before, after)
         self.delays.take(key, before, after)
+        if not is_of_queue(key):
+            self.interruptions.take(before, after)
         if after.measured != (before or ClassRecord()).measured:
             self._measured.add(key)
-        if before is None or before.runs != after.runs:
+        if before is None or (before.runs, before.said) != (after.runs, after.said):
             # Runs on one flavor tell of the spread on all.
             self._stale.update(dict.fromkeys((key, flavors) for flavors in after.runs))
         if len(self._records) > self._most:
@@ -479,7 +525,13 @@ class RunTimeLearner:
             for other_flavors in sorted(known)
             if other_flavors != flavors
         )
-        return estimate(unpack_runs(known.get(flavors, b"")), prior_sigma=spread_of(elsewhere))
+        runs = unpack_runs(known.get(flavors, b""))
+        learned = estimate(runs, prior_sigma=spread_of(elsewhere))
+        said = record.said.get(flavors) if record else None
+        if learned is None or not said:
+            return learned
+        compared = ratio_to_said(runs, unpack_runs(said))
+        return learned if compared is None else _compared(learned, compared)
 
     def _pool(self, before: ClassRecord | None, after: ClassRecord) -> None:
         if not after.coarse:
@@ -516,6 +568,8 @@ class RunTimeLearner:
             if key in self._uses:
                 self._measured.add(key)
             self.delays.forget(key, record)
+            if not is_of_queue(key):
+                self.interruptions.take(record, None)
             self._leave(record)
 
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:

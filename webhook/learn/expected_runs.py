@@ -23,11 +23,13 @@ from webhook.model.forecasts import (
     ENOUGH_RUNS,
     SIGMAS_OF_A_SIDE,
     Basis,
+    ComparedRunTime,
     Delay,
     Dispatch,
     Estimates,
     Forecast,
     JobClass,
+    OfSaid,
     RunTime,
     Start,
 )
@@ -64,6 +66,8 @@ class Expecting:
     """The Job's annotation ``run-time``, in seconds."""
     start_delays: Estimates = field(default_factory=dict)
     """Start delays by class and flavors; they are not scaled by a slowdown."""
+    slowdowns: tuple[tuple[str, float], ...] = ()
+    """Flavors that it would get in other options, each with what the policy says of that one."""
     prior: Guess | None = None
     """How much longer it runs in the option than in the first, by their devices; None: unknown."""
 
@@ -83,8 +87,66 @@ def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -
     first = _around(said, _SAID_SIGMA, Basis.ANNOTATION)
     if option.name == expecting.policy.spec.options[0].name:
         return first
-    scaled = _scaled(expecting, first, flavors) or _by_slowdown(expecting, first, option)
-    return scaled or _guessed(first, expecting.prior)
+    observed = _of_said(expecting, flavors)
+    told = first if observed is not None else _times(first, _as_wrong(expecting))
+    believed = (
+        _scaled(expecting, first, flavors)
+        or _by_slowdown(expecting, told, option)
+        or _guessed(told, expecting.prior)
+    )
+    return believed if observed is None else _observed(expecting, said, believed, observed)
+
+
+def _of_said(expecting: Expecting, flavors: str) -> OfSaid | None:
+    learned = expecting.run_times.get((expecting.job_class.key, flavors))
+    return learned.of_said if isinstance(learned, ComparedRunTime) else None
+
+
+def _observed(
+    expecting: Expecting, said: float, believed: RunTime | None, observed: OfSaid
+) -> RunTime:
+    """Return a run that is as much longer than said as runs of its class were on these flavors.
+
+    Until enough were observed, what is believed counts beside them.
+    """
+    factor, weight = observed.middle - _bias(expecting), 1.0
+    if believed is not None and observed.runs < ENOUGH_RUNS:
+        before = math.log(believed.seconds / said)
+        weight = _weight(observed, factor - before, _sigma(believed) ** 2 - _SAID_SIGMA**2)
+        factor = before + weight * (factor - before)
+    sigma = observed.sigma * math.sqrt(1 + weight / observed.runs)
+    run = _around(said * math.exp(factor), sigma, Basis.ANNOTATION)
+    return replace(run, runs=max(1, round(observed.runs)))
+
+
+def _bias(expecting: Expecting) -> float:
+    """Return by how much owners are off in the first option itself, as a logarithm."""
+    of_first = _of_said(expecting, expecting.first_flavors)
+    return of_first.middle * _weight(of_first, of_first.middle, 0.0) if of_first else 0.0
+
+
+def _weight(observed: OfSaid, gap: float, variance: float) -> float:
+    """Return how much runs count against a belief from which they differ by *gap*.
+
+    The further they are from it, the larger its own *variance* must be than it was taken to be.
+    """
+    noise = observed.sigma**2 / observed.runs
+    own = max(variance, gap**2 - noise, 0.0)
+    return own / (own + noise)
+
+
+def _as_wrong(expecting: Expecting) -> float:
+    """Return how many times as long as believed a run takes where none of its class has ended.
+
+    It is half as far off as the slowdowns of other options were, which runs there have shown: what
+    is wrong may be with the first option, from which all count, or with those options alone.
+    """
+    offs = [
+        observed.middle - _bias(expecting) - math.log(slowdown)
+        for flavors, slowdown in expecting.slowdowns
+        if (observed := _of_said(expecting, flavors)) is not None
+    ]
+    return math.exp(sum(offs) / len(offs) / 2) if offs else 1.0
 
 
 def _by_devices(expecting: Expecting) -> RunTime | None:

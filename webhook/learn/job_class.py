@@ -30,7 +30,7 @@ LONGEST_NAME = 60
 _MARK = re.compile(
     r"(?P<key>[0-9a-f]{1,16}|(?:[a-z0-9]+:)?[A-Za-z0-9._/-]+=[A-Za-z0-9._-]*)"
     r" (?P<coarse>~[0-9a-f]{1,16}) (?P<generation>[0-9]{1,10})"
-    r"(?: (?P<home>\*[a-z0-9.-]+))?"
+    r"(?: (?P<home>\*[a-z0-9.-]+))?(?: r(?P<said>[0-9]{1,9}))?"
 )
 """No key can be the name of several classes at once: see ``of_queue``."""
 _MOST_GENERATION = (1 << 32) - 1
@@ -53,6 +53,8 @@ class Mark(NamedTuple):
     job_class: JobClass
     generation: int
     """Generation of the policy that decided."""
+    said: int = 0
+    """Seconds that its owner said it runs in the first option; 0: nothing was said."""
 
 
 def shared_home(policy: str) -> str:
@@ -142,7 +144,8 @@ def written(mark: Mark) -> str:
     home, _, key = mark.job_class.key.partition("/")
     coarse = mark.job_class.coarse.partition("/")[2]
     shared = f" {home}" if home.startswith(_SHARED) else ""
-    return intern(f"{key} {coarse} {mark.generation}{shared}")
+    said = f" r{mark.said}" if mark.said else ""
+    return intern(f"{key} {coarse} {mark.generation}{shared}{said}")
 
 
 @lru_cache(maxsize=4096)
@@ -152,7 +155,8 @@ def read(text: str, namespace: str) -> Mark | None:
     if parts is None or int(parts["generation"]) > _MOST_GENERATION:
         return None
     job_class = JobClass(key=parts["key"], coarse=parts["coarse"])
-    return Mark(job_class.at(parts["home"] or namespace), int(parts["generation"]))
+    home = parts["home"] or namespace
+    return Mark(job_class.at(home), int(parts["generation"]), int(parts["said"] or 0))
 
 
 def name_of(image: str, command: Iterable[Any]) -> str:

@@ -27,6 +27,8 @@ from webhook.model.topologies import PlacedPods
 MOST_RUNS = 40
 """Successful runs kept of a class on given flavors; ``learn.estimates`` weighs them by age."""
 MOST_FAILED = 8
+MOST_SAID = 6
+"""Of the newest of these, also what their owners said."""
 MOST_BEGUN = 6
 """Delays kept of a class in one place, and of all classes together: 10,000 classes must take less
 than 50 MB, with all else that is kept of them."""
@@ -35,6 +37,7 @@ MOST_PLACES = 8
 """Flavors, and options, kept of one class: the newest."""
 
 _RUN = struct.Struct("<IHI")
+RUN_BYTES: Final = _RUN.size
 _OUTCOME = struct.Struct("<IHI?")
 _Key = TypeVar("_Key", str, tuple[str, str])
 Packed: TypeAlias = bytes
@@ -70,8 +73,14 @@ class ClassRecord(NamedTuple):
     """For people: an image and a program."""
     runs: Mapping[str, Packed] = EMPTY
     """Flavors to successful runs, the oldest first."""
+    said: Mapping[str, Packed] = EMPTY
+    """Flavors to the same runs, as long as their owners said they would be in the first option;
+    those of which nothing was said are left out."""
     failed: Mapping[str, Packed] = EMPTY
     """Flavors to failed runs."""
+    evicted: Mapping[str, Packed] = EMPTY
+    """Flavors to the same successful runs with, instead of seconds, how often they were evicted
+    before as Nodes or pods were lost; those that never were are left out."""
     outcomes: Mapping[tuple[str, str], Packed] = _NO_OUTCOMES
     """(policy, option) to outcomes; of Jobs left as submitted both are empty."""
     starts: Mapping[str, Packed] = EMPTY
@@ -138,19 +147,25 @@ class Ended(NamedTuple):
     """Where its pods were in the domains of Topologies."""
     level: str = ""
     """The lowest level of which one domain had all of its pods; empty: that is not known."""
+    said: int = 0
+    """Seconds that its owner said it runs in the first option; 0: nothing was said."""
+    evicted: int = 0
+    """How often it was evicted before, as Nodes or pods were lost."""
 
     def record(self) -> ClassRecord:
-        packed = dict.fromkeys(
-            (*places(self.flavors, self.cluster), *at_level(self.flavors, self.level)),
-            pack_runs([self.run]),
-        )
+        where = (*places(self.flavors, self.cluster), *at_level(self.flavors, self.level))
+        packed = dict.fromkeys(where, pack_runs([self.run]))
+        said = pack_runs([self.run._replace(seconds=self.said)])
+        evicted = pack_runs([self.run._replace(seconds=self.evicted)])
         begun = self.began.record() if self.began is not None else ClassRecord()
         outcome = RunOutcome(self.run.finished, self.run.uid, self.generation, self.succeeded)
         return ClassRecord(
             coarse=self.coarse,
             name=self.name,
             runs=packed if self.succeeded else {},
+            said=dict.fromkeys(where, said) if self.succeeded and self.said else {},
             failed={} if self.succeeded else packed,
+            evicted=dict.fromkeys(where, evicted) if self.succeeded and self.evicted else {},
             outcomes={(self.policy, self.option): pack_outcomes([outcome])},
             starts=begun.starts,
             dispatches=begun.dispatches,
@@ -211,7 +226,9 @@ def merged(one: ClassRecord, other: ClassRecord) -> ClassRecord:
         coarse=_least(one.coarse, other.coarse),
         name=_least(one.name, other.name),
         runs=_merged(one.runs, other.runs, merged_runs, _RUN),
+        said=_merged(one.said, other.said, _merged_said, _RUN),
         failed=_merged(one.failed, other.failed, _merged_failed, _RUN),
+        evicted=_merged(one.evicted, other.evicted, merged_runs, _RUN),
         outcomes=_merged(one.outcomes, other.outcomes, _merged_outcomes, _OUTCOME),
         starts=_merged(one.starts, other.starts, merged_begun, _RUN),
         dispatches=_merged(one.dispatches, other.dispatches, merged_begun, _RUN),
@@ -257,6 +274,10 @@ def _unpacked(layout: struct.Struct, packed: Packed) -> Iterable[tuple[int, ...]
     return layout.iter_unpack(packed)
 
 
+def _merged_said(one: Packed, other: Packed) -> Packed:
+    return merged_runs(one, other, MOST_SAID)
+
+
 def _merged_failed(one: Packed, other: Packed) -> Packed:
     return merged_runs(one, other, MOST_FAILED)
 
@@ -275,6 +296,9 @@ def _merged(
     merge: Callable[[Packed, Packed], Packed],
     layout: struct.Struct,
 ) -> Mapping[_Key, Packed]:
+    if not one and not other:
+        # Most records lack some of these, and an empty mapping of each would take memory.
+        return one
     both = {key: merge(one.get(key, b""), other.get(key, b"")) for key in {**one, **other}}
     if len(both) > MOST_PLACES:
         newest = sorted(both, key=lambda key: (layout.unpack(both[key][-layout.size :])[0], key))
@@ -348,7 +372,9 @@ def _line(key: str, record: ClassRecord) -> str:
         "coarse": record.coarse,
         _NAME: record.name,
         "runs": _texts(record.runs),
+        "said": _texts(record.said),
         "failed": _texts(record.failed),
+        "evicted": _texts(record.evicted),
         "outcomes": outcomes,
         "starts": _texts(record.starts),
         "dispatches": _texts(record.dispatches),
@@ -366,7 +392,9 @@ def _record(source: Mapping[str, Any]) -> tuple[str, ClassRecord]:
         coarse=fields.text(source, "coarse", ""),
         name=fields.text(source, _NAME, ""),
         runs=_packed(fields.texts(source, "runs", "")),
+        said=_packed(fields.texts(source, "said", "")),
         failed=_packed(fields.texts(source, "failed", "")),
+        evicted=_packed(fields.texts(source, "evicted", "")),
         outcomes=_packed_outcomes(fields.sequence(source, "outcomes", "")),
         starts=_packed(fields.texts(source, "starts", "")),
         dispatches=_packed(fields.texts(source, "dispatches", "")),

@@ -12,6 +12,7 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.learn import job_class
+from webhook.learn.interruptions import evictions_of
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended, Run
 from webhook.model import fields, marks
@@ -216,6 +217,8 @@ def read_ended(source: Mapping[str, Any], mark: Mark, place: RunPlace) -> Ended 
         began=place.began,
         cluster_queue=place.cluster_queue,
         placed=place.placed,
+        said=mark.said,
+        evicted=evictions_of(status),
     )
 
 

@@ -33,6 +33,17 @@ class Basis(StrEnum):
     """The speed of devices, as data sheets say it: a guess."""
 
 
+class OfSaid(NamedTuple):
+    """How runs compare with what their owners said of them, by the annotation ``run-time``."""
+
+    middle: float
+    """Natural logarithm of how many times as long as said they took."""
+    sigma: float
+    """Standard deviation of one run's logarithm."""
+    runs: float
+    """How many runs of equal weight would tell as much."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTime:
     """An expected run time; ``low`` to ``high`` holds about 80 % of runs, more so with few runs."""
@@ -45,6 +56,16 @@ class RunTime:
     warm: float = 0.0
     """Which part of the newest learned ones began soon after the end of another, where its data
     may still be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedRunTime(RunTime):
+    """A learned run time of runs of which owners had said something.
+
+    Of most runs nobody says anything, and a field for it would take memory in each estimate.
+    """
+
+    of_said: OfSaid
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]

@@ -17,7 +17,7 @@ from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 
 if TYPE_CHECKING:
     from webhook.model.costs.accelerator_profile import AcceleratorProfile
-    from webhook.model.costs.prices import CompiledTariff, Prices
+    from webhook.model.costs.prices import CompiledTariff, Prices, SeenInterruptions
     from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
     from webhook.model.kueue_support import Doubt, Gate, KueueManager
     from webhook.model.pods import PodTemplate
@@ -505,6 +505,8 @@ class Snapshot:
     dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
     device_uses: Mapping[str, DeviceUse] = field(default_factory=dict)
     """Job class to what its runs were measured to use of devices."""
+    interruptions: Mapping[str, SeenInterruptions] = field(default_factory=dict)
+    """ResourceFlavor to what was seen of runs there that were evicted as Nodes were lost."""
     failing: frozenset[tuple[str, str, str]] = frozenset()
     """(job class, policy, option) whose runs keep failing."""
     obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)

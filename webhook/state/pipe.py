@@ -27,6 +27,7 @@ _AS_DELTAS = frozenset(
     {
         *("held", "reserving", "consumed", "profiles"),
         *("run_times", "start_delays", "dispatches", "obstacles", "device_uses"),
+        "interruptions",
     }
 )
 _ARRAYS = frozenset({"times", "free", "spread"})

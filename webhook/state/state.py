@@ -601,7 +601,13 @@ class State:
         )
         estimates = self._run_times.estimates(self._at_once)
         uses = self._run_times.uses()
-        return replace(snapshot, run_times=estimates, failing=failing, device_uses=uses)
+        return replace(
+            snapshot,
+            run_times=estimates,
+            failing=failing,
+            device_uses=uses,
+            interruptions=self._run_times.interruptions.seen(),
+        )
 
     def _learn(self, work: Callable[[], None]) -> None:
         """Learn from one run; one that fails must not keep the others from being learned from."""

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isnan, nan
-from typing import Final
+from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
@@ -131,6 +131,28 @@ NO_PRICES: Final = Prices()
 """Of a cluster of which no Tariff says anything and no device is known."""
 
 
+ENOUGH_HOURS: Final = 20.0
+"""Hours of runs after which evictions that were seen tell more than a Tariff."""
+
+
+class SeenInterruptions(NamedTuple):
+    """What was seen of runs on a flavor."""
+
+    evictions: int
+    """For lost Nodes or pods."""
+    hours: float
+    """How long all those runs took together."""
+
+    def rate(self, expected: float) -> float:
+        """Return how many an hour to expect, where a Tariff expects so many.
+
+        The mean of a Gamma distribution with the Tariff's as its prior, which counts for one.
+        """
+        if self.hours < ENOUGH_HOURS or expected <= 0:
+            return expected
+        return (1 + self.evictions) / (1 / expected + self.hours)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """What a Job would use in one option, and what that costs there."""
@@ -141,11 +163,18 @@ class Place:
     """Money for one unit and hour of what is scarce; what is not there is not scarce."""
     warm: float = 0.0
     """How likely what a Job reads is there, as others of its class have brought it."""
+    seen: Mapping[str, SeenInterruptions] = field(default_factory=dict)
+    """What was seen of runs, by flavor; a flavor without runs is not there."""
 
     @property
     def interruptions(self) -> float:
-        """Return how many are expected in an hour."""
-        return self.prices.interrupted(flavor for flavor, _ in self.usage)
+        """Return how many are expected in an hour: as was seen, else as a Tariff says."""
+        rates = []
+        for flavor in {flavor for flavor, _ in self.usage}:
+            expected = self.prices.interrupted((flavor,))
+            seen = self.seen.get(flavor)
+            rates.append(expected if seen is None else seen.rate(expected))
+        return max(rates, default=self.prices.interrupted(()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
