@@ -17,6 +17,7 @@ from webhook.model.words import rfc3339
 
 _PREFIX: Final = "nvidia.com/mig-"
 _LABEL: Final = "nvidia.com/mig.config"
+_DONE: Final = r"'{.metadata.labels.nvidia\.com/mig\.config\.state}'=success"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,7 @@ def commands(report: SlicesReport) -> Iterator[str]:
         name = plan.node.name
         yield f"kubectl cordon {name}"
         yield f"kubectl label node {name} {_LABEL}={plan.config} --overwrite"
+        yield f"kubectl wait node {name} --timeout=15m --for=jsonpath={_DONE}"
         yield f"kubectl uncordon {name}"
 
 
