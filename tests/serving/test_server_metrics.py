@@ -220,6 +220,7 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.costs.show(state.snapshot(1.0, unix(odd.now)).tariffs, unix(odd.now))
     scarce = {ScarceCell("queue gpu-cq", "gpu", "nvidia.com/gpu"): 0.5}
     metrics.costs.show_congestion(CongestionPrices(prices=scarce))
+    metrics.costs.show_advised({"light-gpu": 12.5})
 
     names = check(metrics)
     before = policies(metrics)
