@@ -29,7 +29,7 @@ from webhook.model import quantity
 from webhook.model.decision import Fit
 from webhook.model.job import Job
 from webhook.model.queues import Amounts, Queueing, Snapshot
-from webhook.model.topologies import PlacedPods
+from webhook.model.topologies import PODS, PlacedPods
 from webhook.state.state import State
 from webhook.state.topology_assignment import read_placed
 
@@ -82,7 +82,14 @@ class Comparison:
         found = f"seed {self.seed} {self.job}: we say {self.predicted} ({self.assignment.detail}; "
         found += f"{dict(self.assignment.usage)}), Kueue {self.reserved} {dict(self.usage)}"
         found += f": {self.message or 'no verdict'}"
+        ours = _named(self.assignment.assignment.placed)
+        if ours != (theirs := _named(self.placed.elements())):
+            found += f"; we place {ours}, Kueue {theirs}"
         return found
+
+
+def _named(placed: Iterable[PlacedPods]) -> list[str]:
+    return sorted(f"{'/'.join(pods.domain)} x {dict(pods.amounts)[PODS]}" for pods in placed)
 
 
 def compare_all(client: ApiClient, cases: Iterable[Case], folder: Path) -> list[Comparison]:
@@ -145,7 +152,8 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     workload = wait_until_judged(client, created, seconds=seconds)
     if predicted and not has_condition(workload or {}, "QuotaReserved"):
         # Kueue tries the next flavor in its next cycle.
-        workload = wait_until_judged(client, created, "True", seconds=UNJUDGED_SECONDS)
+        later = wait_until_judged(client, created, "True", seconds=UNJUDGED_SECONDS)
+        workload = later or workload
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
     return Comparison(
         seed=case.seed,
