@@ -36,6 +36,8 @@ from webhook.state.topology_assignment import read_placed
 POLL_SECONDS = 0.3
 AT_ONCE = 25
 JUDGED_SECONDS = 90.0
+SERVED_SECONDS = 10.0
+"""By then a Job that had its turn in a cycle with others has had one of its own."""
 UNJUDGED_SECONDS = 2.0
 """Kueue never looks at a Workload behind a StrictFIFO head: there is no verdict to wait for."""
 
@@ -73,9 +75,13 @@ class Comparison:
         return "preemption" if self.assignment.fit is Fit.MAY_PREEMPT else ""
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Return whether Kueue placed its pods in other domains than we."""
+        return bool(self.placed) and Counter(self.assignment.assignment.placed) != self.placed
+
+    @property
     def agrees(self) -> bool:
         same = dict(self.assignment.usage) == dict(self.usage)
-        same = same and Counter(self.assignment.assignment.placed) == self.placed
         return self.predicted == self.reserved and (same or not self.reserved)
 
     def __str__(self) -> str:
@@ -152,7 +158,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     workload = wait_until_judged(client, created, seconds=seconds)
     if predicted and not has_condition(workload or {}, "QuotaReserved"):
         # Kueue tries the next flavor in its next cycle.
-        later = wait_until_judged(client, created, "True", seconds=UNJUDGED_SECONDS)
+        later = wait_until_judged(client, created, "True", seconds=SERVED_SECONDS)
         workload = later or workload
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
     return Comparison(

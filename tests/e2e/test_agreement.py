@@ -35,7 +35,9 @@ def test_a_gang_starts_now_where_kueue_finds_domains_for_it(plane, tmp_path):
     found = compare_all(plane.client, map(make_topology_case, wanted), tmp_path)
 
     certain = [item for item in found if not item.excused]
+    elsewhere = [item for item in certain if item.is_elsewhere]
     print(f"{len(certain)} of {len(found)} without uncertain: topology")
+    print(f"{len(elsewhere)} of them in other domains: {[str(item) for item in elsewhere]}")
     assert len(certain) > len(wanted)
     assert [str(item) for item in disagreements(found)] == []
 

@@ -10,6 +10,7 @@ from tests.topologies import BLOCK, GPU, RACK, racks, with_topology
 from webhook.decide import options
 from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
+from webhook.model.queues import Queueing
 from webhook.model.topologies import HOSTNAME, PlacedPods
 
 PREFIX = "kueue.x-k8s.io/podset-"
@@ -90,3 +91,20 @@ def test_who_waits_and_fits_takes_its_domain_first():
 
     assert starts(2, {REQUIRED: RACK}, waiting=[first]) == (True, True)
     assert starts(3, {PREFERRED: RACK}, waiting=[first]) == (False, True)
+
+
+def test_domains_may_be_kept_for_the_head_of_a_strict_queue():
+    strict = cluster_queue("strict-cq", QUOTAS, queueing=Queueing.STRICT)
+    snapshot = builders.snapshot(
+        cluster_queue("gpu-cq", QUOTAS), strict, held={"strict-cq": held(pending=1)}
+    )
+    snapshot = with_topology(snapshot, NODES)
+    asked = builders.needs({GPU: "8"}, pods=template(annotations={REQUIRED: HOSTNAME}))
+
+    def found(name):
+        there = occupancy.build(snapshot)
+        return occupancy.assignment(there, (asked,), snapshot.cluster_queues[name])
+
+    assert found("strict-cq").assignment.is_placed
+    assert not found("gpu-cq").assignment.is_placed
+    assert found("gpu-cq").detail == "flavor gpu; its topology is not looked at"

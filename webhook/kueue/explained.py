@@ -7,7 +7,7 @@ what stands in the way where it does not fit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webhook.kueue import flavor_plan
 from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMode
@@ -29,6 +29,7 @@ _FIT_OF = {
     PreemptionMode.RECLAIM: Fit.MAY_PREEMPT,
     PreemptionMode.FITS: Fit.FITS,
 }
+_NOT_LOOKED_AT = "; its topology is not looked at"
 NOWHERE = Assignment(mode=PreemptionMode.EXCEEDS)
 """That of a Workload that the ClusterQueue can never take, whatever its quota."""
 
@@ -86,6 +87,14 @@ def explained(
         found = claimant.victims(assigned.taken)
         fit, victims = (Fit.WAITS if found == 0 else fit), found or 0
     return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims)
+
+
+def as_unplaced(found: ExplainedAssignment) -> ExplainedAssignment:
+    """Return an assignment of which it is not known any more that domains have room for it."""
+    if not found.assignment.is_placed:
+        return found
+    unplaced = replace(found.assignment, is_placed=False)
+    return replace(found, assignment=unplaced, detail=f"{found.detail}{_NOT_LOOKED_AT}")
 
 
 def refused(rejection: Rejection) -> ExplainedAssignment:
@@ -160,5 +169,5 @@ def _taken(usage: Amounts, snapshot: Snapshot, *, is_placed: bool) -> str:
     names = {flavor for flavor, _ in usage}
     text = f"flavor {_names(names)}" if names else "asks for nothing"
     if not is_placed and any(snapshot.flavors[name].topology for name in names):
-        text += "; its topology is not looked at"
+        text += _NOT_LOOKED_AT
     return text

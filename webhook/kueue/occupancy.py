@@ -22,8 +22,16 @@ from webhook.kueue.assignment import (
     oracle_by_counts,
     set_aside,
 )
-from webhook.kueue.explained import NOWHERE, ExplainedAssignment, explained, parts_of, refused
+from webhook.kueue.explained import (
+    NOWHERE,
+    ExplainedAssignment,
+    as_unplaced,
+    explained,
+    parts_of,
+    refused,
+)
 from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.flavor_plan import with_topology
 from webhook.kueue.placed_assignment import assign_placed, shifted
 from webhook.kueue.preemption import (
     ANY,
@@ -108,7 +116,27 @@ def assignment(
         # Kueue leaves it out of its cycles.
         detail = f"the cohorts of ClusterQueue {cluster_queue.name} form a cycle"
         return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
-    return explained(needs, place, occupancy.snapshot, occupancy.occupied)
+    found = explained(needs, place, occupancy.snapshot, occupancy.occupied)
+    if found.assignment.placed and _are_domains_claimed(occupancy, cluster_queue):
+        return as_unplaced(found)
+    return found
+
+
+def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> bool:
+    """Return whether a StrictFIFO head of another ClusterQueue waits for domains.
+
+    Kueue tries it in each cycle, and keeps domains for it as if all others were preempted.
+    """
+    # ``updateAssignmentForTAS``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L925
+    snapshot = occupancy.snapshot
+    return any(
+        queue.queueing is Queueing.STRICT
+        and queue is not cluster_queue
+        and occupancy.held(name).pending > 0
+        and bool(with_topology(queue, snapshot))
+        for name, queue in snapshot.cluster_queues.items()
+    )
 
 
 def claimant(
