@@ -76,6 +76,7 @@ def test_the_priority_class_can_be_given_and_not_taken_away():
         pods(GPU, node_selector={"pool": "cpu"}),
         pods(GPU, tolerations=({"key": "a"},)),
         pods(GPU, annotations={"kueue-fallback.dev/env.A": "1"}),
+        pods(GPU, annotations={"kueue.x-k8s.io/podset-required-topology": "rack"}),
         pods(GPU, labels={"tier": "cpu"}),
         pods(container(requests={"cpu": "4000m"}, limits={"nvidia.com/gpu": "1"})),
     ],
