@@ -74,7 +74,7 @@ class Plan:
 def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
     depends_on = cluster_queue, snapshot.flavors, snapshot.kueue, snapshot.topologies
-    key = tuple(map(id, depends_on))
+    key = id(cluster_queue), id(snapshot.flavors), id(snapshot.kueue), id(snapshot.topologies)
     cached = pod_set.known.get(key)
     if cached is None:
         if len(pod_set.known) >= _KEPT:

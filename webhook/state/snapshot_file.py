@@ -28,7 +28,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read
 from webhook.state.state import State
-from webhook.state.watched import run_times, series, training_runtimes, watched
+from webhook.state.watched import NODES_WITH_ROOM, run_times, series, training_runtimes, watched
 
 _KINDS: Mapping[str, str] = {
     "ClusterQueue": kinds.CLUSTER_QUEUES,
@@ -42,6 +42,8 @@ _KINDS: Mapping[str, str] = {
     "MultiKueueConfig": kinds.MULTIKUEUE_CONFIGS,
     "MultiKueueCluster": kinds.MULTIKUEUE_CLUSTERS,
     "WorkloadPriorityClass": kinds.PRIORITY_CLASSES,
+    "Topology": kinds.TOPOLOGIES,
+    "Node": kinds.NODES,
     "Namespace": kinds.NAMESPACES,
     "LimitRange": kinds.LIMIT_RANGES,
     "RuntimeClass": kinds.RUNTIME_CLASSES,
@@ -58,6 +60,8 @@ DEFAULTED = {
     kinds.KUEUE_DEPLOYMENT,
     kinds.WEBHOOKS,
     kinds.RUN_TIMES,
+    kinds.TOPOLOGIES,
+    kinds.NODES,
     kinds.POD_PRIORITIES,
     kinds.DEVICE_CLASSES,
     kinds.ACCELERATOR_PROFILES,
@@ -125,6 +129,8 @@ def fetch_state(
     """
     resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
     entries, _ = _list_all(client, (*resources, *training_runtimes(), run_times(namespace)))
+    if entries.get(kinds.TOPOLOGIES):
+        entries |= _list_all(client, (NODES_WITH_ROOM,))[0]
     return state_of({**entries, **_list_series(client, entries, namespace)})
 
 

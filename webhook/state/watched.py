@@ -59,6 +59,9 @@ _KUEUE = (
 )
 
 
+NODES_WITH_ROOM = Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False)
+
+
 def watched(
     *, namespace: str, kueue_namespace: str, series_names: Iterable[str] = (), nodes: bool = False
 ) -> tuple[Resource, ...]:
@@ -68,7 +71,7 @@ def watched(
     With *nodes* Nodes are, too.
     """
     return (
-        *((Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False),) * nodes),
+        *((NODES_WITH_ROOM,) * nodes),
         *(series(name, namespace) for name in series_names),
         *(
             Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
