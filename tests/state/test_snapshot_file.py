@@ -19,7 +19,7 @@ from webhook.model.queues import Held
 from webhook.state.snapshot_file import fetch_snapshot, read_snapshot
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "snapshot.json"
-OBJECTS = [cluster_queue(), local_queue(), workload(conditions=(PENDING,)), named("Node", "n")]
+OBJECTS = [cluster_queue(), local_queue(), workload(conditions=(PENDING,)), named("Pod", "n")]
 
 
 def written(tmp_path, text):
