@@ -67,7 +67,7 @@ def test_the_example_holds_a_full_queue():
             "{path} items[0].metadata.name: expected a string, got a number",
         ),
         (
-            yaml.safe_dump_all([named("Node", "n"), cluster_queue(stopPolicy="x")]),
+            yaml.safe_dump_all([named("Pod", "n"), cluster_queue(stopPolicy="x")]),
             "{path} document 2.spec.stopPolicy: expected one of None, Hold, HoldAndDrain, got 'x'",
         ),
     ],
