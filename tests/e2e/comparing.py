@@ -148,6 +148,8 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
 
 def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> Comparison:
     state.replace(kinds.WORKLOADS, client.list(KUEUE, "Workload", namespace=case.namespace))
+    # A Node whose sign of life is late is not ready for a while, and Kueue leaves it out then.
+    state.replace(kinds.NODES, client.list("v1", "Node", selector=f"{LABEL}={case.namespace}"))
     snapshot = state.snapshot(0.0, 0.0)
     behind = is_behind(snapshot, BY_NAME[source["kind"]].read(source))
     if behind or occupancy.build(snapshot).heads:

@@ -123,18 +123,23 @@ def assignment(
 
 
 def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> bool:
-    """Return whether a StrictFIFO head of another ClusterQueue waits for domains.
+    """Return whether somebody who waits for domains may come before a new Workload again and again.
 
-    Kueue tries it in each cycle, and keeps domains for it as if all others were preempted.
+    Kueue tries the head of a StrictFIFO queue in each cycle, and keeps domains for it as if all
+    others were preempted. Who finds no domain in one of several flavors is tried in the next one
+    at once, and then in the first again, before those who came later to its ClusterQueue.
     """
-    # ``updateAssignmentForTAS``:
+    # ``updateAssignmentForTAS``, and ``LastAssignment.PendingFlavors``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L925
     snapshot = occupancy.snapshot
     return any(
-        queue.queueing is Queueing.STRICT
-        and queue is not cluster_queue
-        and occupancy.held(name).pending > 0
+        occupancy.held(name).pending > 0
         and bool(with_topology(queue, snapshot))
+        and (
+            any(len(group.flavors) > 1 for group in queue.groups)
+            if queue is cluster_queue
+            else queue.queueing is Queueing.STRICT
+        )
         for name, queue in snapshot.cluster_queues.items()
     )
 
