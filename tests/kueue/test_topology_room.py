@@ -108,3 +108,17 @@ def test_domains_may_be_kept_for_the_head_of_a_strict_queue():
     assert found("strict-cq").assignment.is_placed
     assert not found("gpu-cq").assignment.is_placed
     assert found("gpu-cq").detail == "flavor gpu; its topology is not looked at"
+
+
+def test_who_is_tried_in_several_flavors_may_come_again_before_others():
+    both = {**QUOTAS, "plain": {GPU: "8", "cpu": "9"}}
+    queue = cluster_queue("gpu-cq", both)
+    asks = template(annotations={REQUIRED: HOSTNAME})
+
+    def placed(pending):
+        snapshot = builders.snapshot(queue, held={"gpu-cq": held(pending=pending)})
+        there = occupancy.build(with_topology(snapshot, NODES))
+        asked = (builders.needs({GPU: "8"}, pods=asks),)
+        return occupancy.assignment(there, asked, queue).assignment.is_placed
+
+    assert (placed(0), placed(1)) == (True, False)
