@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import schedules, waiting
 from webhook.kueue.quota_holders import RunningGroup, StartedWorkloads
-from webhook.kueue.schedule import Runs
+from webhook.kueue.quota_releases import Runs
 from webhook.model.queues import Queueing
 
 GPU = "nvidia.com/gpu"

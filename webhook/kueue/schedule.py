@@ -8,8 +8,7 @@ the beginning of the schedule.
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf, sqrt
 from typing import Final
@@ -29,6 +28,13 @@ from webhook.kueue.queue_heads import (
 )
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
+from webhook.kueue.quota_releases import (
+    ReleaseMoments,
+    RequeueBatch,
+    Runs,
+    batch_seconds,
+    may_preempt,
+)
 from webhook.kueue.scheduling_cycle import (
     SchedulingCycle,
     StartedGroup,
@@ -46,7 +52,6 @@ from webhook.model.queues import (
 
 EVICTION_SECONDS: Final = 1.0
 """For how long a preempted Workload still holds its quota, where nothing is known of it."""
-_NEVER = "Never"
 _SHARED = "events share cycles here"
 
 
@@ -74,102 +79,6 @@ class PreemptedWorkloads:
     reason: PreemptionReason
     by: str
     """The key of the Workload that preempts them."""
-
-
-class Runs:
-    """Running groups, ordered by when they finish or release their quota.
-
-    *idle* maps a ClusterQueue's node to the seconds for which quota that it releases lies idle.
-    With *live* quota lies idle only where Workloads are pending, and until the tree's next requeue
-    batch; otherwise always, because a newcomer that waits for the quota is pending then.
-    """
-
-    def __init__(self, idle: Mapping[int, float], *, live: bool = False) -> None:
-        self.ended: list[StartedWorkloads] = []
-        """With *live*, what has finished since the caller last emptied this list."""
-        self.released: list[StartedWorkloads] = []
-        """With *live*, what has released its quota since the caller last emptied this list."""
-        self._idle, self._is_live = idle, live
-        self._heap: list[tuple[float, int, RunningGroup]] = []
-        self._order = 0
-        self._batch_at = -inf
-        """When Kueue's next requeue batch comes, in seconds since the beginning."""
-
-    def add(self, until: float, run: RunningGroup) -> None:
-        """Add a group that finishes at *until*."""
-        # Kueue gathers releases for ``requeueBatchPeriod`` before it tries Workloads again that
-        # did not fit (decision 0010). No run time contains that, so it is added here.
-        self._push(until if self._is_live else until + self._idle[run.leaf], run)
-
-    def end(self, key: str, at: float) -> None:
-        """Let the group with this key finish at *at*, whatever was expected when it started.
-
-        Nothing happens where none is running: it may have been preempted as soon as it started.
-        """
-        for number, (_, order, run) in enumerate(self._heap):
-            if run.begun is not None and run.begun.key == key and run.count:
-                run.begun = replace(run.begun, finish=at)
-                self._heap[number] = at, order, run
-                heapq.heapify(self._heap)
-                return
-
-    def next_at(self) -> float:
-        """Return when the next group finishes or releases its quota; inf: nothing runs."""
-        # Of some groups nobody is left, because all were preempted.
-        while self._heap and not self._heap[0][2].count:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else inf
-
-    def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, RunningGroup | None]:
-        """Remove the next event, and return its time and the group that releases its quota.
-
-        None instead of a group: one has finished, and its quota still lies idle. *is_awaited*
-        tells whether any Workload is pending in the tree.
-        """
-        at, _, run = heapq.heappop(self._heap)
-        if not self._is_live or run.begun is None:
-            return at, run
-        if not run.is_over:
-            run.is_over = True
-            self.ended.append(run.begun)
-            idle = self._idle[run.leaf]
-            # Where nothing is pending nothing was tried in vain, so no batch is waited for. All
-            # that finishes before the batch is released with it.
-            if idle and is_awaited():
-                if self._batch_at <= at:
-                    self._batch_at = at + idle
-                self._push(self._batch_at, run)
-                return at, None
-        self.released.append(run.begun)
-        return at, run
-
-    def _push(self, at: float, run: RunningGroup) -> None:
-        self._order += 1
-        heapq.heappush(self._heap, (at, self._order, run))
-
-
-@dataclass(slots=True)
-class _RequeueBatch:
-    """Kueue's next requeue batch, in which it tries again what did not fit."""
-
-    seconds: float
-    """So long after a release it comes; 0: nothing waits for it, or everything does."""
-    at: float = inf
-    """In seconds since the beginning of the schedule; inf: none comes."""
-
-    def expect(self, released_at: float) -> None:
-        """Let one come after a release, unless one does already."""
-        if self.seconds:
-            self.at = min(self.at, released_at + self.seconds)
-
-
-def _batch_seconds(queues: Collection[ClusterQueue], kueue: KueueConfig) -> float:
-    """Return how long after a release a requeue batch comes; 0: all wait for it, or nobody."""
-    # A StrictFIFO head stays in the queue, and is tried again without a requeue batch. So does a
-    # preemptor: where only some wait for the batch, quota does not lie idle for all. Where events
-    # share a cycle, the ClusterQueue that releases decides, which costs less.
-    some_never_rest = any(map(is_strict, queues)) or any(map(_may_preempt, queues))
-    return kueue.requeue_seconds if some_never_rest and not all(map(is_strict, queues)) else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +126,7 @@ class Schedule:
     reservation are whole seconds of that clock, as Kueue compares them."""
     _use: LocalQueueUse | None = None
     _is_first = True
+    _order = 0
 
     def __init__(
         self,
@@ -245,7 +155,7 @@ class Schedule:
         """ClusterQueue to priority to when the last Workload with it started."""
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
-        self._batch = _RequeueBatch(0.0 if grain else _batch_seconds(self._queues.values(), kueue))
+        self._batch = RequeueBatch(0.0 if grain else batch_seconds(self._queues.values(), kueue))
         self.runs = Runs(
             {
                 tree.leaves[queue.name]: 0.0
@@ -262,7 +172,7 @@ class Schedule:
         self._evicted: list[tuple[float, int, RunningGroup]] = []
         """A heap of the groups that lose their quota, by when they do."""
         self._holders: QuotaHolders | None = None
-        if any(_may_preempt(queue) for queue in self._queues.values()):
+        if any(may_preempt(queue) for queue in self._queues.values()):
             of_leaf = {tree.leaves[name]: queue for name, queue in self._queues.items()}
             self._holders = QuotaHolders(tree, of_leaf, kueue)
         preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
@@ -274,9 +184,10 @@ class Schedule:
         self._cycle = self._exact or SchedulingCycle(
             tree, self._queues.values(), kueue, preemptions=preemptions
         )
-        self._shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
+        self.shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
+        """Demands in the tree's indices, by ClusterQueue and id; the caller may share them among
+        the Schedules of copies of one tree."""
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
-        self._order = 0
 
     @property
     def is_exact(self) -> bool:
@@ -629,7 +540,7 @@ class Schedule:
         """Let those run that have got quota: of these releases, or now."""
         if not started:
             return
-        moments = _Moments(releases, sum(start.count for start in started), self.now)
+        moments = ReleaseMoments(releases, sum(start.count for start in started), self.now)
         for start in started:
             # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
@@ -689,59 +600,16 @@ class Schedule:
 
     def _shape_of(self, waiting: PendingGroup) -> Shape:
         key = waiting.cluster_queue, id(waiting.demand)
-        if key not in self._shapes:
+        if key not in self.shapes:
             leaf = self.tree.leaves[waiting.cluster_queue]
             # The demand is kept beside its id: a freed one's id could be given to another demand.
-            self._shapes[key] = waiting.demand, shape_of(self.tree, leaf, waiting.demand)
-        return self._shapes[key][1]
+            self.shapes[key] = waiting.demand, shape_of(self.tree, leaf, waiting.demand)
+        return self.shapes[key][1]
 
 
 def _with_rest(cycle: TurnUsage, after: list[int]) -> TurnUsage:
     """Let turns at which the usage is that *after* the cycles have that very list."""
     return replace(cycle, before=[after if usage == after else usage for usage in cycle.before])
-
-
-class _Moments:
-    """Shares out the times of releases among starts, in order and in equal parts."""
-
-    def __init__(self, releases: Sequence[tuple[float, int]], starts: int, now: float) -> None:
-        self._now = now
-        self._sums = [0.0]
-        self._counts = [0]
-        for at, count in releases:
-            self._sums.append(self._sums[-1] + at * count)
-            self._counts.append(self._counts[-1] + count)
-        self._starts, self._dealt = starts, 0
-        self._is_one = not releases or releases[0][0] == releases[-1][0] == now
-
-    def of(self, count: int) -> float:
-        """Return the mean time of the next *count* starts, in seconds since the beginning.
-
-        Where there are more releases than starts, a start has the time of the last of its share.
-        """
-        if self._is_one:
-            return self._now
-        share = self._counts[-1] / self._starts
-        low, high = self._dealt * share, (self._dealt + count) * share
-        self._dealt += count
-        # A start that needs several releases cannot come before the last of them.
-        if share > 1:
-            low = high - 1
-        return (self._sum_to(high) - self._sum_to(low)) / (high - low)
-
-    def _sum_to(self, position: float) -> float:
-        """Sum up the times of the first *position* released Workloads; it may be a fraction."""
-        index = min(bisect_left(self._counts, position), len(self._counts) - 1)
-        if index == 0:
-            return 0.0
-        width = self._counts[index] - self._counts[index - 1]
-        part = (position - self._counts[index - 1]) / width
-        return self._sums[index - 1] + part * (self._sums[index] - self._sums[index - 1])
-
-
-def _may_preempt(queue: ClusterQueue) -> bool:
-    policies = queue.preemption
-    return policies.within_cluster_queue != _NEVER or policies.reclaim_within_cohort != _NEVER
 
 
 def is_open(queue: ClusterQueue) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.queue_heads import PendingGroup
+from webhook.kueue.queue_heads import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Running, Schedule
 from webhook.model.fields import FieldError
@@ -102,6 +102,8 @@ class PreparedWorkloads:
     demands: TreeDemands
     grain: float
     """That of the schedule; 0: it is exact."""
+    shapes: dict[tuple[str, int], tuple[Demand, Shape]] = field(default_factory=dict)
+    """``Schedule.shapes`` of all Schedules with these Workloads, or with most of them."""
 
 
 def prepare(
@@ -203,6 +205,7 @@ def filled(
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
+    schedule.shapes = prepared.shapes
     if (use := use_of(case.snapshot, tree)) is not None:
         schedule.order_by_use(use)
     for run in prepared.running:

@@ -170,8 +170,9 @@ class Lineup:
             rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
             arrival = replace(arrival, key=f"of {rank}")
             self._ranks[arrival.key] = rank
+            group = replace(group, arrival=arrival)
         self._counts[self._ranks[arrival.key]] += arrival.count
-        return replace(group, arrival=arrival)
+        return group
 
     def _with_class(self, group: QueuedGroup) -> QueuedGroup:
         """Return a movable Job's group with the class by which its policy expects run times."""
