@@ -112,13 +112,14 @@ def test_domains_may_be_kept_for_the_head_of_a_strict_queue():
 
 def test_who_is_tried_in_several_flavors_may_come_again_before_others():
     both = {**QUOTAS, "plain": {GPU: "8", "cpu": "9"}}
-    queue = cluster_queue("gpu-cq", both)
+    queue, other = cluster_queue("gpu-cq", both), cluster_queue("other-cq", QUOTAS)
     asks = template(annotations={REQUIRED: HOSTNAME})
 
-    def placed(pending):
-        snapshot = builders.snapshot(queue, held={"gpu-cq": held(pending=pending)})
+    def placed(pending, newcomer=queue):
+        snapshot = builders.snapshot(queue, other, held={"gpu-cq": held(pending=pending)})
         there = occupancy.build(with_topology(snapshot, NODES))
         asked = (builders.needs({GPU: "8"}, pods=asks),)
-        return occupancy.assignment(there, asked, queue).assignment.is_placed
+        return occupancy.assignment(there, asked, newcomer).assignment.is_placed
 
     assert (placed(0), placed(1)) == (True, False)
+    assert (placed(0, other), placed(1, other)) == (True, False)

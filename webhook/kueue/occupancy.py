@@ -126,8 +126,8 @@ def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> b
     """Return whether somebody who waits for domains may come before a new Workload again and again.
 
     Kueue tries the head of a StrictFIFO queue in each cycle, and keeps domains for it as if all
-    others were preempted. Who finds no domain in one of several flavors is tried in the next one
-    at once, and then in the first again, before those who came later to its ClusterQueue.
+    others were preempted. So it does for who finds no domain in one of several flavors: that one is
+    tried in the next flavor at once, and then in the first again, before those who came later.
     """
     # ``updateAssignmentForTAS``, and ``LastAssignment.PendingFlavors``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L925
@@ -137,8 +137,7 @@ def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> b
         and bool(with_topology(queue, snapshot))
         and (
             any(len(group.flavors) > 1 for group in queue.groups)
-            if queue is cluster_queue
-            else queue.queueing is Queueing.STRICT
+            or (queue.queueing is Queueing.STRICT and queue is not cluster_queue)
         )
         for name, queue in snapshot.cluster_queues.items()
     )
