@@ -23,8 +23,9 @@ from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
-from webhook.learn.device_prior import Guess, guess, part_of
+from webhook.learn.device_prior import DevicePart, Guess, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
+from webhook.learn.placement_prior import GangPlace, as_placed
 from webhook.learn.run_records import at_level
 from webhook.model.costs.prices import NO_PRICES, Cost, Place
 from webhook.model.decision import Assessment, Fit, Rejection
@@ -92,13 +93,16 @@ def expect(case: ForecastCase, assessments: Sequence[Assessment]) -> tuple[Asses
         _run(expecting if prior is None else replace(expecting, prior=prior), option, start)
         for option, start, prior in zip(options, starts, priors, strict=True)
     ]
+    least_cost = case.policy.spec.strategy.least_cost
+    if least_cost is not None:
+        places = [_gang_place(start) for start in starts]
+        runs = as_placed(expecting, runs, places=places, snapshot=case.occupancy.snapshot)
     case = replace(case, first=runs[0])
     with_forecasts = tuple(
         _with_forecast(case, start, option, run)
         for option, start, run in zip(options, starts, runs, strict=True)
     )
     kept = _within_amounts(_by_deadline(with_forecasts, case.wishes), case.wishes)
-    least_cost = case.policy.spec.strategy.least_cost
     return kept if least_cost is None else _weighed(case, kept, starts, least_cost)
 
 
@@ -150,13 +154,19 @@ def _priors(case: ForecastCase, starts: Sequence[_Begun]) -> list[Guess | None]:
     """
     if case.policy.spec.strategy.least_cost is None:
         return [None] * len(starts)
-    parts = [
-        None if start.place is None else part_of(start.place.usage, start.place.prices.devices)
-        for start in starts
-    ]
+    parts = [_part(start) for start in starts]
     use = case.occupancy.snapshot.device_uses.get(case.job_class.key)
     bound = use.bound if use is not None else None
     return [None, *(guess(parts[0], part, bound) for part in parts[1:])]
+
+
+def _part(start: _Begun) -> DevicePart | None:
+    return None if start.place is None else part_of(start.place.usage, start.place.prices.devices)
+
+
+def _gang_place(start: _Begun) -> GangPlace:
+    level = start.item.level if start.there is None else ""
+    return GangPlace(flavors=start.flavors, level=level, part=_part(start))
 
 
 def _lateness_weight(case: ForecastCase, least_cost: LeastCost) -> float:

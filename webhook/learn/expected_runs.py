@@ -92,7 +92,7 @@ def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -
     believed = (
         _scaled(expecting, first, flavors)
         or _by_slowdown(expecting, told, option)
-        or _guessed(told, expecting.prior)
+        or (guessed(told, expecting.prior) if expecting.prior is not None else None)
     )
     return believed if observed is None else _observed(expecting, said, believed, observed)
 
@@ -155,15 +155,15 @@ def _by_devices(expecting: Expecting) -> RunTime | None:
     if learned is None or _is_hearsay(expecting, expecting.first_flavors, learned):
         first = _said(expecting)
     else:
-        first = _without_start(expecting, learned, expecting.first_flavors)
-    return None if first is None else _guessed(first, expecting.prior)
+        first = without_start(expecting, learned, expecting.first_flavors)
+    prior = expecting.prior
+    return None if first is None or prior is None else guessed(first, prior)
 
 
-def _guessed(first: RunTime, prior: Guess | None) -> RunTime | None:
-    if prior is None:
-        return None
-    guessed = _widened(_times(first, prior.ratio), prior.sigma)
-    return replace(guessed, basis=Basis.PROFILE, runs=0)
+def guessed(first: RunTime, prior: Guess) -> RunTime:
+    """Return a run that is as much longer than *first* as is guessed."""
+    scaled = _widened(_times(first, prior.ratio), prior.sigma)
+    return replace(scaled, basis=Basis.PROFILE, runs=0)
 
 
 def _by_slowdown(expecting: Expecting, first: RunTime, option: Option) -> RunTime | None:
@@ -179,8 +179,8 @@ def _scaled(expecting: Expecting, first: RunTime, flavors: str) -> RunTime | Non
     if flavors == expecting.first_flavors:
         return first
     own, firsts = (
-        _without_start(expecting, here, flavors),
-        _without_start(expecting, there, expecting.first_flavors),
+        without_start(expecting, here, flavors),
+        without_start(expecting, there, expecting.first_flavors),
     )
     if (own is here) is not (firsts is there):
         own, firsts = here, there
@@ -200,7 +200,7 @@ def _believed(expecting: Expecting, option: Option) -> RunTime | None:
         return said if said is None or is_first else _slowed(said, slowdown)
     if said is not None and _is_hearsay(expecting, expecting.first_flavors, learned):
         return _slowed(said, slowdown)
-    own = _without_start(expecting, learned, expecting.first_flavors)
+    own = without_start(expecting, learned, expecting.first_flavors)
     return replace(_slowed(own, slowdown), basis=Basis.SLOWDOWN)
 
 
@@ -235,7 +235,7 @@ def slowdown_of(policy: FallbackPolicy, option: Option) -> float | None:
     return 1.0 if option.name == policy.spec.options[0].name else option.slowdown
 
 
-def _without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunTime:
+def without_start(expecting: Expecting, learned: RunTime, flavors: str) -> RunTime:
     """Subtract the time until the class's pods are ready on *flavors*.
 
     A run that is short beside that is used whole, as the rest would say little.

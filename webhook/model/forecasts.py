@@ -30,7 +30,7 @@ class Basis(StrEnum):
     SLOWDOWN = "slowdown"
     POLICY = "policy"
     PROFILE = "profile"
-    """The speed of devices, as data sheets say it: a guess."""
+    """The speed of devices, as data sheets say it, or of a gang that is spread: a guess."""
 
 
 class OfSaid(NamedTuple):

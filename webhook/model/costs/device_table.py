@@ -11,12 +11,15 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.model.costs.devices import Device, DeviceSlice, Watts
+from webhook.model.costs.devices import Device, DeviceSlice, Link, Watts
+from webhook.model.topologies import HOSTNAME
 
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
 _GB: Final = 10**9
 NVIDIA: Final = "nvidia.com/gpu"
+_NVLINK: Final = Link(kind="NVLink", domain=HOSTNAME)
+"""Of those that only exist so. That it joins whole racks is said by an AcceleratorProfile."""
 
 
 def _slices(*rows: tuple[str, int, int]) -> tuple[DeviceSlice, ...]:
@@ -61,6 +64,7 @@ _ROWS: Final = (
         bandwidth=900,
         compute={"fp64": 7.5, "fp32": 15, "fp16": 120},
         watts=Watts.of_maximum(300),
+        link=_NVLINK,
         source="NVIDIA, announcement of the Tesla V100, table of accelerators, 2017",
     ),
     Device(
@@ -88,6 +92,7 @@ _ROWS: Final = (
         bandwidth=1555,
         compute={"fp16": 312, "bf16": 312, "int8": 624},
         watts=Watts.of_maximum(400),
+        link=_NVLINK,
         slices=_OF_40_GB,
         source="NVIDIA A100 data sheet, 2021",
     ),
@@ -98,6 +103,7 @@ _ROWS: Final = (
         bandwidth=2039,
         compute={"fp16": 312, "bf16": 312, "int8": 624},
         watts=Watts.of_maximum(400),
+        link=_NVLINK,
         slices=_OF_80_GB,
         source="NVIDIA A100 data sheet, 2021",
     ),
@@ -108,6 +114,7 @@ _ROWS: Final = (
         bandwidth=3350,
         compute={"fp16": 989, "bf16": 989, "fp8": 1979, "int8": 1979},
         watts=Watts.of_maximum(700),
+        link=_NVLINK,
         slices=_OF_80_GB,
         source="NVIDIA H100 data sheet, 2023; its figures with sparsity, halved",
     ),
@@ -127,6 +134,7 @@ _ROWS: Final = (
         bandwidth=4800,
         compute={"fp16": 989, "bf16": 989, "fp8": 1979, "int8": 1979},
         watts=Watts.of_maximum(700),
+        link=_NVLINK,
         slices=_slices(
             ("1g.18gb", 18 * _GB, 1),
             ("2g.35gb", 35 * _GB, 2),
@@ -142,6 +150,7 @@ _ROWS: Final = (
         bandwidth=8000,
         compute={"fp16": 2250, "bf16": 2250, "fp8": 4500, "int8": 4500},
         watts=Watts.of_maximum(1000),
+        link=_NVLINK,
         slices=_slices(
             ("1g.23gb", 23 * _GB, 1),
             ("2g.45gb", 45 * _GB, 2),
