@@ -196,6 +196,11 @@ class Settings(BaseModel):
     """The Prometheus that the leading controller asks what Jobs use of their devices, every 5
     minutes; None: nobody is asked. It is the only address besides API servers that is called."""
 
+    journal_days: int = Field(default=1, ge=1, le=7)
+    """Days for which the leading controller keeps Jobs that are over, with 8 hours more, in
+    ConfigMaps of our namespace; savings are counted of the last day. A week is for
+    ``report --slices``, and is up to seven times as much to store."""
+
     max_state_age: Seconds = 15.0
     """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
     resumed every 6 to 9 s, so a quiet cluster stays below."""

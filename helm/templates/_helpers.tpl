@@ -201,7 +201,7 @@ egress:
 {{- end -}}
 
 {{- define "kueue-fallback.journal" -}}
-{{- range $shard := until 32 }}
+{{- range $shard := until 192 }}
 - kueue-fallback-journal-{{ $shard }}
 {{- end }}
 {{- end -}}

@@ -194,3 +194,8 @@ def notes(helm):
         return result.stdout
 
     return run
+
+
+@pytest.mark.parametrize("days", [0, 8])
+def test_a_journal_of_no_day_or_of_more_than_a_week_is_refused(refusal, days):
+    assert refusal({"settings.journal_days": str(days)}).startswith("- at '/settings/journal_days'")

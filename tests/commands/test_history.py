@@ -8,7 +8,7 @@ from tests.servers import Server, paper_snapshot
 from tests.state.objects import NAMESPACE, cluster_queue, local_queue, reserving
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import history
-from webhook.hindsight.journal import Slot, config_map
+from webhook.hindsight.journal import SLOT_SECONDS, Slot, config_map
 
 JOBS = "/apis/batch/v1/jobs"
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
@@ -45,8 +45,8 @@ def workload():
     return found
 
 
-def read(cluster):
-    return history.from_cluster(cluster, own_namespace="ours", namespace=NAMESPACE)
+def read(cluster, since=0.0):
+    return history.from_cluster(cluster, own_namespace="ours", namespace=NAMESPACE, since=since)
 
 
 def test_the_journal_and_what_is_still_there_are_put_together():
@@ -67,6 +67,26 @@ def test_the_journal_and_what_is_still_there_are_put_together():
     assert (keyed["w-1"].option, keyed["w-1"].outcome) == ("cpu", "")
     assert (found.left_out, found.unread) == (3, ())
     assert set(found.state.snapshot(0.0, 0.0).cluster_queues) == {"gpu-cq"}
+
+
+@pytest.mark.parametrize(
+    ("since", "keys", "oldest"),
+    [
+        (0.0, ["w-5", "w-6", "w-7"], 5),
+        (6.5 * SLOT_SECONDS, ["w-6", "w-7"], 6),
+        (9.0 * SLOT_SECONDS, [], None),
+    ],
+)
+def test_of_a_long_journal_only_the_hours_that_are_asked_about_are_read(since, keys, oldest):
+    # Objects of a ring of 32 say their hour, too, wherever they lie.
+    slots = [Slot(number=hour, entries={f"w-{hour}": entry(f"w-{hour}")}) for hour in (7, 5, 6)]
+    records = ("/api/v1/namespaces/ours/configmaps", "kueue-fallback.dev/records=journal")
+    lists = {JOBS: [decided_job()], WORKLOADS: [], records: [config_map(each) for each in slots]}
+
+    found = read(Cluster(lists), since)
+
+    assert sorted(each.key for each in found.entries) == keys
+    assert found.oldest_slot == oldest
 
 
 def test_who_sees_one_namespace_gets_its_jobs_and_is_told_what_is_missing():

@@ -41,6 +41,19 @@ def report(*arguments):
     return found
 
 
+def test_a_journal_that_does_not_reach_back_so_far_says_so(tmp_path):
+    state = saved_state(tmp_path, "FinishTime", mode="Enforce")
+
+    day, week = (report("--snapshot", state, "--since", since).output for since in ("24h", "7d"))
+    found = json.loads(report("--snapshot", state, "--since", "7d", "-o", "json").output)
+
+    covered = found["journalHours"]["covered"]
+    told = f"The journal covers {covered} of 168 hours; to keep more, set journal_days: 7."
+    assert found["journalHours"]["of"] == 168
+    assert week.splitlines()[-1] == told
+    assert "The journal covers" not in day
+
+
 def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
     found = report("--snapshot", saved_state(tmp_path, "FinishTime", mode="Enforce"))
 

@@ -193,6 +193,23 @@ def test_a_week_is_that_of_states_that_were_saved_each_day(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("days", "covered", "of", "told"),
+    [
+        ("1", 24, 24, ""),
+        ("2", 24, 48, "The journal covers 24 of 48 hours; to keep more, set journal_days: 2."),
+        ("7", 24, 168, "The journal covers 24 of 168 hours; to keep more, set journal_days: 7."),
+        ("30", 24, 720, "The journal covers 24 of 720 hours; to keep more, set journal_days: 7."),
+    ],
+)
+def test_how_much_of_the_days_the_journal_covers_is_said(pool, days, covered, of, told):
+    text = report("--snapshot", pool, "--days", days).output
+    found = json.loads(report("--snapshot", pool, "--days", days, "-o", "json").output)
+
+    assert found["journalHours"] == {"covered": covered, "of": of}
+    assert text.splitlines()[-1] == told if told else "The journal covers" not in text
+
+
+@pytest.mark.parametrize(
     ("left_out", "why"),
     [
         (node("x", {GPU: "2"}, **{"nvidia.com/gpu.product": "Tesla-T4"}), "cannot be cut"),

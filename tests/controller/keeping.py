@@ -10,9 +10,11 @@ from webhook.hindsight.journal_keeper import GRACE_SECONDS, WRITE_SECONDS, Journ
 class Keeping:
     """A journal, and the clock that it reads."""
 
-    def __init__(self, server, *, is_leader=lambda: True):
+    def __init__(self, server, *, is_leader=lambda: True, days=1):
         self.unix = float(ENDED)
-        self.journal = Journal(server, NAMESPACE, is_leader=is_leader, unix=lambda: self.unix)
+        self.journal = Journal(
+            server, NAMESPACE, is_leader=is_leader, unix=lambda: self.unix, days=days
+        )
         self.looks = 0
 
     def show(self, *pasts):

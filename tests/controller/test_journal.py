@@ -1,17 +1,30 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from tests import kinds
-from tests.controller.journals import ENDED, past
+from tests.controller.journals import ENDED, NAMESPACE, past
 from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
 from tests.controller.watched_jobs import stored
+from tests.hindsight.slots import entry
 from tests.servers import Server, paper_snapshot
 from webhook.api.kubernetes_api import Forbidden, Refused
 from webhook.hindsight.entries import read_finished
-from webhook.hindsight.journal import SHARDS, SLOT_SECONDS, SUCCEEDED, Written, name_of, slot_of
-from webhook.hindsight.journal_keeper import MOST_WRITTEN
+from webhook.hindsight.journal import (
+    SHARDS,
+    SLOT_SECONDS,
+    SUCCEEDED,
+    Slot,
+    Written,
+    config_map,
+    hours_kept,
+    name_of,
+    slot_of,
+)
+from webhook.hindsight.journal_keeper import MOST_CLEARED, MOST_WRITTEN
+from webhook.state.run_records_reader import path_of
 
 HOUR = slot_of(ENDED)
 
@@ -115,6 +128,86 @@ def test_an_hour_takes_the_place_of_the_one_that_is_too_old():
     assert len(server.held) == 1
 
 
+def ended_before(key, hours):
+    return past(key, finished=ENDED - hours * SLOT_SECONDS)
+
+
+def keeping_after(server, *pasts, days):
+    """Return a controller of this setting, which has looked at every place of the journal."""
+    keeping = Keeping(server, days=days)
+    keeping.show(*pasts)
+    for _ in range(SHARDS // MOST_CLEARED):
+        keeping.step()
+    return keeping
+
+
+@pytest.mark.parametrize("days", [1, 2, 7])
+def test_so_many_days_are_kept_as_the_setting_says(days):
+    server, hours = Objects(), hours_kept(days)
+
+    keeping_after(server, ended_before("in", hours - 1), ended_before("out", hours), days=days)
+
+    assert set(kept(server)) == {"in"}
+
+
+def test_another_setting_moves_nothing_and_loses_nothing_that_it_keeps():
+    server = Objects()
+    keeping_after(server, ended_before("now", 0), ended_before("today", 30), days=1)
+    keeping_after(server, ended_before("week", 150), days=7)
+    of_a_week = set(kept(server))
+
+    keeping_after(server, days=1)
+
+    assert of_a_week == {"now", "today", "week"}
+    assert set(kept(server)) == {"now", "today"}
+
+
+def test_what_has_become_too_old_is_taken_out_once_also_where_nothing_ends_any_more():
+    server = Objects()
+    keeping = keeping_after(server, ended_before("a", 0), ended_before("b", 1), days=1)
+    keeping.unix += (hours_kept(1) - 1) * SLOT_SECONDS
+    before = len(server.writes)
+
+    steps = [keeping.step() for _ in range(hours_kept(1) // MOST_CLEARED + 1)]
+
+    assert server.writes[before:] == [("patch", name_of(HOUR - 1))]
+    assert sum(step.written for step in steps) == 1
+    assert set(kept(server)) == {"a"}
+
+
+def test_what_could_not_be_taken_out_is_tried_again_and_not_by_who_does_not_lead():
+    server, leads = Objects(), [True]
+    keeping_after(server, ended_before("week", 150), days=7)
+    keeping = Keeping(server, is_leader=lambda: leads[0])
+    server.refusal = Forbidden("configmaps", "configmaps is forbidden")
+
+    leads[0] = False
+    followed = keeping.step()
+    leads[0] = True
+    steps = [keeping.step() for _ in range(SHARDS // MOST_CLEARED)]
+
+    assert followed == Written()
+    assert [step.errors for step in steps if step.errors] == [("journal: configmaps is forbidden",)]
+    assert kept(server) == {}
+
+
+def test_a_day_written_to_32_places_is_over_before_one_of_them_is_written_over():
+    server, hours = Objects(), range(HOUR - 31, HOUR + 1)
+    for hour in hours:
+        held = replace(entry(f"old-{hour}"), finished=hour * SLOT_SECONDS)
+        body = config_map(Slot(number=hour, entries={held.key: held}))
+        name = f"kueue-fallback-journal-{hour % 32}"
+        server.post(path_of(NAMESPACE), {**body, "metadata": {**body["metadata"], "name": name}})
+    keeping = Keeping(server)
+
+    for later in range(32):
+        keeping.unix = float(ENDED + later * SLOT_SECONDS)
+        keeping.show(past(f"w-{later}", finished=ENDED + later * SLOT_SECONDS))
+        keeping.step()
+
+        assert {f"old-{hour}" for hour in hours if hour > HOUR + later - 32} <= set(kept(server))
+
+
 def test_who_does_not_lead_writes_nothing_and_goes_on_where_the_other_stopped():
     server, leads = Objects(), [False]
     keeping = Keeping(server, is_leader=lambda: leads[0])
@@ -161,14 +254,14 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
     keeping.show(past("a", queue="cpu-lq", pod_sets=json.dumps([pod_set])))
     keeping.journal.step(paper_snapshot(), 0.0)
 
-    (entry,) = kept(server).values()
-    assert (entry.policy, entry.mode, entry.option) == ("light-gpu", "Enforce", "cpu")
-    assert [(offer.name, offer.queue) for offer in entry.offers] == [
+    (decision,) = kept(server).values()
+    assert (decision.policy, decision.mode, decision.option) == ("light-gpu", "Enforce", "cpu")
+    assert [(offer.name, offer.queue) for offer in decision.offers] == [
         ("gpu", "gpu-lq"),
         ("cpu", "cpu-lq"),
     ]
-    assert entry.labels == source["metadata"]["labels"]
-    submitted, ran = json.loads(entry.submitted), json.loads(entry.ran)
+    assert decision.labels == source["metadata"]["labels"]
+    submitted, ran = json.loads(decision.submitted), json.loads(decision.ran)
     requests = [
         each["template"]["spec"]["containers"][0]["resources"]["requests"]
         for each in (submitted, ran)
@@ -189,10 +282,10 @@ def test_a_job_of_another_kind_is_asked_for_and_kept_as_it_came():
     keeping.show(workload._replace(finished=ENDED, outcome=SUCCEEDED))
     keeping.journal.step(kinds.snapshot(), 0.0)
 
-    (entry,) = kept(server).values()
-    assert (entry.kind, entry.name, entry.option) == ("RayJob", "train", "cpu")
-    assert kinds.GPU in entry.submitted
-    assert kinds.GPU not in entry.ran
+    (decision,) = kept(server).values()
+    assert (decision.kind, decision.name, decision.option) == ("RayJob", "train", "cpu")
+    assert kinds.GPU in decision.submitted
+    assert kinds.GPU not in decision.ran
 
 
 def test_one_that_is_there_again_under_its_name_is_another_and_not_kept():

@@ -24,6 +24,8 @@ from webhook.api.resources import (
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller, device_reader
 from webhook.controller.policy_status import PATH
+from webhook.hindsight import journal_keeper
+from webhook.hindsight.journal import hours_kept
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
@@ -141,6 +143,22 @@ def test_who_comes_to_lead_reads_again_what_the_leader_before_recorded(replica):
     replica.step(term=1)
 
     assert (before, shards_read(replica)) == (SHARDS, 2 * SHARDS)
+
+
+@pytest.mark.parametrize(("days", "hours"), [(1, 160), (7, 16)])
+def test_who_comes_to_lead_looks_for_what_the_journal_does_not_keep_any_more(
+    monkeypatch, days, hours
+):
+    monkeypatch.setattr(journal_keeper, "MOST_CLEARED", hours + 1)
+    replica = Replica(Settings(journal_days=days))
+    replica.sync()
+
+    replica.step(term=1)
+    replica.controller.leadership.stop()
+
+    # Those of the last day are read to count savings.
+    read = {path for path in replica.cluster.reads if "/kueue-fallback-journal-" in path}
+    assert len(read) == hours + hours_kept(1)
 
 
 def shards_read(replica):

@@ -11,6 +11,7 @@ from tests.hindsight.slots import entry
 from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot, config_map, read_slot
+from webhook.settings import Settings
 
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
@@ -109,11 +110,26 @@ def test_the_newest_entries_are_read_first_and_no_object_more_than_needed():
     assert (found.left_out, len(server.reads)) == (2, 2)
 
 
-def test_an_hour_whose_place_nobody_has_taken_yet_is_too_old_to_be_read():
+def test_savings_are_counted_of_a_day_however_long_entries_are_kept():
     server = holding(ended(100, 1))
 
-    assert newest(server, 100 + journal.SHARDS, 5).entries == ()
-    assert len(newest(server, 100 + journal.SHARDS - 1, 5).entries) == 1
+    assert newest(server, 100 + 32, 5).entries == ()
+    assert len(server.reads) == 32
+    assert len(newest(server, 100 + 31, 5).entries) == 1
+
+
+def test_all_that_is_ever_kept_has_a_place_of_its_own():
+    longest = journal.hours_kept(journal.LONGEST_DAYS)
+
+    assert Settings(journal_days=journal.LONGEST_DAYS).journal_days == journal.LONGEST_DAYS
+    assert len({journal.name_of(1_000_000 + hour) for hour in range(longest)}) == longest
+
+
+def test_an_hour_that_nobody_asks_about_is_not_unpacked(monkeypatch):
+    source = config_map(Slot(number=5, entries={"a": entry("a")}))
+    monkeypatch.setattr(journal, "read", None)
+
+    assert read_slot(source, oldest=6) is None
 
 
 def of(namespace, key, finished, size=0):

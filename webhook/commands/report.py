@@ -22,6 +22,7 @@ from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
+    from webhook.hindsight.coverage import Coverage
     from webhook.hindsight.gains import Gains
     from webhook.hindsight.look_back import Hindsight
     from webhook.hindsight.slice_options import SliceOptions
@@ -273,9 +274,9 @@ def command(**given: Any) -> None:
 
     With --slices: by the journal and the Nodes' present partition, how GPUs are better cut, as a
     file for mig-parted with the commands. It is never applied, and where a replay of what Jobs
-    waited would not have gained much, it says so. The journal holds some 31 hours; a week's is
-    that of states that were saved each day (--journal). A snapshot must have Nodes, and Pods for
-    whose Jobs must end.
+    waited would not have gained much, it says so. The journal holds a day and some hours; a week
+    with the setting journal_days: 7, or from states that were saved each day (--journal). A
+    snapshot must have Nodes, and Pods for whose Jobs must end.
 
     \b
     Exit code 1: no Job has come in that time.
@@ -288,6 +289,7 @@ def command(**given: Any) -> None:
       kueue-fallback report --run-times
       kueue-fallback report --slices --journal monday.json --journal tuesday.json
     """
+    from webhook.hindsight.coverage import coverage
     from webhook.hindsight.gains import gains
 
     asked = ReportOptions(**given)
@@ -306,7 +308,9 @@ def command(**given: Any) -> None:
         sys.exit(2)
     chosen = {"namespace": asked.namespace, "policy": asked.policy}
     report = gains(hindsight, since=until - asked.since, until=until, **chosen)
-    _show_gains(report, _slice_options(past, until - asked.since, until), asked.output)
+    covered = coverage(past.oldest_slot, since=until - asked.since, until=until)
+    options = _slice_options(past, until - asked.since, until)
+    _show_gains(report, options, covered, output=asked.output)
 
 
 def _history(asked: ReportOptions) -> ClusterHistory:
@@ -321,7 +325,8 @@ def _history(asked: ReportOptions) -> ClusterHistory:
     with connected(asked.kubeconfig) as client:
         theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
         ours = release_namespace_of(client, asked.release_namespace)
-        past = history.from_cluster(client, own_namespace=ours, namespace=theirs)
+        since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
+        past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
     for why in past.unread:
         terminal.say(why, err=True)
     return past
@@ -360,9 +365,10 @@ def _slices(asked: ReportOptions) -> SlicesReport:
             present, until = report_slices.from_cluster(client), time.time()
     for why in present.unread:
         terminal.say(why, err=True)
-    earlier = [entry for path in asked.journals for entry in history.from_file(path).entries]
-    every = {entry.key: entry for entry in (*earlier, *past.entries)}
-    past = replace(past, entries=tuple(every.values()))
+    all_pasts = [*(history.from_file(path) for path in asked.journals), past]
+    every = {entry.key: entry for each in all_pasts for entry in each.entries}
+    slots = [each.oldest_slot for each in all_pasts if each.oldest_slot is not None]
+    past = replace(past, entries=tuple(every.values()), oldest_slot=min(slots, default=None))
     return report_slices.report_of(past, present, since=until - asked.days * _DAY, until=until)
 
 
@@ -392,8 +398,10 @@ def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOpt
     return slice_options.most_saving(ended, uses, past.state.snapshot(0.0, until))
 
 
-def _show_gains(report: Gains, options: SliceOptions | None, output: str) -> None:
-    from webhook.hindsight import gains_table, slice_options
+def _show_gains(
+    report: Gains, options: SliceOptions | None, covered: Coverage, *, output: str
+) -> None:
+    from webhook.hindsight import coverage, gains_table, slice_options
 
     if output in ("text", "wide"):
         text = gains_table.as_text(report, wide=output == "wide")
@@ -402,9 +410,12 @@ def _show_gains(report: Gains, options: SliceOptions | None, output: str) -> Non
         terminal.say(text if report.rows else nobody)
         if options is not None:
             terminal.say("\n" + harmless_lines(slice_options.as_text(options)))
+        if told := coverage.as_text(covered):
+            terminal.say("\n" + told)
     else:
         suggested = slice_options.as_json(options) if options is not None else None
-        _dump({**gains_table.as_json(report), "sliceOptions": suggested}, output)
+        more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
+        _dump({**gains_table.as_json(report), **more}, output)
     if not report.rows:
         sys.exit(1)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.api.kubernetes_api import Forbidden, KubernetesApi
 from webhook.api.watch import list_pages
 from webhook.hindsight import repartition
+from webhook.hindsight.coverage import coverage
 from webhook.hindsight.device_pools import read_pools
 from webhook.hindsight.slices_table import SlicesReport, slices_report
 from webhook.state.snapshot_file import read_objects
@@ -66,11 +67,12 @@ def report_of(
     past: ClusterHistory, present: NodesAndPods, *, since: float, until: float
 ) -> SlicesReport:
     """Return advice by the Jobs that came in that time, in seconds since 1970."""
+    covered = coverage(past.oldest_slot, since=since, until=until)
     if past.state is None:
-        return slices_report((), (), ["queues may not be read"], until)
+        return slices_report((), (), ["queues may not be read"], covered=covered, unix=until)
     snapshot = past.state.snapshot(0.0, until)
     entries = [entry for entry in past.entries if since <= entry.created <= until]
     uses = past.state.learned(until).uses
     found = read_pools(present.nodes, present.pods, entries, snapshot.flavors, uses)
     advice = [repartition.advise(pool.device, pool.before, pool.demands) for pool in found.pools]
-    return slices_report(found.pools, advice, found.left_out, until)
+    return slices_report(found.pools, advice, found.left_out, covered=covered, unix=until)

@@ -224,7 +224,7 @@ class Controller:
         """Create what keeps and writes its own kind of objects while we lead."""
         self._records = Records(
             client,
-            settings.namespace,
+            settings,
             is_leader=self.is_leader,
             metrics=self.metrics,
             log=self._log,

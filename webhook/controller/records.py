@@ -31,6 +31,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
 from webhook.model.words import rfc3339
+from webhook.settings import Settings
 from webhook.state import run_records_reader
 from webhook.state.feed import Feed
 from webhook.state.workload import read_workload
@@ -317,14 +318,20 @@ class Records:
     def __init__(
         self,
         client: Client,
-        namespace: str,
+        settings: Settings,
         *,
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
         log: Callable[[str], None],
     ) -> None:
-        self._keeper = Keeper(client, namespace, is_leader=is_leader)
-        self._journal = Journal(client, namespace, is_leader=is_leader, unix=time.time)
+        self._keeper = Keeper(client, settings.namespace, is_leader=is_leader)
+        self._journal = Journal(
+            client,
+            settings.namespace,
+            is_leader=is_leader,
+            unix=time.time,
+            days=settings.journal_days,
+        )
         self._teller = Teller(client, is_leader=is_leader)
         self._metrics = metrics
         self._log = log
@@ -370,9 +377,9 @@ class Records:
         now = time.monotonic()
         self._tell_writes("run times", self._keeper.step(now))
         journal = self._journal.step(snapshot, now)
-        self._journal_version += journal.written
         self._tell_writes("journal", journal)
         ended = self._journal.take_new()
+        self._journal_version += len(ended)
         self._metrics.costs.count(ended, snapshot.prices)
         late = ((entry.policy, bills.is_late(entry)) for entry in ended if entry.policy)
         new = [(policy, is_late) for policy, is_late in late if is_late is not None]

@@ -233,9 +233,14 @@ def _digest(text: str) -> str:
     return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
-SHARDS: Final = 32
+SHARDS: Final = 192
+"""More hours than are ever kept, so that a setting changes what is kept and never where it lies.
+A multiple of 32: where there were so many, an hour is too old by the time its place is taken."""
+LONGEST_DAYS: Final = 7
 SLOT_SECONDS: Final = 3600
-"""All slots together hold a day and some hours."""
+_DAY_HOURS: Final = 24
+_SPARE_HOURS: Final = 8
+"""Kept beyond whole days."""
 MOST_ENTRIES: Final = 5_000
 """In one hour; others are counted and left out."""
 MOST_BYTES: Final = 700_000
@@ -284,7 +289,17 @@ def name_of(slot: int) -> str:
     return f"{JOURNAL}-{slot % SHARDS}"
 
 
-def oldest_kept(now: float) -> int:
+def hours_kept(days: int) -> int:
+    """Return how many slots are kept, with the one of now: those days, and some hours."""
+    return days * _DAY_HOURS + _SPARE_HOURS
+
+
+def oldest_kept(now: float, days: int) -> int:
+    """Return the oldest slot that is kept; ``journal_days`` says for how many days."""
+    return slot_of(now) - hours_kept(days) + 1
+
+
+def oldest_held(now: float) -> int:
     """Return the oldest slot whose ConfigMap no newer one has replaced."""
     return slot_of(now) - SHARDS + 1
 
@@ -317,14 +332,19 @@ def _shed(entries: list[JournalEntry], surplus: Callable[[int], int]) -> list[Jo
     return _without(entries, left_over, lambda entry: sizes[entry.key])
 
 
-def read_slot(source: Mapping[str, Any], *, most: int = MOST_ENTRIES) -> Slot | None:
-    """Read the newest entries of one slot, at most *most*; None: of another version, or damaged."""
-    return attempted(lambda: _slot(source, most))[0]
+def read_slot(
+    source: Mapping[str, Any], *, most: int = MOST_ENTRIES, oldest: int = 0
+) -> Slot | None:
+    """Read the newest entries of one slot, at most *most*.
+
+    None: of another version, damaged, or of an hour before *oldest*, which costs nothing.
+    """
+    return attempted(lambda: _slot(source, most, oldest))[0]
 
 
-def _slot(source: Mapping[str, Any], most: int) -> Slot | None:
+def _slot(source: Mapping[str, Any], most: int, oldest: int) -> Slot | None:
     data = fields.texts(source, "data", "")
-    if data.get("version") != _VERSION:
+    if data.get("version") != _VERSION or _number(data["hour"]) < oldest:
         return None
     packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
     text = zlib.decompressobj().decompress(packed, _MOST_READ).decode()
@@ -349,9 +369,9 @@ class NewestEntries(NamedTuple):
 
 
 def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> NewestEntries:
-    """Read the newest entries, at most *most*, ConfigMap by ConfigMap.
+    """Read the newest entries of a day, at most *most*, ConfigMap by ConfigMap.
 
-    *unix*: now, in seconds since 1970.
+    However long they are kept. *unix*: now, in seconds since 1970.
 
     Raises:
         ClusterError: one cannot be read.
@@ -359,7 +379,7 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
     """
     entries: list[JournalEntry] = []
     left_out = 0
-    for number in range(slot_of(unix), oldest_kept(unix) - 1, -1):
+    for number in range(slot_of(unix), oldest_kept(unix, 1) - 1, -1):
         try:
             stored = transport.get(f"{path_of(namespace)}/{name_of(number)}")
         except NotServed:

@@ -33,6 +33,8 @@ WRITE_SECONDS: Final = 20.0
 """Between two writes."""
 MOST_WRITTEN: Final = 4
 """ConfigMaps written in one step."""
+MOST_CLEARED: Final = 4
+"""ConfigMaps that are looked at in one step, whether what they hold is too old to be kept."""
 MOST_FETCHED: Final = 100
 """Jobs asked for in one step; the others wait for the next."""
 GRACE_SECONDS: Final = 2.0
@@ -68,12 +70,14 @@ class Journal:
         *,
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
+        days: int = 1,
     ) -> None:
-        """Keep the journal in *namespace*; *is_leader* is called before each write."""
+        """Keep *days* of the journal in *namespace*; *is_leader* is called before each write."""
         self._transport = transport
         self._namespace = namespace
         self._is_leader = is_leader
         self._unix = unix
+        self._days = days
         self._jobs: OrderedDict[str, JobMetadata] = OrderedDict()
         self._bytes = 0
         """Bytes of all metadata kept."""
@@ -83,6 +87,8 @@ class Journal:
         """Slot to the entries to add to it."""
         self._new: list[JournalEntry] = []
         self._next = 0.0
+        self._cleared = -1
+        """The newest slot of which it is known that its ConfigMap holds nothing too old."""
 
     def known(self) -> tuple[JobMetadata, ...]:
         """Return the Jobs whose metadata are known, the oldest first."""
@@ -117,13 +123,14 @@ class Journal:
 
     def read_again(self) -> None:
         """Read at the next step what other leaders have written."""
-        self._next = 0.0
+        self._next, self._cleared = 0.0, -1
 
     def step(self, snapshot: Snapshot, now: float) -> Written:
         """Write what has ended, if it is time and we lead. *now* is monotonic, in seconds."""
         self._new = []
         self._forget()
-        if now < self._next or not (self._ended or self._due):
+        too_old = self._too_old()
+        if now < self._next or not (self._ended or self._due or too_old):
             return Written()
         if not self._is_leader():
             return Written()
@@ -137,6 +144,12 @@ class Journal:
                 written += self._write(slot)
             except ClusterError as error:
                 errors.append(f"journal: {error}")
+        try:
+            for slot in too_old[:MOST_CLEARED]:
+                written += self._clear(slot)
+                self._cleared = slot
+        except ClusterError as error:
+            errors.append(f"journal: {error}")
         return Written(tried=True, written=written, errors=tuple(errors))
 
     def take_new(self) -> tuple[JournalEntry, ...]:
@@ -158,7 +171,7 @@ class Journal:
     def _sort_in(self, snapshot: Snapshot) -> None:
         """Turn finished Workloads of queues that policies use into entries, by slot."""
         unix = self._unix()
-        queues, oldest = queues_of(snapshot), journal.oldest_kept(unix)
+        queues, oldest = queues_of(snapshot), journal.oldest_kept(unix, self._days)
         named = match.named_by(snapshot.policies)
         fetched = 0
         while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS and fetched < MOST_FETCHED:
@@ -222,6 +235,23 @@ class Journal:
             ]
         del self._due[number]
         return merged != before
+
+    def _too_old(self) -> range:
+        """Return the slots that are not kept any longer, and were not looked at yet."""
+        unix = self._unix()
+        first = max(self._cleared + 1, journal.oldest_held(unix))
+        return range(first, journal.oldest_kept(unix, self._days))
+
+    def _clear(self, number: int) -> bool:
+        """Take the entries out of a slot's ConfigMap if they are too old to be kept.
+
+        It stays, empty, so that no right to delete is needed.
+        """
+        stored, version = self._read(number)
+        if not stored.entries or stored.number > number or not self._is_leader():
+            return False
+        self._send(journal.config_map(Slot(number=stored.number, entries={})), version)
+        return True
 
     def _read(self, number: int) -> tuple[Slot, str]:
         """Return what a slot's ConfigMap holds, maybe of another hour, and its resourceVersion."""

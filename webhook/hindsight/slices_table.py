@@ -11,6 +11,8 @@ from typing import Any, Final
 import yaml
 
 from webhook.cost.geometries import Geometry
+from webhook.hindsight import coverage
+from webhook.hindsight.coverage import Coverage
 from webhook.hindsight.device_pools import DeviceNode, DevicePool
 from webhook.hindsight.repartition import PoolAdvice, Waits
 from webhook.model.words import rfc3339
@@ -38,10 +40,16 @@ class SlicesReport:
     advice: tuple[PoolAdvice, ...]
     plans: tuple[NodePlan, ...]
     left_out: tuple[str, ...]
+    covered: Coverage
 
 
 def slices_report(
-    pools: Sequence[DevicePool], advice: Sequence[PoolAdvice], left_out: Sequence[str], unix: float
+    pools: Sequence[DevicePool],
+    advice: Sequence[PoolAdvice],
+    left_out: Sequence[str],
+    *,
+    covered: Coverage,
+    unix: float,
 ) -> SlicesReport:
     """Return the report; *unix*: now, in seconds since 1970."""
     changed: list[tuple[DeviceNode, tuple[Geometry, ...]]] = []
@@ -60,6 +68,7 @@ def slices_report(
         advice=tuple(advice),
         plans=tuple(NodePlan(node=node, cuts=cuts, config=names[cuts]) for node, cuts in changed),
         left_out=tuple(left_out),
+        covered=covered,
     )
 
 
@@ -129,6 +138,7 @@ def as_json(report: SlicesReport) -> dict[str, Any]:
         "migParted": mig_parted(report) if report.plans else None,
         "commands": list(commands(report)),
         "leftOut": list(report.left_out),
+        "journalHours": coverage.as_json(report.covered),
     }
 
 
@@ -201,6 +211,8 @@ def as_text(report: SlicesReport) -> str:
         lines += ["", *_steps(report)]
     if report.left_out:
         lines += ["", *(f"Left out: {why}." for why in report.left_out)]
+    if told := coverage.as_text(report.covered):
+        lines += ["", told]
     return "\n".join(lines)
 
 
