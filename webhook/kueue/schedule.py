@@ -448,13 +448,15 @@ class Schedule:
         releases: list[tuple[float, int]] = []
         leaves: set[int] = set()
         variance = 0.0
+        waits_for_batch = self._batch.seconds > 0
         while self.runs.next_at() <= until:
             at, run = self.runs.pop(self._cycle.is_awaited)
             self.now = max(self.now, at)
             if run is None:
                 continue
             self._free(run, at)
-            self._batch.expect(at)
+            if waits_for_batch:
+                self._batch.expect(at)
             leaves.add(run.leaf)
             releases.append((at, run.count))
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.

@@ -313,7 +313,7 @@ class SchedulingCycle:
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> None:
         """Admit a queue's head, or pass it over."""
-        if not fitting.fits or self._is_kept_out(heads, fitting, moment.kept):
+        if not fitting.fits or (moment.kept and self._is_kept_out(heads, fitting, moment.kept)):
             self._pass_over(served, heads, fitting, moment)
             return
         if self.turns:

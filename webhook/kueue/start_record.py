@@ -173,9 +173,10 @@ class StartRecord:
 
     def _is_like_last(self, is_settled: bool) -> bool:  # noqa: FBT001
         """Return whether at least those are tried in the last step that are tried now."""
-        return (self._is_settled[-1] or not is_settled) and set(self._awaited[-1]) <= set(
-            self._schedule.awaited()
-        )
+        if is_settled and not self._is_settled[-1]:
+            return False
+        awaited = self._awaited[-1]
+        return not awaited or set(awaited) <= set(self._schedule.awaited())
 
     def merge(self) -> None:
         """Keep at most STEPS of the steps, and join each of the others to the one before it.
