@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "spec.series.carbon.format",
     ),
     "a series of rates": (
-        {"series": {"rates": {"configMap": "carbon", "key": "a"}}},
+        {"series": {"rates": "carbon"}},
         "spec.series.rates",
     ),
     "a misspelt field": ({"timezone": "Asia/Seoul"}, "spec.timezone"),

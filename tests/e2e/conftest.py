@@ -56,11 +56,7 @@ def webhook(plane: ControlPlane) -> Iterator[Installation]:
     What is decided is asked of it, not how fast: on a busy machine an answer or a sign of life may
     come later than the API server or decisions wait for it by default.
     """
-    patient = [
-        "webhook.timeoutSeconds=30",
-        "settings.max_state_age=120",
-        "accelerators.watchNodes=true",
-    ]
+    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
     with Installation(plane, chart_values=patient) as installed:
         yield installed
 

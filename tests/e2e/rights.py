@@ -32,6 +32,7 @@ from webhook.controller import (
     mover,
     policy_status,
     records,
+    repairs,
     unreviewed,
 )
 from webhook.controller import records as run_times
@@ -315,7 +316,7 @@ def moving(_, kubeconfig, namespace):
 def repairing(_, kubeconfig, namespace):
     """Take quota back from a Workload that is gone, as the controller does."""
     wanted = {"spec": {"active": False}}
-    return _complaint(lambda: mover.to_workload(Client(kubeconfig), WORKLOAD, wanted))
+    return _complaint(lambda: repairs.to_workload(Client(kubeconfig), WORKLOAD, wanted))
 
 
 def _complaint(act):

@@ -175,13 +175,17 @@ def test_a_gang_with_a_required_topology_keeps_its_gpus_and_is_admitted(plane, q
 
     with other_team.applied(client, topology, flavor):
         client.apply(paper.cluster_queue(queues.gpu_cluster_queue, flavor=name, quota=quota))
+        probe = {**gang, "metadata": {**gang["metadata"], "name": "probe"}}
+        wait_for(
+            lambda: decision_of(client.create(probe, dry_run=True)).get("option") == "gpu",
+            "the queue is seen to have a topology",
+        )
         job = client.create(gang)
         workload = wait_until_reserved(client, job)
 
     assert queue_of(job) == queues.gpu_queue
     assert container_of(job)["resources"]["limits"] == {paper.GPU: "1"}
-    assert "option" not in decision_of(job)
-    assert decision_of(job)["reason"].startswith("left as submitted: ")
+    assert decision_of(job)["option"] == "gpu"
     (assigned,) = workload["status"]["admission"]["podSetAssignments"]
     assert (assigned["count"], len(assigned["topologyAssignment"]["slices"])) == (2, 1)
 

@@ -26,6 +26,7 @@ WITH_TRAFFIC_ALONE = {
     "kueue_fallback_tariff_series_clipped_points",
     "kueue_fallback_carbon_intensity",
     "kueue_fallback_congestion_price",
+    "kueue_fallback_advised_saving",
 }
 UNDECIDED = ""
 """In place of a policy: Jobs that none decided, whose costs are counted, too."""

@@ -3,6 +3,7 @@
 import pytest
 
 from hack import paper
+from hack.install import Installation
 from hack.kwok import GPU
 from tests.e2e.decisions import applied_policy, decision_of, options
 from tests.e2e.plane import has_condition, wait_for, workload_of
@@ -30,6 +31,23 @@ def node(namespace, rack, index):
         "spec": {"taints": [{"key": POOL, "value": namespace, "effect": "NoSchedule"}]},
         "status": {"allocatable": offered, "capacity": offered},
     }
+
+
+@pytest.fixture(scope="module")
+def plane(own_plane):
+    """Where nobody else's Workloads wait, whom Kueue might try first."""
+    return own_plane
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    given = [
+        "webhook.timeoutSeconds=30",
+        "settings.max_state_age=120",
+        "accelerators.watchNodes=true",
+    ]
+    with Installation(plane, chart_values=given) as installed:
+        yield installed
 
 
 @pytest.fixture

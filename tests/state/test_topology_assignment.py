@@ -107,6 +107,20 @@ def ended(number, names, seconds):
     }
 
 
+def test_what_v1beta1_lists_one_by_one_is_read():
+    found = admission([BLOCK, RACK], [], 3)
+    (assignment,) = found["podSetAssignments"]
+    assignment["topologyAssignment"] = {
+        "levels": [BLOCK, RACK],
+        "domains": [{"values": ["b", "r1"], "count": 1}, {"values": ["b", "r2"], "count": 2}],
+    }
+
+    assert read_placed(spec(3), found) == (
+        pods("gpu", ("b", "r1"), 1),
+        pods("gpu", ("b", "r2"), 2),
+    )
+
+
 def test_what_a_gang_loses_when_it_is_spread_is_learned_by_level():
     state = State()
     state.replace("nodes", [node("b0", "r0", "a"), node("b0", "r0", "b"), node("b1", "r1", "c")])

@@ -78,6 +78,11 @@ def _of_pod_set(
 
 
 def _domains(topology: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[Domain, int]]:
+    # Kueue's v1beta1 lists the domains one by one.
+    for each, here in fields.objects(topology, "domains", path):
+        values = tuple(map(intern, fields.strings(each, "values", here)))
+        if len(values) == depth:
+            yield values, fields.integer(each, "count", here) or 0
     for part, here in fields.objects(topology, "slices", path):
         number = min(fields.integer(part, "domainCount", here) or 0, _MOST_DOMAINS)
         levels = [
