@@ -30,9 +30,7 @@ from webhook.model.edits import (
     Prepared,
 )
 from webhook.model.fields import FieldError, Json
-from webhook.model.holds import HELD
-from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL
-from webhook.model.marks import MARKS
+from webhook.model.marks import MARKS, MARKS_OF_EDITS
 from webhook.model.pods import recalling
 
 Allowed: TypeAlias = tuple[Path, ...]
@@ -575,16 +573,12 @@ def original_json(original: Original) -> dict[str, Json]:
     return {
         to_pointer(path): None if value is ABSENT else value
         for path, value in original.items()
-        if path not in missing or not (path in above or _is_put_mark(path))
+        if path not in missing or not (path in above or _is_mark_of_edit(path))
     }
 
 
-_PUT_MARKS = frozenset({OPTION_LABEL, DECISION_ID, DECIDED_BY, JOB_CLASS, HELD})
-"""Marks that stand among the edits of a decision; the others come and go with its annotation."""
-
-
-def _is_put_mark(path: Path) -> bool:
-    return path[-1] in _PUT_MARKS and len(path) > 1 and path[-2] in _TEXTS
+def _is_mark_of_edit(path: Path) -> bool:
+    return path[-1] in MARKS_OF_EDITS and len(path) > 1 and path[-2] in _TEXTS
 
 
 def original_from_json(record: Mapping[str, Any]) -> Original:
@@ -606,7 +600,7 @@ def completed(original: Original, source: Mapping[str, Any], allowed: Allowed) -
     """Return *original* with what ``original_json`` leaves out, found by the decided *source*."""
     values = dict(original)
     for place, texts in _texts_in(source, allowed):
-        for mark in _PUT_MARKS.intersection(texts):
+        for mark in MARKS_OF_EDITS.intersection(texts):
             values.setdefault((*place, mark), ABSENT)
     _fill_parents(values)
     return values

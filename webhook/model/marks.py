@@ -26,21 +26,9 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 LONGEST: Final = 200
 """Characters of a mark but the decision, which has a limit of its own. Who may create Jobs writes
 them as they like, and each one is kept in memory many times."""
-MARKS = frozenset(
-    {
-        OPTION_LABEL,
-        DECISION,
-        REASON,
-        DECISION_ID,
-        DECIDED_BY,
-        JOB_CLASS,
-        MOVE_TO,
-        MOVE_REASON,
-        UNDONE,
-        UNDONE_FROM,
-        HELD,
-    }
-)
+MARKS_OF_EDITS = frozenset({OPTION_LABEL, DECISION_ID, DECIDED_BY, JOB_CLASS, HELD})
+"""Those that stand among the edits of a decision; the others come and go with its annotation."""
+MARKS = MARKS_OF_EDITS | {DECISION, REASON, MOVE_TO, MOVE_REASON, UNDONE, UNDONE_FROM}
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
 or not."""
 
