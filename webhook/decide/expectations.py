@@ -18,7 +18,7 @@ from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
 from webhook.kueue import domain_timeline
-from webhook.kueue.flavor_plan import demand, with_topology
+from webhook.kueue.flavor_plan import demand, flavors_with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.profile import FoundStart
 from webhook.kueue.requests import priority_of
@@ -297,7 +297,7 @@ def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundS
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
     )
-    is_placed = not asked.flavors.isdisjoint(with_topology(queue, snapshot))
+    is_placed = not asked.flavors.isdisjoint(flavors_with_topology(queue, snapshot))
     if found is None or not is_placed or assessment.starts_now:
         return found
     return replace(found, start=_in_domains(case, assessment, found))
@@ -438,7 +438,7 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
         "topology": assessment.starts_now
         and not assessment.is_placed
-        and not flavors.isdisjoint(with_topology(queue, snapshot)),
+        and not flavors.isdisjoint(flavors_with_topology(queue, snapshot)),
         "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -6,12 +6,13 @@ are kept together as far as it goes where none is. What is in use is not known h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from webhook.adapt.adaptation import is_adapted
 from webhook.adapt.topology_annotations import with_topology
 from webhook.kueue.assignment import Assignment
+from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.requests import needs
 from webhook.kueue.topology_requests import Placing, requested
 from webhook.kueue.topology_room import FlavorDomains, could_hold, domains_of, level_of
@@ -32,7 +33,8 @@ def settled(
     if adaptation.topology.mode is not TopologyMode.AUTO:
         return after
     together = _asking(after, adaptation, dict.fromkeys(_names(after), _required(adaptation)))
-    flavors = list(_with_topology(cluster_queue, snapshot))
+    there = flavors_with_topology(cluster_queue, snapshot)
+    flavors = [name for group in cluster_queue.groups for name in group.flavors if name in there]
     known = [domains for name in flavors if (domains := domains_of(name, snapshot)) is not None]
     wanted = {
         need.name: _changes(need, adaptation, known) if flavors else _NOTHING
@@ -50,14 +52,6 @@ def _names(job: Job) -> list[str]:
 
 def _required(adaptation: Adaptation) -> TopologyChanges:
     return TopologyChanges(mode=TopologyMode.REQUIRED, level=adaptation.topology.level)
-
-
-def _with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> Iterator[str]:
-    for group in cluster_queue.groups:
-        for name in group.flavors:
-            flavor = snapshot.flavors.get(name)
-            if flavor is not None and flavor.topology:
-                yield name
 
 
 def _changes(

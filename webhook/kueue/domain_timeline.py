@@ -14,7 +14,7 @@ from itertools import count
 from typing import Final
 
 from webhook.kueue import topology_room
-from webhook.kueue.flavor_plan import with_topology
+from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.placed_assignment import pods_of, shifted
 from webhook.kueue.topology_room import FlavorDomains, OccupiedDomains
 from webhook.model.fields import FieldError
@@ -109,7 +109,7 @@ def _placed(
     occupied: OccupiedDomains,
 ) -> tuple[PlacedPods, ...] | None:
     """Return where pods would go in the first flavor with room; None: there is none."""
-    names = with_topology(queue, snapshot)
+    names = flavors_with_topology(queue, snapshot)
     for name in (name for group in queue.groups for name in group.flavors if name in names):
         domains = topology_room.domains_of(name, snapshot)
         found = None if domains is None else _room(needs, domains, occupied)

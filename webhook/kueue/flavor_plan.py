@@ -244,7 +244,7 @@ def _too_large(
     return Rejection(reason=Reason.EXCEEDS_DOMAIN, detail=f"{detail} {pod_set.count} pods")
 
 
-def with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> frozenset[str]:
+def flavors_with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> frozenset[str]:
     """Return the flavors of a ClusterQueue that have a topology."""
     flavors = snapshot.flavors
     names = (name for group in cluster_queue.groups for name in group.flavors)
@@ -257,7 +257,7 @@ def _only_topologies(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
     Kueue then treats each Workload there as if it asked for one (``isTASImplied``).
     """
     names = {name for group in cluster_queue.groups for name in group.flavors}
-    return names == with_topology(cluster_queue, snapshot)
+    return names == flavors_with_topology(cluster_queue, snapshot)
 
 
 _COMBINATIONS = 16

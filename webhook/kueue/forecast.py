@@ -240,7 +240,7 @@ def _in_domains(
     """Return what is in use in the domains of Topologies over time; empty: in none."""
     snapshot, queues = case.snapshot, contents.tree.leaves
     members = (snapshot.cluster_queues[name] for name in queues)
-    if not any(flavor_plan.with_topology(queue, snapshot) for queue in members):
+    if not any(flavor_plan.flavors_with_topology(queue, snapshot) for queue in members):
         return ()
     running = (
         RunningGang(ends_in=left_of(occupant, case.now, prepared.run_times)[0], placed=each)
@@ -333,6 +333,6 @@ def _uncertain(
         "admissionChecks": bool(queue.checks),
         "podsReady": snapshot.kueue.block_admission,
         # When a domain has room is known for those of whom it is known which domains they have.
-        "topology": bool(flavor_plan.with_topology(queue, snapshot)),
+        "topology": bool(flavor_plan.flavors_with_topology(queue, snapshot)),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)

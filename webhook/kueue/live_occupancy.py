@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from webhook.kueue import occupancy, quota
-from webhook.kueue.flavor_plan import with_topology
+from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.start_times import PlacedJob, StartTimes, placed
 from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
@@ -163,7 +163,7 @@ class LiveOccupancy:
         self._topological = {
             self._root_of_queue(name)
             for name, queue in snapshot.cluster_queues.items()
-            if with_topology(queue, snapshot)
+            if flavors_with_topology(queue, snapshot)
         }
         self._stale = set(members)
         # Placements are added one by one, in the order in which they were made, because those of

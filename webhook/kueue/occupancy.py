@@ -31,7 +31,7 @@ from webhook.kueue.explained import (
     refused,
 )
 from webhook.kueue.fair_rounds import use_of
-from webhook.kueue.flavor_plan import with_topology
+from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.placed_assignment import assign_placed, shifted
 from webhook.kueue.preemption import (
     ANY,
@@ -134,7 +134,7 @@ def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> b
     snapshot = occupancy.snapshot
     return any(
         occupancy.held(name).pending > 0
-        and bool(with_topology(queue, snapshot))
+        and bool(flavors_with_topology(queue, snapshot))
         and (
             any(len(group.flavors) > 1 for group in queue.groups)
             or (queue.queueing is Queueing.STRICT and queue is not cluster_queue)

@@ -62,7 +62,7 @@ def _wanted(
     needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, snapshot: Snapshot
 ) -> Mapping[str, tuple[FlavorDomains, list[PodSetNeeds]]] | None:
     """Return the pod sets to place by flavor; None: that, or where they have room, is not known."""
-    with_topology = flavor_plan.with_topology(queue, snapshot)
+    with_topology = flavor_plan.flavors_with_topology(queue, snapshot)
     if not with_topology or _is_delayed(assigned, queue, snapshot):
         return None
     found: dict[str, tuple[FlavorDomains, list[PodSetNeeds]]] = {}
