@@ -7,7 +7,7 @@ seconds. Run times are taken to be lognormal. Where they were learned from is no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from math import exp, log, sqrt
 from statistics import NormalDist, median
 from typing import TypeAlias
@@ -93,6 +93,15 @@ class Durations:
                 cluster_queue, job_class, flavors, elapsed=0.0, limit=limit
             )
         return self._whole[key]
+
+    def whole_by_flavors(
+        self, cluster_queue: str, job_class: str, combinations: Iterable[str], *, limit: int = 0
+    ) -> Mapping[str, tuple[float, float]]:
+        """Return the same for each combination of flavors, in their order."""
+        return {
+            flavors: self.whole(cluster_queue, job_class, flavors, limit=limit)
+            for flavors in combinations
+        }
 
     def left(
         self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, limit: int = 0

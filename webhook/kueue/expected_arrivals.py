@@ -98,10 +98,9 @@ def _expected_group(
         return None
     if not all(run_times.knows(name, kind.job_class, flavors) for flavors in shape.combinations):
         return None
-    runs = {
-        flavors: run_times.whole(name, kind.job_class, flavors, limit=kind.limit_seconds)
-        for flavors in shape.combinations
-    }
+    runs = run_times.whole_by_flavors(
+        name, kind.job_class, shape.combinations, limit=kind.limit_seconds
+    )
     seconds, spread = next(iter(runs.values()))
     return PendingGroup(
         cluster_queue=name,

@@ -156,25 +156,14 @@ class Schedule:
         self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
         self._grain, self._keep = grain, keep or live
         self._batch = RequeueBatch(0.0 if grain else batch_seconds(self._queues.values(), kueue))
-        self.runs = Runs(
-            {
-                tree.leaves[queue.name]: 0.0
-                if is_strict(queue) or self._batch.seconds
-                else kueue.requeue_seconds
-                for queue in self._queues.values()
-            },
-            live=live,
-        )
+        self.runs = Runs(self._idle_seconds(kueue), live=live)
         self.preempted: list[PreemptedWorkloads] = []
         """With *keep* or *live*, what was preempted since the caller last emptied this list."""
         self.eviction = Eviction()
         """The caller may set it before the first step."""
         self._evicted: list[tuple[float, int, RunningGroup]] = []
         """A heap of the groups that lose their quota, by when they do."""
-        self._holders: QuotaHolders | None = None
-        if any(may_preempt(queue) for queue in self._queues.values()):
-            of_leaf = {tree.leaves[name]: queue for name, queue in self._queues.items()}
-            self._holders = QuotaHolders(tree, of_leaf, kueue)
+        self._holders = self._quota_holders(kueue)
         preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
         self._exact = (
             None
@@ -188,6 +177,22 @@ class Schedule:
         """Demands in the tree's indices, by ClusterQueue and id; the caller may share them among
         the Schedules of copies of one tree."""
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
+
+    def _idle_seconds(self, kueue: KueueConfig) -> Mapping[int, float]:
+        """Return for how long quota lies idle that each ClusterQueue releases, by its node."""
+        return {
+            self.tree.leaves[queue.name]: 0.0
+            if is_strict(queue) or self._batch.seconds
+            else kueue.requeue_seconds
+            for queue in self._queues.values()
+        }
+
+    def _quota_holders(self, kueue: KueueConfig) -> QuotaHolders | None:
+        """Return who may be preempted; None: no ClusterQueue of the tree may preempt."""
+        if not any(map(may_preempt, self._queues.values())):
+            return None
+        of_leaf = {self.tree.leaves[name]: queue for name, queue in self._queues.items()}
+        return QuotaHolders(self.tree, of_leaf, kueue)
 
     @property
     def is_exact(self) -> bool:

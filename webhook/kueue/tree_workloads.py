@@ -272,10 +272,9 @@ def _waiting(
     name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
 ) -> PendingGroup:
     """Expect how long pending Workloads will run on each combination of flavors."""
-    runs = {
-        flavors: run_times.whole(name, queued.job_class, flavors, limit=queued.limit_seconds)
-        for flavors in shape.combinations
-    }
+    runs = run_times.whole_by_flavors(
+        name, queued.job_class, shape.combinations, limit=queued.limit_seconds
+    )
     seconds, spread = next(iter(runs.values()))
     return PendingGroup(
         cluster_queue=name,
