@@ -24,6 +24,11 @@ _COMMANDS = {
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
+    "queue": (
+        "webhook.commands.queue",
+        "command",
+        "Say who waits, and when each is expected to start.",
+    ),
     "release": (
         "webhook.commands.release",
         "command",

@@ -27,12 +27,14 @@ from webhook.model.requester import Requester, read_requester
 from webhook.model.words import nearest, rfc3339
 from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
+from webhook.state.waiting_line import waiting_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.model.decision import CreateOutcome
     from webhook.model.queues import Snapshot
     from webhook.state.state import State
+    from webhook.state.waiting_line import WaitingWorkload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class DecidingView:
     own_namespace: str = ""
     requester: Requester | None = None
     """Who is taken to create the Job; None: nobody knows."""
+    waiting: tuple[WaitingWorkload, ...] = ()
+    """Those of the Job that is there and that the state is without."""
 
 
 def view_of_file(path: str, policies: tuple[str, ...]) -> DecidingView:
@@ -68,13 +72,16 @@ def view_of_cluster(
 
     """
     ours = release_namespace_of(client, None)
-    state = fetch_state(client, namespace=ours)
+    state, unix = fetch_state(client, namespace=ours), time.time()
+    waiting: tuple[WaitingWorkload, ...] = ()
     if without_job is not None:
+        waiting = waiting_of(state, state.snapshot(0.0, unix), unix, "/".join(without_job))
         for workload in list(state.workloads()):
             if (workload.namespace, workload.job) == without_job:
                 gone = ReadObject((workload.namespace, workload.name), None)
                 state.apply_read(kinds.WORKLOADS, "DELETED", gone)
-    return dataclasses.replace(view_of_state(state, time.time(), policies), own_namespace=ours)
+    view = view_of_state(state, unix, policies)
+    return dataclasses.replace(view, own_namespace=ours, waiting=waiting)
 
 
 def view_of_state(state: State, unix: float, policies: tuple[str, ...] = ()) -> DecidingView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from webhook.commands.connect import (
     namespace_or_current,
 )
 from webhook.commands.decision_table import state_of, table
+from webhook.commands.queue import sentences
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
 from webhook.jobs import BY_NAME, kind_of
@@ -59,11 +60,15 @@ def explained(
         sys.exit(1)
     decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
     now: CreateOutcome | str
+    waits: list[str] = []
+    extra: dict[str, Any] = {"undone": undone} if undone else {}
     mismatches: Mapping[str, str] = EMPTY
     try:
         place = namespace, reference_of(kind.kind, job["metadata"]["name"])
         view = deciding.view_of_cluster(client, policies, without_job=place)
         view = deciding.asked_by(view, requester, client)
+        waits = [text for each in view.waiting for text in sentences(each, view.unix)]
+        extra |= {"waiting": [each.figures() for each in view.waiting]} if view.waiting else {}
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
         for hint in deciding.hints(job, view):
@@ -73,14 +78,13 @@ def explained(
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
-        extra = {"undone": undone} if undone else {}
         answer = _as_json(job, decision, now, mismatches)
         return terminal.dump({**answer, **extra}, output)
     if isinstance(now, str):
         shown = f"Not known: {now}."
     else:
         shown = table(now, terminal.columns(output), mismatches)
-    return "\n".join(_as_text(job, decision, shown, output))
+    return "\n".join(_as_text(job, decision, waits, shown, output))
 
 
 def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
@@ -124,12 +128,17 @@ def _outcome_json(outcome: CreateOutcome, mismatches: Mapping[str, str]) -> dict
 
 
 def _as_text(
-    job: Mapping[str, Any], decision: Mapping[str, Any] | None, now: str, output: str
+    job: Mapping[str, Any],
+    decision: Mapping[str, Any] | None,
+    waits: Sequence[str],
+    now: str,
+    output: str,
 ) -> list[str]:
     metadata = job["metadata"]
     kind = kind_of(job).kind
     lines = [
         f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job, kind_of(job))}.",
+        *waits,
         "",
     ]
     if decision is None:

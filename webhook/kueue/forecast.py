@@ -21,6 +21,7 @@ from webhook.kueue.domain_timeline import (
 )
 from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
+from webhook.kueue.pending_starts import starts_in_tree
 from webhook.kueue.preemption import LOWER_PRIORITY, NEVER
 from webhook.kueue.profile import PREEMPTION
 from webhook.kueue.queue_heads import PendingGroup
@@ -39,7 +40,7 @@ from webhook.kueue.tree_workloads import (
     left_of,
     prepare,
 )
-from webhook.model.forecasts import DomainMoment, Profile
+from webhook.model.forecasts import DomainMoment, Profile, Start
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,
@@ -62,6 +63,8 @@ class Planned:
     """ClusterQueue to its profile."""
     begun: tuple[StartedWorkloads, ...]
     """Starts, in seconds from *now*; Workloads that never start are not among them."""
+    begun_later: tuple[StartedWorkloads, ...] = ()
+    """The same if those come who are expected; empty: none are."""
 
 
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
@@ -84,6 +87,32 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
     for contents in _Trees(case, running, only).with_waiting(waiting):
         profiles |= _of_tree(case, contents, prepare(case, contents), expected).profiles
     return profiles
+
+
+def pending_starts(  # noqa: PLR0913 - as for ``forecast``
+    snapshot: Snapshot,
+    running: Sequence[Occupant],
+    waiting: Sequence[QueuedGroup],
+    run_time_of: RunTimeOf,
+    now: float,
+    only: Collection[str] | None = None,
+    *,
+    expected: Sequence[ExpectedArrivals] = (),
+) -> Mapping[str, tuple[Start, ...]]:
+    """Return when those start who are pending: the key of each group to its starts, in order.
+
+    The arguments are as for ``forecast``, and the key of each group is its own. A group that
+    competes nowhere is left out.
+    """
+    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now, keep=True)
+    starts: dict[str, tuple[Start, ...]] = {}
+    for contents in _Trees(case, running, only).with_waiting(waiting):
+        prepared = prepare(case, contents)
+        planned = _of_tree(case, contents, prepared, expected)
+        starts |= starts_in_tree(
+            contents, prepared, planned.profiles, planned.begun, planned.begun_later
+        )
+    return starts
 
 
 class PlannedStarts:
@@ -216,6 +245,7 @@ def _of_tree(
     # Who comes later may come first, but not before it is there.
     horizon = _HORIZON * max(record.times[-1], _LEAST_HORIZON_SECONDS)
     coming: Sequence[PendingGroup] = ()
+    begun_later: Sequence[StartedWorkloads] = ()
     if record.is_whole and expected:
         coming = tuple(
             expected_groups(expected, contents, prepared, snapshot=case.snapshot, horizon=horizon)
@@ -226,12 +256,13 @@ def _of_tree(
         with_coming = recorded(later, newcomer_priorities(case.snapshot))
         if with_coming.is_whole:
             overtaken = _profiles(case, again, prepared, later, with_coming)
+            begun_later = later.begun
             rate = sum(group.count for group in coming) / max(group.at for group in coming)
             profiles = {
                 name: replace(of_queue, later=overtaken[name], expected_per_second=rate)
                 for name, of_queue in profiles.items()
             }
-    return Planned(profiles=profiles, begun=tuple(schedule.begun))
+    return Planned(profiles=profiles, begun=tuple(schedule.begun), begun_later=tuple(begun_later))
 
 
 def _in_domains(

@@ -72,7 +72,7 @@ def start_of(
         return found
     later = start_among_pending(profile.later, demand, priority=priority, elapsed=elapsed)
     rate = profile.expected_per_second
-    return replace(found, start=_overtaken(found.start, later.start, rate))
+    return replace(found, start=overtaken(found.start, later.start, rate))
 
 
 def _is_outranked_later(later: Profile, priority: int) -> bool:
@@ -80,7 +80,7 @@ def _is_outranked_later(later: Profile, priority: int) -> bool:
     return any(is_later(level) and level > priority for level in later.priorities)
 
 
-def _overtaken(start: Start, later: Start, per_second: float) -> Start:
+def overtaken(start: Start, later: Start, per_second: float) -> Start:
     """Return a start before which others may come that are not there yet.
 
     *later* is the start if they come as often as they have, *per_second*.
@@ -103,14 +103,32 @@ def start_among_pending(
     profile: Profile, demand: Demand, *, priority: int = 0, elapsed: float = 0.0
 ) -> FoundStart:
     """Return the start as ``start_of`` does, if no other Job came any more."""
-    if profile.outranked_below is not None and priority >= profile.outranked_below:
-        # Nobody can preempt it.
-        certain = tuple(reason for reason in profile.uncertain if reason != PREEMPTION)
-        profile = replace(profile, uncertain=certain)
+    profile = _as_sure_as(profile, priority)
     found = _by_waiting(profile, demand, priority, elapsed)
     if profile.preempting and found.start.seconds > profile.eviction_seconds:
         return _by_preempting(profile, demand, priority, elapsed) or found
     return found
+
+
+def pending_start(profile: Profile, seconds: float, spread: float, *, priority: int) -> Start:
+    """Return the start of a Workload that is pending already, with its range.
+
+    *seconds*: when the event loop that the profile comes from lets it start; inf: it never does.
+    *spread*: the standard deviation of that.
+    """
+    profile = _as_sure_as(profile, priority)
+    if seconds == inf:
+        return Start(seconds=inf, low=inf, high=inf, uncertain=profile.uncertain)
+    return _start(profile, seconds, spread)
+
+
+def _as_sure_as(profile: Profile, priority: int) -> Profile:
+    """Return the profile without doubts that a Job of this priority need not have."""
+    if profile.outranked_below is None or priority < profile.outranked_below:
+        return profile
+    # Nobody can preempt it.
+    certain = tuple(reason for reason in profile.uncertain if reason != PREEMPTION)
+    return replace(profile, uncertain=certain)
 
 
 def _by_waiting(profile: Profile, demand: Demand, priority: int, elapsed: float) -> FoundStart:

@@ -40,6 +40,8 @@ class StartedWorkloads:
     count: int
     finish: float
     """When they finish, or are expected to, in seconds since the beginning of the schedule."""
+    spread: float = 0.0
+    """Standard deviation of *at*, in seconds."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -592,6 +592,7 @@ class Schedule:
                 usage=taken,
                 count=start.count,
                 finish=at + seconds,
+                spread=self.spread if at > 0.0 else 0.0,
             )
             self.begun.append(run.begun)
         last = self.waits.setdefault(heads.queue.name, {})

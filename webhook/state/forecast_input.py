@@ -332,8 +332,17 @@ def queued(
         )
 
 
-_Row: TypeAlias = tuple[int, int, int, str, int, str, int, bool]
-"""Priority, negated, and age; then all by which neighbours are equal, the group's number first."""
+def in_order(waiting: Sequence[Group], width: int = 1) -> Sequence[Workload]:
+    """Return the Workloads of the groups that ``queued`` yields, in the same order."""
+    return [
+        waiting[number].members[member]
+        for _, _, number, *_, member in _ranked(waiting, width, lambda _: "")
+    ]
+
+
+_Row: TypeAlias = tuple[int, int, int, str, int, str, int, bool, int]
+"""Priority, negated, and age; then all by which neighbours are equal, the group's number first;
+then which of the group's members it is."""
 
 
 def _ranked(
@@ -350,9 +359,10 @@ def _ranked(
             key_of(workload),
             workload.limit_seconds,
             workload.is_variant,
+            member,
         )
         for number, group in enumerate(waiting)
-        for workload in group.members
+        for member, workload in enumerate(group.members)
     )
     if width == 1:
         return ranked

@@ -1,0 +1,115 @@
+"""When those start who are pending, by the run of the event loop that profiles are made of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+from tests.builders import arrival, cluster_queue, snapshot
+from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
+from webhook.kueue.forecast import forecast, pending_starts
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.model.forecasts import Basis, RunTime
+from webhook.model.queues import Preemption, Queueing
+
+GPU = "nvidia.com/gpu"
+CELL = ("t4", GPU)
+NOW = 0.0
+
+
+def run_time_of(job_class, flavors):
+    if job_class != "known":
+        return None
+    return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
+
+
+def runs(gpus=1, job_class="known"):
+    return Occupant(cluster_queue="gpu-cq", usage={CELL: gpus}, job_class=job_class, started_at=NOW)
+
+
+def waits(key, *, gpus=1, job_class="known", **rest):
+    found = arrival("a", {GPU: str(gpus)}, local_queue="gpu-lq")
+    return QueuedGroup(arrival=replace(found, key=key, **rest), job_class=job_class)
+
+
+def state(gpus=2, **rest):
+    return snapshot(cluster_queue(quotas={"t4": {GPU: str(gpus)}}, **rest))
+
+
+def seconds(starts):
+    return {key: [round(start.seconds) for start in each] for key, each in starts.items()}
+
+
+def test_a_group_starts_one_after_the_other_where_room_is_for_one():
+    found = pending_starts(state(), [runs(2)], [waits("g", gpus=2, count=3)], run_time_of, NOW)
+
+    one, two, three = found["g"]
+    assert one.seconds < two.seconds < three.seconds
+    assert all(start.low < start.seconds < start.high for start in found["g"])
+    # What is further away is less sure.
+    assert one.high - one.low < three.high - three.low
+
+
+def test_the_last_starts_when_the_profile_says_that_all_have():
+    queues, running = state(), [runs(2)]
+    waiting = [waits("a"), waits("b"), waits("c", gpus=2)]
+
+    found = pending_starts(queues, running, waiting, run_time_of, NOW)
+
+    profile = forecast(queues, running, waiting, run_time_of, NOW)["gpu-cq"]
+    assert max(start.seconds for each in found.values() for start in each) == profile.waits
+
+
+def test_what_never_fits_never_starts_and_says_nothing_of_others():
+    found = pending_starts(state(), [], [waits("big", gpus=3), waits("a")], run_time_of, NOW)
+
+    assert seconds({"a": found["a"]}) == {"a": [0]}
+    assert found["big"][0].seconds == inf
+
+
+def test_unknown_runs_count_for_those_behind_and_not_for_themselves():
+    waiting = [waits("x", job_class="new", count=2), waits("a"), waits("urgent", priority=5)]
+
+    found = pending_starts(state(), [runs(2)], waiting, run_time_of, NOW)
+
+    assert {key: [start.unseen for start in each] for key, each in found.items()} == {
+        "x": [0, 1],
+        "a": [2],
+        "urgent": [0],
+    }
+
+
+def test_an_unknown_run_that_holds_quota_counts_for_all():
+    found = pending_starts(state(1), [runs(job_class="new")], [waits("a")], run_time_of, NOW)
+
+    assert found["a"][0].unseen == 1
+    assert not found["a"][0].is_known
+
+
+def test_who_comes_later_delays_only_those_it_outranks():
+    queues = state(1, queueing=Queueing.STRICT)
+    kind = ExpectedKind(asks={CELL: 1}, job_class="known", limit_seconds=0)
+    coming = [
+        ExpectedArrivals(
+            cluster_queue="gpu-cq", priority=100, per_second=1 / 50, seconds=1e6, kinds=(kind,) * 9
+        )
+    ]
+    waiting = [waits("a"), waits("vip", priority=200)]
+
+    alone = pending_starts(queues, [runs()], waiting, run_time_of, NOW)
+    found = pending_starts(queues, [runs()], waiting, run_time_of, NOW, expected=coming)
+
+    assert found["vip"] == alone["vip"]
+    assert "arrivals" in found["a"][0].uncertain
+    assert found["a"][0].high > alone["a"][0].high
+
+
+def test_one_that_nobody_can_preempt_has_no_doubt_of_that_kind():
+    queues = state(1, preemption=Preemption(within_cluster_queue="LowerPriority"))
+
+    found = pending_starts(
+        queues, [runs()], [waits("low"), waits("high", priority=9)], run_time_of, NOW
+    )
+
+    assert found["high"][0].uncertain == ()
+    assert found["low"][0].uncertain == ("preemption",)

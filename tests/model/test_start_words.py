@@ -1,0 +1,52 @@
+"""What people are told of when a pending Workload starts."""
+
+from math import inf
+
+import pytest
+
+from webhook.model import start_words
+from webhook.model.forecasts import Start
+
+KNOWN = Start(seconds=720.0, low=600.0, high=900.0)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected", "between"),
+    [
+        (KNOWN, "in 12 min", "10 min to 15 min"),
+        (Start(seconds=0.0, low=0.0, high=0.0), "now", ""),
+        (Start(seconds=inf, low=inf, high=inf), "not foreseen", ""),
+        (Start(seconds=60.0, low=30.0, high=inf), "in 60 s", "30 s to any time"),
+    ],
+)
+def test_a_start_is_said_with_its_range(start, expected, between):
+    assert (start_words.expected(start), start_words.between(start)) == (expected, between)
+
+
+def test_nothing_is_in_doubt_where_all_is_known():
+    assert start_words.rests_on(KNOWN) == ()
+
+
+def test_all_that_a_start_rests_on_is_said_once():
+    start = Start(
+        seconds=60.0,
+        low=0.0,
+        high=90.0,
+        uncertain=("fairSharing", "runTimes", "arrivals"),
+        unseen=1,
+        unordered="fairSharing",
+    )
+
+    assert start_words.rests_on(start) == (
+        "how long 1 Workload ahead of it will run is a guess: no such run was seen",
+        "who is next cannot be foreseen: Kueue shares quota between queues by what they use",
+        "Workloads that usually come may come before it",
+    )
+
+
+def test_one_that_never_fits_is_told_so_and_one_beyond_the_forecast_is_not():
+    never = Start(seconds=inf, low=inf, high=inf)
+    beyond = Start(seconds=inf, low=inf, high=inf, uncertain=("depth",))
+
+    assert start_words.rests_on(never) == ("there is never room for it as things are",)
+    assert start_words.rests_on(beyond) == ("so many wait that only the first starts are forecast",)

@@ -1,0 +1,150 @@
+"""Who waits at which position, and when each of them starts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf
+
+import pytest
+
+from tests.builders import policy
+from tests.state.objects import (
+    PENDING,
+    condition,
+    local_queue,
+    named,
+    reserving,
+    state_with,
+    workload,
+)
+from tests.state.objects import cluster_queue as cluster_queue_object
+from webhook.api import resources as kinds
+from webhook.state import forecast_input
+from webhook.state.waiting_line import all_waiting
+
+NOW = 1795240800.0
+"""2026-11-21T06:00:00Z"""
+GUEST = ("light-gpu", "gpu")
+
+
+def time(seconds_ago):
+    return datetime.fromtimestamp(NOW - seconds_ago, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def running(name, since=0, **rest):
+    admitted = {**condition("Admitted"), "lastTransitionTime": time(since)}
+    return reserving(name, job=name, guest=GUEST, also=(admitted,), **rest)
+
+
+def waiting(name, *, age=0, guest=GUEST, also=(), **rest):
+    conditions = (PENDING, *also)
+    return workload(name, job=name, guest=guest, conditions=conditions, created=time(age), **rest)
+
+
+def line(*workloads, cpu="8", run_time="20s", **queue):
+    """Forecast who waits in a queue of 8 CPUs, in which each Workload wants 4."""
+    state = state_with(*workloads, cpu=cpu, **queue)
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    return all_waiting(state, known(state, run_time), NOW)
+
+
+def known(state, run_time="20s"):
+    strategy = {"finishTime": {"runTime": run_time}}
+    return replace(state.snapshot(0.0, NOW), policies=(policy(strategy=strategy),))
+
+
+def starts(found):
+    return [(each.position, each.key, round(each.start.seconds)) for each in found]
+
+
+def test_each_starts_when_those_before_it_have_ended():
+    found = line(
+        running("a"), running("b"), *(waiting(n, age=30 - i) for i, n in enumerate("cdef"))
+    )
+
+    assert starts(found) == [
+        (1, "team/c", 21),
+        (2, "team/d", 21),
+        (3, "team/e", 42),
+        (4, "team/f", 42),
+    ]
+
+
+def test_the_order_is_kueues_and_equal_ones_are_told_apart():
+    found = line(
+        running("a"),
+        running("b"),
+        waiting("young", age=1),
+        waiting("old", age=9),
+        waiting("urgent", age=0, priority=5),
+    )
+
+    assert starts(found) == [(1, "team/urgent", 21), (2, "team/old", 21), (3, "team/young", 42)]
+
+
+def test_they_start_when_a_newcomer_is_told_that_they_do():
+    state = state_with(running("a"), running("b"), waiting("c"), waiting("d"), waiting("e"))
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    snapshot = known(state)
+
+    *_, last = all_waiting(state, snapshot, NOW)
+
+    assert forecast_input.with_profiles(state, snapshot, NOW).profiles["gpu-cq"].waits == (
+        last.start.seconds
+    )
+
+
+def test_whom_nothing_is_known_of_counts_for_those_behind_alone():
+    found = line(running("a", cpu="8"), waiting("x", guest=("", ""), age=9), waiting("d"), cpu="8")
+
+    assert [(each.key, each.start.unseen) for each in found] == [("team/x", 0), ("team/d", 1)]
+
+
+@pytest.mark.parametrize("change", [{"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}])
+def test_nobody_starts_where_a_queue_is_stopped(change):
+    assert [each.start.seconds for each in line(waiting("a"), **change)] == [inf]
+
+
+def test_who_is_in_a_local_queue_that_is_stopped_is_in_no_line():
+    state = state_with(waiting("a"))
+    state.replace(kinds.LOCAL_QUEUES, [local_queue(stopPolicy="Hold")])
+
+    assert all_waiting(state, known(state), NOW) == ()
+
+
+def test_one_that_backs_off_says_until_when():
+    back = condition("Requeued", "False", "PodsReadyTimeout")
+    late = waiting("late", also=(back,))
+    late["status"]["requeueState"] = {"requeueAt": time(-60)}
+
+    (found,) = line(late)
+
+    assert (found.until, round(found.start.seconds)) == (NOW + 60, 60)
+
+
+def test_a_queue_of_another_tree_is_forecast_too():
+    state = state_with(running("a", cpu="8"), waiting("b"))
+    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
+    state.replace(
+        kinds.CLUSTER_QUEUES, [cluster_queue_object(), cluster_queue_object("other-cq", cpu="4")]
+    )
+    state.replace(kinds.LOCAL_QUEUES, [local_queue(), local_queue("other-lq", "other-cq")])
+    state.apply(kinds.WORKLOADS, "ADDED", waiting("c", queue="other-lq"))
+
+    found = all_waiting(state, known(state), NOW)
+
+    assert [(each.cluster_queue, each.position) for each in found] == [
+        ("gpu-cq", 1),
+        ("other-cq", 1),
+    ]
+    assert found[1].start.seconds == 0.0
+
+
+def test_many_that_wait_are_forecast_by_parts_and_none_is_lost():
+    many = [waiting(f"w{i}", age=2000 - i, cpu="4" if i % 3 else "8") for i in range(1200)]
+
+    found = line(running("a", cpu="8"), *many)
+
+    assert [each.key for each in found] == [f"team/w{i}" for i in range(1200)]
+    assert all(each.start.seconds < inf for each in found[:100])

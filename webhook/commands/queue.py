@@ -1,0 +1,236 @@
+"""``queue``: who waits in which ClusterQueue, at which position, and when each is to start."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from webhook.commands import completion, terminal
+from webhook.commands.connect import (
+    connected,
+    kubeconfig_option,
+    missing_job,
+    named,
+    namespace_or_current,
+    release_namespace_of,
+)
+from webhook.model import start_words
+from webhook.model.fields import FieldError
+from webhook.model.job import reference_of
+from webhook.model.words import spoken
+
+if TYPE_CHECKING:
+    from webhook.api.client import Client
+    from webhook.jobs import JobKind
+    from webhook.state.waiting_line import WaitingWorkload
+
+_HEADER: Final = (
+    "NAMESPACE",
+    "JOB",
+    "CLUSTERQUEUE",
+    "POSITION",
+    "WAITS",
+    "STARTS",
+    "WITHIN",
+    "SURE",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineView:
+    """Who waits, and the time that it is, in seconds since 1970."""
+
+    waiting: Sequence[WaitingWorkload]
+    unix: float
+
+    def of(self, namespace: str, reference: str) -> Sequence[WaitingWorkload]:
+        """Return the Workloads of a Job that wait; most Jobs have one."""
+        return [each for each in self.waiting if each.key == f"{namespace}/{reference}"]
+
+
+@click.command("queue", short_help="Say who waits, and when each is expected to start.")
+@click.argument("name", metavar="[JOB]", required=False, shell_complete=completion.jobs)
+@click.option(
+    "-n", "--namespace", shell_complete=completion.namespaces, help="Default: the kubeconfig's."
+)
+@click.option("-A", "--all-namespaces", is_flag=True, help="The Jobs of all namespaces.")
+@click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
+@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
+@kubeconfig_option
+def command(**given: Any) -> None:
+    """Show pending Jobs in Kueue's order, with the time at which each is expected to start.
+
+    With JOB that one alone, and what its time rests on. Nothing is changed. Times are those of the
+    forecasts by which Jobs are decided; WITHIN holds about 80 % of cases.
+
+    You need the right to list ClusterQueues and Workloads. Without it ask the console for the
+    Jobs of your namespace: docs/quota-api.md.
+
+    \b
+    Exit codes: 0 done, 1 there is no such Job or it does not wait, 2 a file is wrong, 3 the
+    cluster cannot be reached or forbids it.
+
+    \b
+    Examples:
+      kubectl fallback queue
+      kubectl fallback queue train -n team
+      kubectl fallback queue -A -o json
+      kubectl fallback queue -A --snapshot snapshot.json
+    """
+    asked = _QueueOptions(**given)
+    try:
+        _of_file(asked) if asked.snapshot is not None else _live(asked)
+    except FieldError as error:
+        terminal.say(str(error), err=True)
+        sys.exit(2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _QueueOptions:
+    name: str | None
+    namespace: str | None
+    all_namespaces: bool
+    snapshot: str | None
+    output: str
+    kubeconfig: str | None
+
+
+def _of_file(asked: _QueueOptions) -> None:
+    from webhook.state.snapshot_file import read_state
+    from webhook.state.waiting_line import all_waiting
+
+    state = read_state(asked.snapshot or "")
+    unix = float(state.newest()) or time.time()
+    view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
+    namespace = asked.namespace or "default"
+    if asked.name is None:
+        _say_all(_chosen(view, "" if asked.all_namespaces else namespace), view, asked.output)
+        return
+    kind, name = named(asked.name)
+    found = view.of(namespace, reference_of(kind.kind, name))
+    if not found:
+        terminal.say(f"{kind.kind} {namespace}/{name} does not wait there.", err=True)
+        sys.exit(1)
+    _say_one(found, view, asked.output)
+
+
+def _live(asked: _QueueOptions) -> None:
+    with connected(asked.kubeconfig) as client:
+        view = line_of_cluster(client)
+        namespace = namespace_or_current(asked.namespace, asked.kubeconfig)
+        if asked.name is None:
+            chosen = _chosen(view, "" if asked.all_namespaces else namespace)
+            _say_all(chosen, view, asked.output)
+            return
+        kind, name = named(asked.name)
+        found = view.of(namespace, reference_of(kind.kind, name))
+        if not found:
+            terminal.say(_why_not(client, kind, namespace, name), err=True)
+            sys.exit(1)
+        _say_one(found, view, asked.output)
+
+
+def line_of_cluster(client: Client) -> LineView:
+    """List the cluster's state, and return who waits in it.
+
+    Raises:
+        Forbidden: the user may not list something that forecasts need.
+
+    """
+    from webhook.state.snapshot_file import fetch_state
+    from webhook.state.waiting_line import all_waiting
+
+    state = fetch_state(client, namespace=release_namespace_of(client, None))
+    unix = time.time()
+    return LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
+
+
+def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
+    """Say of one Workload where it stands, when it starts, and what that rests on.
+
+    *unix*: the time that it is, in seconds since 1970.
+    """
+    start = waiting.start
+    place = f"Position {waiting.position} of {waiting.pending} in {waiting.cluster_queue}"
+    since = f"pending for {spoken(max(0.0, unix - waiting.workload.created))}"
+    within = start_words.between(start)
+    lines = [f"{place}, priority {waiting.workload.priority}, {since}."]
+    if waiting.until > unix:
+        lines.append(f"It was evicted, and is tried again in {spoken(waiting.until - unix)}.")
+    range_text = f", within {within} in 80 % of cases" if within else ""
+    lines.append(f"Expected to start: {start_words.expected(start)}{range_text}.")
+    rests = start_words.rests_on(start)
+    if rests:
+        lines += ["It rests on this:", *(f"  - {reason}" for reason in rests)]
+    return lines
+
+
+def _why_not(client: Client, kind: JobKind, namespace: str, name: str) -> str:
+    """Say why a Job is in no line: it is not there, or Kueue does not queue it."""
+    from webhook.api.kubernetes_api import NotServed
+    from webhook.commands.decision_table import state_of
+
+    try:
+        job = client.get(kind.path(namespace, name))
+    except NotServed:
+        return missing_job(client, kind, namespace, name)
+    state = state_of(job, kind)
+    if state != "pending":
+        return f"{kind.kind} {namespace}/{name} does not wait: it is {state}."
+    return (
+        f"{kind.kind} {namespace}/{name} is suspended, but none of its Workloads waits in a "
+        "ClusterQueue: its LocalQueue is missing or stopped, or the Workload is not active."
+    )
+
+
+def _chosen(view: LineView, namespace: str) -> Sequence[WaitingWorkload]:
+    return [each for each in view.waiting if namespace in ("", each.workload.namespace)]
+
+
+def _say_all(chosen: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
+    if output in ("json", "yaml"):
+        terminal.say(_dumped(chosen, output))
+        return
+    if not chosen:
+        terminal.say("No Job waits there.")
+        return
+    rows = [_row(each, view.unix) for each in chosen]
+    for line in terminal.table(_HEADER, rows, limit=terminal.width(output)):
+        terminal.say(line)
+    if not all(each.start.is_known for each in chosen):
+        terminal.say("\nWhat a guess rests on: kubectl fallback queue JOB")
+
+
+def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
+    if output in ("json", "yaml"):
+        terminal.say(_dumped(found, output))
+        return
+    for each in found:
+        workload = each.workload
+        name = workload.name if len(found) > 1 else workload.job or workload.name
+        terminal.say(terminal.strong(f"{workload.namespace}/{name}"))
+        for line in sentences(each, view.unix):
+            terminal.say(line)
+
+
+def _dumped(waiting: Sequence[WaitingWorkload], output: str) -> str:
+    return terminal.dump({"workloads": [each.figures() for each in waiting]}, output)
+
+
+def _row(waiting: WaitingWorkload, unix: float) -> tuple[str, ...]:
+    workload, start = waiting.workload, waiting.start
+    return (
+        workload.namespace,
+        workload.job or workload.name,
+        waiting.cluster_queue,
+        f"{waiting.position} of {waiting.pending}",
+        spoken(max(0.0, unix - workload.created)),
+        start_words.expected(start),
+        start_words.between(start),
+        "yes" if start.is_known else "a guess",
+    )

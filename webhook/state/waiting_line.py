@@ -1,0 +1,175 @@
+"""Who waits in which ClusterQueue, at which position, and when each of them is expected to start.
+
+It pairs Workloads by name with the starts of the forecasts' event loop, which knows none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from math import inf, isfinite
+from typing import Any
+
+from webhook.kueue.forecast import pending_starts
+from webhook.kueue.quota import tree_names
+from webhook.kueue.tree_workloads import QueuedGroup
+from webhook.model import start_words
+from webhook.model.forecasts import Start
+from webhook.model.queues import Snapshot
+from webhook.state import forecast_input
+from webhook.state.state import State
+from webhook.state.workload import QueueContents, Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingWorkload:
+    """A pending Workload, its place in its ClusterQueue, and its start."""
+
+    workload: Workload
+    cluster_queue: str
+    position: int
+    """1: the first in Kueue's order, by priority and then age."""
+    pending: int
+    """How many wait in its ClusterQueue."""
+    start: Start
+    """In seconds from the snapshot's time on."""
+    until: float = 0.0
+    """Until when it backs off after an eviction, in seconds since 1970; 0: it does not."""
+
+    @property
+    def key(self) -> str:
+        """Return ``namespace/name`` of its Job, or of itself where nothing owns it."""
+        return f"{self.workload.namespace}/{self.workload.job or self.workload.name}"
+
+    def figures(self) -> dict[str, Any]:
+        """Return what is known of it as JSON has it; a time that is not known is null."""
+        workload, start = self.workload, self.start
+        return {
+            "namespace": workload.namespace,
+            "job": workload.job,
+            "workload": workload.name,
+            "localQueue": workload.queue,
+            "clusterQueue": self.cluster_queue,
+            "priority": workload.priority,
+            "created": workload.created,
+            "position": self.position,
+            "pending": self.pending,
+            "startsIn": _or_null(start.seconds),
+            "startsInLow": _or_null(start.low),
+            "startsInHigh": _or_null(start.high),
+            "isKnown": start.is_known,
+            "restsOn": list(start_words.rests_on(start)),
+        }
+
+
+def _or_null(seconds: float) -> float | None:
+    return round(seconds, 1) if isfinite(seconds) else None
+
+
+_NEVER = Start(seconds=inf, low=inf, high=inf)
+
+
+def all_waiting(state: State, snapshot: Snapshot, unix: float) -> tuple[WaitingWorkload, ...]:
+    """Return all that wait in the ClusterQueues of a snapshot of *state*; as ``waiting_in``."""
+    contents = {name: state.contents_of(name) for name in snapshot.cluster_queues}
+    return waiting_in(contents, snapshot, unix)
+
+
+def waiting_of(
+    state: State, snapshot: Snapshot, unix: float, key: str
+) -> tuple[WaitingWorkload, ...]:
+    """Return the Workloads of one Job that wait; *key* is as in ``WaitingWorkload``."""
+    roots = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    trees = {
+        roots.get(queue.cluster_queue)
+        for workload in state.workloads()
+        if f"{workload.namespace}/{workload.job or workload.name}" == key
+        for queue in [snapshot.local_queues.get((workload.namespace, workload.queue))]
+        if queue is not None
+    }
+    members = (name for name in snapshot.cluster_queues if roots.get(name) in trees)
+    contents = {name: state.contents_of(name) for name in members}
+    return tuple(each for each in waiting_in(contents, snapshot, unix) if each.key == key)
+
+
+def waiting_in(
+    contents: Mapping[str, QueueContents], snapshot: Snapshot, unix: float
+) -> tuple[WaitingWorkload, ...]:
+    """Return all that wait, by ClusterQueue and position; *contents* are those of whole trees.
+
+    *unix* is the snapshot's instant, in seconds since 1970.
+    """
+    clock = snapshot.as_of - unix
+    pending = {
+        name: sum(len(group.members) for group in of_queue.waiting)
+        for name, of_queue in contents.items()
+    }
+    total = sum(pending.values())
+    widths = {name: forecast_input.width_of(length, total) for name, length in pending.items()}
+    groups = {
+        name: tuple(_keyed(name, contents[name], clock, widths[name])) for name in sorted(contents)
+    }
+    queued = [group for of_queue in groups.values() for group in of_queue]
+    queued.sort(key=lambda group: group.arrival.created)
+    starts = pending_starts(
+        snapshot,
+        [
+            occupant
+            for name in groups
+            for occupant in forecast_input.occupants(name, contents[name].holding, clock)
+        ],
+        queued,
+        forecast_input.LentRunTimes(snapshot),
+        snapshot.as_of,
+        only=contents,
+        expected=[
+            arrivals
+            for name in groups
+            for arrivals in forecast_input.expected(name, forecast_input.came(contents[name]), unix)
+        ],
+    )
+    return tuple(
+        waiting
+        for name, of_queue in groups.items()
+        for waiting in _placed(name, contents[name], of_queue, starts, widths[name])
+    )
+
+
+def _keyed(name: str, contents: QueueContents, clock: float, width: int) -> Iterator[QueuedGroup]:
+    """Yield the groups of a ClusterQueue, each under a key of its own."""
+    for number, group in enumerate(forecast_input.queued(contents.waiting, clock, width)):
+        yield replace(group, arrival=replace(group.arrival, key=f"{name} {number}"))
+
+
+def _placed(
+    name: str,
+    contents: QueueContents,
+    groups: tuple[QueuedGroup, ...],
+    starts: Mapping[str, tuple[Start, ...]],
+    width: int,
+) -> list[WaitingWorkload]:
+    """Return the Workloads of a ClusterQueue in Kueue's order."""
+    members = iter(forecast_input.in_order(contents.waiting, width))
+    found = [
+        (workload, start)
+        for group in groups
+        for workload, start in zip(
+            islice(members, group.arrival.count),
+            starts.get(group.arrival.key, (_NEVER,) * group.arrival.count),
+            strict=True,
+        )
+    ]
+    # Where many wait, parts of the queue are forecast by shape, and order is kept only between.
+    found.sort(key=lambda row: (-row[0].priority, row[0].queued_at))
+    return [
+        WaitingWorkload(
+            workload=workload,
+            cluster_queue=name,
+            position=position,
+            pending=len(found),
+            start=start,
+            until=float(workload.requeue_at) if not workload.competes else 0.0,
+        )
+        for position, (workload, start) in enumerate(found, 1)
+    ]
