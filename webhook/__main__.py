@@ -20,6 +20,11 @@ _COMMANDS = {
     ),
     "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
     "control": ("webhook.commands.serve", "control", "Run the controller."),
+    "estimate": (
+        "webhook.commands.estimate",
+        "command",
+        "Say what a policy would have gained, before any install.",
+    ),
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),

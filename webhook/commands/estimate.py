@@ -1,0 +1,160 @@
+"""``estimate``: what a policy would have gained, by Jobs that have ended, before any install."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.commands import terminal
+from webhook.commands.connect import (
+    Duration,
+    connected,
+    kubeconfig_option,
+    namespace_or_current,
+    release_namespace_of,
+)
+from webhook.model.fields import FieldError
+
+if TYPE_CHECKING:
+    from webhook.commands.history import ClusterHistory
+    from webhook.hindsight.suggested_policy import Suggestion
+    from webhook.model.policy.fallback_policy import FallbackPolicy
+    from webhook.model.queues import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EstimateOptions:
+    policies: tuple[str, ...]
+    snapshot: str | None
+    since: float
+    namespace: str | None
+    output: str
+    kubeconfig: str | None
+
+
+@click.command("estimate", short_help="Say what a policy would have gained, before any install.")
+@click.option(
+    "--policy", "policies", multiple=True, metavar="FILE", help="Default: a suggested one."
+)
+@click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
+@click.option("--since", type=Duration(), default="30d", help="So far back: 90m, 24h, 7d.  [30d]")
+@click.option("-n", "--namespace", help="Where you may not list all namespaces, this one.")
+@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text")
+@kubeconfig_option
+def command(**given: Any) -> None:
+    """Estimate what a policy would have gained, by Workloads and Jobs that have ended.
+
+    Nothing is changed, and nothing has to be installed. The Jobs that are still there are replayed
+    twice, as they went and as the policy would have decided. The replay of what really happened
+    shows how far that can be trusted. Without --policy one is suggested from the cluster's queues,
+    with what it assumes.
+
+    \b
+    A snapshot is what this prints:
+      kubectl get jobs,workloads,clusterqueues,localqueues,cohorts,resourceflavors,\\
+        namespaces -A -o json
+
+    \b
+    Exit codes: 0 done, 1 no Job that has ended can be replayed, or no policy can be suggested,
+    2 a file is wrong, 3 the cluster cannot be reached or forbids it.
+
+    \b
+    Examples:
+      kubectl fallback estimate
+      kubectl fallback estimate --policy policy.yaml --since 7d
+      kubectl fallback estimate --snapshot week.json -o json
+    """
+    asked = _EstimateOptions(**given)
+    try:
+        past = _history(asked)
+        _show(asked, past)
+    except FieldError as error:
+        terminal.say(str(error), err=True)
+        sys.exit(2)
+
+
+def _history(asked: _EstimateOptions) -> ClusterHistory:
+    from webhook.commands import history
+
+    if asked.snapshot is not None:
+        return history.from_file(asked.snapshot)
+    with connected(asked.kubeconfig) as client:
+        return history.from_cluster(
+            client,
+            own_namespace=release_namespace_of(client, None),
+            namespace=namespace_or_current(asked.namespace, asked.kubeconfig),
+            since=time.time() - asked.since,
+        )
+
+
+def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
+    from webhook.decide import match
+    from webhook.hindsight import estimate, look_back, suggested_policy
+    from webhook.model.policy.fallback_policy import read_policy
+
+    until = past.until if asked.snapshot is not None else time.time()
+    ended = [entry for entry in past.entries if entry.finished >= until - asked.since]
+    if past.state is None or not ended:
+        _fail([*past.unread, "No Job that has ended is there."])
+        return
+    snapshot = match.queueing_all(past.state.snapshot(0.0, until))
+    suggestion = None if asked.policies else suggested_policy.suggest(ended, snapshot)
+    policies = _read(asked.policies)
+    if suggestion is not None:
+        policies = [read_policy(suggestion.manifest)]
+    if not policies:
+        _fail(["No policy can be suggested: no Job with accelerators, or no other queue for it."])
+        return
+    world = look_back.LookBackInput(
+        snapshot=_observing(snapshot, policies), learned=past.state.learned(until), now=until
+    )
+    unended = [entry for entry in past.entries if not entry.outcome]
+    found = estimate.estimate(
+        look_back.look_back([*ended, *unended], world), left_out=past.left_out + len(past.unread)
+    )
+    if asked.output == "text":
+        terminal.say(estimate.as_text(found))
+        if suggestion is not None:
+            terminal.say("\n" + _suggested(suggestion))
+    else:
+        shown = estimate.as_json(found)
+        if suggestion is not None:
+            parts = {"policy": suggestion.manifest, "assumed": list(suggestion.assumed)}
+            shown["suggestion"] = parts
+        terminal.say(terminal.dump(shown, asked.output))
+    if not found.jobs:
+        sys.exit(1)
+
+
+def _fail(lines: Sequence[str]) -> None:
+    for line in lines:
+        terminal.say(line, err=True)
+    sys.exit(1)
+
+
+def _read(files: Sequence[str]) -> list[FallbackPolicy]:
+    from webhook.commands.manifest import read_policies
+
+    return [policy for file in files for policy in read_policies(file)]
+
+
+def _observing(snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> Snapshot:
+    """Return the snapshot with these policies alone, as if they had observed."""
+    from webhook.model.policy.fallback_policy import Mode, sort_key
+
+    observing = [
+        policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.OBSERVE})})
+        for policy in policies
+    ]
+    return replace(snapshot, policies=tuple(sorted(observing, key=sort_key)))
+
+
+def _suggested(suggestion: Suggestion) -> str:
+    lines = ["The suggested policy assumes:", *(f"  - {text}" for text in suggestion.assumed)]
+    lines += ["Mend it, and give it with --policy:", ""]
+    return "\n".join([*lines, terminal.dump(suggestion.manifest, "yaml")])

@@ -1,0 +1,236 @@
+"""What policies would have changed for Jobs that have ended, before anything is installed. Pure.
+
+Two replays of the same arrivals are compared, as `report` does it: as it happened, and as the
+policies would have decided.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from typing import Any, Final
+
+from webhook.hindsight.gains import Confidence, gains
+from webhook.hindsight.look_back import Hindsight, ReplayedJob
+from webhook.model.words import spoken
+from webhook.simulate.results import totals
+
+_DAY: Final = 86_400.0
+_SHORT_DAYS: Final = 2.0
+"""Less of the past may miss a weekend, or a deadline that everybody has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanSeconds:
+    """Means over Jobs, in seconds."""
+
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What would have changed; sums are over the Jobs that ended in both replays."""
+
+    jobs: int
+    """That have ended and could be replayed."""
+    matched: int
+    """Of these, those that a policy matches."""
+    moved: int
+    hours_back: float
+    """Hours of accelerators that moved Jobs would have left to others."""
+    hours_by_flavor: Mapping[str, float]
+    """The same by flavor; below 0: more would have been used there."""
+    wait: MeanSeconds | None
+    """From the arrival to the start; None: nothing was replayed."""
+    turnaround: MeanSeconds | None
+    saved: float
+    """Seconds by which all together would have ended sooner."""
+    margin: float
+    """Error of *saved*, in seconds."""
+    slower: int
+    since: float
+    until: float
+    """From the first arrival to the last end, in seconds since 1970."""
+    confidence: Confidence | None
+    stayed: Mapping[str, int] = field(default_factory=dict)
+    """Why matched Jobs would have stayed, to their number."""
+    doubts: tuple[str, ...] = ()
+    """What keeps it from saying more."""
+
+
+def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
+    """Sum up what the policies of a look back, which all observe, would have changed.
+
+    *left_out*: Jobs of which nothing could be read.
+    """
+    if all(job.policy is None for job in hindsight.jobs):
+        # Nothing is replayed for nobody: all go as they went.
+        same = tuple(replace(job, promised=job.happened) for job in hindsight.jobs)
+        hindsight = replace(hindsight, jobs=same)
+    jobs = [job for job in hindsight.jobs if _has_both(job)]
+    until = max((float(job.entry.finished) for job in jobs), default=0.0)
+    since = min((job.entry.created for job in jobs), default=0.0)
+    found = gains(hindsight, since=0.0, until=until)
+    matched = [job for job in jobs if job.policy is not None]
+    moved = [job for job in matched if job.promised is not None and job.promised.is_moved]
+    rows = [row for row in found.rows if row.saved is not None]
+    by_flavor = _hours_by_flavor(jobs)
+    stayed: Counter[str] = Counter()
+    for row in found.rows:
+        stayed.update(row.stayed)
+    return Estimate(
+        jobs=len(jobs),
+        matched=len(matched),
+        moved=len(moved),
+        hours_back=sum(_hours_by_flavor(moved).values()),
+        hours_by_flavor=by_flavor,
+        wait=_means(jobs, is_wait=True),
+        turnaround=_means(jobs, is_wait=False),
+        saved=sum(row.saved or 0.0 for row in rows),
+        margin=sum(row.margin for row in rows),
+        slower=sum(row.slower for row in rows),
+        since=since,
+        until=until,
+        confidence=found.confidence,
+        stayed=dict(stayed),
+        doubts=tuple(
+            _doubts(
+                hindsight,
+                jobs,
+                assumed=sum(row.assumed for row in rows),
+                left_out=hindsight.left_out + left_out,
+                seconds=until - since,
+            )
+        ),
+    )
+
+
+def _has_both(job: ReplayedJob) -> bool:
+    return all(
+        result is not None and result.start is not None and result.finish is not None
+        for result in (job.happened, job.promised)
+    )
+
+
+def _hours_by_flavor(jobs: Sequence[ReplayedJob]) -> Mapping[str, float]:
+    before = totals([job.happened for job in jobs if job.happened is not None]).device_hours
+    after = totals([job.promised for job in jobs if job.promised is not None]).device_hours
+    return {
+        flavor: before.get(flavor, 0.0) - after.get(flavor, 0.0)
+        for flavor in sorted(before.keys() | after.keys())
+    }
+
+
+def _means(jobs: Sequence[ReplayedJob], *, is_wait: bool) -> MeanSeconds | None:
+    if not jobs:
+        return None
+    before, after = (
+        [
+            (result.start if is_wait else result.finish) - job.entry.created
+            for job in jobs
+            for result in [job.happened if is_before else job.promised]
+            if result is not None and result.start is not None and result.finish is not None
+        ]
+        for is_before in (True, False)
+    )
+    return MeanSeconds(before=fmean(before), after=fmean(after))
+
+
+def _doubts(
+    hindsight: Hindsight,
+    jobs: Sequence[ReplayedJob],
+    *,
+    assumed: int,
+    left_out: int,
+    seconds: float,
+) -> list[str]:
+    doubts = []
+    if seconds < _SHORT_DAYS * _DAY:
+        doubts.append(f"the Jobs that are still there span {spoken(seconds)} only")
+    if assumed:
+        doubts.append(
+            f"how long {assumed} of the moved Jobs run elsewhere is taken from the policy's "
+            "slowdown: no such run was seen"
+        )
+    if left_out:
+        doubts.append(
+            f"{left_out} Jobs are left out: their queues are gone, or they cannot be read"
+        )
+    if decided := sum(bool(job.entry.policy) for job in jobs):
+        doubts.append(f"{decided} Jobs were decided already; they are replayed as they went")
+    if unfinished := sum(not job.entry.outcome for job in hindsight.jobs):
+        doubts.append(f"{unfinished} Jobs have not ended; they count as load alone")
+    unseen = sorted({name for job in hindsight.jobs for name in job.unseen})
+    if unseen:
+        doubts.append(f"nothing is known of worker clusters: {', '.join(unseen)}")
+    return doubts
+
+
+def as_text(found: Estimate) -> str:
+    """Return the estimate for people: what would have changed, how sure, and what is missing."""
+    if not found.jobs or found.wait is None or found.turnaround is None:
+        return "No Job that has ended could be replayed."
+    wait, done = found.wait, found.turnaround
+    share = f"Of {found.jobs} Jobs in {spoken(found.until - found.since)}, {found.moved}"
+    gained = f"{found.hours_back:.1f} GPU hours given back"
+    waited = f"mean wait {spoken(wait.before)} to {spoken(wait.after)}"
+    took = f"Mean time until done: {spoken(done.before)} to {spoken(done.after)}"
+    lines = [
+        f"{share} would have moved: {gained}, {waited}.",
+        f"{took}. Jobs done later: {found.slower}.",
+    ]
+    if not found.moved:
+        lines += ["", *_why_not(found)]
+    lines += ["", *_how_sure(found)]
+    if found.doubts:
+        lines += [
+            "",
+            "What keeps this from saying more:",
+            *(f"  - {text}" for text in found.doubts),
+        ]
+    return "\n".join(lines)
+
+
+def _why_not(found: Estimate) -> list[str]:
+    if not found.matched:
+        return ["The policy matches none of them."]
+    reasons = sorted(found.stayed.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ["Why they stay:", *(f"  - {why}: {count}" for why, count in reasons)]
+
+
+def _how_sure(found: Estimate) -> list[str]:
+    sooner = "sooner" if found.saved >= 0 else "later"
+    saved = f"{spoken(abs(found.saved))} {sooner} in sum"
+    lines = [f"How sure: Jobs would be done {saved}, give or take {spoken(found.margin)}."]
+    if (sure := found.confidence) is not None:
+        off = f"{abs(sure.turnaround):.1f} % in total, and by {sure.one_job:.1f} %"
+        lines.append(f"A replay of what really happened is off by {off} for the middle Job.")
+    return lines
+
+
+def as_json(found: Estimate) -> dict[str, Any]:
+    sure = found.confidence
+    return {
+        "jobs": found.jobs,
+        "matched": found.matched,
+        "moved": found.moved,
+        "slower": found.slower,
+        "gpuHoursBack": found.hours_back,
+        "gpuHoursBackByFlavor": dict(found.hours_by_flavor),
+        "meanWait": _pair(found.wait),
+        "meanTurnaround": _pair(found.turnaround),
+        "savedSeconds": found.saved,
+        "marginSeconds": found.margin,
+        "since": found.since,
+        "until": found.until,
+        "replayErrorPercent": None if sure is None else sure.turnaround,
+        "stayed": dict(found.stayed),
+        "doubts": list(found.doubts),
+    }
+
+
+def _pair(means: MeanSeconds | None) -> dict[str, float] | None:
+    return None if means is None else {"before": means.before, "after": means.after}
