@@ -94,7 +94,7 @@ def _history(asked: _EstimateOptions) -> ClusterHistory:
 
 def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
     from webhook.decide import match
-    from webhook.hindsight import estimate, look_back, suggested_policy
+    from webhook.hindsight import estimated_gains, look_back, suggested_policy
     from webhook.model.policy.fallback_policy import read_policy
 
     until = past.until if asked.snapshot is not None else time.time()
@@ -114,15 +114,15 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         snapshot=_observing(snapshot, policies), learned=past.state.learned(until), now=until
     )
     unended = [entry for entry in past.entries if not entry.outcome]
-    found = estimate.estimate(
+    found = estimated_gains.estimate(
         look_back.look_back([*ended, *unended], world), left_out=past.left_out + len(past.unread)
     )
     if asked.output == "text":
-        terminal.say(estimate.as_text(found))
+        terminal.say(estimated_gains.as_text(found))
         if suggestion is not None:
             terminal.say("\n" + _suggested(suggestion))
     else:
-        shown = estimate.as_json(found)
+        shown = estimated_gains.as_json(found)
         if suggestion is not None:
             parts = {"policy": suggestion.manifest, "assumed": list(suggestion.assumed)}
             shown["suggestion"] = parts
