@@ -115,22 +115,22 @@ def test_where_there_are_forecasts_the_table_has_starts_runs_and_finishes():
 
     indent = " " * 68
     assert found.splitlines()[2:] == [
-        "  OPTION  QUEUE    CLUSTERQUEUE  PENDING  STARTS    RUNS  DONE      WHY",
+        "  OPTION  QUEUE    CLUSTERQUEUE  PENDING  STARTS   RUNS   DONE      WHY",
         (
-            "  gpu     gpu-lq   gpu-cq        12       in 184 s  20 s  in 204 s  "
+            "  gpu     gpu-lq   gpu-cq        12       in 3m4s  20s    in 3m24s  "
             "run: learned from 31 runs; done"
         ),
-        indent + "within 189 s to 220 s; may be",
+        indent + "within 3m9s to 3m40s; may be",
         indent + "preempted by 2; uncertain:",
         indent + "preemption",
         (
-            "> cpu     cpu-lq   cpu-cq        0        now       70 s  in 70 s   "
-            "run: the policy; done within 50"
+            "> cpu     cpu-lq   cpu-cq        0        now      1m10s  in 1m10s  "
+            "run: the policy; done within 50s"
         ),
-        indent + "s to 98 s",
-        "  tpu     tpu-lq   -             -        never     -     -         no run time is known",
+        indent + "to 1m38s",
+        "  tpu     tpu-lq   -             -        never    -      -         no run time is known",
         (
-            "  spot    spot-lq  -             -        -         -     -         "
+            "  spot    spot-lq  -             -        -        -      -         "
             "queueNotFound: LocalQueue spot-"
         ),
         indent + "lq not found in namespace team",

@@ -57,7 +57,7 @@ def test_each_class_has_a_line_for_its_flavors_and_what_keeps_failing_is_named(s
     assert [(line[0], line[-6:]) for line in lines[1:4]] == [
         ("44eea1809923263b", ["plain", "0", "-", "-", "3", "-"]),
         ("44eea1809923263b", ["t4", "5", "20s", "11s-36s", "0", "learned"]),
-        ("model=llama-7b", ["t4", "1", "2.0h", "40.4m-5.9h", "0", "learned"]),
+        ("model=llama-7b", ["t4", "1", "2h", "40m27s-5h56m", "0", "learned"]),
     ]
     assert lines[-1][0] == "44eea1809923263b"
     assert lines[-1][-3:-1] == ["light-gpu", "cpu"]
@@ -104,11 +104,11 @@ def test_how_long_runs_took_to_begin_is_told_below(begun):
         "",
         "From admission until all pods are ready:",
         "FLAVORS  RUNS  MEDIAN  8 OF 10",
-        "t4       3     30s     14s-62s",
+        "t4       3     30s     14s-1m2s",
         "",
         "From quota until AdmissionChecks are passed:",
         "CLUSTERQUEUE  RUNS  MEDIAN  8 OF 10",
-        "gpu-cq        3     5.0s    2.4s-10s",
+        "gpu-cq        3     5s      2s-10s",
     ]
 
 

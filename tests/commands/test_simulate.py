@@ -56,7 +56,7 @@ def test_the_same_seed_gives_the_same_text(tmp_path):
 def test_a_scenario_may_come_through_standard_input():
     found = simulate("-f", "-", given=yaml.safe_dump(files.document()))
 
-    assert (found.exit_code, found.output.splitlines()[0]) == (0, "small: 4 Jobs in 0.0 s (4 work)")
+    assert (found.exit_code, found.output.splitlines()[0]) == (0, "small: 4 Jobs in 0s (4 work)")
 
 
 def test_parameters_are_set(tmp_path):

@@ -36,17 +36,22 @@ def test_no_column_is_cut_below_what_can_be_read():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0.4, "0 s"),
-        (599, "599 s"),
-        (600, "10 min"),
-        (35_999, "600 min"),
-        (36_000, "10.0 h"),
-        (259_199, "72.0 h"),
-        (259_200, "3 days"),
+        (0.4, "0s"),
+        (59.4, "59s"),
+        (59.6, "1m"),
+        (116, "1m56s"),
+        (600, "10m"),
+        (3_599.6, "1h"),
+        (7_500, "2h5m"),
+        (35_999, "10h"),
+        (172_799, "48h"),
+        (187_200, "2d4h"),
+        (863_999, "10d"),
+        (1_000_000, "12d"),
     ],
 )
-def test_times_are_said_in_the_unit_that_people_use(seconds, text):
-    assert words.spoken(seconds) == text
+def test_a_duration_has_two_units_as_with_kubectl(seconds, text):
+    assert words.span(seconds) == text
     assert terminal.ago(seconds) == f"{text} ago"
     assert terminal.ago(-seconds - 0.001).startswith("in ")
 

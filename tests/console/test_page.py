@@ -67,9 +67,9 @@ def test_queues_of_one_name_are_told_apart_by_their_cluster():
 
     assert "gpu-cq no cohort pending 0" in said
     assert "gpu-cq on worker-1 no cohort pending 0" in said
-    assert "gpu-cq on worker-2 no cohort ✕ Not heard from for 1 min 15 s: all this was so" in said
+    assert "gpu-cq on worker-2 no cohort ✕ Not heard from for 1m15s: all this was so" in said
     assert shown >= {"queue-/gpu-cq", "queue-worker-1/gpu-cq", "queue-worker-2/gpu-cq"}
-    clusters = "✓ worker-1 fresh , ✕ worker-2 stale, 1 min 15 s old , ✕ worker-3 never seen"
+    clusters = "✓ worker-1 fresh , ✕ worker-2 stale, 1m15s old , ✕ worker-3 never seen"
     assert f"Worker clusters {clusters}" in said
 
 
@@ -85,7 +85,7 @@ def test_an_option_names_its_cluster():
 def test_an_empty_cluster_says_what_is_not_there_yet():
     said = text(views.EMPTY)
 
-    assert "State ✓ fresh, 1 s old" in said
+    assert "State ✓ fresh, 1s old" in said
     assert "Off switch ✓ not in use" in said
     assert "Leader controller-0" in said
     assert "Saved not known" in said
@@ -111,7 +111,7 @@ def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
 
     assert said.startswith("Stale · kueue-fallback")
     assert "The state is stale. The cluster has not been heard from for too long" in said
-    assert "State ✕ stale, 47 s old" in said
+    assert "State ✕ stale, 47s old" in said
 
 
 def test_the_off_switch_is_said_with_what_it_stops():
@@ -128,16 +128,16 @@ def test_a_decision_shows_its_options_and_moves():
     made = views.decision(
         option="cpu",
         options=(views.option("gpu", pending=1_200, starts_in=160.0), views.option("cpu"), refused),
-        moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 60 s sooner there"),),
+        moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 1m sooner there"),),
     )
 
     said = text(views.view(decisions=(made,)))
 
-    assert "team-a/ train-1 cpu in cpu-lq moved light-gpu 10 s ago" in said
-    assert "gpu gpu-lq 1,200 2 min 40 s 1 min 10 s 1 min 10 s —" in said
-    assert "▸ cpu (taken) cpu-lq 0 now 1 min 10 s 1 min 10 s —" in said
+    assert "team-a/ train-1 cpu in cpu-lq moved light-gpu 10s ago" in said
+    assert "gpu gpu-lq 1,200 2m40s 1m10s 1m10s —" in said
+    assert "▸ cpu (taken) cpu-lq 0 now 1m10s 1m10s —" in said
     assert "tpu tpu-lq — — — — the ClusterQueue is stopped" in said
-    assert "14:13:20 to gpu : done 60 s sooner there" in said
+    assert "14:13:20 to gpu : done 1m sooner there" in said
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_queue_that_admits_nobody_says_why_and_comes_first():
     )
 
     assert "held no cohort ✕ Admits nobody: stopped (Hold)" in said
-    assert "busy no cohort pending 40 wait 3 min 20 s" in said
+    assert "busy no cohort pending 40 wait 3m20s" in said
     assert said.index("held no cohort") < said.index("busy no cohort")
 
 
@@ -277,13 +277,13 @@ def test_what_was_saved_says_on_what_it_rests():
 
     since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
     time = phrases.day_and_minute(views.NOW - 60)
-    sure = f"by a replay of the journal as of {time}, give or take 1 min 10 s"
+    sure = f"by a replay of the journal as of {time}, give or take 1m10s"
     none = "(no controller has replayed the journal yet)"
     hope = "as the decisions forecast it, against each Job's first option"
-    assert f"Saved 12 min {since} moved, 2 slower; {hope} {none}" in forecast
+    assert f"Saved 12m20s {since} moved, 2 slower; {hope} {none}" in forecast
     assert "Would save" not in forecast
-    assert f"Saved 12 min {since} moved, 2 slower; {sure}" in both
-    assert f"Would save -5 s {since} would be moved, 2 slower; {sure}" in both
+    assert f"Saved 12m20s {since} moved, 2 slower; {sure}" in both
+    assert f"Would save -5s {since} would be moved, 2 slower; {sure}" in both
     assert none not in both
 
 

@@ -53,12 +53,12 @@ def test_columns_stand_where_their_time_is():
     )
 
     (lane,) = found.lanes
-    assert found.step == "5 s"
+    assert found.step == "5s"
     assert found.peak == 1
     assert [column.x for column in lane.columns] == sorted(column.x for column in lane.columns)
     assert lane.columns[0].x == 0.0
     assert lane.columns[-1].x == round(100 * 12 / 13, 2)
-    assert lane.sentence == "at most 1 in 5 s, at 14:12 UTC"
+    assert lane.sentence == "at most 1 in 5s, at 14:12 UTC"
 
 
 def test_the_highest_column_fills_its_lane_and_the_lowest_is_seen():
@@ -103,5 +103,5 @@ def test_of_many_policies_the_busiest_are_shown_whole():
 def test_days_are_named_where_there_are_several():
     found = drawn(views.decision(1), views.decision(2, at=views.NOW - 4 * 86_400))
 
-    assert found.step == "4 h"
+    assert found.step == "4h"
     assert [text for _, text in found.ticks][-1] == "09-21 16:00"

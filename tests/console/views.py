@@ -54,7 +54,7 @@ def decision(number=1, **values):
         "mode": "Enforce",
         "option": "cpu",
         "queue": "cpu-lq",
-        "reason": "sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s",
+        "reason": "sent to cpu-lq (cpu): starts now, done in 1m10s; gpu-lq would be done in 3m24s",
         "options": (option("gpu", pending=12, starts_in=160.0, finishes_in=204.0), option("cpu")),
     }
     named = {"id": f"id{number}", "job": f"train-{number}"}
@@ -175,7 +175,7 @@ def _decision(number, policies, now, draw):
     taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
     options = tuple(_option(name, name == taken, draw) for name in names)
     queue_name = f"{taken}-lq" if taken else f"{names[0]}-lq"
-    moves = (ShownMove(at=at + 40, option=taken, reason="done 190 s sooner there"),)
+    moves = (ShownMove(at=at + 40, option=taken, reason="done 3m10s sooner there"),)
     return (
         decision(
             number,
@@ -185,10 +185,10 @@ def _decision(number, policies, now, draw):
             mode=by.mode,
             option=taken,
             queue=queue_name,
-            reason=f"sent to {queue_name} ({taken}): starts now, done in 70 s; {names[0]}-lq "
-            "would be done in 204 s (12 ahead)"
+            reason=f"sent to {queue_name} ({taken}): starts now, done in 1m10s; {names[0]}-lq "
+            "would be done in 3m24s (12 ahead)"
             if taken
-            else "left as submitted: the state was too old (21 s)",
+            else "left as submitted: the state was too old (21s)",
             options=options,
             moves=moves if taken and number % 11 == 3 else (),
         )

@@ -242,7 +242,7 @@ def test_clusters_that_cannot_be_relied_on_are_told_apart():
         worker_clusters={**here.worker_clusters, "gone": WorkerCluster(name="gone", active=False)},
     )
     where = seen(here, gone=worker(), silent=worker(), queueless=builders.snapshot())
-    where = replace(where, stale={"silent": "stale: its queues were last seen 20 s ago"})
+    where = replace(where, stale={"silent": "stale: its queues were last seen 20s ago"})
 
     assert [each.standing for each in expected(where)] == [
         Standing.INACTIVE,

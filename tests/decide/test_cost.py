@@ -332,6 +332,6 @@ def test_explain_shows_the_terms_beside_start_and_finish():
     why = "run: the policy; price x1.5 for congestion"
     assert [" ".join(line.split()) for line in lines] == [
         "OPTION QUEUE STARTS DONE RATES POWER CO2 LATE TIME CONGESTION TOTAL WHY",
-        f"> h100 h100-lq in 540 s in 43 min 2.36 0.21 140 g 0 0.86 1.1 4.53 {why}",
-        "l40s l40s-lq now in 74 min 1.1 0.21 131 g 0.02 1.48 0 2.81 run: the policy",
+        f"> h100 h100-lq in 9m in 43m 2.36 0.21 140 g 0 0.86 1.1 4.53 {why}",
+        "l40s l40s-lq now in 1h14m 1.1 0.21 131 g 0.02 1.48 0 2.81 run: the policy",
     ]

@@ -206,19 +206,19 @@ def test_the_sentence_has_the_numbers():
 
     assert choose(DEFAULTS, options, asking()) == Choice(
         index=1,
-        sentence="sent to cpu-lq (cpu): starts now, done in 70 s; gpu-lq would be done in 204 s "
+        sentence="sent to cpu-lq (cpu): starts now, done in 1m10s; gpu-lq would be done in 3m24s "
         f"(12 ahead); spot-lq refused: {STOPPED.detail}",
     )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "spoken"),
-    [(599.0, "599 s"), (600.0, "10 min"), (35999.0, "600 min"), (36000.0, "10.0 h")],
+    ("seconds", "written"),
+    [(599.0, "9m59s"), (7500.0, "2h5m")],
 )
-def test_long_times_are_said_in_minutes_and_hours(seconds, spoken):
+def test_long_times_are_said_in_minutes_and_hours(seconds, written):
     found = choose(DEFAULTS, [option("gpu", 0.0, seconds)], asking())
 
-    assert found.sentence == f"stays in gpu-lq (gpu): starts now, done in {spoken}"
+    assert found.sentence == f"stays in gpu-lq (gpu): starts now, done in {written}"
 
 
 NO_FORECAST = Assessment(option="gpu", queue="gpu-lq", fit=Fit.WAITS)
@@ -268,7 +268,7 @@ def test_a_job_may_preempt_where_it_was_submitted_to_but_is_sent_nowhere_to_do_s
     )
 
     assert stays.sentence == (
-        "sent to gpu-lq (gpu): may preempt, done in 61 s; cpu-lq would be done in 210 s"
+        "sent to gpu-lq (gpu): may preempt, done in 1m1s; cpu-lq would be done in 3m30s"
     )
     assert sent.index == 0
 
@@ -279,6 +279,6 @@ def test_by_how_many_it_may_be_preempted_is_said():
     found = choose(DEFAULTS, [endangered, option("cpu", 0.0, 210.0)])
 
     assert found.sentence == (
-        "sent to cpu-lq (cpu): starts now, done in 210 s; "
-        "gpu-lq would be done in 560 s (3 ahead, may be preempted by 2)"
+        "sent to cpu-lq (cpu): starts now, done in 3m30s; "
+        "gpu-lq would be done in 9m20s (3 ahead, may be preempted by 2)"
     )

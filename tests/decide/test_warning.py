@@ -224,21 +224,3 @@ def test_a_value_of_many_lines_stays_in_few_lines_of_ascii():
 
     assert len(found) == 4
     assert all(len(each) < 120 and each.isascii() and each.isprintable() for each in found)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.4, "0s"),
-        (59.4, "59s"),
-        (60, "1m"),
-        (116, "1m56s"),
-        (600, "10m"),
-        (3600, "1h"),
-        (7500, "2h5m"),
-        (36_500, "10h"),
-        (400_000, "111h"),
-    ],
-)
-def test_times_are_short(seconds, text):
-    assert warning.span(seconds) == text

@@ -122,4 +122,5 @@ def _named(text: str) -> str:
 
 
 def _without_numbers(text: str) -> str:
-    return re.sub(r"\b\d+(?= (s|min|ahead|pending)\b)", "0", _named(text))
+    text = re.sub(r"\b\d+[dhms](\d+[hms])?\b", "0s", _named(text))
+    return re.sub(r"\b\d+(?= (ahead|pending)\b)", "0", text)

@@ -106,11 +106,11 @@ def test_what_is_shown_is_compared_but_for_what_may_differ(printed, shown, is_so
 
 
 def test_on_a_cluster_times_and_counts_may_differ():
-    shown = ["done in 70 s; gpu-lq has 10 pending"]
+    shown = ["done in 1m10s; gpu-lq has 10 pending"]
 
-    assert pages.is_as_shown("done in 12 s; gpu-lq has 3 pending", shown, on_a_cluster=True)
-    assert not pages.is_as_shown("done in 12 s; cpu-lq has 3 pending", shown, on_a_cluster=True)
-    assert not pages.is_as_shown("done in 12 s; gpu-lq has 3 pending", shown)
+    assert pages.is_as_shown("done in 12s; gpu-lq has 3 pending", shown, on_a_cluster=True)
+    assert not pages.is_as_shown("done in 12s; cpu-lq has 3 pending", shown, on_a_cluster=True)
+    assert not pages.is_as_shown("done in 12s; gpu-lq has 3 pending", shown)
 
 
 @pytest.mark.parametrize(

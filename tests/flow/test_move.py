@@ -19,7 +19,7 @@ from tests.reviews import light_job
 from tests.servers import Server
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
 
-WHY = "gpu-lq would start it in 900 s, cpu-lq now"
+WHY = "gpu-lq would start it in 15m, cpu-lq now"
 MOVED = f"moved to cpu-lq (cpu): {WHY}"
 WARNING = (
     "kueue-fallback: moved to cpu-lq without nvidia.com/gpu;"

@@ -32,7 +32,7 @@ def test_a_dispatch_takes_as_long_as_it_took_of_late():
     found = expected_runs.dispatch(Dispatch(learned=QUICK), 0.0)
 
     assert spans(found) == (12, 8, 18)
-    assert found.by == "dispatched in 12 s, from 9 of late"
+    assert found.by == "dispatched in 12s, from 9 of late"
 
 
 def test_one_that_waits_no_longer_than_usual_changes_nothing():
@@ -45,14 +45,14 @@ def test_it_takes_no_less_than_somebody_has_waited():
     found = expected_runs.dispatch(Dispatch(learned=QUICK, waiting_since=-200.0), 100.0)
 
     assert spans(found) == (300, 300, pytest.approx(647, abs=1))
-    assert found.by == "dispatched in 12 s, from 9 of late, but one has waited 300 s"
+    assert found.by == "dispatched in 12s, from 9 of late, but one has waited 5m"
 
 
 def test_where_nobody_was_dispatched_those_who_wait_are_all_that_is_known():
     found = expected_runs.dispatch(Dispatch(waiting_since=40.0), 100.0)
 
     assert spans(found) == (60, 60, pytest.approx(129, abs=1))
-    assert found.by == "one has waited 60 s to be dispatched"
+    assert found.by == "one has waited 1m to be dispatched"
 
 
 @given(st.none() | st.floats(-1e6, 1e6), st.floats(0.0, 1e6), st.booleans())
@@ -71,14 +71,14 @@ def way(found, said="1m"):
 
 
 def test_the_way_to_a_cluster_is_the_shortest_of_late():
-    assert way(Dispatch(learned=QUICK, least=3)) == (3.0, "dispatched in 3 s at best")
+    assert way(Dispatch(learned=QUICK, least=3)) == (3.0, "dispatched in 3s at best")
     assert way(Dispatch(learned=QUICK)) is None
     assert way(Dispatch(waiting_since=0.0)) is None
     assert way(None) is None
 
 
 def test_the_way_to_a_cluster_is_no_longer_than_the_policy_says():
-    assert way(Dispatch(learned=QUICK, least=60), "5s") == (5.0, "dispatched in 5 s at best")
+    assert way(Dispatch(learned=QUICK, least=60), "5s") == (5.0, "dispatched in 5s at best")
     assert way(Dispatch(learned=QUICK, least=60), "0s") is None
 
 
@@ -119,8 +119,8 @@ def test_a_learned_run_has_its_start_in_it():
 
 
 def test_what_the_policy_says_stands_until_it_is_learned():
-    assert before_run() == exactly(40.0, "40 s by the policy's startDelay")
-    assert before_run(None) == exactly(40.0, "40 s by the policy's startDelay")
+    assert before_run() == exactly(40.0, "40s by the policy's startDelay")
+    assert before_run(None) == exactly(40.0, "40s by the policy's startDelay")
     assert before_run(started=exactly(5.0)) == exactly(5.0)
 
 

@@ -13,10 +13,10 @@ KNOWN = Start(seconds=720.0, low=600.0, high=900.0)
 @pytest.mark.parametrize(
     ("start", "expected", "between"),
     [
-        (KNOWN, "in 12 min", "10 min to 15 min"),
+        (KNOWN, "in 12m", "10m to 15m"),
         (Start(seconds=0.0, low=0.0, high=0.0), "now", ""),
         (Start(seconds=inf, low=inf, high=inf), "not foreseen", ""),
-        (Start(seconds=60.0, low=30.0, high=inf), "in 60 s", "30 s to any time"),
+        (Start(seconds=60.0, low=30.0, high=inf), "in 1m", "30s to any time"),
     ],
 )
 def test_a_start_is_said_with_its_range(start, expected, between):

@@ -22,7 +22,7 @@ def test_a_job_that_can_go_on_is_advised_to_do_so_where_the_rest_of_it_costs_les
     assert (found.there.option, found.obstacle) == ("cpu", None)
     assert found.sentence("EUR") == (
         "what is left of it would cost 10.2 EUR instead of 34.1 in cpu-lq (cpu), "
-        "done in 360 min, 180 min later"
+        "done in 6h, 3h later"
     )
 
 

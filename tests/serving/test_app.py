@@ -179,11 +179,11 @@ def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
         ([], 0.0, "not synced yet"),
         ([Update(waiting=("cohorts", "workloads"))], 0.0, "not synced yet: cohorts, workloads"),
         ([Update(synced=True)], 15.0, ""),
-        ([Update(synced=True)], 16.0, "stale: state is 16 s old (limit 15 s)"),
+        ([Update(synced=True)], 16.0, "stale: state is 16s old (limit 15s)"),
         (
             [Update(synced=True), Update(waiting=("cohorts",))],
             16.0,
-            "stale: state is 16 s old (limit 15 s): cohorts",
+            "stale: state is 16s old (limit 15s): cohorts",
         ),
     ],
 )

@@ -202,7 +202,7 @@ def test_one_that_was_never_heard_of_is_counted_on_for_as_long_as_one_that_fell_
     assert taken(later) == ("cpu", None)
     assert later["options"][0]["clusters"][1] == {
         "name": "b",
-        "rejected": "stale: its queues were not seen in 16 s (limit 15 s)",
+        "rejected": "stale: its queues were not seen in 16s (limit 15s)",
     }
     assert server.handler.cluster_ages() == {"a": 0.0, "b": 16.0}
 

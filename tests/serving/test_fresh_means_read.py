@@ -20,7 +20,7 @@ def test_observers_that_end_before_their_first_sync_make_no_old_state_fresh():
 
     assert server.handler.state_age_seconds() == 16.0
     assert job["metadata"]["annotations"][REASON].startswith(
-        "kueue-fallback: left as submitted: stale: the queues were last seen 16 s ago"
+        "kueue-fallback: left as submitted: stale: the queues were last seen 16s ago"
     )
 
 

@@ -157,7 +157,7 @@ def test_a_stale_state_leaves_the_job_with_that_reason():
 
     job, warnings = server.create(light_job())
 
-    text = "left as submitted: stale: the queues were last seen 20 s ago (limit 15 s)"
+    text = "left as submitted: stale: the queues were last seen 20s ago (limit 15s)"
     assert queue(job) == "gpu-lq"
     assert job["spec"] == light_job()["spec"]
     assert warnings == []

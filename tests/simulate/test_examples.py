@@ -107,7 +107,7 @@ def test_a_trace_is_replayed_from_its_file(tmp_path):
 
     found = simulate("trace", "--set", f"trace={tmp_path}/trace.csv", "--set", "slowdown=10")
 
-    assert found.splitlines()[0] == "Requests of a trace: 3 Jobs in 0.5 s (2 light, 1 heavy)"
+    assert found.splitlines()[0] == "Requests of a trace: 3 Jobs in 0s (2 light, 1 heavy)"
 
 
 def test_guests_are_limited_by_their_policy_alone():

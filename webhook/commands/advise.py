@@ -25,7 +25,7 @@ from webhook.commands.connect import (
 )
 from webhook.jobs import BY_NAME, JobKind
 from webhook.model.fields import FieldError
-from webhook.model.words import figure, spoken
+from webhook.model.words import figure, span
 from webhook.reconsider import advice
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def _cells(found: Advice) -> tuple[str, ...]:
     return (
         terminal.harmless(found.job.key),
         f"{found.here.queue} ({found.here.option})",
-        spoken((here.finish if here else None) or 0.0),
+        span((here.finish if here else None) or 0.0),
         f"{found.there.queue} ({found.there.option})",
-        f"in {spoken((there.finish if there else None) or 0.0)}",
+        f"in {span((there.finish if there else None) or 0.0)}",
         figure(found.saves),
         figure((cost.total if cost else None) or 0.0),
     )

@@ -25,7 +25,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Ski
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Basis, Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
-from webhook.model.words import clip, figure, spoken
+from webhook.model.words import clip, figure, span
 
 WIDTH = 100
 _LEAST = 40
@@ -243,7 +243,7 @@ def _forecast_cells(option: Assessment, width: int) -> tuple[str, ...]:
     forecast = option.forecast
     if forecast is None:
         return (*_names(option, width), _count(option.pending), "-", "-", "-", _why(option))
-    runs = "-" if forecast.run is None else spoken(forecast.run.seconds)
+    runs = "-" if forecast.run is None else span(forecast.run.seconds)
     done = "-" if forecast.finish is None else _moment(forecast.finish)
     why = _why(option) if option.rejection is not None else _rests_on(option, forecast)
     return (
@@ -263,7 +263,7 @@ def _starts(start: Start) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return "never" if seconds == inf else f"in {spoken(seconds)}"
+    return "never" if seconds == inf else f"in {span(seconds)}"
 
 
 def _rests_on(option: Assessment, forecast: Forecast) -> str:
@@ -273,7 +273,7 @@ def _rests_on(option: Assessment, forecast: Forecast) -> str:
     waits = (forecast.dispatch, forecast.delay)
     parts = [f"run: {basis_of(forecast.run)}", *(wait.by for wait in waits if wait is not None)]
     if forecast.finish_low is not None and forecast.finish_high is not None:
-        parts.append(f"done within {spoken(forecast.finish_low)} to {spoken(forecast.finish_high)}")
+        parts.append(f"done within {span(forecast.finish_low)} to {span(forecast.finish_high)}")
     if option.preempts or forecast.start.preempts:
         parts.append(f"preempts {option.preempts}" if option.preempts else "may preempt")
     if forecast.start.preempted_by:
@@ -449,7 +449,7 @@ def _in(seconds: Any) -> str:
 
 
 def _lasting(seconds: Any) -> str:
-    return spoken(seconds) if _is_number(seconds) else "-"
+    return span(seconds) if _is_number(seconds) else "-"
 
 
 def _is_number(value: Any) -> bool:

@@ -22,7 +22,7 @@ from webhook.commands.connect import (
 from webhook.model import start_words
 from webhook.model.fields import FieldError
 from webhook.model.job import reference_of
-from webhook.model.words import spoken
+from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -157,11 +157,11 @@ def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
     """
     start = waiting.start
     place = f"Position {waiting.position} of {waiting.pending} in {waiting.cluster_queue}"
-    since = f"pending for {spoken(max(0.0, unix - waiting.workload.created))}"
+    since = f"pending for {span(max(0.0, unix - waiting.workload.created))}"
     within = start_words.between(start)
     lines = [f"{place}, priority {waiting.workload.priority}, {since}."]
     if waiting.until > unix:
-        lines.append(f"It was evicted, and is tried again in {spoken(waiting.until - unix)}.")
+        lines.append(f"It was evicted, and is tried again in {span(waiting.until - unix)}.")
     range_text = f", within {within} in 80 % of cases" if within else ""
     lines.append(f"Expected to start: {start_words.expected(start)}{range_text}.")
     rests = start_words.rests_on(start)
@@ -229,7 +229,7 @@ def _row(waiting: WaitingWorkload, unix: float) -> tuple[str, ...]:
         workload.job or workload.name,
         waiting.cluster_queue,
         f"{waiting.position} of {waiting.pending}",
-        spoken(max(0.0, unix - workload.created)),
+        span(max(0.0, unix - workload.created)),
         start_words.expected(start),
         start_words.between(start),
         "yes" if start.is_known else "a guess",

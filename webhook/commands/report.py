@@ -18,7 +18,7 @@ from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
-from webhook.model.words import rfc3339
+from webhook.model.words import rfc3339, span
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
@@ -38,7 +38,7 @@ _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
 _USE_HEADER: Final = ("CLASS", "WHAT", "RUNS", "MEMORY", "NEEDS", "WATTS", "BOUND")
 _MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 24, "POLICY": 20, "OPTION": 14}
 _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
-_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_DAY = 86_400
 
 
 def as_json(learned: Learned) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def _begun(shown: Mapping[str, Any]) -> Iterator[tuple[str, _Row, list[_Row]]]:
             (
                 delay[of],
                 str(delay["runs"]),
-                _lasting(delay["seconds"]),
-                f"{_lasting(delay['low'])}-{_lasting(delay['high'])}",
+                span(delay["seconds"]),
+                f"{span(delay['low'])}-{span(delay['high'])}",
             )
             for delay in shown[kind]
         ]
@@ -174,8 +174,8 @@ def _cells(run_time: Mapping[str, Any]) -> tuple[str, ...]:
         run_time["name"],
         run_time["flavors"],
         str(run_time["runs"]),
-        _lasting(run_time["seconds"]) if known else "-",
-        f"{_lasting(run_time['low'])}-{_lasting(run_time['high'])}" if known else "-",
+        span(run_time["seconds"]) if known else "-",
+        f"{span(run_time['low'])}-{span(run_time['high'])}" if known else "-",
         str(run_time["failed"]),
         run_time["basis"] or "-",
     )
@@ -200,15 +200,6 @@ def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[s
 
 def _clipped(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _lasting(seconds: float) -> str:
-    """Return a duration in two figures or more: ``7.5s``, ``70s``, ``12.5m``, ``3.0h``."""
-    for unit, name, below in ((1, "s", 100), (_MINUTE, "m", 100), (_HOUR, "h", 48)):
-        amount = seconds / unit
-        if amount < below:
-            return f"{amount:.1f}{name}" if amount < 10 or unit > 1 else f"{amount:.0f}{name}"  # noqa: PLR2004
-    return f"{seconds / _DAY:.1f}d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from webhook.commands import completion, terminal
 from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
-from webhook.model.words import figure, spoken
+from webhook.model.words import figure, span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -72,7 +72,7 @@ _SCARCE = ("SCARCE IN", "FLAVOR", "RESOURCE", "CONGESTION PRICE", "WAIT")
 def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
     wait = cell["waitSeconds"]
     names = (terminal.harmless(cell[key]) for key in ("tree", "flavor", "resource"))
-    return (*names, figure(cell["price"]), "-" if wait is None else spoken(wait))
+    return (*names, figure(cell["price"]), "-" if wait is None else span(wait))
 
 
 def _switch(shown: Mapping[str, Any]) -> str:
@@ -109,7 +109,7 @@ def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
     if not shown:
         return terminal.tinted("none", like="not ready")
     left = shown[-1]["secondsLeft"]
-    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {spoken(left)} more"
+    text = f"expired {terminal.ago(-left)}" if left <= 0 else f"for {span(left)} more"
     number = f"{len(shown)} authorities, the last " if len(shown) > 1 else "the authority "
     return f"{number}{text} (until {shown[-1]['notAfter']})"
 
@@ -119,8 +119,8 @@ def _replica(shown: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         shown["name"],
         shown["state"],
-        "-" if age is None else f"{age:g} s",
-        "-" if left is None else spoken(left) if left > 0 else "expired",
+        "-" if age is None else span(age),
+        "-" if left is None else span(left) if left > 0 else "expired",
         shown["message"],
     )
 
@@ -137,7 +137,7 @@ def _clusters(
         (
             name,
             _ACTIVE[known[name]["active"] if name in known else None],
-            f"{ages[name]:g} s" if name in ages else "-",
+            span(ages[name]) if name in ages else "-",
             known[name]["message"] if name in known and not known[name]["active"] else "",
         )
         for name in sorted(known.keys() | ages.keys())
@@ -183,7 +183,7 @@ def _next_free(quota: Mapping[str, Any]) -> str:
     seconds, about = quota["nextFreeIn"], "~" if quota["uncertain"] else ""
     if seconds is None:
         return "-"
-    return "now" if seconds == 0 else f"in {about}{spoken(seconds)}"
+    return "now" if seconds == 0 else f"in {about}{span(seconds)}"
 
 
 def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import click
 
-from webhook.model.words import spoken
+from webhook.model.words import span
 
 ELLIPSIS: Final = "…"
 GAP: Final = "  "
@@ -125,7 +125,7 @@ def _line(
 
 def ago(seconds: float) -> str:
     """Return when something was, *seconds* before now; if negative, it is still to come."""
-    return f"in {spoken(-seconds)}" if seconds < 0 else f"{spoken(seconds)} ago"
+    return f"in {span(-seconds)}" if seconds < 0 else f"{span(seconds)} ago"
 
 
 def dump(document: Mapping[str, Any], output: str) -> str:

@@ -9,15 +9,11 @@ from typing import Final
 
 from webhook.console.view import JOURNAL, Savings
 from webhook.model import quantity
-from webhook.model.words import carbon, figure
+from webhook.model.words import carbon, figure, span
 
 NOT_KNOWN: Final = "not known"
 NOT_REPLAYED: Final = "no controller has replayed the journal yet"
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_MINUTE: Final = 60
-_HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
-_FEW_MINUTES: Final = 10 * _MINUTE
 _THREE_FIGURES: Final = 100
 
 
@@ -44,24 +40,10 @@ def _figures(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a time with two units at most: ``40 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a time from now on, or how long something took; one that is past is none."""
     if seconds is None or not isfinite(seconds):
         return NOT_KNOWN
-    whole = max(0, round(seconds))
-    if whole < _MINUTE:
-        return f"{whole} s"
-    if whole < _HOUR:
-        minutes, rest = divmod(whole, _MINUTE)
-        return _two(minutes, "min", rest if whole < _FEW_MINUTES else 0, "s")
-    if whole < _DAY:
-        hours, rest = divmod(whole, _HOUR)
-        return _two(hours, "h", rest // _MINUTE, "min")
-    days, rest = divmod(whole, _DAY)
-    return _two(days, "d", rest // _HOUR, "h")
-
-
-def _two(large: int, unit: str, small: int, small_unit: str) -> str:
-    return f"{large} {unit} {small} {small_unit}" if small else f"{large} {unit}"
+    return span(max(0.0, seconds))
 
 
 def costs(amounts: Mapping[str, float], currency: str) -> str:
@@ -86,10 +68,6 @@ def saved_costs(amounts: Mapping[str, float], currency: str) -> str:
         f"{costs({kind: abs(amount)}, currency)} {'less' if amount >= 0 else 'more'}"
         for kind, amount in amounts.items()
     )
-
-
-def signed_duration(seconds: float) -> str:
-    return f"-{duration(-seconds)}" if round(seconds) < 0 else duration(seconds)
 
 
 def rests(savings: Savings, as_of: float | None) -> str:

@@ -18,6 +18,7 @@ from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
 from webhook.jobs import BY_NAME
 from webhook.model.job import PLAIN
+from webhook.model.words import span
 
 RETRY_SECONDS = 5
 LIMIT = 100
@@ -119,7 +120,7 @@ def _cluster(view: View, name: str, rights: Rights) -> ShownCluster:
 
 def _stale(age: float, cluster: str = "") -> Problem:
     known_age = plain(age)
-    how_old = "is not known yet" if known_age is None else f"is {age:.0f} s old"
+    how_old = "is not known yet" if known_age is None else f"is {span(age)} old"
     where = f" in cluster {cluster}" if cluster else ""
     text = f"the state of the queues{where} {how_old}"
     return Problem(HTTPStatus.SERVICE_UNAVAILABLE, text, age=known_age)

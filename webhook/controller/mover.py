@@ -22,7 +22,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
 from webhook.model.reasons import Obstacle
-from webhook.model.words import figure, spoken
+from webhook.model.words import figure, span
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
 from webhook.state.feed import Feed
@@ -294,11 +294,11 @@ def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
 
 
 def _because(move: Move) -> str:
-    before = "never" if move.before == inf else f"in {spoken(move.before)}"
-    gained = f"are done {spoken(move.gain)} sooner together"
+    before = "never" if move.before == inf else f"in {span(move.before)}"
+    gained = f"are done {span(move.gain)} sooner together"
     if move.saved is not None:
         gained = f"cost {figure(move.saved)} less together"
-    return f"done in {spoken(move.after)}, not {before}; all who wait {gained}"
+    return f"done in {span(move.after)}, not {before}; all who wait {gained}"
 
 
 def sentence(move: Move) -> str:

@@ -35,7 +35,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
-from webhook.model.words import figure
+from webhook.model.words import figure, span
 
 PREEMPTION = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
@@ -489,7 +489,7 @@ def _outlasts_its_limit(
         return None
     for name, limit in limits_of(job):
         if run.seconds > limit:
-            detail = f"would run {run.seconds:.0f} s, longer than {name} {limit}"
+            detail = f"would run {span(run.seconds)}, longer than {name} {limit}"
             return Rejection(reason=Reason.TOO_LONG, detail=detail)
     return None
 
@@ -574,6 +574,6 @@ def _late(assessment: Assessment, limit: float) -> Assessment:
         return assessment
     if forecast.finish <= limit:
         return assessment
-    when = "never" if forecast.finish == inf else f"in {forecast.finish:.0f} s"
-    detail = f"would be done {when}, and the deadline is in {limit:.0f} s"
+    when = "never" if forecast.finish == inf else f"in {span(forecast.finish)}"
+    detail = f"would be done {when}, and the deadline is in {span(limit)}"
     return _refused(assessment, Reason.MISSES_DEADLINE, detail)

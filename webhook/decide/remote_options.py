@@ -24,6 +24,7 @@ from webhook.model.queues import (
     namespace_labels,
 )
 from webhook.model.reasons import Reason
+from webhook.model.words import span
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
@@ -33,10 +34,10 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
     """
     if not occupancy.clusters and not occupancy.unheard:
         return occupancy
-    limit = f"(limit {limit_seconds:.0f} s)"
+    limit = f"(limit {span(limit_seconds)})"
     seen = {name: now - there.snapshot.as_of for name, there in occupancy.clusters.items()}
     stale = {
-        name: f"stale: its queues were last seen {age:.0f} s ago {limit}"
+        name: f"stale: its queues were last seen {span(age)} ago {limit}"
         for name, age in seen.items()
         if age > limit_seconds
     }
@@ -44,7 +45,7 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
     # unknown one, a cluster that hangs would otherwise be the first choice.
     unseen = {name: now - since for name, since in occupancy.unheard.items()}
     stale |= {
-        name: f"stale: its queues were not seen in {age:.0f} s {limit}"
+        name: f"stale: its queues were not seen in {span(age)} {limit}"
         for name, age in unseen.items()
         if age > limit_seconds
     }

@@ -26,7 +26,7 @@ from webhook.model.policy.fallback_policy import (
     seconds,
 )
 from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
-from webhook.model.words import clip, figure, spoken
+from webhook.model.words import clip, figure, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,10 +293,10 @@ def _compared(best: _Known, rival: _Known | None, currency: str) -> Iterator[str
         yield "starts now"
     amount, than = _money(best, rival, currency)
     yield f"{amount} instead of {than} in {rival.option.queue}" if rival and than else amount
-    done = f"done in {spoken(best.finish)}"
+    done = f"done in {span(best.finish)}"
     if rival is not None:
         apart = best.finish - rival.finish
-        done += f", {spoken(abs(apart))} {'later' if apart > 0 else 'sooner'}"
+        done += f", {span(abs(apart))} {'later' if apart > 0 else 'sooner'}"
     yield f"{done}{_noted(best.option)}"
     if best.run.basis is Basis.PROFILE:
         yield "its run is a guess by the devices' speed"
@@ -326,7 +326,7 @@ def _congested(known: Sequence[_Known]) -> Iterator[str]:
 def _first_in_time(taken: _Known | None, wishes: Wishes) -> tuple[str, ...]:
     if taken is None or wishes.max_wait is None:
         return ()
-    return (f"the first to start within {spoken(wishes.max_wait)}",)
+    return (f"the first to start within {span(wishes.max_wait)}",)
 
 
 def _known(index: int, option: Assessment) -> _Known | None:
@@ -435,7 +435,7 @@ def _sigmas(probability: float) -> float:
 
 
 def _said(candidate: _Known) -> str:
-    start, done = candidate.forecast.start, f"done in {spoken(candidate.finish)}"
+    start, done = candidate.forecast.start, f"done in {span(candidate.finish)}"
     if start.preempts:
         return f"may preempt, {done}{_noted(candidate.option)}"
     return f"starts now, {done}" if start.seconds == 0.0 else f"{done}{_ahead(candidate.option)}"
@@ -444,7 +444,7 @@ def _said(candidate: _Known) -> str:
 def _others(known: Sequence[_Known], best: _Known) -> tuple[str, ...]:
     others = [candidate for candidate in known if candidate is not best][:_NAMED]
     return tuple(
-        f"{candidate.option.queue} would be done in {spoken(candidate.finish)}"
+        f"{candidate.option.queue} would be done in {span(candidate.finish)}"
         f"{_ahead(candidate.option)}"
         for candidate in others
     )

@@ -26,7 +26,7 @@ from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSe
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone
-from webhook.model.words import carbon, figure
+from webhook.model.words import carbon, figure, span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,6 @@ _AT_SUBMISSION = "submit with annotation kueue-fallback.dev/policy=none"
 _WOULD = "would run in"
 _PLACE = re.compile(r"metadata\.(annotation|label)s\[([^\]]*)\]")
 _PRINTED = re.compile(r"[^ -~]")
-_MINUTE, _HOUR = 60, 3600
 
 _Phrase: TypeAlias = tuple[str, tuple[str, ...]]
 """A text with ``{}`` for each name, and the names, which may be shortened."""
@@ -257,20 +256,6 @@ def shortened(text: str, limit: int) -> str:
         return text
     kept = limit - len(_CUT)
     return text[: kept - kept // 2] + _CUT + text[len(text) - kept // 2 :]
-
-
-def span(seconds: float) -> str:
-    """Write seconds as briefly as kubectl does: ``45s``, ``1m56s``, ``12m``, ``2h5m``, ``30h``."""
-    whole = round(seconds)
-    hours, minutes, rest = whole // _HOUR, whole // _MINUTE, whole % _MINUTE
-    if minutes == 0:
-        return f"{whole}s"
-    if minutes < 10:  # noqa: PLR2004 - two digits of each are enough
-        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
-    if hours == 0:
-        return f"{minutes}m"
-    minutes %= 60
-    return f"{hours}h{minutes}m" if hours < 10 and minutes else f"{hours}h"  # noqa: PLR2004
 
 
 def _head(verb: str, taken: Assessment, differences: Differences, *, left: str) -> _Phrase:

@@ -44,7 +44,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
 from webhook.model.signatures import unsigned_id
-from webhook.model.words import clip
+from webhook.model.words import clip, span
 
 _NEVER_QUEUED = frozenset(
     {
@@ -279,8 +279,8 @@ def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapsh
 
 
 def _stale(age: float, limit: float) -> str:
-    limited = f"(limit {limit:.0f} s)"
-    return f"left as submitted: stale: the queues were last seen {age:.0f} s ago {limited}"
+    limited = f"(limit {span(limit)})"
+    return f"left as submitted: stale: the queues were last seen {span(age)} ago {limited}"
 
 
 def _chosen(

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from webhook.hindsight.gains import Confidence, gains
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
-from webhook.model.words import spoken
+from webhook.model.words import span
 from webhook.simulate.results import totals
 
 _DAY: Final = 86_400.0
@@ -149,7 +149,7 @@ def _doubts(
 ) -> list[str]:
     doubts = []
     if seconds < _SHORT_DAYS * _DAY:
-        doubts.append(f"the Jobs that are still there span {spoken(seconds)} only")
+        doubts.append(f"the Jobs that are still there span {span(seconds)} only")
     if assumed:
         doubts.append(
             f"how long {assumed} of the moved Jobs run elsewhere is taken from the policy's "
@@ -174,10 +174,10 @@ def as_text(found: Estimate) -> str:
     if not found.jobs or found.wait is None or found.turnaround is None:
         return "No Job that has ended could be replayed."
     wait, done = found.wait, found.turnaround
-    share = f"Of {found.jobs} Jobs in {spoken(found.until - found.since)}, {found.moved}"
+    share = f"Of {found.jobs} Jobs in {span(found.until - found.since)}, {found.moved}"
     gained = f"{found.hours_back:.1f} GPU hours given back"
-    waited = f"mean wait {spoken(wait.before)} to {spoken(wait.after)}"
-    took = f"Mean time until done: {spoken(done.before)} to {spoken(done.after)}"
+    waited = f"mean wait {span(wait.before)} to {span(wait.after)}"
+    took = f"Mean time until done: {span(done.before)} to {span(done.after)}"
     lines = [
         f"{share} would have moved: {gained}, {waited}.",
         f"{took}. Jobs done later: {found.slower}.",
@@ -203,8 +203,8 @@ def _why_not(found: Estimate) -> list[str]:
 
 def _how_sure(found: Estimate) -> list[str]:
     sooner = "sooner" if found.saved >= 0 else "later"
-    saved = f"{spoken(abs(found.saved))} {sooner} in sum"
-    lines = [f"How sure: Jobs would be done {saved}, give or take {spoken(found.margin)}."]
+    saved = f"{span(abs(found.saved))} {sooner} in sum"
+    lines = [f"How sure: Jobs would be done {saved}, give or take {span(found.margin)}."]
     if (sure := found.confidence) is not None:
         off = f"{abs(sure.turnaround):.1f} % in total, and by {sure.one_job:.1f} %"
         lines.append(f"A replay of what really happened is off by {off} for the middle Job.")

@@ -141,8 +141,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.seen),
         str(row.moved) if row.is_moved_known else "-",
         str(row.seen - row.moved) if row.is_moved_known else "-",
-        _signed(row.saved) + margin,
-        _signed(row.mean),
+        duration(row.saved) + margin,
+        duration(row.mean),
         "-" if row.saved is None else str(row.slower),
     )
 
@@ -221,8 +221,8 @@ def _cluster(cluster: ClusterGains) -> tuple[str, ...]:
         cluster.cluster or HERE,
         str(cluster.started),
         duration(cluster.wait),
-        _signed(cluster.saved),
-        _signed(mean),
+        duration(cluster.saved),
+        duration(mean),
         "-" if cluster.saved is None else str(cluster.slower),
     )
 
@@ -275,12 +275,6 @@ def _spans(gains: Gains) -> Iterator[str]:
             f"From the first arrival to the last end: {duration(spans.happened)} replayed, "
             f"{duration(spans.promised)} if all policies were enforced."
         )
-
-
-def _signed(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"-{duration(-seconds)}" if seconds < 0 else duration(seconds)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -36,7 +36,7 @@ from webhook.model.forecasts import (
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
 from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
-from webhook.model.words import spoken
+from webhook.model.words import span
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
 """The label by which Kueue ends a Workload that has run for so long."""
@@ -342,13 +342,13 @@ def dispatch(recent: Dispatch | None, now: float) -> Delay | None:
     waited = 0.0 if recent.waiting_since is None else max(0.0, now - recent.waiting_since)
     known = recent.learned
     if known is None:
-        by = f"one has waited {spoken(waited)} to be dispatched"
+        by = f"one has waited {span(waited)} to be dispatched"
         return Delay(seconds=waited, low=waited, high=waited * _UNSURE, by=by)
-    by = f"dispatched in {spoken(known.seconds)}, from {known.runs} of late"
+    by = f"dispatched in {span(known.seconds)}, from {known.runs} of late"
     if waited <= known.seconds:
         return Delay(seconds=known.seconds, low=known.low, high=known.high, by=by)
     high = max(known.high, waited * _UNSURE)
-    by = f"{by}, but one has waited {spoken(waited)}"
+    by = f"{by}, but one has waited {span(waited)}"
     return Delay(seconds=waited, low=max(known.low, waited), high=high, by=by)
 
 
@@ -363,7 +363,7 @@ def transfer(recent: Dispatch | None, option: Option) -> Delay | None:
     least = min(float(recent.least), seconds(option.start_delay))
     if least <= 0.0:
         return None
-    by = f"dispatched in {spoken(least)} at best"
+    by = f"dispatched in {span(least)} at best"
     return Delay(seconds=least, low=least, high=least, by=by)
 
 
@@ -397,7 +397,7 @@ def start_up(starts: Estimates, job_class: JobClass, flavors: str) -> Delay | No
     for key in (job_class.key, job_class.coarse, _OF_ALL):
         observed = starts.get((key, flavors))
         if observed is not None and observed.runs >= ENOUGH_RUNS:
-            by = f"pods ready in {spoken(observed.seconds)}, from {observed.runs} of late"
+            by = f"pods ready in {span(observed.seconds)}, from {observed.runs} of late"
             return Delay(seconds=observed.seconds, low=observed.low, high=observed.high, by=by)
     return None
 
@@ -416,7 +416,7 @@ def before_run(
     said = seconds(option.start_delay) - (on_way.seconds if on_way is not None else 0.0)
     if said <= 0.0:
         return None
-    return Delay(seconds=said, low=said, high=said, by=f"{spoken(said)} by the policy's startDelay")
+    return Delay(seconds=said, low=said, high=said, by=f"{span(said)} by the policy's startDelay")
 
 
 def added(one: Delay | None, other: Delay | None) -> Delay | None:

@@ -7,7 +7,7 @@ from math import inf
 from typing import Final
 
 from webhook.model.forecasts import Start
-from webhook.model.words import spoken
+from webhook.model.words import span
 
 _DOUBTS: Final[Mapping[str, str]] = {
     "preemption": "Workloads that come later may preempt others in its ClusterQueue",
@@ -33,15 +33,15 @@ def expected(start: Start) -> str:
     """Return when it starts: ``now``, ``in 12 min``, or ``not foreseen`` where no time is."""
     if start.seconds == inf:
         return "not foreseen"
-    return "now" if start.seconds <= 0 else f"in {spoken(start.seconds)}"
+    return "now" if start.seconds <= 0 else f"in {span(start.seconds)}"
 
 
 def between(start: Start) -> str:
     """Return the range of about 80 % of cases; empty: there is none."""
     if start.seconds == inf or start.high <= 0:
         return ""
-    high = "any time" if start.high == inf else spoken(start.high)
-    return f"{spoken(start.low)} to {high}"
+    high = "any time" if start.high == inf else span(start.high)
+    return f"{span(start.low)} to {high}"
 
 
 def rests_on(start: Start) -> tuple[str, ...]:

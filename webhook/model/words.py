@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from itertools import islice
 
-_MINUTES_FROM = 600.0
-_HOURS_FROM = 36_000.0
-_DAY = 86_400.0
+_MINUTE = 60
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+_DAYS_FROM = 48 * _HOUR
+_WHOLE_DAYS_FROM = 10 * _DAY
 _WHOLE_FROM = 100.0
 _MASSES = ((1e6, "t"), (1e3, "kg"))
-_DAYS_FROM = 3 * _DAY
 _MOST_COMPARED = 200
 """Most names that a name is compared with: each costs some 40 microseconds."""
 _LONGEST_NAME = 253
@@ -30,15 +31,30 @@ def clip(text: str, limit: int = LIMIT) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def spoken(seconds: float) -> str:
-    """Say a duration for people: ``70 s``, ``12 min``, ``30.5 h``, ``29 days``."""
-    if seconds < _MINUTES_FROM:
-        return f"{seconds:.0f} s"
-    if seconds < _HOURS_FROM:
-        return f"{seconds / 60:.0f} min"
-    if seconds < _DAYS_FROM:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / _DAY:.0f} days"
+def span(seconds: float) -> str:
+    """Write a duration as kubectl does, in at most two units: ``5m30s``, ``2h5m``, ``2d4h``.
+
+    There is no other way to write one for people.
+    """
+    if seconds < 0:
+        return f"-{span(-seconds)}" if round(seconds) else "0s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return _two(whole, (_MINUTE, "m"), (1, "s"))
+    if whole < _DAYS_FROM:
+        return _two(whole, (_HOUR, "h"), (_MINUTE, "m"))
+    smaller = (_HOUR, "h") if whole < _WHOLE_DAYS_FROM else (_DAY, "d")
+    return _two(whole, (_DAY, "d"), smaller)
+
+
+def _two(seconds: int, large: tuple[int, str], small: tuple[int, str]) -> str:
+    """Write seconds in two units, rounded to the smaller one, which is left out if it is 0."""
+    rounded = round(seconds / small[0]) * small[0]
+    number, rest = divmod(rounded, large[0])
+    more = f"{rest // small[0]}{small[1]}" if rest else ""
+    return f"{number}{large[1]}{more}"
 
 
 def figure(amount: float) -> str:

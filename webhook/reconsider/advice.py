@@ -28,7 +28,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Reconside
 from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Stage
 from webhook.model.reasons import Obstacle
-from webhook.model.words import figure, spoken
+from webhook.model.words import figure, span
 from webhook.reconsider.offers import (
     MoveOptions,
     MoveQuestion,
@@ -73,7 +73,7 @@ class Advice:
         than = "later" if apart > 0 else "sooner"
         return (
             f"what is left of it would cost {there}{unit} instead of {here} in {self.there.queue} "
-            f"({self.there.option}), done in {spoken(ends[1] or 0.0)}, {spoken(abs(apart))} {than}"
+            f"({self.there.option}), done in {span(ends[1] or 0.0)}, {span(abs(apart))} {than}"
         )
 
 

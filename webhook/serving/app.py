@@ -28,6 +28,7 @@ from webhook.model.decision import (
     Skipped,
     Undone,
 )
+from webhook.model.words import span
 from webhook.server import lifecycle, probes
 from webhook.server.probes import read_paths
 from webhook.server.tls import Source
@@ -210,7 +211,7 @@ class FirstSync:
         missing = f": {', '.join(self._waiting)}" if self._waiting else ""
         if not self.done:
             return f"not synced yet{missing}"
-        stale = f"stale: state is {age:.0f} s old (limit {limit:.0f} s)"
+        stale = f"stale: state is {span(age)} old (limit {span(limit)})"
         return stale + missing if age > limit else ""
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
-from webhook.model.words import figure
+from webhook.model.words import figure, span
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts, Totals, totals
 from webhook.simulate.scenario import STATIC, Arm, Scenario
@@ -186,20 +186,9 @@ def _notes(results: Sequence[Result]) -> list[str]:
     return ["", *notes] if notes else []
 
 
-_TEN_MINUTES = 600  # seconds
-_TEN_HOURS = 600  # minutes
-
-
 def duration(seconds: float | None) -> str:
-    """Return a time with about three figures: ``12.3 s``, ``14 m 05 s``, ``31 h 07 m``."""
-    if seconds is None:
-        return "-"
-    if seconds < _TEN_MINUTES:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < _TEN_HOURS:
-        return f"{minutes} m {rest:02} s"
-    return f"{minutes // 60} h {minutes % 60:02} m"
+    """Return a time; None: there is none."""
+    return "-" if seconds is None else span(seconds)
 
 
 def to_json(scenario: Scenario, results: Sequence[Result], *, seed: int) -> Mapping[str, Any]:
