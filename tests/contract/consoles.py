@@ -11,10 +11,10 @@ from webhook.console.web_server import ConsoleServer
 
 
 @contextlib.contextmanager
-def served(view, *, rights_of=lambda _: Everybody(), context=None):
+def served(view, *, rights_of=lambda _: Everybody(), context=None, **rest):
     """Serve the console on a port of loopback."""
     bugs = []
-    app = create_app(view, rights_of, hosts=LOOPBACK, on_error=bugs.append)
+    app = create_app(view, rights_of, hosts=LOOPBACK, on_error=bugs.append, **rest)
     serving = ConsoleServer("127.0.0.1", 0, app, bugs.append, context)
     thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
     thread.start()

@@ -6,6 +6,8 @@ import pytest
 import schemathesis
 from hypothesis import settings
 
+from tests.console.viewers import Only
+from tests.console.waiting import LINE, waiting
 from tests.console.worlds import GPU, PUBLISHED, UNIX, known, with_workers
 from tests.contract.consoles import ask, read, served
 from webhook.console.collect import collect
@@ -15,7 +17,8 @@ DESCRIPTION = "/openapi.json"
 
 @pytest.fixture(scope="module")
 def console():
-    with served(lambda: collect(with_workers(published=PUBLISHED))) as port:
+    view = collect(with_workers(published=PUBLISHED))
+    with served(lambda: view, waiting=lambda: LINE) as port:
         yield port
 
 
@@ -249,3 +252,77 @@ def test_what_the_controller_published_is_told_with_what_it_rests_on(console):
         "d-2": False,
         "job-9": True,
     }
+
+
+def test_who_waits_is_told_with_place_and_start(console):
+    status, answer = read(console, "/queue?namespace=team&job=train")
+
+    assert status == 200
+    assert answer == {
+        "total": 1,
+        "workloads": [
+            {
+                "namespace": "team",
+                "job": "train",
+                "workload": "job-train-1",
+                "localQueue": "gpu-lq",
+                "clusterQueue": "gpu-cq",
+                "priority": 0,
+                "created": 1795240800,
+                "position": 1,
+                "pending": 3,
+                "startsIn": 60.0,
+                "startsInLow": 30.0,
+                "startsInHigh": 90.0,
+                "isKnown": True,
+                "restsOn": [],
+            }
+        ],
+    }
+    _, first = read(console, "/queue?namespace=team&limit=1")
+    assert (first["total"], first["workloads"][0]["job"]) == (3, "rayjob/tune")
+    assert read(console, "/queue?kind=RayJob")[1]["total"] == 1
+
+
+def test_a_start_that_is_not_foreseen_is_null():
+    view = collect(known())
+    never = waiting("never", seconds=float("inf"))
+    with served(lambda: view, waiting=lambda: (never,)) as port:
+        (found,) = read(port, "/queue")[1]["workloads"]
+
+    assert (found["startsIn"], found["restsOn"]) == (
+        None,
+        ["there is never room for it as things are"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "seen"),
+    [
+        ("/queue", 200, ["train", "next"]),
+        ("/queue?namespace=team", 200, ["train", "next"]),
+        ("/queue?namespace=other", 403, None),
+        ("/queue?kind=RayJob", 200, []),
+        ("/queue?namespace=team&kind=RayJob", 403, None),
+        ("/queue?job=theirs", 200, []),
+        ("/view", 200, ["train", "next"]),
+    ],
+)
+def test_who_is_bound_to_a_namespace_sees_its_jobs_alone(path, status, seen):
+    view = collect(known())
+    with served(lambda: view, rights_of=lambda _: Only("team"), waiting=lambda: LINE) as port:
+        answered, answer = read(port, path)
+
+    assert answered == status
+    shown = answer.get("workloads", answer.get("waiting"))
+    assert seen == (shown if shown is None else [each["job"] for each in shown])
+    assert "theirs" not in json.dumps(answer)
+
+
+def test_before_it_is_known_who_waits_one_is_asked_to_come_again():
+    view = collect(known())
+    with served(lambda: view) as port:
+        response, _ = ask(port, "/queue")
+
+        assert (response.status, response.headers["Retry-After"]) == (503, "5")
+        assert read(port, "/view")[1]["waiting"] is None

@@ -27,12 +27,14 @@ from webhook.console.view import (
     View,
 )
 from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
+from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
 from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
+from webhook.state.waiting_line import WaitingWorkload
 from webhook.state.workloads import Admitted
 
 SAME_SECONDS: Final = 3.0
@@ -224,7 +226,42 @@ def restricted(view: View, rights: Rights) -> View:
         clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
         would_save=promised(gains),
         gained=gains,
+        waiting=seen_waiting(view, rights),
     )
+
+
+def shortened(view: View) -> View:
+    """Return a view with only so many of those who wait as decisions are kept."""
+    return view if view.waiting is None else replace(view, waiting=view.waiting[:KEPT])
+
+
+def seen_waiting(view: View, rights: Rights) -> tuple[WaitingWorkload, ...] | None:
+    """Return who waits of the Jobs that a user may list, the first to start first.
+
+    None: it is not known who waits. A Workload that belongs to no Job is shown to nobody.
+    """
+    if view.waiting is None:
+        return None
+    named_in: defaultdict[str, list[str]] = defaultdict(list)
+    kinds = [_kind_of(each) for each in view.waiting]
+    for kind, each in zip(kinds, view.waiting, strict=True):
+        named_in[kind].append(each.workload.namespace)
+    seen = {kind: rights.may_list_jobs(named, kind) for kind, named in named_in.items() if kind}
+    return tuple(
+        sorted(
+            (
+                each
+                for kind, each in zip(kinds, view.waiting, strict=True)
+                if each.workload.namespace in seen.get(kind, ())
+            ),
+            key=lambda each: (each.start.seconds, each.cluster_queue, each.position),
+        )
+    )
+
+
+def _kind_of(waiting: WaitingWorkload) -> str:
+    """Return the kind of its Job; empty: it belongs to none."""
+    return referred(waiting.workload.job)[0].kind if waiting.workload.job else ""
 
 
 def seen_decisions(view: View, rights: Rights) -> tuple[ShownDecision, ...]:

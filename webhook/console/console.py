@@ -22,6 +22,7 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.access import Everybody, Reviews, Rights
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
+from webhook.console.line_forecasts import LineForecasts
 from webhook.console.view import ShownDecision, View
 from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
@@ -32,6 +33,7 @@ from webhook.server.probes import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
+from webhook.state.workload import QueueContents
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""
@@ -258,6 +260,7 @@ class Console:
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
+        self._line = LineForecasts(clock=time.monotonic, unix=time.time)
         self._view: View | None = None
         self._viewed = 0.0
         self._lock = threading.Lock()
@@ -265,9 +268,18 @@ class Console:
     def start(self) -> None:
         threading.Thread(target=self._serve, name=THREADS, daemon=True).start()
 
-    def offer(self, counted: Counted | None, workers: Mapping[str, Counted | None]) -> None:
-        """Replace the state of all clusters; called for each update."""
+    def offer(
+        self,
+        counted: Counted | None,
+        workers: Mapping[str, Counted | None],
+        contents_of: Callable[[str], QueueContents],
+    ) -> None:
+        """Replace the state of all clusters; called for each update.
+
+        *contents_of* returns the Workloads of a ClusterQueue, and is called in this thread alone.
+        """
         self._counted = counted, workers
+        self._line.offer(counted, contents_of)
 
     def take_certificates(self, certificates: Certificates) -> None:
         """Replace what the keeper of certificates has reported."""
@@ -316,6 +328,7 @@ class Console:
         app = create_app(
             self.view,
             _everybody if self._is_open else self._reviews().rights_of,
+            waiting=self._line.waiting,
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )

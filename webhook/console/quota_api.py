@@ -1,4 +1,4 @@
-"""The Quota API: turns parameters into the JSON of quota, Workloads or decisions, or a problem.
+"""The Quota API: turns parameters into the JSON of quota, Workloads, decisions or who waits.
 
 Pure.
 """
@@ -13,10 +13,10 @@ from typing import Any
 
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Rights
-from webhook.console.collect import seen_clusters, seen_decisions
+from webhook.console.collect import seen_clusters, seen_decisions, seen_waiting
 from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
-from webhook.jobs import BY_NAME
+from webhook.jobs import BY_NAME, referred
 from webhook.model.job import PLAIN
 from webhook.model.words import span
 
@@ -79,6 +79,26 @@ def decisions(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[s
         text = f"needs list {asked.plural} in namespace {namespace}"
         raise Problem(HTTPStatus.FORBIDDEN, text)
     return {"decisions": [plain(decision) for decision in seen[:limit]]}
+
+
+def queue(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, Any]:
+    """Return who waits, the first to start first: of one namespace, or of all that are seen."""
+    limit, namespace, kind = _limit(given.get("limit")), given.get("namespace"), _kind(given)
+    if view.is_stale or view.waiting is None:
+        raise _stale(view.age)
+    chosen = [
+        each
+        for each in view.waiting
+        if namespace in (None, each.workload.namespace)
+        and given.get("job") in (None, each.workload.job)
+        and (kind is None or referred(each.workload.job)[0].kind == kind)
+    ]
+    seen = seen_waiting(replace(view, waiting=tuple(chosen)), rights) or ()
+    asked = BY_NAME[kind or PLAIN]
+    if namespace is not None and not (seen or rights.may_list_jobs((namespace,), asked.kind)):
+        text = f"needs list {asked.plural} in namespace {namespace}"
+        raise Problem(HTTPStatus.FORBIDDEN, text)
+    return {"total": len(seen), "workloads": [plain(each) for each in seen[:limit]]}
 
 
 def _kind(given: Mapping[str, str]) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -16,10 +17,11 @@ from werkzeug.exceptions import HTTPException
 
 from webhook.console import page, quota_api
 from webhook.console.access import Rights, Unanswered, Unknown
-from webhook.console.collect import restricted
+from webhook.console.collect import restricted, shortened
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
 from webhook.jobs import BY_NAME
+from webhook.state.waiting_line import WaitingWorkload
 
 _DIRECTIVES = (
     "default-src 'none'",
@@ -72,34 +74,42 @@ _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/quota": (frozenset({"clusterqueue", "cluster", "flavor", "resource"}), quota_api.quota),
     "/workloads": (frozenset({"clusterqueue", "cluster"}), quota_api.workloads),
     "/decisions": (frozenset({"kind", "limit", "namespace"}), quota_api.decisions),
-    "/view": (frozenset(), lambda view, _, rights: view_json(restricted(view, rights))),
+    "/queue": (frozenset({"job", "kind", "limit", "namespace"}), quota_api.queue),
+    "/view": (frozenset(), lambda view, _, rights: view_json(shortened(restricted(view, rights)))),
 }
 """Path to its parameters and the function that answers it."""
+_WITH_WAITING = frozenset({"/queue", "/view"})
+"""Those, and the page, for which it is forecast who starts when."""
 
 
 def create_app(
     view: Callable[[], View],
     rights_of: Callable[[str], Rights],
     *,
+    waiting: Callable[[], tuple[WaitingWorkload, ...] | None] = lambda: None,
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
     """Build the application; *rights_of* returns the rights for a header ``Authorization``.
 
-    It answers only for *hosts*, by default for any.
+    *waiting* forecasts who waits. It answers only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
     description = _description()
 
+    def whole() -> View:
+        return replace(view(), waiting=waiting())
+
     def asked(path: str) -> Response:
         rights = rights_of(request.headers.get("Authorization", ""))
         names, answer = _API[path]
-        return _to_json(answer(view(), _given(names), rights))
+        given = _given(names)
+        return _to_json(answer(whole() if path in _WITH_WAITING else view(), given, rights))
 
     def drawn() -> Response:
         rights = rights_of(request.headers.get("Authorization", ""))
         nonce, filters = new_nonce(), page.read(request.args)
-        text = page.render(restricted(view(), rights), nonce, filters)
+        text = page.render(restricted(whole(), rights), nonce, filters)
         return Response(text, headers=headers(nonce))
 
     def described() -> Response:

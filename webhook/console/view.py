@@ -13,6 +13,7 @@ from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight.savings_record import Gained
 from webhook.model.job import PLAIN
 from webhook.model.quantity import CPU
+from webhook.state.waiting_line import WaitingWorkload
 
 FORECASTS: Final = "forecasts"
 """Savings by each decision's forecasts, compared with the Job's first option."""
@@ -170,6 +171,8 @@ class View:
     """When the journal was last replayed, in seconds since 1970; None: not yet."""
     currency: str = ""
     """What money is in; empty: not known."""
+    waiting: tuple[WaitingWorkload, ...] | None = None
+    """Those that wait in this cluster, by ClusterQueue and position; None: not known."""
 
 
 def amount(value: int, resource: str) -> float:
@@ -188,6 +191,8 @@ def plain(value: Any) -> Any:
     """Convert values to what JSON can hold; infinity becomes null."""
     if isinstance(value, Cell):
         return cell_json(value)
+    if isinstance(value, WaitingWorkload):
+        return value.figures()
     if isinstance(value, Policy):
         decided = [{"option": option, "count": count} for option, count in value.decided]
         return {**_of_fields(value), "decided": decided}

@@ -245,7 +245,8 @@ def publish(
         write_frame(frames, written or _sign_of_life(watching, news))
         if news is not None:
             console.take_certificates(news)
-        console.offer(feed.counted, {} if workers is None else workers.counted())
+        states = {} if workers is None else workers.counted()
+        console.offer(feed.counted, states, feed.contents_of)
         if feed.synced and not frozen:
             _freeze()
             frozen = True

@@ -42,6 +42,14 @@ class WaitingWorkload:
         """Return ``namespace/name`` of its Job, or of itself where nothing owns it."""
         return f"{self.workload.namespace}/{self.workload.job or self.workload.name}"
 
+    def later(self, seconds: float) -> WaitingWorkload:
+        """Return the same *seconds* afterwards, if nothing has happened since."""
+        start = self.start
+        starts, low, high = (
+            max(0.0, at - seconds) for at in (start.seconds, start.low, start.high)
+        )
+        return replace(self, start=replace(start, seconds=starts, low=low, high=high))
+
     def figures(self) -> dict[str, Any]:
         """Return what is known of it as JSON has it; a time that is not known is null."""
         workload, start = self.workload, self.start
