@@ -7,8 +7,9 @@ What runs and what is pending is not known here: the profile already contains it
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf, sqrt
 from typing import TypeAlias
 
@@ -38,6 +39,8 @@ LATER = 0.5
 before all lower ones, as priorities are whole numbers."""
 _Table: TypeAlias = tuple[tuple[int, ...], ...]
 """For each step what is free of each cell: milli-CPU, or whole units of other resources."""
+_Needed: TypeAlias = Sequence[tuple[int, int]]
+"""Index of a cell in a table's rows, and how much of it is needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +139,7 @@ def _by_waiting(profile: Profile, demand: Demand, priority: int, elapsed: float)
     # for the first cycle in which it finds room at its turn.
     columns = {cell: index for index, cell in enumerate(profile.cells)}
     only = _only(demand, columns)
-    for index, at, tables in _turns(profile, priority, elapsed) if demand.is_possible else ():
-        # Most Jobs have no choice, and of hundreds of steps few have room.
-        if only is not None and not any(_holds(table[index], only) for table in tables):
-            continue
+    for index, at, tables in _turns(profile, priority, elapsed, only) if demand.is_possible else ():
         tries = (_flavors_at(table[index], columns, demand) for table in tables)
         chosen = next((flavors for flavors in tries if flavors is not None), None)
         if chosen is not None:
@@ -285,24 +285,40 @@ def with_placement(
 
 
 def _turns(
-    profile: Profile, priority: int, elapsed: float
+    profile: Profile, priority: int, elapsed: float, only: _Needed | None
 ) -> Iterator[tuple[int, float, Sequence[_Table]]]:
     """Yield when a newcomer may start: a step's index, a time, and what is free for it then.
 
-    The time is in seconds since the profile was computed.
+    The time is in seconds since the profile was computed. With *only*, what it needs, these are
+    its first turn and, of all later ones, the first that finds as much.
     """
     # Under StrictFIFO nothing starts before all that are older, of at least its priority.
     behind = max((at for level, at in profile.behind if level >= priority), default=0.0)
     earliest = max(elapsed, behind)
     if earliest == inf:
         return
+    # It comes in the middle of its first step: all pending have been tried by then, and only from
+    # the next cycle on does its turn come before that of others.
     first = bisect_right(profile.times, earliest) - 1
-    tables = _tables(profile, priority)
-    for index in range(first, len(profile.times)):
-        # It comes in the middle of its first step: all pending have been tried by then, and only
-        # from the next cycle on does its turn come before that of others.
-        at = max(earliest, profile.times[index])
-        yield index, at, (profile.free,) if index == first else tables
+    yield first, max(earliest, profile.times[first]), (profile.free,)
+    tables, steps = _tables(profile, priority), range(first + 1, len(profile.times))
+    for index in steps if only is None else _first_with_room(tables, steps, only):
+        yield index, profile.times[index], tables
+
+
+def _first_with_room(tables: Iterable[_Table], steps: range, needed: _Needed) -> range:
+    """Return the first of these steps, in a range, at which a table has as much; empty: none."""
+    # Of hundreds of steps few have room, so each is passed over at as little cost as can be.
+    if not needed or not steps:
+        return steps[:1]
+    (column, least), *others = needed
+    end = steps.stop
+    for table in tables:
+        for index, row in enumerate(islice(table, steps.start, end), steps.start):
+            if row[column] >= least and all(row[other] >= amount for other, amount in others):
+                end = index
+                break
+    return range(end, min(end + 1, steps.stop))
 
 
 def _tables(profile: Profile, priority: int) -> Sequence[_Table]:
@@ -345,9 +361,7 @@ def _is_ranked(profile: Profile, priority: int) -> bool:
     return not overtakes and (served == waiting or (0, served) in profile.ranked)
 
 
-def _only(
-    demand: Demand, columns: Mapping[FlavorResource, int]
-) -> Sequence[tuple[int, int]] | None:
+def _only(demand: Demand, columns: Mapping[FlavorResource, int]) -> _Needed | None:
     """Return what a demand needs of each column, where it has no choice of flavors.
 
     None: it has one, or it needs what the ClusterQueue does not have.
@@ -363,13 +377,6 @@ def _only(
                 column = columns[cell]
                 needed[column] = needed.get(column, 0) + amount
     return tuple(needed.items())
-
-
-def _holds(row: tuple[int, ...], needed: Sequence[tuple[int, int]]) -> bool:
-    for column, amount in needed:  # noqa: SIM110 - a generator takes twice as long
-        if row[column] < amount:
-            return False
-    return True
 
 
 def _flavors_at(
