@@ -6,7 +6,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/c
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -94,12 +94,19 @@ def _attempt(
     *,
     borrowing: bool,
 ) -> tuple[Victim, ...]:
+    if borrowing:
+        levels = [level for level in levels if _may_be_while_borrowing(search, level)]
     victims: list[Victim] = []
-    for candidate in _in_order(search, reclaim, levels):
+    within_quota: set[int] = set()
+    for candidate in _in_order(search, reclaim, levels, within_quota):
         holder = candidate.holder
         may_borrow = _may_borrow(search, candidate)
+        if (borrowing and not may_borrow) or holder.leaf in within_quota:
+            continue
         # The first one is valid by the usage with which the search begins.
-        if (borrowing and not may_borrow) or (victims and not _is_valid(search, holder.leaf)):
+        if victims and not _is_valid(search, holder.leaf):
+            # Until the search ends, usage only falls.
+            within_quota.add(holder.leaf)
             continue
         search.release(holder)
         victims.append(Victim(holder=holder, reason=_reason(candidate.group, may_borrow)))
@@ -120,15 +127,26 @@ def _reclaimable(search: PreemptionSearch, reclaim: ReclaimCandidates) -> Sequen
         for below, (cohort, group) in zip(search.path, _groups_on_path(search), strict=False)
     ]
     if search.must_borrow():
-        # Those by priority would all be passed over.
-        levels = [level for level in levels if level.group is CandidateGroup.HIERARCHICAL]
-    return [level for level in levels if next(_met_at(search, reclaim, level), None)]
+        levels = [level for level in levels if _may_be_while_borrowing(search, level)]
+    return [level for level in levels if next(_met_at(search, reclaim, level, ()), None)]
+
+
+def _may_be_while_borrowing(search: PreemptionSearch, level: _Level) -> bool:
+    """Return whether not all candidates of a level are passed over where the preemptor borrows."""
+    is_by_priority = level.group is CandidateGroup.BY_PRIORITY
+    return not is_by_priority or search.policy.borrow_within_cohort != NEVER
 
 
 def _met_at(
-    search: PreemptionSearch, reclaim: ReclaimCandidates, level: _Level
+    search: PreemptionSearch,
+    reclaim: ReclaimCandidates,
+    level: _Level,
+    within_quota: Collection[int],
 ) -> Iterator[Candidate]:
-    """Yield the candidates that meet the preemptor in a cohort."""
+    """Yield the candidates that meet the preemptor in a cohort.
+
+    Those of ClusterQueues that are known to be *within_quota* by now are left out.
+    """
     preemptor, policy = search.preemptor, search.policy.reclaim_within_cohort
     apart = search.candidates.leaves_below(level.below)
     takes_any = policy == ANY
@@ -137,7 +155,9 @@ def _met_at(
         if holder.priority >= bound and not holder.is_evicted:
             # The others have this priority or a higher one.
             return
-        if holder.leaf not in apart and (takes_any or satisfies_policy(preemptor, holder, policy)):
+        if holder.leaf in apart or holder.leaf in within_quota:
+            continue
+        if takes_any or satisfies_policy(preemptor, holder, policy):
             yield Candidate(order[0], level.group, order, holder)
 
 
@@ -200,12 +220,15 @@ def _reason(group: CandidateGroup, may_borrow: bool) -> PreemptionReason:  # noq
 
 
 def _in_order(
-    search: PreemptionSearch, reclaim: ReclaimCandidates, levels: Sequence[_Level]
+    search: PreemptionSearch,
+    reclaim: ReclaimCandidates,
+    levels: Sequence[_Level],
+    within_quota: Collection[int],
 ) -> Iterable[Candidate]:
     # ``NewCandidateIterator``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/candidate_generator.go#L78
     own = grouped(search.own(), CandidateGroup.SAME_QUEUE)
     if not levels:
         return by_usage(search, own)
-    others = (_met_at(search, reclaim, level) for level in levels)
+    others = (_met_at(search, reclaim, level, within_quota) for level in levels)
     return by_usage(search, heapq.merge(own, *others))
