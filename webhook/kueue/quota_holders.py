@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import add, le, lt
+from operator import add, le, lt, sub
 
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
@@ -142,6 +142,8 @@ class QuotaHolders:
         """Node to priority to the usage of each cell, and the number of Workloads at the end."""
         self._lower: dict[int, dict[float, Sequence[int] | None]] = {}
         """Node to priority to what ``lower`` returned, until others hold quota there."""
+        self._in_tree: dict[float, Sequence[int]] = {}
+        """What ``_used_in_tree`` returned, until others hold quota."""
         self.lowest = [inf] * len(tree.parents)
         """Node to the lowest priority there; inf: nobody holds quota."""
         self._serial = 0
@@ -270,8 +272,8 @@ class QuotaHolders:
                 row = list(map(max, free, map(min, row, most)))
         if policy.reclaim_within_cohort != _NEVER and tree.parents[leaf] >= 0:
             bound = inf if policy.reclaim_within_cohort == _ANY else priority
-            others = [other for other in self._usage if other != leaf]
-            reach = map(add, free, self._used_below(bound, others))
+            others = map(sub, self._used_in_tree(bound), self._used_below(bound, [leaf]))
+            reach = map(add, free, others)
             if policy.borrow_within_cohort != _NEVER:
                 borrowed = map(add, row, self._borrowed_below(leaf, priority))
                 row = list(map(max, row, map(min, self._potential(leaf), borrowed)))
@@ -341,6 +343,12 @@ class QuotaHolders:
         )
         return [max(column) for column in zip(*rows, strict=True)]
 
+    def _used_in_tree(self, bound: float) -> Sequence[int]:
+        """Return what Workloads of lower priorities use of each cell in all ClusterQueues."""
+        if bound not in self._in_tree:
+            self._in_tree[bound] = self._used_below(bound, self._usage)
+        return self._in_tree[bound]
+
     def _used_below(self, bound: float, leaves: Iterable[int]) -> list[int]:
         """Return what Workloads of lower priorities use of each cell in these ClusterQueues."""
         total = [0] * self._tree.width
@@ -353,6 +361,7 @@ class QuotaHolders:
     def _count(self, group: RunningGroup, sign: int) -> None:
         self.changed.add(group.leaf)
         self._lower.pop(group.leaf, None)
+        self._in_tree.clear()
         levels = self._usage[group.leaf]
         priority = group.priority
         assert priority is not None  # noqa: S101 - its callers have looked
