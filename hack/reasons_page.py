@@ -71,7 +71,7 @@ GROUPS: Final = (
         seen="Seen in the warning that answers the wish (`not moved to cpu: …`, `not undone: …`), "
         "in the log, and as `reason` of `kueue_fallback_unmoved_total` and of "
         "`kueue_fallback_controller_not_moved_jobs`. What keeps a Job that waits from being undone "
-        "in place, `kueue-fallback undo JOB --recreate` gets round by a new Job.",
+        "in place, `kubectl fallback undo JOB --recreate` gets round by a new Job.",
     ),
     Group(
         title="Why a FallbackPolicy is ready, or not",

@@ -70,7 +70,7 @@ def _install() -> Step:
         text="The install ends when the API server was seen to call the webhook.",
         commands=(
             "helm install kueue-fallback helm/ -n kueue-fallback --create-namespace",
-            "kueue-fallback probe",
+            "kubectl fallback probe",
             "kubectl apply -f queues.yaml",
         ),
     )
@@ -82,11 +82,11 @@ def _observe() -> Step:
         text="A policy that decides, counts and logs, and touches nothing.",
         commands=(
             "cat policy.yaml",
-            "kueue-fallback check -f policy.yaml",
+            "kubectl fallback check -f policy.yaml",
             "kubectl apply -f policy.yaml",
             "kubectl wait --for=condition=Ready fbp/light-gpu --timeout=60s",
             "kubectl get fbp",
-            "kueue-fallback status",
+            "kubectl fallback status",
         ),
     )
 
@@ -100,11 +100,11 @@ def _forty_jobs() -> Step:
         commands=(
             _create_all("20", "heavy", "light", tail=2),
             "kubectl wait -n research --for=condition=Complete job/light-3 --timeout=5m",
-            "kueue-fallback explain -n research -f light.yaml",
+            "kubectl fallback explain -n research -f light.yaml",
             "kubectl wait -n research --for=condition=Complete job --all --timeout=10m | wc -l",
             "kubectl get jobs -n research -L kueue-fallback.dev/option | head -4",
-            "kueue-fallback report --since 1h -n research",
-            "kueue-fallback report --run-times",
+            "kubectl fallback report --since 1h -n research",
+            "kubectl fallback report --run-times",
         ),
     )
 
@@ -134,8 +134,8 @@ def _enforce() -> Step:
             _create("light", "light-22"),
             _create("heavy", "heavy-81"),
             f"kubectl get jobs light-22 heavy-81 {_SHOW}",
-            "kueue-fallback explain light-22 -n research",
-            "kueue-fallback explain heavy-81 -n research",
+            "kubectl fallback explain light-22 -n research",
+            "kubectl fallback explain heavy-81 -n research",
         ),
     )
 
@@ -147,7 +147,7 @@ def _undo() -> Step:
         "those that wait is put back.",
         commands=(
             _ONLY_CPU,
-            "kueue-fallback undo cpu-16 -n research",
+            "kubectl fallback undo cpu-16 -n research",
             f"kubectl get job cpu-16 {_SHOW}",
         ),
     )

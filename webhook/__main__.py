@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -26,6 +28,8 @@ _COMMANDS = {
         "Say what a policy would have gained, before any install.",
     ),
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
+    "help": ("webhook.commands.help_text", "command", "Print help about a command."),
+    "list": ("webhook.commands.list_jobs", "command", "List Jobs that carry a decision."),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
@@ -59,11 +63,26 @@ _COMMANDS = {
     ),
     "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
     "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
+    "version": (
+        "webhook.commands.show_version",
+        "command",
+        "Print the versions of client, servers and APIs.",
+    ),
 }
+_OF_SERVERS = frozenset({"control", "serve", "unfinished"})
+"""What the chart calls; people seldom do."""
+_PLUGIN, _PROGRAM = "kubectl fallback", "kueue-fallback"
 
 
 class LazyGroup(click.Group):
     """Imports a command's module when it is run: help and `check` stay fast and need no cluster."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **given: Any) -> Any:
+        """Run a command by the name that people type: a plugin's, but for what servers run."""
+        words = sys.argv[1:] if args is None else list(args)
+        name = _PROGRAM if _OF_SERVERS & set(words[:1]) else _PLUGIN
+        named = {"prog_name": name, "complete_var": "_KUEUE_FALLBACK_COMPLETE", **given}
+        return super().main(args, *rest, **named)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
@@ -88,14 +107,22 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in sorted(_COMMANDS.items())])
+        for title, is_of_servers in (("Commands", False), ("For the server and its chart", True)):
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, text)
+                        for name, (_, _, text) in sorted(_COMMANDS.items())
+                        if (name in _OF_SERVERS) is is_of_servers
+                    ]
+                )
 
 
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 the answer is no, 2 input is wrong, 3 no cluster reached.",
+    epilog="Exit codes: 0 done, 1 negative result (not found, refused, needs attention), "
+    "2 input is wrong, 3 the cluster cannot be reached or forbids it.",
 )
 @click.version_option(package_name="kueue-fallback", prog_name="kueue-fallback")
 def main() -> None:
@@ -103,8 +130,8 @@ def main() -> None:
 
     \b
     Examples:
-      kueue-fallback explain -f job.yaml --snapshot snapshot.json
-      kueue-fallback check -f policy.yaml
+      kubectl fallback explain -f job.yaml --snapshot snapshot.json
+      kubectl fallback check -f policy.yaml
       kubectl fallback explain train -n team
       kubectl fallback status
     """
@@ -118,4 +145,4 @@ def complete() -> None:
 
 
 if __name__ == "__main__":
-    main(prog_name="kueue-fallback" if "fallback" not in sys.argv[0] else None)
+    main()

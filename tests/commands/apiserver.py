@@ -9,11 +9,16 @@ import yaml
 
 
 @contextlib.contextmanager
-def serving(answer, tmp_path, **context):
-    """Serve `answer(method, path, body) -> (status, headers, object)`; yield a kubeconfig."""
+def serving(answer, tmp_path, *, heard=None, **context):
+    """Serve `answer(method, path, body) -> (status, headers, object)`; yield a kubeconfig.
+
+    The headers of each call are appended to *heard*, if there is one.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def respond(self):
+            if heard is not None:
+                heard.append(self.headers)
             size = int(self.headers.get("Content-Length", 0))
             body = json.loads(self.rfile.read(size)) if size else None
             status, headers, found = answer(self.command, self.path, body)

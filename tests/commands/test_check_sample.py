@@ -1,4 +1,4 @@
-"""`kueue-fallback check --sample`: every option is tried on the cluster, past the webhook."""
+"""`kubectl fallback check --sample`: every option is tried on the cluster, past the webhook."""
 
 import json
 from pathlib import Path

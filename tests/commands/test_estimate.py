@@ -1,4 +1,4 @@
-"""`kueue-fallback estimate`: what a policy would have gained, by Jobs that have ended."""
+"""`kubectl fallback estimate`: what a policy would have gained, by Jobs that have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kueue-fallback explain` on files: no cluster is asked."""
+"""`kubectl fallback explain` on files: no cluster is asked."""
 
 import json
 from pathlib import Path

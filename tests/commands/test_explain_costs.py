@@ -1,4 +1,4 @@
-"""What `kueue-fallback explain` says of costs: known figures, and `?` for what is not known."""
+"""What `kubectl fallback explain` says of costs: known figures, and `?` for what is not known."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`kueue-fallback explain JOB`: what was decided for a Job, and what would be now."""
+"""`kubectl fallback explain JOB`: what was decided for a Job, and what would be now."""
 
 import copy
 import json

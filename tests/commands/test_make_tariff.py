@@ -1,4 +1,4 @@
-"""`kueue-fallback tariff`: what it prints is a Tariff that `check` takes."""
+"""`kubectl fallback tariff`: what it prints is a Tariff that `check` takes."""
 
 import json
 from pathlib import Path

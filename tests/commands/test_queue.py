@@ -1,4 +1,4 @@
-"""`kueue-fallback queue`: who waits, and when each is expected to start."""
+"""`kubectl fallback queue`: who waits, and when each is expected to start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kueue-fallback report --run-times` on files, and where on a cluster its records are."""
+"""`kubectl fallback report --run-times` on files, and where on a cluster its records are."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`kueue-fallback report` on files: no cluster is asked."""
+"""`kubectl fallback report` on files: no cluster is asked."""
 
 import json
 from dataclasses import replace

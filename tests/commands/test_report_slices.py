@@ -1,4 +1,4 @@
-"""`kueue-fallback report --slices` on a saved state: no cluster is asked, nothing is applied."""
+"""`kubectl fallback report --slices` on a saved state: no cluster is asked, nothing is applied."""
 
 import json
 import time

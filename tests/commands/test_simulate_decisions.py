@@ -1,4 +1,4 @@
-"""`kueue-fallback simulate --decisions` on files: a log replays under another policy."""
+"""`kubectl fallback simulate --decisions` on files: a log replays under another policy."""
 
 import json
 

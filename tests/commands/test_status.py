@@ -1,4 +1,4 @@
-"""`kueue-fallback status`: what is seen, what is forbidden, and what needs attention."""
+"""`kubectl fallback status`: what is seen, what is forbidden, and what needs attention."""
 
 import json
 import re
@@ -96,8 +96,8 @@ def test_programs_get_numbers(status):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ({}, "Decisions off everywhere; on again: kueue-fallback on"),
-        ({"namespaces": "a,b"}, "Decisions off in a, b; on again: kueue-fallback on"),
+        ({}, "Decisions off everywhere; on again: kubectl fallback on"),
+        ({"namespaces": "a,b"}, "Decisions off in a, b; on again: kubectl fallback on"),
     ],
 )
 def test_the_off_switch_is_shown_and_is_no_trouble(status, data, said):

@@ -1,4 +1,4 @@
-"""`kueue-fallback status` on worker clusters: Kueue's word on them, and how old their state is."""
+"""`kubectl fallback status` on worker clusters: what Kueue says of them, how old their state is."""
 
 import json
 

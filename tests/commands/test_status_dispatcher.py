@@ -1,4 +1,4 @@
-"""`kueue-fallback status` on the dispatcher of MultiKueue: for whom no cluster is nominated."""
+"""`kubectl fallback status` on the dispatcher of MultiKueue: for whom no cluster is nominated."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`kueue-fallback off` and `on`: where the ConfigMap says that nothing is decided."""
+"""`kubectl fallback off` and `on`: where the ConfigMap says that nothing is decided."""
 
 import pytest
 from click.testing import CliRunner
@@ -8,7 +8,7 @@ from webhook.__main__ import main
 
 NAME = "kueue-fallback-off"
 PATH = "/api/v1/namespaces/{}/configmaps"
-AFTER = "new Jobs are left as they are submitted; on again: kueue-fallback on\n"
+AFTER = "new Jobs are left as they are submitted; on again: kubectl fallback on\n"
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 
 

@@ -1,4 +1,4 @@
-"""`kueue-fallback tail`: a line for each decision that is made, moved, changed or undone."""
+"""`kubectl fallback tail`: a line for each decision that is made, moved, changed or undone."""
 
 import json
 import os

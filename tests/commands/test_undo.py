@@ -153,7 +153,7 @@ def test_without_the_webhook_the_job_is_left_as_it_was(server, undo, added):
     assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr == (
         "The webhook did not answer, so Job team/light is as it was.\n"
-        "`kueue-fallback probe` says whether the API server calls it.\n"
+        "`kubectl fallback probe` says whether the API server calls it.\n"
     )
 
 

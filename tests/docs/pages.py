@@ -51,6 +51,8 @@ def _place(words: list[str]) -> str:
     match words:
         case ["make", *_]:
             return "make"
+        case ["kubectl", "fallback", *rest]:
+            return _place(["kueue-fallback", *rest])
         case [name, *rest] if Path(name).name == "kueue-fallback":
             # With --decisions it reads a server's log, which comes from a cluster.
             is_here = _SAVED & set(rest) and "--decisions" not in rest

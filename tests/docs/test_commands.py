@@ -39,7 +39,11 @@ def run(text: str, folder: Path) -> "subprocess.CompletedProcess[str]":
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        env={**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder)},
+        env={
+            **os.environ,
+            "PATH": f"{folder / 'bin'}:{programs}:{os.environ['PATH']}",
+            "HOME": str(folder),
+        },
     )
 
 
@@ -49,6 +53,11 @@ def folder(tmp_path):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     (tmp_path / "requests.csv").write_text(REQUESTS)
     (tmp_path / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    # kubectl would look for the plugin on the path, as this does.
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text('#!/bin/sh\nplugin="kubectl-$1"; shift; exec "$plugin" "$@"\n')
+    kubectl.chmod(0o755)
     return tmp_path
 
 

@@ -25,6 +25,7 @@ from kubernetes import config
 from kubernetes.client.configuration import Configuration
 from kubernetes.client.rest import RESTClientObject
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import (
     Cause,
     Forbidden,
@@ -36,6 +37,7 @@ from webhook.api.kubernetes_api import (
 )
 from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
+from webhook.model.words import nearest
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 """Strings, and opening and closing brackets."""
@@ -162,7 +164,7 @@ _OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def connection(
-    kubeconfig: str | Mapping[str, Any], *, connections: int
+    kubeconfig: str | Mapping[str, Any] | ClusterAccess, *, connections: int
 ) -> tuple[Configuration, urllib3.PoolManager]:
     """Load *kubeconfig* (a file, its content, or empty for the default one) and make a pool.
 
@@ -175,20 +177,22 @@ def connection(
     return configuration, RESTClientObject(configuration).pool_manager
 
 
-def default_namespace(kubeconfig: str = "") -> str:
+def default_namespace(access: ClusterAccess) -> str:
     """Return the namespace that applies where none is given, as for ``kubectl``."""
-    if not kubeconfig and _OWN_NAMESPACE.exists():
+    if not (access.kubeconfig or access.context) and _OWN_NAMESPACE.exists():
         return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
     contexts: Any = config.list_kube_config_contexts
     try:
-        _, current = contexts(kubeconfig or None)
+        known, current = contexts(access.kubeconfig or None)
     except (config.ConfigException, OSError, yaml.YAMLError):
         # Connecting reports what is wrong.
         return "default"
+    if access.context:
+        current = next((each for each in known if each["name"] == access.context), {})
     return str((current.get("context") or {}).get("namespace") or "default")
 
 
-def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
+def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess) -> Configuration:
     # The client's own annotations are partial.
     from_file: Any = config.load_kube_config
     from_pod: Any = config.load_incluster_config
@@ -196,6 +200,10 @@ def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
     try:
         if isinstance(kubeconfig, Mapping):
             return _loaded_from(kubeconfig, configuration)
+        if isinstance(kubeconfig, ClusterAccess):
+            if kubeconfig.context:
+                return _of_context(kubeconfig, configuration)
+            kubeconfig = kubeconfig.kubeconfig
         if kubeconfig:
             from_file(kubeconfig, client_configuration=configuration)
             return configuration
@@ -207,6 +215,18 @@ def _load(kubeconfig: str | Mapping[str, Any]) -> Configuration:
         raise Unreachable(str(error)) from error
     except yaml.YAMLError as error:
         raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
+    return configuration
+
+
+def _of_context(access: ClusterAccess, configuration: Configuration) -> Configuration:
+    from_file: Any = config.load_kube_config
+    contexts: Any = config.list_kube_config_contexts
+    known, _ = contexts(access.kubeconfig or None)
+    names = [each["name"] for each in known]
+    if access.context not in names:
+        hint = nearest(access.context, names)
+        raise Unreachable(f'context "{access.context}" does not exist{hint}')
+    from_file(access.kubeconfig or None, context=access.context, client_configuration=configuration)
     return configuration
 
 
@@ -239,14 +259,14 @@ _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 class Client:
     """A connection to one API server, which threads may share.
 
-    The configuration is *kubeconfig*, a file or its content, else the pod's ServiceAccount, else
-    KUBECONFIG or ``~/.kube/config``; it is read again after a 401, so that rotated credentials are
-    picked up.
+    The configuration is *kubeconfig*, a file, its content or what kubectl's flags say, else the
+    pod's ServiceAccount, else KUBECONFIG or ``~/.kube/config``; it is read again after a 401, so
+    that rotated credentials are picked up.
     """
 
     def __init__(
         self,
-        kubeconfig: str | Mapping[str, Any] = "",
+        kubeconfig: str | Mapping[str, Any] | ClusterAccess = "",
         *,
         metadata_only: bool = False,
         answer_seconds: float = _READ_SECONDS,
@@ -257,6 +277,8 @@ class Client:
         """
         self._kubeconfig = kubeconfig
         self._answer_seconds = answer_seconds
+        access = kubeconfig if isinstance(kubeconfig, ClusterAccess) else ClusterAccess()
+        self._impersonation = tuple(access.impersonation())
         self._accepted = ("application/json", "application/json")
         if metadata_only:
             self._accepted = (_METADATA_OF_LISTS, _METADATA_OF_EVENTS)
@@ -399,11 +421,13 @@ class Client:
                 method,
                 f"{configuration.host}{path}{query}",
                 body=None if body is None else json.dumps(body).encode(),
-                headers={
-                    **self._headers(configuration),
-                    "Accept": self._accepted["watch" in params],
-                    **(headers or {}),
-                },
+                headers=self._sent(
+                    {
+                        **self._headers(configuration),
+                        "Accept": self._accepted["watch" in params],
+                        **(headers or {}),
+                    }
+                ),
                 preload_content=False,
                 timeout=urllib3.Timeout(
                     connect=connect_seconds, read=read_seconds or self._answer_seconds
@@ -411,7 +435,7 @@ class Client:
                 retries=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(str(error)) from error
+            raise Unreachable(_why_unreached(error, configuration.host)) from error
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             self._refuse(response, path)
         return response
@@ -441,6 +465,13 @@ class Client:
                 self._loaded = connection(self._kubeconfig, connections=_CONNECTIONS)
             return self._loaded
 
+    def _sent(self, headers: Mapping[str, str]) -> urllib3.HTTPHeaderDict:
+        """Add the headers of impersonation, of which one may come several times."""
+        sent = urllib3.HTTPHeaderDict(headers)
+        for name, value in self._impersonation:
+            sent.add(name, value)
+        return sent
+
     def _headers(self, configuration: Configuration) -> dict[str, str]:
         with self._lock:  # it may refresh the token
             settings: Any = configuration.auth_settings().values()
@@ -448,6 +479,17 @@ class Client:
                 setting["key"]: setting["value"] for setting in settings if setting["value"]
             }
         return {"User-Agent": "kueue-fallback", **credentials}
+
+
+def _why_unreached(error: Exception, host: str) -> str:
+    """Say what kubectl says of a server that nobody listens at; else what the error says."""
+    if isinstance(error.__cause__, ConnectionRefusedError):
+        server = host.partition("://")[2] or host
+        return (
+            f"The connection to the server {server} was refused - did you specify the right "
+            "host or port?"
+        )
+    return str(error)
 
 
 def connect(kubeconfig: str = "") -> Client:

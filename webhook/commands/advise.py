@@ -12,16 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed
 from webhook.api.watch import list_pages
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
     connected,
-    kubeconfig_option,
     missing_job,
     named,
     namespace_or_current,
     release_namespace_of,
+)
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    one_of_both,
+    output_option,
 )
 from webhook.jobs import BY_NAME, JobKind
 from webhook.model.fields import FieldError
@@ -101,11 +108,17 @@ def _place(assessment: Any) -> dict[str, Any]:
 
 @click.command("advise", short_help="Say which running Jobs would cost less elsewhere.")
 @click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
-@click.option("-n", "--namespace", shell_complete=completion.namespaces, help="Of the Jobs.")
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
-@kubeconfig_option
+@namespace_option
+@all_namespaces_option
+@output_option
+@connection_options
 def command(
-    *, names: tuple[str, ...], namespace: str | None, output: str, kubeconfig: str | None
+    *,
+    names: tuple[str, ...],
+    namespace: str | None,
+    all_namespaces: bool,
+    output: str,
+    access: ClusterAccess,
 ) -> None:
     """Show the running Jobs that would save by going on elsewhere from a checkpoint.
 
@@ -126,8 +139,9 @@ def command(
       kubectl fallback advise train rayjob/sweep -n team
       kubectl fallback advise -o json
     """
-    with connected(kubeconfig) as client:
-        where = namespace_or_current(namespace, kubeconfig) if names else namespace or ""
+    one_of_both(namespace, all_namespaces=all_namespaces)
+    with connected(access) as client:
+        where = namespace_or_current(namespace, access) if names else namespace or ""
         snapshot, found = _advised(client, where, names)
     if output in ("json", "yaml"):
         terminal.say(terminal.dump(as_json(found, snapshot.currency), output))

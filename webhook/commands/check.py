@@ -5,7 +5,6 @@ With ``--server`` the API server judges them too, by a dry run, in its own words
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,8 +14,10 @@ from urllib.parse import quote
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.commands import manifest, terminal
+from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
 from webhook.decide import undo_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
@@ -125,9 +126,9 @@ class Finding:
 @click.option(
     "--sample", metavar="JOB", help="A Job of any kind to try in every option, on the cluster."
 )
-@click.option("-n", "--namespace", help="The sample's, if its manifest names none.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+@namespace_option
+@output_option
+@connection_options
 def command(
     *,
     paths: tuple[str, ...],
@@ -135,7 +136,7 @@ def command(
     sample: str | None,
     namespace: str | None,
     output: str,
-    kubeconfig: str | None,
+    access: ClusterAccess,
 ) -> None:
     """Check FallbackPolicies, AcceleratorProfiles and Tariffs.
 
@@ -158,24 +159,24 @@ def command(
 
     \b
     Examples:
-      kueue-fallback check -f policy.yaml
-      helm template . | kueue-fallback check -f - -o json
-      kueue-fallback check -f policy.yaml --server
-      kueue-fallback check -f policy.yaml --sample job.yaml -n team
+      kubectl fallback check -f policy.yaml
+      helm template . | kubectl fallback check -f - -o json
+      kubectl fallback check -f policy.yaml --server
+      kubectl fallback check -f policy.yaml --sample job.yaml -n team
     """
-    findings = _on_cluster(paths, kubeconfig) if server else _findings(paths)
+    findings = _on_cluster(paths, access) if server else _findings(paths)
     failed = any(finding.kind == "error" for finding in findings)
     trials: Sequence[Trial] | None = None
     if sample is not None and not failed:
         from webhook.commands.check_sample import tried_on_cluster
 
         try:
-            trials = tried_on_cluster(paths, sample, namespace, kubeconfig)
+            trials = tried_on_cluster(paths, sample, namespace, access)
         except FieldError as error:
             terminal.say(str(error), err=True)
             sys.exit(2)
-    if output == "json":
-        terminal.say(json.dumps(_summary(findings, trials, valid=not failed), indent=2))
+    if output in ("json", "yaml"):
+        terminal.say(terminal.dump(_summary(findings, trials, valid=not failed), output))
     else:
         for finding in findings:
             terminal.say(str(finding), err=finding.kind in ("skipped", "note"))
@@ -185,10 +186,10 @@ def command(
     sys.exit(2 if failed else int(refused))
 
 
-def _on_cluster(paths: Sequence[str], kubeconfig: str | None) -> Sequence[Finding]:
+def _on_cluster(paths: Sequence[str], access: ClusterAccess) -> Sequence[Finding]:
     from webhook.commands.connect import connected
 
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         return _findings(paths, client)
 
 

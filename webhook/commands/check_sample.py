@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jsonpatch
 
 from webhook.admission import patch
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.api.watch import list_pages
@@ -81,7 +82,7 @@ class Trial:
 
 
 def tried_on_cluster(
-    paths: Sequence[str], sample: str, namespace: str | None, kubeconfig: str | None
+    paths: Sequence[str], sample: str, namespace: str | None, access: ClusterAccess
 ) -> Sequence[Trial]:
     """Try the sample in every option of all policies of the files.
 
@@ -89,9 +90,9 @@ def tried_on_cluster(
         FieldError: the sample cannot be read; names file and line.
 
     """
-    source, manifest = read_job(sample, namespace_or_current(namespace, kubeconfig), BY_NAME)
+    source, manifest = read_job(sample, namespace_or_current(namespace, access), BY_NAME)
     policies = [policy for path in paths for policy in read_policies(path)]
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         trials = _Trials(client, as_submitted(source), manifest)
         return [trial for policy in policies for trial in trials.of_policy(policy)]
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.jobs import KINDS
 from webhook.model.job import OPTION_LABEL
 
@@ -86,7 +87,7 @@ def namespaces(ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -> Sequence[str]:
     from webhook.commands.connect import named, namespace_or_current
 
-    where = namespace_or_current(ctx.params.get("namespace"), ctx.params.get("kubeconfig"))
+    where = namespace_or_current(ctx.params.get("namespace"), _access(ctx))
     try:
         kind, begun = named(incomplete)
     except click.UsageError:
@@ -101,14 +102,23 @@ def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterabl
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
-    kubeconfig = ctx.params.get("kubeconfig") or ""
-    client = Client(kubeconfig, metadata_only=True, answer_seconds=_SECONDS)
+    client = Client(_access(ctx), metadata_only=True, answer_seconds=_SECONDS)
     try:
         listed: Mapping[str, Any] = client.get(path, {**params, "limit": _MOST})
     except ClusterError:
         # No error can be shown: the shell shows what is on standard output as words.
         return ()
     return [source["metadata"]["name"] for source in listed.get("items") or ()]
+
+
+def _access(ctx: click.Context) -> ClusterAccess:
+    given = ctx.params
+    return ClusterAccess(
+        kubeconfig=given.get("kubeconfig") or "",
+        context=given.get("context") or "",
+        user=given.get("as_user") or "",
+        groups=tuple(given.get("as_groups") or ()),
+    )
 
 
 def _starting(incomplete: str, names: Iterable[str]) -> Sequence[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
@@ -26,14 +27,10 @@ if TYPE_CHECKING:
 UNREACHED = 3
 """Exit code: the cluster cannot be reached, or forbids it."""
 
-kubeconfig_option: Callable[[Any], Any] = click.option(
-    "--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG"
-)
-
 
 @contextlib.contextmanager
-def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterator[Client]:
-    """Connect as kubectl does: by the given kubeconfig, else by the pod's ServiceAccount.
+def connected(access: ClusterAccess, *, metadata_only: bool = False) -> Iterator[Client]:
+    """Connect as kubectl does: by the flags, else by the pod's ServiceAccount.
 
     A ``ClusterError`` inside the block is printed and ends the program with code ``UNREACHED``.
     """
@@ -41,17 +38,17 @@ def connected(kubeconfig: str | None, *, metadata_only: bool = False) -> Iterato
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        yield Client(kubeconfig or "", metadata_only=metadata_only)
+        yield Client(access, metadata_only=metadata_only)
     except ClusterError as error:
         terminal.say(str(error), err=True)
         sys.exit(UNREACHED)
 
 
-def namespace_or_current(namespace: str | None, kubeconfig: str | None) -> str:
-    """Return *namespace* or, if there is none, the kubeconfig's current one, as kubectl does."""
+def namespace_or_current(namespace: str | None, access: ClusterAccess) -> str:
+    """Return *namespace* or, if there is none, that of the context, as kubectl does."""
     from webhook.api.client import default_namespace
 
-    return namespace or default_namespace(kubeconfig or "")
+    return namespace or default_namespace(access)
 
 
 def named(job: str) -> tuple[JobKind, str]:

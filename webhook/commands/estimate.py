@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import (
     Duration,
     connected,
-    kubeconfig_option,
     namespace_or_current,
     release_namespace_of,
 )
+from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class _EstimateOptions:
     since: float
     namespace: str | None
     output: str
-    kubeconfig: str | None
+    access: ClusterAccess
 
 
 @click.command("estimate", short_help="Say what a policy would have gained, before any install.")
@@ -43,9 +44,9 @@ class _EstimateOptions:
 )
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
 @click.option("--since", type=Duration(), default="30d", help="So far back: 90m, 24h, 7d.  [30d]")
-@click.option("-n", "--namespace", help="Where you may not list all namespaces, this one.")
-@click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text")
-@kubeconfig_option
+@namespace_option
+@output_option
+@connection_options
 def command(**given: Any) -> None:
     """Estimate what a policy would have gained, by Workloads and Jobs that have ended.
 
@@ -83,11 +84,11 @@ def _history(asked: _EstimateOptions) -> ClusterHistory:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    with connected(asked.kubeconfig) as client:
+    with connected(asked.access) as client:
         return history.from_cluster(
             client,
             own_namespace=release_namespace_of(client, None),
-            namespace=namespace_or_current(asked.namespace, asked.kubeconfig),
+            namespace=namespace_or_current(asked.namespace, asked.access),
             since=time.time() - asked.since,
         )
 
@@ -117,7 +118,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
     found = estimated_gains.estimate(
         look_back.look_back([*ended, *unended], world), left_out=past.left_out + len(past.unread)
     )
-    if asked.output == "text":
+    if asked.output in ("text", "wide"):
         terminal.say(estimated_gains.as_text(found))
         if suggestion is not None:
             terminal.say("\n" + _suggested(suggestion))

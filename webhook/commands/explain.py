@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import completion, deciding, decision_table, terminal
 from webhook.commands.connect import (
     connected,
-    kubeconfig_option,
     missing_job,
     named,
     namespace_or_current,
 )
 from webhook.commands.decision_table import state_of, table
+from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
 from webhook.commands.queue import sentences
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
@@ -159,18 +160,21 @@ class _ExplainOptions:
     snapshot: str | None
     namespace: str | None
     output: str
-    kubeconfig: str | None
-    as_user: str | None
-    as_groups: tuple[str, ...]
+    access: ClusterAccess
 
     @property
     def requester(self) -> Requester | None:
         """Return who is taken to create the Job; None: who asks."""
         from webhook.model.requester import Requester
 
-        if self.as_user is None:
+        if not self.access.user:
             return None
-        return Requester(name=self.as_user, groups=frozenset(self.as_groups))
+        return Requester(name=self.access.user, groups=frozenset(self.access.groups))
+
+    @property
+    def own_access(self) -> ClusterAccess:
+        """Return how the cluster is read: by one's own rights, whoever creates the Job."""
+        return self.access.as_oneself()
 
 
 @click.command("explain", short_help="Say what was or would be decided for a Job, and why.")
@@ -178,29 +182,19 @@ class _ExplainOptions:
 @click.option("-f", "--filename", "file", metavar="FILE", help="A Job's manifest, or -: stdin.")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
-@click.option(
-    "-n",
-    "--namespace",
-    shell_complete=completion.namespaces,
-    help="The Job's; default: the manifest's, then the kubeconfig's.",
-)
-@click.option("--as", "as_user", metavar="USER", help="As if this user created it; default: you.")
-@click.option(
-    "--as-group",
-    "as_groups",
-    multiple=True,
-    metavar="GROUP",
-    help="A group of that user; may be repeated.",
-)
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
-@kubeconfig_option
+@namespace_option
+@output_option
+@connection_options
 def command(**given: Any) -> None:
     """Show why a Job goes where it goes: every option with its numbers. Nothing is changed.
 
-    JOB is one that is there: what was decided, from its own record, and what would be decided if
-    it were submitted now; what it takes up itself is not counted. With -f a manifest is decided
-    as admission would. Who may not list ClusterQueues gets the record of a JOB, and for a
-    manifest the webhook's answer to a server-side dry run.
+    For a JOB of the cluster you see its recorded decision, and what would be decided if you
+    submitted it again now. With -f a manifest is decided as admission would decide it. If you may
+    not list ClusterQueues, you see the Job's recorded decision; a manifest is sent to the webhook
+    as a dry run.
+
+    With --as a Job is decided as if that user created it. The queues are read with your own
+    rights, so you need no right to impersonate.
 
     A snapshot is what this prints:
 
@@ -212,20 +206,18 @@ def command(**given: Any) -> None:
 
     \b
     Exit codes: 0 done, 1 there is no such Job or the API server refuses it, 2 a file is wrong,
-    3 the cluster cannot be reached.
+    3 the cluster cannot be reached or forbids it.
 
     \b
     Examples:
       kubectl fallback explain train -n team
       kubectl fallback explain rayjob/train -n team
-      kueue-fallback explain -f job.yaml
-      kueue-fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
-      kueue-fallback explain -f job.yaml --as alice --as-group ml-research
-      kubectl get job train -o yaml | kueue-fallback explain -f - -o json
+      kubectl fallback explain -f job.yaml
+      kubectl fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
+      kubectl fallback explain -f job.yaml --as alice --as-group ml-research
+      kubectl get job train -o yaml | kubectl fallback explain -f - -o json
     """
     asked = _ExplainOptions(**given)
-    if asked.as_groups and asked.as_user is None:
-        raise click.UsageError("--as-group goes with --as.")
     if (asked.name is None) == (asked.file is None):
         raise click.UsageError("Give the name of a Job, or a manifest with -f.")
     if asked.name is not None and asked.snapshot is not None:
@@ -239,8 +231,8 @@ def command(**given: Any) -> None:
 
 def _live(asked: _ExplainOptions, name: str) -> str:
 
-    with connected(asked.kubeconfig) as client:
-        where = namespace_or_current(asked.namespace, asked.kubeconfig)
+    with connected(asked.own_access) as client:
+        where = namespace_or_current(asked.namespace, asked.access)
         return explained(
             client,
             where,
@@ -262,8 +254,8 @@ def _of_file(asked: _ExplainOptions) -> str:
         view = deciding.view_of_file(asked.snapshot, asked.policies)
         view = deciding.asked_by(view, asked.requester, None)
         return _render(_consider(job, manifest, view), job, view, output)
-    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.kubeconfig), BY_NAME)
-    with connected(asked.kubeconfig) as client:
+    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.access), BY_NAME)
+    with connected(asked.own_access) as client:
         try:
             view = deciding.view_of_cluster(client, asked.policies)
             view = deciding.asked_by(view, asked.requester, client)

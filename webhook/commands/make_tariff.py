@@ -23,8 +23,10 @@ from urllib.parse import urlencode, urlsplit
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import connected, kubeconfig_option
+from webhook.commands.connect import connected
+from webhook.commands.kubectl_flags import connection_options
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -48,10 +50,10 @@ def command() -> None:
 
     \b
     Examples:
-      kueue-fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
-      kueue-fallback tariff series -f electricitymaps.csv --name carbon
-      kueue-fallback tariff spot -f p3.2xlarge.json --zone us-east-1a --flavor v100-spot
-      kueue-fallback tariff from-opencost --prometheus http://localhost:9090
+      kubectl fallback tariff typical -f electricitymaps.csv --time-zone Asia/Seoul
+      kubectl fallback tariff series -f electricitymaps.csv --name carbon
+      kubectl fallback tariff spot -f p3.2xlarge.json --zone us-east-1a --flavor v100-spot
+      kubectl fallback tariff from-opencost --prometheus http://localhost:9090
     """
 
 
@@ -274,8 +276,8 @@ def _columns(header: Sequence[str], path: str, *, life_cycle: bool) -> tuple[str
     "--prometheus", required=True, metavar="URL", help="Where OpenCost's gauges are: a Prometheus."
 )
 @click.option("--name", default="opencost", help="The Tariff's name.  [opencost]")
-@kubeconfig_option
-def from_opencost(*, prometheus: str, name: str, kubeconfig: str | None) -> None:
+@connection_options
+def from_opencost(*, prometheus: str, name: str, access: ClusterAccess) -> None:
     """Print the `rates` of a Tariff, for each ResourceFlavor the mean over its Nodes.
 
     These are list prices, and so for comparing with them: what an owned machine costs that would
@@ -290,7 +292,7 @@ def from_opencost(*, prometheus: str, name: str, kubeconfig: str | None) -> None
     from webhook.cost import node_prices
     from webhook.model.costs.tariff import TARIFF_KIND
 
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         flavors, labelled = _flavors(client), _nodes(client)
     try:
         prices = {part: _gauge(prometheus, gauge) for part, gauge in node_prices.GAUGES.items()}

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import UNREACHED
+from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.jobs import JOB
 
 if TYPE_CHECKING:
@@ -38,12 +40,12 @@ Look at, in this order:
 
 
 @click.command("probe", short_help="Check that the API server calls the webhook.")
-@click.option("--namespace", default="default", show_default=True, help="Of the dry run.")
+@namespace_option
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="Seconds."
 )
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
-def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
+@connection_options
+def command(namespace: str, wait: float, access: ClusterAccess) -> None:
     """Create a Job as a dry run and wait until the webhook's own words come back with it.
 
     Nothing is created. Whoever asks needs the right to create Jobs in the namespace.
@@ -59,7 +61,7 @@ def command(namespace: str, wait: float, kubeconfig: str | None) -> None:
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
-    client, started = Client(kubeconfig or ""), time.monotonic()
+    client, started = Client(access), time.monotonic()
     while True:
         left = wait - (time.monotonic() - started)
         trouble = ""

@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
     connected,
-    kubeconfig_option,
     missing_job,
     named,
     namespace_or_current,
     release_namespace_of,
+)
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    output_option,
 )
 from webhook.model import start_words
 from webhook.model.fields import FieldError
@@ -55,13 +61,11 @@ class LineView:
 
 @click.command("queue", short_help="Say who waits, and when each is expected to start.")
 @click.argument("name", metavar="[JOB]", required=False, shell_complete=completion.jobs)
-@click.option(
-    "-n", "--namespace", shell_complete=completion.namespaces, help="Default: the kubeconfig's."
-)
-@click.option("-A", "--all-namespaces", is_flag=True, help="The Jobs of all namespaces.")
+@namespace_option
+@all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
-@kubeconfig_option
+@output_option
+@connection_options
 def command(**given: Any) -> None:
     """Show pending Jobs in Kueue's order, with the time at which each is expected to start.
 
@@ -97,7 +101,7 @@ class _QueueOptions:
     all_namespaces: bool
     snapshot: str | None
     output: str
-    kubeconfig: str | None
+    access: ClusterAccess
 
 
 def _of_file(asked: _QueueOptions) -> None:
@@ -120,9 +124,9 @@ def _of_file(asked: _QueueOptions) -> None:
 
 
 def _live(asked: _QueueOptions) -> None:
-    with connected(asked.kubeconfig) as client:
+    with connected(asked.access) as client:
         view = line_of_cluster(client)
-        namespace = namespace_or_current(asked.namespace, asked.kubeconfig)
+        namespace = namespace_or_current(asked.namespace, asked.access)
         if asked.name is None:
             chosen = _chosen(view, "" if asked.all_namespaces else namespace)
             _say_all(chosen, view, asked.output)

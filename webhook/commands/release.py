@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, NotServed, Refused
-from webhook.commands import completion, terminal
-from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
+from webhook.commands import terminal
+from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.model.holds import is_gated, release_patch, without_ours
 
 if TYPE_CHECKING:
@@ -26,17 +28,17 @@ _TRIES = 3
 
 @click.command("release", short_help="Start Jobs that are held for a better hour.")
 @click.argument("names", nargs=-1, metavar="[JOB]...")
-@click.option("-n", "--namespace", shell_complete=completion.namespaces, help="Of the Jobs.")
+@namespace_option
 @click.option("--all", "everything", is_flag=True, help="All held Jobs, in all namespaces.")
 @click.option("--overdue", is_flag=True, help="Those whose latest start is past, likewise.")
-@kubeconfig_option
+@connection_options
 def command(
     *,
     names: tuple[str, ...],
     namespace: str | None,
     everything: bool,
     overdue: bool,
-    kubeconfig: str | None,
+    access: ClusterAccess,
 ) -> None:
     """Take the gate off held Jobs, so that Kueue admits them as soon as there is quota.
 
@@ -57,9 +59,9 @@ def command(
     """
     if bool(names) == (everything or overdue):
         raise click.UsageError("name Jobs, or give --all or --overdue")
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         if names:
-            where = namespace_or_current(namespace, kubeconfig)
+            where = namespace_or_current(namespace, access)
             found = [_named(client, where, name) for name in names]
             jobs = [job for job in found if job is not None]
             failed = len(found) - len(jobs)

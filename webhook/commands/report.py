@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import Duration
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    one_of_both,
+    output_option,
+)
 from webhook.commands.terminal import harmless
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
@@ -208,6 +216,7 @@ class ReportOptions:
 
     since: float
     namespace: str | None
+    all_namespaces: bool
     policy: str | None
     run_times: bool
     slices: bool
@@ -217,12 +226,13 @@ class ReportOptions:
     clusters: tuple[str, ...]
     release_namespace: str | None
     output: str
-    kubeconfig: str | None
+    access: ClusterAccess
 
 
 @click.command("report", short_help="Show what was gained, or the run times that were learned.")
 @click.option("--since", type=Duration(), default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
-@click.option("-n", "--namespace", help="Only Jobs of this namespace.")
+@namespace_option
+@all_namespaces_option
 @click.option("--policy", help="Only Jobs that this policy matches.")
 @click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
 @click.option("--slices", is_flag=True, help="How GPUs are better cut into slices, instead.")
@@ -243,8 +253,8 @@ class ReportOptions:
     help="A worker cluster's saved state; repeatable.",
 )
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+@output_option
+@connection_options
 def command(**given: Any) -> None:
     """Show what policies have gained, and what those that only observe would have.
 
@@ -274,16 +284,17 @@ def command(**given: Any) -> None:
 
     \b
     Examples:
-      kueue-fallback report
-      kueue-fallback report --since 2h -n research --policy light-gpu -o wide
-      kueue-fallback report --cluster gpu-east=gpu-east.json
-      kueue-fallback report --run-times
-      kueue-fallback report --slices --journal monday.json --journal tuesday.json
+      kubectl fallback report
+      kubectl fallback report --since 2h -n research --policy light-gpu -o wide
+      kubectl fallback report --cluster gpu-east=gpu-east.json
+      kubectl fallback report --run-times
+      kubectl fallback report --slices --journal monday.json --journal tuesday.json
     """
     from webhook.hindsight.coverage import coverage
     from webhook.hindsight.gains import gains
 
     asked = ReportOptions(**given)
+    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
     try:
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
@@ -313,8 +324,8 @@ def _history(asked: ReportOptions) -> ClusterHistory:
     from webhook.api.client import default_namespace
     from webhook.commands.connect import release_namespace_of
 
-    with connected(asked.kubeconfig) as client:
-        theirs = asked.namespace or default_namespace(asked.kubeconfig or "")
+    with connected(asked.access) as client:
+        theirs = asked.namespace or default_namespace(asked.access)
         ours = release_namespace_of(client, asked.release_namespace)
         since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
         past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
@@ -352,7 +363,7 @@ def _slices(asked: ReportOptions) -> SlicesReport:
     if asked.snapshot is not None:
         present, until = report_slices.from_file(asked.snapshot), past.until
     else:
-        with connected(asked.kubeconfig) as client:
+        with connected(asked.access) as client:
             present, until = report_slices.from_cluster(client), time.time()
     for why in present.unread:
         terminal.say(why, err=True)
@@ -434,7 +445,7 @@ def _learned(asked: ReportOptions) -> Learned:
 
     if asked.snapshot is not None:
         return read_learned(asked.snapshot)
-    with connected(asked.kubeconfig) as client:
+    with connected(asked.access) as client:
         ours = release_namespace_of(client, asked.release_namespace)
         learned, unread = fetch_learned(client, namespace=ours, unix=time.time())
     for why in unread:

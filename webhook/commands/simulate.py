@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from webhook.commands import history, manifest, terminal
+from webhook.commands.kubectl_flags import output_option
 from webhook.decide import match
 from webhook.hindsight import decision_lines
 from webhook.kueue import multikueue
@@ -161,7 +161,7 @@ class SimulateOptions:
     "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A parameter; repeatable."
 )
 @click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@output_option
 @click.option("--plot", metavar="FILE", help="Draw timelines into a .png or .svg file.")
 def command(**given: Any) -> None:
     """Replay a scenario's Jobs through a model of its queues, once for each strategy.
@@ -174,10 +174,10 @@ def command(**given: Any) -> None:
 
     \b
     Examples:
-      kueue-fallback simulate -f examples/scenarios/uniform.yaml
-      kueue-fallback simulate -f uniform.yaml --strategy static --strategy light --plot uniform.svg
-      kueue-fallback simulate -f trace.yaml --set slowdown=10 --seed 7 -o json
-      kueue-fallback simulate --decisions server.log --snapshot snapshot.json --policy new.yaml
+      kubectl fallback simulate -f examples/scenarios/uniform.yaml
+      kubectl fallback simulate -f uniform.yaml --strategy static --strategy light --plot a.svg
+      kubectl fallback simulate -f trace.yaml --set slowdown=10 --seed 7 -o json
+      kubectl fallback simulate --decisions server.log --snapshot snapshot.json --policy new.yaml
     """
     asked = SimulateOptions(**given)
     try:
@@ -306,10 +306,10 @@ def _progress(count: int) -> Iterator[Callable[[int], None]]:
 def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: int) -> None:
     from webhook.simulate import comparison
 
-    if output == "text":
+    if output in ("text", "wide"):
         terminal.say(comparison.table(scenario, results))
     else:
-        terminal.say(json.dumps(comparison.to_json(scenario, results, seed=seed), indent=2))
+        terminal.say(terminal.dump(comparison.to_json(scenario, results, seed=seed), output))
 
 
 def _draw(results: Sequence[Result], path: str, title: str) -> None:

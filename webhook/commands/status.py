@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.commands import completion, terminal
-from webhook.commands.connect import connected, kubeconfig_option, namespace_or_current
+from webhook.api.cluster_access import ClusterAccess
+from webhook.commands import terminal
+from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
 from webhook.model.words import figure, span
@@ -79,7 +81,7 @@ def _switch(shown: Mapping[str, Any]) -> str:
     if not shown["off"]:
         return "on"
     where = f"in {', '.join(shown['namespaces'])}" if shown["namespaces"] else "everywhere"
-    return f"{terminal.tinted('off')} {where}; on again: kueue-fallback on"
+    return f"{terminal.tinted('off')} {where}; on again: kubectl fallback on"
 
 
 def _kueue(shown: Mapping[str, Any]) -> str:
@@ -213,28 +215,24 @@ _PROXY_SECONDS = 5.0
 
 
 @click.command("status", short_help="Show policies, queues, and what needs a look.")
-@click.option(
-    "-n",
-    "--namespace",
-    shell_complete=completion.namespaces,
-    help="Whose LocalQueues are shown to who may not see ClusterQueues.",
-)
+@namespace_option
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
 @click.option("--kueue-namespace", default="kueue-system", show_default=True)
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json", "yaml"]), default="text")
-@kubeconfig_option
+@output_option
+@connection_options
 def command(
     *,
     namespace: str | None,
     release_namespace: str | None,
     kueue_namespace: str,
     output: str,
-    kubeconfig: str | None,
+    access: ClusterAccess,
 ) -> None:
     """Show what runs and how fresh it is, the policies, and what ClusterQueues hold.
 
     NEXT FREE is when a new Job would get one unit there (a core, a GiB, a device), after all who
-    wait. What you may not see is said to be forbidden, and the rest is shown.
+    wait. What you may not see is said to be forbidden, and the rest is shown. If you may not see
+    ClusterQueues, you see the LocalQueues of your namespace (-n).
 
     \b
     Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
@@ -250,11 +248,11 @@ def command(
     """
     from webhook.api.client import Client
 
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         parts = _parts(
             client,
-            Client(kubeconfig or "", answer_seconds=_PROXY_SECONDS),
-            namespace=namespace_or_current(namespace, kubeconfig),
+            Client(access, answer_seconds=_PROXY_SECONDS),
+            namespace=namespace_or_current(namespace, access),
             release_namespace=release_namespace,
             kueue_namespace=kueue_namespace,
         )

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion, terminal
-from webhook.commands.connect import connected, kubeconfig_option
+from webhook.commands.connect import connected
+from webhook.commands.kubectl_flags import connection_options
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -19,9 +21,9 @@ NAME = "kueue-fallback-off"
 TRIES = 3
 _NOT_ON = """\
 It is off everywhere, so {names} alone cannot be switched on. Either all:
-  kueue-fallback on
+  kubectl fallback on
 or first say where it is to stay off:
-  kueue-fallback on && kueue-fallback off -n NAMESPACE"""
+  kubectl fallback on && kubectl fallback off -n NAMESPACE"""
 
 Off: TypeAlias = "frozenset[str] | None"
 """Where it is off; empty: everywhere; None: nowhere."""
@@ -42,12 +44,12 @@ _release: Callable[[Any], Any] = click.option(
 @click.command("off", short_help="Stop all new decisions within a second.")
 @_namespaces
 @_release
-@kubeconfig_option
-def off(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: str | None) -> None:
+@connection_options
+def off(namespaces: tuple[str, ...], release_namespace: str | None, access: ClusterAccess) -> None:
     """Leave every new Job as it is submitted, whatever the policies say, and move no Job.
 
-    Jobs decided before keep their decision. `kueue-fallback on` takes it back, and
-    `kueue-fallback status` tells whether it is off. With -n it is off in these namespaces too,
+    Jobs decided before keep their decision. `kubectl fallback on` takes it back, and
+    `kubectl fallback status` tells whether it is off. With -n it is off in these namespaces too,
     beside those in which it is off already.
 
     \b
@@ -65,16 +67,16 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: 
             return frozenset()
         return named | (before or frozenset())
 
-    _, after = _change(release_namespace, kubeconfig, also_there)
-    what = "new Jobs are left as they are submitted; on again: kueue-fallback on"
+    _, after = _change(release_namespace, access, also_there)
+    what = "new Jobs are left as they are submitted; on again: kubectl fallback on"
     terminal.say(f"Off{_where(after)}: {what}")
 
 
 @click.command("on", short_help="Decide again.")
 @_namespaces
 @_release
-@kubeconfig_option
-def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: str | None) -> None:
+@connection_options
+def on(namespaces: tuple[str, ...], release_namespace: str | None, access: ClusterAccess) -> None:
     """Take `off` back: new Jobs that a policy matches are decided.
 
     With -n it is on again in these namespaces alone, and stays off in the others that were named.
@@ -99,7 +101,7 @@ def on(namespaces: tuple[str, ...], release_namespace: str | None, kubeconfig: s
             sys.exit(1)
         return (before - named or None) if named and before else None
 
-    before, after = _change(release_namespace, kubeconfig, not_there)
+    before, after = _change(release_namespace, access, not_there)
     if before is None or before == after:
         terminal.say("It was not off.")
     elif after is None:
@@ -114,13 +116,13 @@ def _where(namespaces: Off) -> str:
 
 
 def _change(
-    release_namespace: str | None, kubeconfig: str | None, change: Callable[[Off], Off]
+    release_namespace: str | None, access: ClusterAccess, change: Callable[[Off], Off]
 ) -> tuple[Off, Off]:
     """Change where it is off in one write: a namespace that stays off is off at every moment."""
     from webhook.api.kubernetes_api import Refused
     from webhook.commands.connect import release_namespace_of
 
-    with connected(kubeconfig) as client:
+    with connected(access) as client:
         path = f"/api/v1/namespaces/{release_namespace_of(client, release_namespace)}/configmaps"
         for number in range(TRIES):
             config_map = _read(client, path)

@@ -16,13 +16,19 @@ import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed, Unreachable
 from webhook.api.watch import list_pages
-from webhook.commands import completion, decision_table, terminal
+from webhook.commands import decision_table, terminal
 from webhook.commands.connect import (
     UNREACHED,
     Duration,
     connected,
-    kubeconfig_option,
     namespace_or_current,
+)
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    output_option,
+    selector_option,
 )
 from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
 from webhook.model.job import PLAIN, QUEUE_LABEL, reference_of
@@ -107,15 +113,29 @@ class Decisions:
         self._known.pop(_key(job), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedJobs:
+    namespace: str
+    """Empty: all."""
+    selector: str = ""
+
+    def path(self, kind: JobKind) -> str:
+        return kind.path(self.namespace)
+
+    @property
+    def params(self) -> Mapping[str, str]:
+        return {"labelSelector": self.selector} if self.selector else {}
+
+
 def lines(
     client: Client,
-    namespace: str,
+    followed: FollowedJobs,
     *,
     kinds: Sequence[JobKind],
     since: float | None,
     until: float | None,
 ) -> Iterator[DecisionLine]:
-    """Yield the decisions on Jobs of the *kinds* in a namespace (empty: all) as they are made.
+    """Yield the decisions on the *followed* Jobs of the *kinds* as they are made.
 
     It begins with decisions made after *since* (in seconds since 1970; None: none) and ends at
     *until*, by the monotonic clock.
@@ -131,7 +151,7 @@ def lines(
     for kind in kinds:
         decisions = Decisions(kind)
         try:
-            jobs, version = _listed(client, kind, namespace)
+            jobs, version = _listed(client, kind, followed)
         except NotServed:
             continue
         except Forbidden:
@@ -139,7 +159,7 @@ def lines(
                 raise
             continue
         begun += decisions.replace(jobs)
-        courses.append(_course(client, decisions, namespace, version=version, until=until))
+        courses.append(_course(client, decisions, followed, version=version, until=until))
     yield from sorted(
         (line for line in begun if _is_since(line, since)), key=lambda line: line.time
     )
@@ -158,17 +178,22 @@ def _kinds(client: Client) -> Sequence[JobKind]:
 
 
 def _course(
-    client: Client, decisions: Decisions, namespace: str, *, version: str, until: float | None
+    client: Client,
+    decisions: Decisions,
+    followed: FollowedJobs,
+    *,
+    version: str,
+    until: float | None,
 ) -> Iterator[DecisionLine]:
     """Yield the decisions of a kind's Jobs from a *version* on, as ``lines`` does."""
     kind, failures = decisions.kind, 0
     while until is None or time.monotonic() < until:
         try:
             if not version:
-                jobs, version = _listed(client, kind, namespace)
+                jobs, version = _listed(client, kind, followed)
                 yield from decisions.replace(jobs)
             opened = time.monotonic()
-            for event in _watch(client, kind, namespace, version, until):
+            for event in _watch(client, kind, followed, version, until):
                 failures = 0
                 version = event["object"]["metadata"]["resourceVersion"]
                 if (line := _taken(decisions, event)) is not None:
@@ -220,27 +245,30 @@ def _taken(decisions: Decisions, event: Mapping[str, Any]) -> DecisionLine | Non
     return None
 
 
-def _listed(client: Client, kind: JobKind, namespace: str) -> tuple[list[Mapping[str, Any]], str]:
+def _listed(
+    client: Client, kind: JobKind, followed: FollowedJobs
+) -> tuple[list[Mapping[str, Any]], str]:
     jobs: list[Mapping[str, Any]] = []
     version = ""
-    for page in list_pages(client, kind.path(namespace)):
+    for page in list_pages(client, followed.path(kind), followed.params):
         jobs += page.get("items") or ()
         version = page["metadata"]["resourceVersion"]
     return jobs, version
 
 
 def _watch(
-    client: Client, kind: JobKind, namespace: str, version: str, until: float | None
+    client: Client, kind: JobKind, followed: FollowedJobs, version: str, until: float | None
 ) -> Iterator[Mapping[str, Any]]:
     left = math.inf if until is None else max(until - time.monotonic(), 0.01)
     seconds = min(left, _WATCH_SECONDS)
     params = {
+        **followed.params,
         "resourceVersion": version,
         "allowWatchBookmarks": "true",
         "timeoutSeconds": str(math.ceil(seconds)),
     }
     read_seconds = left if left < _WATCH_SECONDS else _WATCH_SECONDS + _GRACE_SECONDS
-    for event in client.watch(kind.path(namespace), params, read_seconds=read_seconds):
+    for event in client.watch(followed.path(kind), params, read_seconds=read_seconds):
         if event.get("type") == "ERROR":
             if event["object"].get("code") == _GONE:
                 raise Gone
@@ -309,25 +337,21 @@ _WIDTHS = (19, 8, 30, 10)
 
 
 @click.command("tail", short_help="Print decisions as they are made.")
-@click.option(
-    "-n",
-    "--namespace",
-    shell_complete=completion.namespaces,
-    help="Of the Jobs; default: the kubeconfig's current one.",
-)
-@click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of all namespaces.")
+@namespace_option
+@all_namespaces_option
+@selector_option
 @click.option("--since", type=Duration(), help="Begin with the decisions of this last time.")
 @click.option("--for", "lasting", type=Duration(), help="End after this time.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many lines.")
-@click.option("-o", "--output", type=click.Choice(["text", "wide", "json"]), default="text")
-@kubeconfig_option
+@output_option
+@connection_options
 def command(**given: Any) -> None:
     """Follow Jobs and print a line when a decision appears, is moved, or is undone.
 
-    With -o json each line is an object. A policy in mode Observe writes nothing on Jobs, so its
-    decisions are not seen here but in the server's log. Jobs of the kinds that policies name are
-    followed, of all kinds for who may not list policies. You need the rights to list and watch
-    Jobs; other kinds that you may not list are left out.
+    With -o json each decision is an object on a line, with -o yaml a document. A policy in mode
+    Observe writes nothing on Jobs: its decisions are in the server's log, not here. The kinds that
+    policies name are followed; all kinds, if you may not list policies. You need the rights to
+    list and watch Jobs. Other kinds that you may not list are left out.
 
     \b
     Ctrl-C ends it with exit code 0; 3: the cluster cannot be reached.
@@ -347,17 +371,18 @@ def command(**given: Any) -> None:
 def _follow(given: Mapping[str, Any]) -> None:
     from webhook.api.kubernetes_api import Unreachable
 
-    left, output, kubeconfig = given["count"], given["output"], given["kubeconfig"]
+    left, output, access = given["count"], given["output"], given["access"]
     everywhere = given["all_namespaces"]
-    where = "" if everywhere else namespace_or_current(given["namespace"], kubeconfig)
+    where = "" if everywhere else namespace_or_current(given["namespace"], access)
+    followed = FollowedJobs(namespace=where, selector=given["selector"])
     # Policies are read whole, for what they match; of Jobs the metadata tell all.
-    with connected(kubeconfig) as whole, connected(kubeconfig, metadata_only=True) as client:
+    with connected(access) as whole, connected(access, metadata_only=True) as client:
         lasting = given["lasting"]
         until = None if lasting is None else time.monotonic() + lasting
         since = None if given["since"] is None else time.time() - given["since"]
         try:
             kinds = _kinds(whole)
-            for line in lines(client, where, kinds=kinds, since=since, until=until):
+            for line in lines(client, followed, kinds=kinds, since=since, until=until):
                 terminal.say(written(line, output))
                 left = left and left - 1
                 if left == 0:
@@ -370,6 +395,8 @@ def _follow(given: Mapping[str, Any]) -> None:
 def written(line: DecisionLine, output: str) -> str:
     if output == "json":
         return json.dumps(line.as_json())
+    if output == "yaml":
+        return "---\n" + terminal.dump(line.as_json(), output)
     return "".join(_cells(line, terminal.width(output)))
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
 from webhook.commands import completion, terminal
 from webhook.commands.check_sample import nameless, without_run
@@ -30,6 +31,7 @@ from webhook.commands.connect import (
     named,
     namespace_or_current,
 )
+from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
@@ -59,7 +61,7 @@ It is pinned: left alone from now on. To unpin it, for policies that adopt such 
   kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy-"""
 _UNANSWERED = """\
 The webhook did not answer, so {job} is as it was.
-`kueue-fallback probe` says whether the API server calls it."""
+`kubectl fallback probe` says whether the API server calls it."""
 _RECREATE = """
 It can be deleted and created as it was submitted, at the end of its queue:
   kubectl fallback undo {job} -n {namespace} --recreate"""
@@ -68,12 +70,7 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error
 
 @click.command("undo", short_help="Put a pending Job back as it was submitted.")
 @click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
-@click.option(
-    "-n",
-    "--namespace",
-    shell_complete=completion.namespaces,
-    help="The Job's; default: the kubeconfig's current one.",
-)
+@namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
     "--recreate",
@@ -82,7 +79,7 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error
     help="Delete the Job and create it as it was submitted, for what cannot change in place.",
 )
 @click.option("-y", "--yes", "is_sure", is_flag=True, help="With --recreate: do not ask first.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False), envvar="KUBECONFIG")
+@connection_options
 def command(
     job: str,
     namespace: str | None,
@@ -90,7 +87,7 @@ def command(
     dry_run: bool,
     recreates: bool,
     is_sure: bool,
-    kubeconfig: str | None,
+    access: ClusterAccess,
 ) -> None:
     """Take back what was decided for a Job that still waits, and have it left alone.
 
@@ -112,13 +109,13 @@ def command(
 
     \b
     Examples:
-      kueue-fallback undo train
+      kubectl fallback undo train
       kubectl fallback undo rayjob/train
       kubectl fallback undo train -n team --dry-run
       kubectl fallback undo train --recreate
     """
-    with connected(kubeconfig) as client:
-        where = namespace_or_current(namespace, kubeconfig)
+    with connected(access) as client:
+        where = namespace_or_current(namespace, access)
         kind, name = named(job)
         target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
         try:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.connect import kubeconfig_option
 from webhook.commands.decision_table import state_of
+from webhook.commands.kubectl_flags import connection_options
 from webhook.jobs import JOB, KINDS, JobKind
 from webhook.model.job import OPTION_LABEL, QUEUE_LABEL, reference_of
 
@@ -29,8 +30,8 @@ the API server refuses the change."""
 
 @click.command("unfinished", short_help="List decided Jobs still to do.")
 @click.option("--release", is_flag=True, help="Start those that are held for a better hour.")
-@kubeconfig_option
-def command(*, release: bool, kubeconfig: str | None) -> None:
+@connection_options
+def command(*, release: bool, access: ClusterAccess) -> None:
     """List the unfinished Jobs that carry a decision, in all namespaces.
 
     It informs before an uninstall, so it never fails: what it cannot list or release it says.
@@ -43,7 +44,7 @@ def command(*, release: bool, kubeconfig: str | None) -> None:
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        client = Client(kubeconfig or "")
+        client = Client(access)
         if release:
             _release(client)
         unfinished = [row for kind in _KINDS for row in _rows(client, kind)]

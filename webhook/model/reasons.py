@@ -39,7 +39,7 @@ class Ready(Explained):
     INVALID = (
         "Invalid",
         "the policy breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kueue-fallback check` says the same.",
+        "Mend what the message names; `kubectl fallback check` says the same.",
     )
     NO_NAMESPACE = (
         "NoNamespace",
@@ -94,7 +94,7 @@ class ProfileReady(Explained):
     INVALID = (
         "Invalid",
         "the profile breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kueue-fallback check` says the same.",
+        "Mend what the message names; `kubectl fallback check` says the same.",
     )
     UNKNOWN_MODEL = (
         "UnknownModel",
@@ -124,7 +124,7 @@ class TariffReady(Explained):
     INVALID = (
         "Invalid",
         "the tariff breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kueue-fallback check` says the same.",
+        "Mend what the message names; `kubectl fallback check` says the same.",
     )
     BAD_TIME_ZONE = (
         "BadTimeZone",
@@ -169,12 +169,12 @@ class EventReason(Explained):
     DECIDED = (
         "Decided",
         "on a Job: at its creation it was changed; the message says what and why",
-        "Nothing; `kueue-fallback undo` takes it back while the Job still waits.",
+        "Nothing; `kubectl fallback undo` takes it back while the Job still waits.",
     )
     MOVED = (
         "Moved",
         "on a Job: it waited, and was sent to another option; the message says why",
-        "Nothing; `kueue-fallback undo` takes it back while the Job still waits.",
+        "Nothing; `kubectl fallback undo` takes it back while the Job still waits.",
     )
     UNDONE = (
         "Undone",
@@ -194,7 +194,7 @@ class EventReason(Explained):
     KEEPS_FAILING = (
         "KeepsFailing",
         "on a FallbackPolicy: an option is refused to a class of Jobs for a day",
-        "Look at the logs of those Jobs; `kueue-fallback report --run-times` lists such classes.",
+        "Look at the logs of those Jobs; `kubectl fallback report --run-times` lists such classes.",
     )
 
 
@@ -374,7 +374,7 @@ class Obstacle(Explained):
     OFF = (
         "off",
         "switched off by the ConfigMap kueue-fallback-off",
-        "`kueue-fallback on` lets Jobs be moved again.",
+        "`kubectl fallback on` lets Jobs be moved again.",
     )
     OPTED_OUT = (
         "optedOut",
@@ -648,7 +648,7 @@ class Skip(Explained):
     NO_POLICY = (
         "noPolicy",
         "no policy matches this Job",
-        "If one should: `kueue-fallback explain` says what of each policy's `spec.match` it fails.",
+        "If one should: `kubectl fallback explain` says what of each `spec.match` it fails.",
     )
     OPTED_OUT = (
         "optedOut",
@@ -658,7 +658,7 @@ class Skip(Explained):
     OFF = (
         "off",
         "switched off by the ConfigMap kueue-fallback-off",
-        "`kueue-fallback on` switches decisions on again.",
+        "`kubectl fallback on` switches decisions on again.",
     )
     OWNER_MANAGED = (
         "ownerManaged",
@@ -748,7 +748,7 @@ class LeftAlone(Explained):
     NO_OPTION = (
         "noOption",
         "every option that could be taken is refused",
-        "Look at the reason of each option: `kueue-fallback explain`.",
+        "Look at the reason of each option: `kubectl fallback explain`.",
     )
 
 
@@ -768,7 +768,7 @@ class Stayed(Explained):
     UNDECIDED = (
         "noDecision",
         "a policy matches it, yet no decision stands on it",
-        "Nothing, if all was off or the policy is newer; else see `kueue-fallback status`.",
+        "Nothing, if all was off or the policy is newer; else see `kubectl fallback status`.",
     )
 
 

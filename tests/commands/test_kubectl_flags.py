@@ -1,0 +1,242 @@
+"""The flags and manners that all commands share with kubectl."""
+
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
+from webhook.__main__ import main
+
+CONNECTION = ["--as", "--as-group", "--context", "--kubeconfig"]
+OF_A_CLUSTER = {
+    "advise": ["--all-namespaces", "--namespace", "--output"],
+    "check": ["--namespace", "--output"],
+    "estimate": ["--namespace", "--output"],
+    "explain": ["--namespace", "--output"],
+    "list": ["--all-namespaces", "--namespace", "--output", "--selector"],
+    "off": ["--namespace"],
+    "on": ["--namespace"],
+    "probe": ["--namespace"],
+    "queue": ["--all-namespaces", "--namespace", "--output"],
+    "release": ["--namespace"],
+    "report": ["--all-namespaces", "--namespace", "--output"],
+    "status": ["--namespace", "--output"],
+    "tail": ["--all-namespaces", "--namespace", "--output", "--selector"],
+    "tariff from-opencost": [],
+    "undo": ["--namespace"],
+    "unfinished": [],
+    "version": ["--output"],
+}
+WITHOUT_CLUSTER = {"completion", "control", "help", "serve", "simulate", "tariff"}
+SHORT = {
+    "--all-namespaces": "-A",
+    "--namespace": "-n",
+    "--output": "-o",
+    "--selector": "-l",
+}
+HEAVY = ["cryptography", "flask", "kubernetes"]
+
+
+def helped(words):
+    result = CliRunner().invoke(main, [*words.split(), "--help"])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_command_is_in_the_table():
+    every = {name.split()[0] for name in OF_A_CLUSTER} | WITHOUT_CLUSTER
+
+    assert every == set(main.list_commands(None))
+
+
+@pytest.mark.parametrize("words", OF_A_CLUSTER)
+def test_a_command_of_a_cluster_has_kubectls_flags_with_one_help(words):
+    text = helped(words)
+
+    flags = re.findall(r"^  (?:(-\w), )?(--[\w-]+)", text, re.MULTILINE)
+    shared = {name: short for short, name in flags if name in {*CONNECTION, *SHORT}}
+    assert sorted(shared) == sorted([*CONNECTION, *OF_A_CLUSTER[words]])
+    assert {name: short for name, short in shared.items() if short} == {
+        name: short for name, short in SHORT.items() if name in shared
+    }
+    assert "The kubeconfig's context to use." in text
+    if "--output" in shared:
+        assert "[text|wide|json|yaml]" in text
+
+
+@pytest.mark.parametrize("words", ["", *OF_A_CLUSTER, "simulate", "help", "completion"])
+def test_usage_is_what_people_type(words):
+    name = "kueue-fallback" if words == "unfinished" else "kubectl fallback"
+
+    found = subprocess.run(
+        [sys.executable, "-m", "webhook", *words.split(), "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert found.stdout.startswith(f"Usage: {name} {words}".rstrip())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["explain", "--help"]])
+def test_help_and_check_import_nothing_heavy(words):
+    code = f"import sys; sys.argv[1:] = {words!r}\nfrom webhook.__main__ import main\n"
+    told = f"finally: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+
+    found = subprocess.run(
+        [sys.executable, "-c", f"{code}try: main()\n{told}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert found.stderr == "[]\n"
+
+
+def test_check_of_a_file_imports_nothing_heavy(tmp_path):
+    file = tmp_path / "policy.yaml"
+    file.write_text("kind: FallbackPolicy\n")
+    words = ["check", "-f", str(file)]
+    code = f"import sys; sys.argv[1:] = {words!r}\nfrom webhook.__main__ import main\n"
+    told = f"finally: print([name for name in {HEAVY!r} if name in sys.modules])"
+
+    found = subprocess.run(
+        [sys.executable, "-c", f"{code}try: main()\n{told}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert found.stdout.splitlines()[-1] == "[]"
+
+
+def two_contexts(path, there):
+    """Add to a kubeconfig a context that is not the current one; the current one is dead."""
+    config = yaml.safe_load(Path(path).read_text())
+    (cluster,), (context,) = config["clusters"], config["contexts"]
+    dead = {"name": "dead", "cluster": {"server": "http://127.0.0.1:1"}}
+    config["clusters"].append(dead)
+    config["contexts"].append(
+        {
+            "name": there,
+            "context": {**context["context"], "cluster": cluster["name"], "namespace": "prod"},
+        }
+    )
+    context["context"]["cluster"] = "dead"
+    Path(path).write_text(yaml.safe_dump(config))
+    return path
+
+
+def test_a_context_says_which_cluster_and_which_namespace(tmp_path):
+    with serving(Cluster(), tmp_path) as kubeconfig:
+        path = two_contexts(kubeconfig, "prod")
+        found = CliRunner().invoke(main, ["list", "--kubeconfig", path, "--context", "prod"])
+        other = CliRunner().invoke(main, ["list", "--kubeconfig", path, "--context", "prodd"])
+        current = CliRunner().invoke(main, ["list", "--kubeconfig", path])
+
+    assert (found.exit_code, found.stderr) == (0, "No Job in namespace prod carries a decision.\n")
+    assert (other.exit_code, other.stderr) == (
+        3,
+        'context "prodd" does not exist (there is prod)\n',
+    )
+    assert current.exit_code == 3
+    assert current.stderr == (
+        "The connection to the server 127.0.0.1:1 was refused - did you specify the right host "
+        "or port?\n"
+    )
+
+
+def test_a_group_goes_with_a_user():
+    found = CliRunner().invoke(main, ["status", "--as-group", "team"])
+
+    assert (found.exit_code, found.stderr.splitlines()[-1]) == (
+        2,
+        "Error: --as-group goes with --as.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        (["help"], "Usage: kubectl fallback [OPTIONS]"),
+        (["help", "explain"], "Usage: kubectl fallback explain [OPTIONS]"),
+        (["help", "tariff", "spot"], "Usage: kubectl fallback tariff spot [OPTIONS]"),
+    ],
+)
+def test_help_is_a_command_too(words, start):
+    result = CliRunner().invoke(main, words, prog_name="kubectl fallback")
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith(start)
+
+
+def test_help_about_a_misspelt_command_names_the_nearest():
+    result = CliRunner().invoke(main, ["help", "explan"])
+
+    assert result.exit_code == 2
+    assert "No such command 'explan'. Did you mean explain?" in result.stderr
+
+
+JOB = {
+    "kind": "Job",
+    "metadata": {
+        "namespace": "team",
+        "name": "train",
+        "labels": {"kueue-fallback.dev/option": "cpu", "kueue.x-k8s.io/queue-name": "cpu-lq"},
+        "annotations": {
+            "kueue-fallback.dev/decision": json.dumps(
+                {
+                    "version": 2,
+                    "policy": "light",
+                    "time": "2026-12-01T08:00:00Z",
+                    "reason": "sent to cpu-lq (cpu): starts now",
+                }
+            )
+        },
+    },
+    "spec": {"suspend": True},
+}
+
+
+def test_decided_jobs_are_listed(tmp_path):
+    with serving(Cluster(JOB), tmp_path, namespace="team") as kubeconfig:
+        mine = CliRunner().invoke(main, ["list", "--kubeconfig", kubeconfig])
+        every = CliRunner().invoke(main, ["list", "-A", "-o", "json", "--kubeconfig", kubeconfig])
+
+    assert [line.split() for line in mine.stdout.splitlines()] == [
+        ["NAME", "POLICY", "OPTION", "QUEUE", "STATE", "DECIDED", "REASON"],
+        [
+            *("train", "light", "cpu", "cpu-lq", "pending", "2026-12-01T08:00:00Z"),
+            *("sent", "to", "cpu-lq", "(cpu):", "starts", "now"),
+        ],
+    ]
+    assert json.loads(every.stdout)["jobs"][0]["namespace"] == "team"
+
+
+def test_the_versions_are_printed_as_far_as_they_are_known(tmp_path):
+    served = {"versions": [{"version": "v1alpha1"}]}
+    texts = {
+        "/version": (200, [], {"gitVersion": "v1.36.0"}),
+        "/apis/kueue-fallback.dev": (200, [], served),
+    }
+    with serving(Cluster(texts=texts), tmp_path) as kubeconfig:
+        found = CliRunner().invoke(main, ["version", "--kubeconfig", kubeconfig, "-o", "json"])
+        client = CliRunner().invoke(main, ["version", "--client"])
+
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == {
+        "client": metadata.version("kueue-fallback"),
+        "kubernetes": "v1.36.0",
+        "kueue": "v1beta2",
+        "policies": ["v1alpha1"],
+        "servers": [],
+    }
+    assert client.stdout.startswith("Client: ")

@@ -1,0 +1,28 @@
+"""``help``: the help of a command, as kubectl prints it."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("help", short_help="Print help about a command.")
+@click.argument("words", nargs=-1, metavar="[COMMAND]...")
+@click.pass_context
+def command(ctx: click.Context, words: tuple[str, ...]) -> None:
+    """Print help about a command; without one, about all.
+
+    \b
+    Examples:
+      kubectl fallback help
+      kubectl fallback help explain
+      kubectl fallback help tariff typical
+    """
+    shown = ctx.find_root()
+    for word in words:
+        if not isinstance(shown.command, click.Group):
+            raise click.UsageError(f"{shown.command_path} has no commands of its own.")
+        _, found, _ = shown.command.resolve_command(shown, [word])
+        if found is None:
+            raise click.UsageError(f"There is no command {word}.")
+        shown = click.Context(found, info_name=word, parent=shown)
+    click.echo(shown.get_help())

@@ -1,0 +1,98 @@
+"""The flags that commands share with kubectl, each with the same name, meaning and help."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from webhook.api.cluster_access import ClusterAccess
+from webhook.commands import completion
+
+
+def _is_there(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Refuse a kubeconfig of which no file exists; KUBECONFIG may name several."""
+    if value and not any(Path(name).is_file() for name in value.split(os.pathsep)):
+        raise click.BadParameter(f"File '{value}' does not exist.")
+    return value
+
+
+_CONNECTION: Final = (
+    click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        envvar="KUBECONFIG",
+        callback=_is_there,
+        help="Path to the kubeconfig file.",
+    ),
+    click.option("--context", metavar="NAME", help="The kubeconfig's context to use."),
+    click.option("--as", "as_user", metavar="USER", help="User to impersonate."),
+    click.option(
+        "--as-group",
+        "as_groups",
+        multiple=True,
+        metavar="GROUP",
+        help="Group to impersonate; may be repeated.",
+    ),
+)
+
+
+def connection_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags by which kubectl finds a cluster; the command gets them as ``access``."""
+
+    @functools.wraps(command)
+    def connecting(
+        *,
+        kubeconfig: str | None,
+        context: str | None,
+        as_user: str | None,
+        as_groups: tuple[str, ...],
+        **given: Any,
+    ) -> None:
+        if as_groups and not as_user:
+            raise click.UsageError("--as-group goes with --as.")
+        access = ClusterAccess(
+            kubeconfig=kubeconfig or "",
+            context=context or "",
+            user=as_user or "",
+            groups=as_groups,
+        )
+        command(access=access, **given)
+
+    for option in reversed(_CONNECTION):
+        connecting = option(connecting)
+    return connecting
+
+
+namespace_option: Callable[[Any], Any] = click.option(
+    "-n",
+    "--namespace",
+    metavar="NAMESPACE",
+    shell_complete=completion.namespaces,
+    help="Namespace; default: the context's.",
+)
+all_namespaces_option: Callable[[Any], Any] = click.option(
+    "-A", "--all-namespaces", is_flag=True, help="All namespaces."
+)
+
+
+def one_of_both(namespace: str | None, *, all_namespaces: bool) -> None:
+    """Refuse -n beside -A, which commands of the whole cluster take for what it is anyway."""
+    if namespace and all_namespaces:
+        raise click.UsageError("Give -n or -A, not both.")
+
+
+selector_option: Callable[[Any], Any] = click.option(
+    "-l", "--selector", metavar="QUERY", default="", help="Label query, as in -l team=ml,env!=dev."
+)
+output_option: Callable[[Any], Any] = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    help="Output format.",
+)
