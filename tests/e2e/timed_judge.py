@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain, groupby
+from itertools import chain, groupby, zip_longest
 from math import inf, nextafter
 
 from hack.api import Object
@@ -28,6 +28,8 @@ from webhook.state.snapshot_file import kind_of, read_placed, state_of
 from webhook.state.state import State
 
 MOST_SECONDS = 600.0
+TOLD_SECONDS = 1.0
+"""So soon after a cycle Kueue has said whom it preempts."""
 STARTS = "starts"
 PREEMPTED = "preempted"
 
@@ -167,8 +169,33 @@ def followed(
 ) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     """Return the same where its cycles and requeue batches come when Kueue's came, and the draws.
 
-    A draw is the head of a ClusterQueue that goes by use, whose heap Kueue leaves out of order.
+    A draw is the head of a ClusterQueue that goes by use, whose heap Kueue leaves out of order, or
+    victims that Kueue sorts by what is no order.
     """
+    certain, draws = _followed(course, state, snapshot, {})
+    events, drawn = _followed(course, state, snapshot, _victims(course))
+    if events == certain:
+        return events, draws
+    first = next(one or other for one, other in zip_longest(events, certain) if one != other)
+    return events, (*drawn, f"{first}, as candidates go round")
+
+
+def _victims(course: Course) -> Mapping[int, frozenset[str]]:
+    """Return whom Kueue preempted in each cycle, by its number."""
+    return {
+        cycle.number: frozenset(
+            run.name
+            for run in course.runs
+            if cycle.at <= run.evicted < cycle.at + TOLD_SECONDS
+            and course.uids.get(run.by) in cycle.tried
+        )
+        for cycle in course.cycles
+    }
+
+
+def _followed(
+    course: Course, state: State, snapshot: Snapshot, victims: Mapping[int, frozenset[str]]
+) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     # Batches come when they came, so quota lies idle for nobody.
     kueue = replace(snapshot.kueue, requeue_seconds=0.0)
     play = _Played(course, filled(course, state, replace(snapshot, kueue=kueue)))
@@ -186,7 +213,8 @@ def followed(
             wakes = bool(batches.popleft())
         drawn = heaps.drawn(cycle)
         at = cycle.at - course.asked
-        for expected, taken in play.schedule.follow(at, wakes=wakes, drawn=drawn):
+        chosen = victims.get(cycle.number, ())
+        for expected, taken in play.schedule.follow(at, wakes=wakes, drawn=drawn, victims=chosen):
             text = f"{at:.2f}: {taken} before {expected}, in a heap that is not in order"
             draws.setdefault((taken, expected), text)
         play.take_down()

@@ -325,6 +325,31 @@ def test_the_heaviest_local_queue_is_preempted_first_where_usage_counts():
     }
 
 
+@pytest.mark.parametrize("strategies", [None, ()])
+@pytest.mark.parametrize("drawn", ["light", "heavy"])
+def test_any_victim_can_be_drawn_where_usage_and_priority_go_round(drawn, strategies):
+    # By usage heavy comes before light, by priority light before other, and other before heavy.
+    running = {
+        "light": Runs(queue="b-cq", gpus=2, priority=1, local_queue="team/light"),
+        "heavy": Runs(queue="b-cq", gpus=2, priority=3, local_queue="team/heavy"),
+        "other": Runs(queue="c-cq", gpus=1, priority=2),
+    }
+    queues = [
+        gpus("a-cq", 5, preemption=RECLAIMS),
+        gpus("b-cq", 0),
+        gpus("c-cq", 0),
+    ]
+    usages = {"team/light": 1.0, "team/heavy": 7.0}
+    tree, preemptions = planted(queues, running, queue_usages=usages, strategies=strategies)
+    wants = preemptor(tree, Runs(queue="a-cq", gpus=2)), {0}
+
+    preemptions.draw({drawn})
+    assert [each.holder.key for each in preemptions.targets(*wants)] == [drawn]
+
+    preemptions.remove(next(each for each in holders(tree, running) if each.key == "other"))
+    assert [each.holder.key for each in preemptions.targets(*wants)] == ["heavy"]
+
+
 def three_queues(weights=(1.0, 1.0, 1.0), nominal=(0, 0, 0), pool="8"):
     """Queues a, b and c that share a pool; a may reclaim."""
     queues = [

@@ -44,13 +44,25 @@ def _by_queue(search: PreemptionSearch) -> _Queues:
     queues = {search.preemptor.leaf: search.own()}
     if search.reclaims():
         queues |= {leaf: search.others(leaf) for leaf in search.others_over()}
+    if not search.candidates.queue_usages:
+        return {leaf: (holder for _, holder in held) for leaf, held in queues.items()}
+    groups = {leaf: tuple(grouped(held, _group(search, leaf))) for leaf, held in queues.items()}
     return {
-        leaf: (
+        leaf: [
             candidate.holder
-            for candidate in by_usage(search, grouped(candidates, CandidateGroup.SAME_QUEUE))
-        )
-        for leaf, candidates in queues.items()
+            for candidate in by_usage(
+                search,
+                group,
+                beside=chain.from_iterable(groups[other] for other in groups if other != leaf),
+            )
+        ]
+        for leaf, group in groups.items()
     }
+
+
+def _group(search: PreemptionSearch, leaf: int) -> CandidateGroup:
+    is_own = leaf == search.preemptor.leaf
+    return CandidateGroup.SAME_QUEUE if is_own else CandidateGroup.BY_PRIORITY
 
 
 def _by_first_strategy(

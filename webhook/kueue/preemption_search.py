@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cmp_to_key
+from itertools import combinations
 from typing import NamedTuple
 
 from webhook.kueue.fair_sharing import Share, share
@@ -142,9 +143,14 @@ def grouped(candidates: Iterable[OrderedHolder], group: CandidateGroup) -> Itera
         yield Candidate(is_kept=order[0], group=group, order=order, holder=holder)
 
 
-def by_usage(search: PreemptionSearch, candidates: Iterable[Candidate]) -> Iterable[Candidate]:
-    """Sort again by the usage of their LocalQueues, where admission fair sharing counts it."""
-    usages = search.candidates.queue_usages
+def by_usage(
+    search: PreemptionSearch, candidates: Iterable[Candidate], *, beside: Iterable[Candidate] = ()
+) -> Iterable[Candidate]:
+    """Sort again by the usage of their LocalQueues, where admission fair sharing counts it.
+
+    *beside*: others that Kueue sorts together with them.
+    """
+    usages, drawn = search.candidates.queue_usages, search.candidates.drawn
     if not usages:
         return candidates
 
@@ -159,4 +165,16 @@ def by_usage(search: PreemptionSearch, candidates: Iterable[Candidate]) -> Itera
                 return -1 if usage > other_usage else 1
         return -1 if left.order < right.order else 1
 
-    return sorted(candidates, key=cmp_to_key(compare))
+    ordered = sorted(candidates, key=cmp_to_key(compare))
+    if drawn and _is_circular(sorted([*ordered, *beside], key=cmp_to_key(compare)), compare):
+        ordered.sort(key=lambda each: (*each[:2], each.holder.key not in drawn))
+    return ordered
+
+
+def _is_circular(
+    candidates: Sequence[Candidate], compare: Callable[[Candidate, Candidate], int]
+) -> bool:
+    """Return whether a candidate comes before another one that comes before it."""
+    # Two of one ClusterQueue are told apart by usage, two of different ones by priority, so this
+    # need not be an order. Kueue then sorts as a map of Go happens to list them: ``cq.Workloads``.
+    return any(compare(left, right) > 0 for left, right in combinations(candidates, 2))

@@ -358,12 +358,18 @@ class Schedule:
             self._exact.rest(awake, preemptors)
 
     def follow(
-        self, at: float, *, wakes: bool, drawn: Mapping[str, str]
+        self,
+        at: float,
+        *,
+        wakes: bool,
+        drawn: Mapping[str, str],
+        victims: Collection[str] = (),
     ) -> Sequence[tuple[str, str]]:
         """Run one cycle at a time at which Kueue was seen to run one, in an exact schedule.
 
         *wakes*: a requeue batch has come since the last. *drawn*: ClusterQueue to the key of its
-        head, where Kueue's order does not say who it is. Returns who would have been one, and who
+        head, where Kueue's order does not say who it is. *victims*: keys of those that are
+        preempted first, where it does not say who is. Returns who would have been one, and who
         was drawn instead.
         """
         cycles = self._exact
@@ -372,6 +378,8 @@ class Schedule:
         self._advance(at)
         self.now, self._batch.at, self._is_first = at, inf, False
         cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}
+        if self._holders is not None:
+            self._holders.preemptions.draw(victims)
         if wakes:
             cycles.wake()
         self._note_all(self._started())
