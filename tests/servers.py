@@ -2,6 +2,7 @@
 
 import io
 import json
+import weakref
 
 from tests import builders
 from tests.reviews import admitted, review
@@ -45,16 +46,20 @@ class Server:
         self.now = now
         self.metrics = Metrics()
         self.considered = []
+        # Nothing here refers to itself, so that a server that is no longer used ends its log at
+        # once: hundreds of writers, each awake twenty times a second, would slow all tests.
+        own = weakref.proxy(self)
         self.handler = Handler(
             Rules(own_namespace="kueue-fallback", **rules),
             self.metrics,
-            tell=self._tell,
-            clock=lambda: self.now,
+            tell=own.note,
+            clock=lambda: own.now,
         )
         if snapshot is not None:
             self.show(snapshot)
         self.log = io.StringIO()
         self.lines = DecisionLog(self.log, self.metrics.log_dropped.inc)
+        weakref.finalize(self, self.lines.close)
         self.client = create_app(self.handler, self.metrics, self.lines).test_client()
 
     def show(self, snapshot, seen=()):
@@ -85,7 +90,8 @@ class Server:
         self.lines.close()
         return [json.loads(line) for line in self.log.getvalue().splitlines()]
 
-    def _tell(self, considered, seconds):
+    def note(self, considered, seconds):
+        """Take down what the handler has considered, as the application does."""
         self.considered.append(considered)
         teller(self.metrics, self.lines)(considered, seconds)
 
