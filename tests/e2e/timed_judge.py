@@ -30,6 +30,8 @@ from webhook.state.state import State
 MOST_SECONDS = 600.0
 TOLD_SECONDS = 1.0
 """So soon after a cycle Kueue has said whom it preempts."""
+HEARD_SECONDS = 0.1
+"""So soon after it has said that a Workload has stopped, Kueue has its quota."""
 STARTS = "starts"
 PREEMPTED = "preempted"
 
@@ -181,10 +183,11 @@ def followed(
 
 
 def _victims(course: Course) -> Mapping[int, frozenset[str]]:
-    """Return whom Kueue preempted in each cycle, by its number."""
+    """Return the UIDs of whom Kueue preempted in each cycle, by its number."""
+    uids = {name: uid for uid, name in course.uids.items()}
     return {
         cycle.number: frozenset(
-            run.name
+            uids[run.name]
             for run in course.runs
             if cycle.at <= run.evicted < cycle.at + TOLD_SECONDS
             and course.uids.get(run.by) in cycle.tried
@@ -287,7 +290,9 @@ def _ends(course: Course) -> Mapping[str, deque[float]]:
     began = _began(course)
     for run in course.runs:
         if run.started >= course.asked:
-            found[run.name].append(_freed(run, began) - course.asked if run.finished else 0.0)
+            found[run.name].append(
+                _freed(course, run, began) - course.asked if run.finished else 0.0
+            )
     return found
 
 
@@ -320,10 +325,20 @@ def _began(course: Course) -> Mapping[int, float]:
     return {cycle.number: cycle.at for cycle in course.cycles}
 
 
-def _freed(run: Run, began: Mapping[int, float]) -> float:
+def _freed(course: Course, run: Run, began: Mapping[int, float]) -> float:
     """Return when the quota of a run was free for the first cycle that Kueue began after that."""
     # What Kueue writes to its log after the heads of a cycle it may say to be a moment older.
-    return max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
+    freed = max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
+    if run.finished:
+        return freed
+    # It says that a Workload has stopped before it takes its quota back and queues it again, in
+    # one step. A cycle or two may come in between.
+    tried = (each.at for each in course.cycles if each.at > freed and run.name in each.tried)
+    again = next(tried, inf)
+    is_soon = again < freed + HEARD_SECONDS
+    if is_soon and not any(freed < other.started < again for other in course.runs):
+        return nextafter(again, -inf)
+    return freed
 
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:
@@ -332,7 +347,7 @@ def _stops(course: Course) -> Mapping[str, deque[float]]:
     last: dict[int, float] = {}
     began = _began(course)
     for run in course.runs:
-        last[run.cycle] = max(_freed(run, began), last.get(run.cycle, 0.0))
+        last[run.cycle] = max(_freed(course, run, began), last.get(run.cycle, 0.0))
     found: defaultdict[str, deque[float]] = defaultdict(deque)
     for run in course.runs:
         if run.evicted >= course.asked and run.ended:
@@ -360,7 +375,9 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
                 Running(
                     cluster_queue=name,
                     usage=dict(workload.charge),
-                    seconds=_freed(run, began) - course.asked if run.finished else MOST_SECONDS * 2,
+                    seconds=_freed(course, run, began) - course.asked
+                    if run.finished
+                    else MOST_SECONDS * 2,
                     key=workload.name,
                     priority=workload.priority,
                     order=workload.queued_at,

@@ -34,7 +34,7 @@ class CandidateHolders:
     def __init__(self, tree: UsageTree, queue_usages: Mapping[str, float]) -> None:
         self.queue_usages = queue_usages
         self.drawn: Collection[str] = ()
-        """Keys of those that go first where Kueue's order does not say who does."""
+        """UIDs of those that go first where Kueue's order does not say who does."""
         self.version = 0
         """Another one whenever others hold quota."""
         self.children: dict[int, list[int]] = {}

@@ -167,7 +167,7 @@ def by_usage(
 
     ordered = sorted(candidates, key=cmp_to_key(compare))
     if drawn and _is_circular(sorted([*ordered, *beside], key=cmp_to_key(compare)), compare):
-        ordered.sort(key=lambda each: (*each[:2], each.holder.key not in drawn))
+        ordered.sort(key=lambda each: (*each[:2], each.holder.uid not in drawn))
     return ordered
 
 

@@ -72,9 +72,9 @@ class Preemptions:
         """Go by these usages of LocalQueues from now on; they may change later."""
         self._candidates.queue_usages = usages
 
-    def draw(self, keys: Collection[str]) -> None:
+    def draw(self, uids: Collection[str]) -> None:
         """Let these go first from now on where Kueue's order does not say who does."""
-        self._candidates.drawn = keys
+        self._candidates.drawn = uids
 
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom to preempt; none: preempting does not help.

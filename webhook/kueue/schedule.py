@@ -368,7 +368,7 @@ class Schedule:
         """Run one cycle at a time at which Kueue was seen to run one, in an exact schedule.
 
         *wakes*: a requeue batch has come since the last. *drawn*: ClusterQueue to the key of its
-        head, where Kueue's order does not say who it is. *victims*: keys of those that are
+        head, where Kueue's order does not say who it is. *victims*: UIDs of those that are
         preempted first, where it does not say who is. Returns who would have been one, and who
         was drawn instead.
         """
