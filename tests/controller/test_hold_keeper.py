@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.reconsider.holds import GPU, HOUR, NOW, held, world
+from tests.reconsider.holds import HOUR, NOW, held, world
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
@@ -10,8 +10,7 @@ from webhook.controller.hold_keeper import MOST_AT_ONCE, OVERDUE_SECONDS, HoldKe
 from webhook.controller.unreviewed import WatchedJob, followed
 from webhook.jobs import JOB
 from webhook.model.costs.prices import Prices
-from webhook.model.queues import Held
-from webhook.reconsider.hold_plan import OthersUse, Release
+from webhook.reconsider.hold_plan import Release
 
 GATE, OURS = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/hold"
 
@@ -154,22 +153,3 @@ def test_a_held_job_is_known_by_its_metadata_alone(annotations, want):
     found = watched.held and (watched.held.others, watched.held.refuses)
     assert found == want
     assert watched.held is None or (watched.held.version, watched.held.hold) == ("7", None)
-
-
-def using(gpus):
-    return world(held={"gpu-cq": Held(usage={GPU: gpus})})
-
-
-def test_what_others_use_is_learned_by_the_hour_without_what_was_released():
-    others = OthersUse()
-    others.note(using(6), NOW)
-    hour = int(NOW // HOUR) % 24
-    first = list(others.typical["gpu-cq", GPU])
-    others.note_released(held(gpus=2), world(), NOW)
-    others.note(using(8), NOW + 60)
-    kept = others.typical["gpu-cq", GPU][hour]
-    others.note(using(8), NOW + 2 * HOUR)
-
-    assert first == [6.0] * 24
-    assert kept == 6.0
-    assert others.typical["gpu-cq", GPU][(hour + 2) % 24] == pytest.approx(6.04)

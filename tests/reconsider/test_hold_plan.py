@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, policy, snapshot
 from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
+from webhook.learn.others_use import OthersUse
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.queues import Held, OffSwitch
-from webhook.reconsider.hold_plan import OthersUse, Release, due, plan, reason
+from webhook.reconsider.hold_plan import Release, due, plan, reason, released
 
 
 def starts(jobs, given=None, before=None):
@@ -45,9 +46,21 @@ def test_hours_in_which_others_use_the_quota_have_no_room():
     assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.0}
 
 
+def test_an_hour_at_which_more_runs_than_usual_has_no_room():
+    others = OthersUse()
+    others.typical["gpu-cq", GPU] = [2.0] * 24
+    others.present["gpu-cq", GPU] = 12.0
+
+    found = plan([held()], world(gpus=8), NOW, {}, others)
+
+    # A third of them is left after two hours, and others come by chance.
+    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 2.75}
+
+
 def test_what_jobs_that_were_held_still_use_has_no_room():
     others = OthersUse()
-    others.note_released(held("released", hours=4.2), world(), NOW)
+    job = held("released", hours=4.2)
+    others.released.append(released(job, job.hold, world(), NOW))
 
     found = plan([held()], world(gpus=1), NOW, {}, others)
 
@@ -139,7 +152,7 @@ def test_no_plan_is_after_the_latest_start_whatever_is_planned(given, gpus, begi
     assert found.keys() == {job.key for job in jobs}
 
 
-def released(jobs, *, gpus=8, used=0, pending=0, hours=2.0, planned=None):
+def released_of(jobs, *, gpus=8, used=0, pending=0, hours=2.0, planned=None):
     at_that_time = world(gpus, held={"gpu-cq": Held(pending=pending, usage={GPU: used})})
     found = due(jobs, at_that_time, planned or {}, NOW + hours * HOUR)
     return [(job.name, why) for job, why in found]
@@ -151,7 +164,7 @@ def released(jobs, *, gpus=8, used=0, pending=0, hours=2.0, planned=None):
     ids=["room", "none left for others", "others wait", "idle", "full"],
 )
 def test_a_job_whose_hour_has_come_waits_for_room(gpus, used, pending, is_released):
-    found = released([held()], gpus=gpus, used=used, pending=pending)
+    found = released_of([held()], gpus=gpus, used=used, pending=pending)
 
     assert found == ([("a", Release.PLANNED)] if is_released else [])
 
@@ -159,15 +172,15 @@ def test_a_job_whose_hour_has_come_waits_for_room(gpus, used, pending, is_releas
 def test_at_its_latest_start_a_job_is_released_without_room():
     full = {"gpus": 1, "used": 1, "pending": 9}
 
-    assert released([held(latest=2.0)], **full) == [("a", Release.LATEST)]
-    assert released([held(refuses=True)], **full) == [("a", Release.ASKED)]
+    assert released_of([held(latest=2.0)], **full) == [("a", Release.LATEST)]
+    assert released_of([held(refuses=True)], **full) == [("a", Release.ASKED)]
 
 
 def test_of_several_the_most_urgent_take_the_room():
     jobs = [held("a", latest=9.0), held("b", latest=4.0), held("c", latest=5.0)]
 
-    assert [name for name, _ in released(jobs, gpus=3, used=0)] == ["b", "c"]
+    assert [name for name, _ in released_of(jobs, gpus=3, used=0)] == ["b", "c"]
 
 
 def test_what_needs_more_than_the_quota_is_released_all_the_same():
-    assert released([held(gpus=9)], gpus=1, used=1, pending=3) == [("a", Release.PLANNED)]
+    assert released_of([held(gpus=9)], gpus=1, used=1, pending=3) == [("a", Release.PLANNED)]

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
 from webhook.jobs import JOB
+from webhook.learn.others_use import OthersUse
 from webhook.model.holds import release_patch
 from webhook.model.queues import Snapshot
 from webhook.reconsider import hold_plan
@@ -45,7 +46,7 @@ class HoldKeeper:
         self._transport, self._is_leader = transport, is_leader
         self._jobs: dict[str, HeldJob] = {}
         self._plan: hold_plan.Plan = {}
-        self._others = hold_plan.OthersUse()
+        self._others = OthersUse()
         self._next = 0.0
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
@@ -80,7 +81,7 @@ class HoldKeeper:
             return Released()
         if now >= self._next:
             self._next = now + PLAN_SECONDS
-            self._others.note(snapshot, unix)
+            self._others.note(hold_plan.contents_of_holding_queues(snapshot), unix)
             jobs = self._jobs.values()
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
         reasons: Counter[Release] = Counter()
@@ -93,7 +94,9 @@ class HoldKeeper:
             if problem:
                 lines.append(f"Job {job.key}: not released: {problem}")
             elif is_released:
-                self._others.note_released(job, snapshot, unix)
+                if job.hold is not None:
+                    begun = hold_plan.released(job, job.hold, snapshot, unix)
+                    self._others.released.append(begun)
                 reasons[why] += 1
                 lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
         return Released(reasons=reasons, lines=lines)

@@ -8,7 +8,7 @@ another, and others for them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import sqrt
@@ -16,7 +16,8 @@ from typing import Final, TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
-from webhook.model.costs.prices import HOUR, Prices
+from webhook.learn.others_use import OthersUse, QueueCell, ReleasedJob
+from webhook.model.costs.prices import Prices
 from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Amounts, FlavorResource, Held, Snapshot
@@ -25,10 +26,8 @@ MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
 _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
-_SIGMAS: Final = 1.0
-"""Room is kept for so many standard deviations of Jobs of the same size that come by chance."""
 _SIGMAS_NOW: Final = 0.5
-"""At a release as many as this stay free for those who come next; how many run then is known."""
+"""At a release room stays free for so many standard deviations of what runs."""
 _BETTER: Final = 0.05
 """A plan changes only for so much of what the Job costs, so that it does not flap."""
 
@@ -84,44 +83,6 @@ class HeldJob:
 _BY_PLAN: Final = frozenset({Release.PLANNED, Release.NO_SAVING})
 Plan: TypeAlias = Mapping[str, float]
 """Key of a held Job to when it is released, in seconds since 1970."""
-HOURS: Final = 24
-TypicalUse: TypeAlias = Mapping[tuple[str, FlavorResource], Sequence[float]]
-"""ClusterQueue, and flavor and resource, to what others use there in each hour of the day, UTC."""
-_NOTHING: Final = (0.0,) * HOURS
-_LEARNED_AT_ONCE: Final = 0.02
-"""Each minute counts so much: an hour of a day weighs about as much as all before it."""
-
-
-class OthersUse:
-    """What those use who are not held, by hour of the day: learned while somebody leads.
-
-    Until an hour was seen, what is used now stands for it.
-    """
-
-    def __init__(self) -> None:
-        self.typical: dict[tuple[str, FlavorResource], list[float]] = {}
-        self.released: list[tuple[float, str, Amounts]] = []
-        """Jobs that were held: until when they run, and what they hold in which ClusterQueue."""
-
-    def note_released(self, job: HeldJob, snapshot: Snapshot, unix: float) -> None:
-        """Note that a Job begins to use its quota, which others do not."""
-        if job.hold is not None:
-            queue = cluster_queue_of(job, snapshot)
-            self.released.append((unix + job.hold.seconds, queue, job.hold.usage))
-
-    def note(self, snapshot: Snapshot, unix: float) -> None:
-        """Learn from what is used now."""
-        self.released = [entry for entry in self.released if entry[0] > unix]
-        ours: Counter[tuple[str, FlavorResource]] = Counter()
-        for _, queue, usage in self.released:
-            for cell, amount in usage.items():
-                ours[queue, cell] += amount
-        hour = int(unix // HOUR) % HOURS
-        for queue, held in snapshot.held.items():
-            for cell, amount in held.usage.items():
-                others = float(max(0, amount - ours[queue, cell]))
-                hours = self.typical.setdefault((queue, cell), [others] * HOURS)
-                hours[hour] += _LEARNED_AT_ONCE * (others - hours[hour])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,37 +90,41 @@ class _Room:
     """What is left of quotas over time."""
 
     snapshot: Snapshot
-    typical: TypicalUse
-    taken: defaultdict[tuple[str, FlavorResource, int], int]
-    """ClusterQueue, flavor and resource, and slot to what planned Jobs use then."""
+    others: OthersUse
+    unix: float
+    """Now."""
+    taken: defaultdict[tuple[QueueCell, int], int]
+    """Cell and slot to what planned Jobs use then."""
+    kept_free: dict[tuple[QueueCell, int, int], float]
+    """Cell, slot and what a Job asks for to what is kept free of it: as far as it was asked for."""
 
     def has(self, job: HeldJob, hold: Hold, start: float) -> bool:
         """Tell whether a Job that starts then would have room until its end."""
         quotas = _quotas(job, self.snapshot)
         return all(
-            self._fits(cell, hold.usage[cell[1]], quotas.get(cell[1]))
-            for cell in _cells(job, hold, self.snapshot, start)
+            self._fits(used, slot, hold.usage[used[1]], quotas.get(used[1]))
+            for used, slot in _cells(job, hold, self.snapshot, start)
         )
 
-    def _fits(self, cell: tuple[str, FlavorResource, int], wanted: int, quota: int | None) -> bool:
+    def _fits(self, used: QueueCell, slot: int, wanted: int, quota: int | None) -> bool:
         # What is more than the quota has never room there, and is not planned by it.
         if quota is None or wanted > quota:
             return True
-        queue, used, slot = cell
-        hour = int(slot * SLOT_SECONDS // HOUR) % HOURS
-        others = self.typical.get((queue, used), _NOTHING)[hour]
-        # Others come by chance, and so now and then some more of them than usual.
-        others += _SIGMAS * sqrt(others * wanted)
-        return self.taken[cell] + wanted + others <= max(_FULL * quota, wanted)
+        place = used, slot, wanted
+        if place not in self.kept_free:
+            at = slot * SLOT_SECONDS
+            self.kept_free[place] = self.others.kept_free(used, wanted, at, self.unix)
+        left = max(_FULL * quota, wanted) - self.kept_free[place]
+        return self.taken[used, slot] + wanted <= left
 
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
-        for cell in _cells(job, hold, self.snapshot, start):
-            self.taken[cell] += hold.usage[cell[1]]
+        for used, slot in _cells(job, hold, self.snapshot, start):
+            self.taken[used, slot] += hold.usage[used[1]]
 
-    def take_until(self, queue: str, usage: Amounts, begin: float, end: float) -> None:
-        for slot in _slots(begin, end):
-            for used, amount in usage.items():
-                self.taken[queue, used, slot] += amount
+    def take_until(self, released: ReleasedJob) -> None:
+        for slot in _slots(self.unix, released.until):
+            for cell, amount in released.usage.items():
+                self.taken[(released.queue, cell), slot] += amount
 
 
 def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Release | None:
@@ -234,10 +199,13 @@ def _fits_now(
 def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:
     """Return the policy of a Job, if it still holds Jobs."""
     policy = next((policy for policy in snapshot.policies if policy.name == job.policy), None)
-    if policy is None or policy.spec.mode is not Mode.ENFORCE:
-        return None
+    return policy if policy is not None and _holds(policy) else None
+
+
+def _holds(policy: FallbackPolicy) -> bool:
     least_cost = policy.spec.strategy.least_cost
-    return policy if least_cost is not None and least_cost.hold is not None else None
+    is_enforced = policy.spec.mode is Mode.ENFORCE
+    return is_enforced and least_cost is not None and least_cost.hold is not None
 
 
 def plan(
@@ -252,9 +220,9 @@ def plan(
     *others*: what those use who are not held; None: nothing is known of it.
     """
     others = others or OthersUse()
-    room = _Room(snapshot=snapshot, typical=others.typical, taken=defaultdict(int))
-    for until, queue, usage in others.released:
-        room.take_until(queue, usage, unix, until)
+    room = _Room(snapshot=snapshot, others=others, unix=unix, taken=defaultdict(int), kept_free={})
+    for released in others.released:
+        room.take_until(released)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
     ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
     planned = {job.key: min(before.get(job.key, hold.until), hold.latest) for job, hold in ordered}
@@ -310,18 +278,37 @@ def _cost(hold: Hold, prices: Prices, carbon_price: float, start: float) -> floa
 
 def _cells(
     job: HeldJob, hold: Hold, snapshot: Snapshot, start: float
-) -> Iterator[tuple[str, FlavorResource, int]]:
+) -> Iterator[tuple[QueueCell, int]]:
     """Yield what a Job uses in each slot of its run."""
     queue = cluster_queue_of(job, snapshot)
     for slot in _slots(start, start + hold.seconds):
-        for used in hold.usage:
-            yield queue, used, slot
+        for cell in hold.usage:
+            yield (queue, cell), slot
 
 
 def _slots(begin: float, end: float) -> range:
     """Return the slots of a run: at least one, and the last only where half of it is used."""
     first = int(begin // SLOT_SECONDS)
     return range(first, max(first + 1, round(end / SLOT_SECONDS)))
+
+
+def released(job: HeldJob, hold: Hold, snapshot: Snapshot, unix: float) -> ReleasedJob:
+    """Return what a Job that is released now uses from then on, which others do not."""
+    return ReleasedJob(unix + hold.seconds, cluster_queue_of(job, snapshot), hold.usage)
+
+
+def contents_of_holding_queues(snapshot: Snapshot) -> Mapping[str, Held]:
+    """Return what the ClusterQueues hold to which policies with `hold` lead."""
+    queues = {
+        option.queue
+        for policy in snapshot.policies
+        if _holds(policy)
+        for option in policy.spec.options
+    }
+    names = {
+        place.cluster_queue for (_, name), place in snapshot.local_queues.items() if name in queues
+    }
+    return {name: snapshot.held.get(name, Held()) for name in sorted(names)}
 
 
 def cluster_queue_of(job: HeldJob, snapshot: Snapshot) -> str:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
+from webhook.learn.others_use import OthersUse
 from webhook.model.decision import Decision
 from webhook.model.holds import SLOT_SECONDS
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Arrival, Snapshot
 from webhook.reconsider import hold_plan
-from webhook.reconsider.hold_plan import HeldJob, OthersUse
+from webhook.reconsider.hold_plan import HeldJob
 from webhook.simulate.scenario import Submission
 from webhook.simulate.scenario_spec import Holding
 
@@ -86,7 +87,7 @@ class Holds:
         """Yield the Jobs that are released at *now*."""
         unix = self._unix(now)
         self._at = now + STEP_SECONDS
-        self._others.note(snapshot, unix)
+        self._others.note(hold_plan.contents_of_holding_queues(snapshot), unix)
         if self._holding is Holding.PLANNED and unix >= self._planned:
             self._planned = (unix // SLOT_SECONDS + 1) * SLOT_SECONDS
             jobs = [withheld.held for withheld in self._held.values()]
@@ -96,7 +97,9 @@ class Holds:
             return
         held = [withheld.held for withheld in self._held.values()]
         for job, _ in list(hold_plan.due(held, snapshot, self._plan, unix)):
-            self._others.note_released(job, snapshot, unix)
+            if job.hold is not None:
+                begun = hold_plan.released(job, job.hold, snapshot, unix)
+                self._others.released.append(begun)
             yield self._held.pop(job.key)
 
     def _alone(self, snapshot: Snapshot, unix: float) -> Iterator[Withheld]:
