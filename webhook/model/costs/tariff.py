@@ -156,7 +156,11 @@ class SeriesSources(Structural):
 
 
 class HostWatts(Structural):
-    """The electric power of what is no device, in use."""
+    """The electric power of what is no device, in use.
+
+    Cloud Carbon Footprint's methodology has 3.5 to 4.3 W for a busy virtual core, by cloud, and
+    0.392 W for a GB, the mean of what two makers of memory say.
+    """
 
     core: Decimal = "4"
     """Watts of a core."""
