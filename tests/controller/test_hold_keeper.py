@@ -2,27 +2,54 @@
 
 import pytest
 
-from tests.reconsider.holds import HOUR, NOW, held, world
+from tests.reconsider.holds import GPU, HOUR, NOW, held, world
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.controller.hold_keeper import MOST_AT_ONCE, OVERDUE_SECONDS, HoldKeeper
+from webhook.controller.hold_keeper import (
+    MOST_AT_ONCE,
+    OVERDUE_SECONDS,
+    PLAN_SECONDS,
+    PUBLISH_SECONDS,
+    HoldKeeper,
+)
 from webhook.controller.unreviewed import WatchedJob, followed
 from webhook.jobs import JOB
+from webhook.learn.others_use import HOURS
 from webhook.model.costs.prices import Prices
+from webhook.model.queues import Held
 from webhook.reconsider.hold_plan import Release
+from webhook.state.published_use import read_use
 
 GATE, OURS = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/hold"
 
 
 class Server:
+    """Takes releases of Jobs, and holds one ConfigMap."""
+
     def __init__(self):
         self.patched, self.answer = [], None
+        self.stored, self.unread = None, None
 
     def patch(self, path, body):
+        if "/configmaps/" in path:
+            if self.stored is None:
+                raise NotServed(path)
+            self.stored = body
+            return
         if self.answer is not None:
             raise self.answer
         self.patched.append((path, body))
+
+    def post(self, path, body):
+        assert path == "/api/v1/namespaces/ours/configmaps"
+        self.stored = body
+
+    def get(self, path, params):
+        assert params == {"fieldSelector": "metadata.name=kueue-fallback-prices"}
+        if self.unread is not None:
+            raise self.unread
+        return {"items": [] if self.stored is None else [self.stored]}
 
 
 def told(*jobs, kind="jobs"):
@@ -35,7 +62,7 @@ def told(*jobs, kind="jobs"):
 
 def keeping(*jobs, leads=True):
     server = Server()
-    keeper = HoldKeeper(server, is_leader=lambda: leads)
+    keeper = HoldKeeper(server, "ours", is_leader=lambda: leads)
     keeper.take(told(*jobs))
     return server, keeper
 
@@ -153,3 +180,55 @@ def test_a_held_job_is_known_by_its_metadata_alone(annotations, want):
     found = watched.held and (watched.held.others, watched.held.refuses)
     assert found == want
     assert watched.held is None or (watched.held.version, watched.held.hold) == ("7", None)
+
+
+def using(gpus):
+    return world(held={"gpu-cq": Held(usage={GPU: gpus})})
+
+
+def lead_for(keeper, seconds, given, *, since=0.0):
+    for minute in range(int(seconds // PLAN_SECONDS) + 1):
+        at = since + minute * PLAN_SECONDS
+        keeper.step(given, now=at, unix=NOW + at)
+
+
+def test_another_leader_goes_on_with_what_others_were_learned_to_use():
+    server, keeper = keeping(held(gpus=2, until=0.0, latest=0.0, hours=3.0))
+    lead_for(keeper, PUBLISH_SECONDS, using(6))
+    published = read_use(server.stored)
+    next_leader = HoldKeeper(server, "ours", is_leader=lambda: True)
+    lead_for(next_leader, PUBLISH_SECONDS, using(8), since=4000.0)
+
+    hours = read_use(server.stored).typical["gpu-cq", GPU]
+    assert published.typical == {("gpu-cq", GPU): [pytest.approx(6.0, abs=0.5)] * HOURS}
+    # What was released before it led is no use of others either: six, and not eight.
+    assert max(hours) < 6.5
+    assert [job.usage for job in published.released] == [{GPU: 2}]
+
+
+def test_what_cannot_be_read_is_told_and_holds_end_all_the_same():
+    server, keeper = keeping(held())
+    server.unread = Forbidden("configmaps", "no")
+
+    before, after = step(keeper, 0.0, using(0)), step(keeper, 2.0, using(0))
+
+    assert list(before.lines) == ["what others use beside held Jobs: no"]
+    assert after.reasons == {Release.PLANNED: 1}
+    assert server.stored is None
+
+
+def test_of_what_somebody_else_wrote_there_nothing_is_taken():
+    server, keeper = keeping()
+    server.stored = {"data": {"others-use.json": "{}}"}}
+
+    lead_for(keeper, PUBLISH_SECONDS, using(6))
+
+    assert read_use(server.stored).typical == {("gpu-cq", GPU): [6.0] * HOURS}
+
+
+def test_where_no_policy_holds_jobs_nothing_is_learned_and_nothing_written():
+    server, keeper = keeping()
+
+    lead_for(keeper, PUBLISH_SECONDS, world(policies=()))
+
+    assert server.stored is None

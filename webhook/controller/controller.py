@@ -263,7 +263,7 @@ class Controller:
             min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
         )
-        self._holds = HoldKeeper(client, is_leader=self.is_leader)
+        self._holds = HoldKeeper(client, settings.namespace, is_leader=self.is_leader)
         self._devices = self._reading_devices(settings.prometheus)
         self._dispatcher = self._dispatching(settings, client) if settings.dispatcher else None
         self._naming = RateLimit(NAMED_A_MINUTE, time.monotonic)

@@ -1,7 +1,8 @@
 """Releases held Jobs: by the plan, and at the latest when the Job itself says.
 
-The latest start stands in the decision on each Job, so a new leader needs nothing else. Every
-replica follows the held Jobs and tells which are overdue; the leading one releases them.
+The latest start stands in the decision on each Job, so a new leader needs nothing else; what it
+plans by, what others use by the hour, the one before has published. Every replica follows the held
+Jobs and tells which are overdue; the leading one releases them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,21 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
 from webhook.jobs import JOB
 from webhook.learn.others_use import OthersUse
+from webhook.model.fields import FieldError
 from webhook.model.holds import release_patch
 from webhook.model.queues import Snapshot
 from webhook.reconsider import hold_plan
 from webhook.reconsider.hold_plan import MEANINGS, HeldJob, Release
+from webhook.state import run_records_reader
+from webhook.state.published_use import merge_patch_of, read_use
 
 PLAN_SECONDS: Final = 60.0
+PUBLISH_SECONDS: Final = 600.0
+"""Between two writes of what others use: so much of it may be lost with a leader."""
 MOST_AT_ONCE: Final = 50
 """Jobs released in one step; the others follow in the next."""
 OVERDUE_SECONDS: Final = 120.0
@@ -41,13 +48,20 @@ class Released:
 
 
 class HoldKeeper:
-    def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
-        """Release Jobs while *is_leader*, which is called before each write."""
+    def __init__(
+        self, transport: KubernetesApi, namespace: str, *, is_leader: Callable[[], bool]
+    ) -> None:
+        """Release Jobs while *is_leader*, which is called before each write.
+
+        What others use is published in *namespace*.
+        """
         self._transport, self._is_leader = transport, is_leader
+        self._place = run_records_reader.path_of(namespace)
         self._jobs: dict[str, HeldJob] = {}
         self._plan: hold_plan.Plan = {}
-        self._others = OthersUse()
-        self._next = 0.0
+        self._others: OthersUse | None = None
+        """None: we do not lead, or nobody's Jobs may be held."""
+        self._next = self._published = 0.0
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
@@ -78,14 +92,15 @@ class HoldKeeper:
     def step(self, snapshot: Snapshot, *, now: float, unix: float) -> Released:
         """Release what is due. *now* is monotonic, *unix* in seconds since 1970."""
         if not self._is_leader():
+            self._others = None
             return Released()
+        reasons: Counter[Release] = Counter()
+        lines: list[str] = []
         if now >= self._next:
             self._next = now + PLAN_SECONDS
-            self._others.note(hold_plan.contents_of_holding_queues(snapshot), unix)
+            lines += self._learn(snapshot, now, unix)
             jobs = self._jobs.values()
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
-        reasons: Counter[Release] = Counter()
-        lines = []
         due = hold_plan.due(tuple(self._jobs.values()), snapshot, self._plan, unix)
         for job, why in list(due)[:MOST_AT_ONCE]:
             if not self._is_leader():
@@ -94,12 +109,46 @@ class HoldKeeper:
             if problem:
                 lines.append(f"Job {job.key}: not released: {problem}")
             elif is_released:
-                if job.hold is not None:
+                if self._others is not None and job.hold is not None:
                     begun = hold_plan.released(job, job.hold, snapshot, unix)
                     self._others.released.append(begun)
                 reasons[why] += 1
                 lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
         return Released(reasons=reasons, lines=lines)
+
+    def _learn(self, snapshot: Snapshot, now: float, unix: float) -> tuple[str, ...]:
+        """Note what others use, and publish it if it is time; return the lines to log.
+
+        A new leader goes on from what the last one published. Without it holds end all the same.
+        """
+        contents = hold_plan.contents_of_holding_queues(snapshot)
+        if not contents:
+            return ()
+        try:
+            if self._others is None:
+                self._others, self._published = self._read(), now
+            self._others.note(contents, unix)
+            if now - self._published >= PUBLISH_SECONDS and self._is_leader():
+                self._published = now
+                self._publish(self._others)
+        except ClusterError as error:
+            return (f"what others use beside held Jobs: {error}",)
+        return ()
+
+    def _read(self) -> OthersUse:
+        # By name in a list, as the watch of the same ConfigMap may do.
+        listed = self._transport.get(self._place, {"fieldSelector": f"metadata.name={CONGESTION}"})
+        try:
+            return read_use((listed.get("items") or [{}])[0])
+        except FieldError:
+            return OthersUse()
+
+    def _publish(self, others: OthersUse) -> None:
+        body = merge_patch_of(others)
+        try:
+            self._transport.patch(f"{self._place}/{CONGESTION}", body)
+        except NotServed:
+            self._transport.post(self._place, body)
 
     def _release(self, job: HeldJob) -> tuple[bool, str]:
         """Take our gate and label off a Job; return whether that was done, and why it failed.

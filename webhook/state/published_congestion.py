@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from webhook.api.resources import CONGESTION, CONGESTION_VALUE, RUN_TIMES_LABEL
 from webhook.model import fields
-from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
+from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.policy.field_types import Strict
 from webhook.model.words import rfc3339
@@ -63,13 +63,15 @@ def config_map_of(congestion: CongestionPrices) -> Mapping[str, Any]:
 
 
 def read_congestion(source: Mapping[str, Any]) -> CongestionPrices:
-    """Read the prices from their ConfigMap.
+    """Read the prices from their ConfigMap; without their key nothing is scarce.
 
     Raises:
         FieldError: something in it is not valid.
 
     """
-    text = fields.texts(source, "data", "").get(_KEY, "")
+    text = fields.texts(source, "data", "").get(_KEY)
+    if text is None:
+        return NO_CONGESTION
     parsed = fields.from_json(text, _PATH, longest=_LONGEST)
     try:
         published = PublishedCongestion.model_validate(parsed)
