@@ -91,12 +91,12 @@ def weighed(
         if cost is not None and assessment.rejection is None
     }
     unknown, said = _left_out(compared)
-    nothing = dict.fromkeys(unknown)
     said = (*stakes.capped, *said)
+    if said:
+        nothing = dict.fromkeys(unknown)
+        costs = [cost and replace(cost, **nothing, said=said) for cost in costs]
     return tuple(
-        assessment
-        if cost is None
-        else replace(assessment, cost=replace(cost, **nothing, said=said))
+        assessment if cost is None else replace(assessment, cost=cost)
         for assessment, cost in zip(assessments, costs, strict=True)
     )
 

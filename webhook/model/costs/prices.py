@@ -169,6 +169,8 @@ class Place:
     @property
     def interruptions(self) -> float:
         """Return how many are expected in an hour: as was seen, else as a Tariff says."""
+        if not self.prices.interruptions:
+            return 0.0
         rates = []
         for flavor in {flavor for flavor, _ in self.usage}:
             expected = self.prices.interrupted((flavor,))
