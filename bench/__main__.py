@@ -6,7 +6,8 @@ Sections: `creates` of Jobs at the API server, against its own policy engine; `s
 beside 20,000 pending Workloads; `forecasts`, decisions by finish time there; `serving`, the load
 program alone against the webhook beside them; `alone`, the same without an API server; `moves`,
 reviews while pending Jobs are moved; `workers`, ten played worker clusters of which one is slow;
-`signatures`, what signing adds to a review; `tariffs`, how long Tariffs take to be compiled.
+`signatures`, what signing adds to a review; `tariffs`, how long Tariffs take to be compiled;
+`cost`, reviews by cost beside those by finish time.
 Exits with 1 when a target is missed. Every figure is wall time, so what else runs on the machine
 counts: the load average is printed beside them.
 """
@@ -20,6 +21,7 @@ from typing import Final
 
 from bench import (
     alone,
+    by_cost,
     compiled_tariffs,
     creates,
     forecasts,
@@ -43,8 +45,9 @@ SECTIONS: Final = {
     "workers": workers,
     "signatures": signatures,
     "tariffs": compiled_tariffs,
+    "cost": by_cost,
 }
-WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures", "tariffs")
+WITHOUT_A_PLANE: Final = ("alone", "workers", "signatures", "tariffs", "cost")
 PICTURE: Final = "bench.png"
 
 

@@ -1,13 +1,28 @@
 """Reviews at a rate, seen from both ends: by the load program and by the server's histogram."""
 
+import gc
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from bench import objects
-from bench.report import Figures, Scale
-from hack import bodies, load, meters
+from bench.report import ROOT, Figures, Scale
+from hack import bodies, load, meters, paper
 from hack.install import NAMESPACE, SERVICE, Installation
+from webhook.admission import review as reviews_wire
+from webhook.flow.create import Rules
+from webhook.model.queues import Snapshot
+from webhook.serving.handler import Handler
+from webhook.serving.server_metrics import Metrics
+from webhook.state.pipe import Update, changes
 
+IN_PROCESS: Final = 2_000
+"""Reviews that are decided without a server."""
+WARM_UP: Final = 50
+RESEARCH: Final = paper.Names(namespace="research")
+"""Whose Jobs those are, as in the saved state."""
+SAVED: Final = ROOT / "examples" / "snapshot.json"
 HEADER: Final = ("milliseconds", "reviews", "errors", "patched", "p50", "p99", "max")
 
 
@@ -57,3 +72,19 @@ def rows(words: str, found: Figures) -> list[list[object]]:
             *(client["p50"], client["p99"], client["max"]),
         ],
     ]
+
+
+def in_process(snapshot: Snapshot, texts: Iterable[str]) -> meters.Quantiles:
+    """Decide on reviews by a state; return the milliseconds of CPU time that one takes."""
+    handler = Handler(Rules(), Metrics(), clock=lambda: 0.0)
+    handler.update(Update(changed=changes(Snapshot(), snapshot), synced=True))
+    given = [reviews_wire.read(text.encode()) for text in texts]
+    gc.collect()
+    milliseconds = []
+    for review in given:
+        began = time.thread_time()
+        verdict = handler.admit(review)
+        milliseconds.append((time.thread_time() - began) * 1000)
+        if verdict.patch is None:
+            raise RuntimeError("a review of the bench was not decided")
+    return meters.quantiles(milliseconds[WARM_UP:])

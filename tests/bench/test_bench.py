@@ -5,7 +5,17 @@ import threading
 
 import pytest
 
-from bench import compiled_tariffs, creates, moves, report, serving, signatures, workers
+from bench import (
+    by_cost,
+    compiled_tariffs,
+    creates,
+    moves,
+    report,
+    reviews,
+    serving,
+    signatures,
+    workers,
+)
 from bench.__main__ import arguments, keep
 from bench.contenders import admission_policy
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -191,6 +201,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "workers",
         "signatures",
         "tariffs",
+        "cost",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
 
@@ -236,12 +247,39 @@ def test_what_signatures_add_is_taken_within_a_round():
 
 
 def test_reviews_are_decided_with_signatures_and_without(monkeypatch):
-    monkeypatch.setattr(signatures, "REVIEWS", 20)
-    monkeypatch.setattr(signatures, "WARM_UP", 1)
+    monkeypatch.setattr(reviews, "IN_PROCESS", 20)
+    monkeypatch.setattr(reviews, "WARM_UP", 1)
 
     found = signatures.measure(report.QUICK, lambda _: None)
 
     assert {name: len(values) for name, values in found.items()} == {"without": 2, "signed": 2}
+
+
+def test_reviews_are_decided_by_finish_time_and_by_cost(monkeypatch):
+    monkeypatch.setattr(reviews, "IN_PROCESS", 20)
+    monkeypatch.setattr(reviews, "WARM_UP", 1)
+
+    found = by_cost.measure(report.QUICK, lambda _: None)
+
+    assert {name: len(values) for name, values in found.items()} == {
+        "by finish time, p50": 2,
+        "by cost, p50": 2,
+        "by finish time, p99": 2,
+        "by cost, p99": 2,
+    }
+    (target,) = by_cost.targets(
+        {"by cost, p99": [1.5, 9.0, 1.9], "by finish time, p99": [1.5, 3.0, 2.0]}
+    )
+    assert (target.value, target.limit, target.is_met) == (1.0, 1.15, True)
+    assert by_cost.lines(found)[-1].startswith("times as long, p99")
+
+
+def test_a_state_by_cost_has_all_that_is_weighed():
+    snapshot = by_cost.deciding(by_cost.STRATEGIES[by_cost.BY_COST])
+
+    assert snapshot.profiles.keys() == {"gpu-cq", "cpu-cq"}
+    prices = snapshot.prices[""]
+    assert (prices.electricity, prices.carbon, prices.devices) != (None, None, {})
 
 
 def test_the_rates_of_many_flavors_are_compiled():
