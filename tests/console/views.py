@@ -4,6 +4,7 @@ import random
 from dataclasses import replace
 from math import inf
 
+from tests.console.waiting import waiting
 from webhook.console.view import (
     JOURNAL,
     Cell,
@@ -99,6 +100,17 @@ def large(*, now=NOW, newer=0):
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
         savings_as_of=now - 150,
+        waiting=tuple(
+            waiting(
+                f"train-{number}",
+                namespace=_TEAMS[number % len(_TEAMS)],
+                seconds=45.0 * number,
+                position=number + 1,
+                pending=96,
+                unseen=number % 4 == 3,
+            )
+            for number in range(96)
+        ),
     )
 
 

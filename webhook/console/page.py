@@ -20,7 +20,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from webhook.console import phrases
+from webhook.console.starts_picture import starts_picture
 from webhook.console.view import Cell, Policy, Queue, ShownDecision, View
+from webhook.jobs import referred
+from webhook.state.waiting_line import WaitingWorkload
 
 HEIGHT: Final = 32
 """Of a lane, in pixels, without the room for the marks of moves above it."""
@@ -301,6 +304,19 @@ def narrowed(view: View, filters: Filters) -> View:
         queues=tuple(queue for queue in view.queues if _is_queue(queue, filters)),
         policies=tuple(policy for policy in view.policies if _is_policy(policy, filters)),
         decisions=tuple(decision for decision in view.decisions if _is_decision(decision, filters)),
+        waiting=None
+        if view.waiting is None
+        else tuple(each for each in view.waiting if _is_waiting(each, filters)),
+    )
+
+
+def _is_waiting(waiting: WaitingWorkload, filters: Filters) -> bool:
+    workload = waiting.workload
+    return (
+        _has(workload.namespace, filters.namespace)
+        and _has(referred(workload.job)[0].kind, filters.kind)
+        and _has(workload.policy, filters.policy)
+        and any(_has(queue, filters.queue) for queue in (waiting.cluster_queue, workload.queue))
     )
 
 
@@ -382,6 +398,7 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         queues=queues[:QUEUES_AT_ONCE],
         more_queues=queues[QUEUES_AT_ONCE:],
         timeline=timeline(shown),
+        starts=starts_picture(shown.waiting or ()),
         listed=page(shown.decisions, asked),
         suggested=_suggested(view),
         colors=_colors(view),
@@ -396,7 +413,10 @@ def _busiest_first(queue: Queue) -> tuple[bool, int, str, str]:
 def _suggested(view: View) -> dict[str, list[str]]:
     """Return the names to suggest for each filter."""
     return {
-        "namespace": sorted({decision.namespace for decision in view.decisions}),
+        "namespace": sorted(
+            {decision.namespace for decision in view.decisions}
+            | {each.workload.namespace for each in view.waiting or ()}
+        ),
         "policy": sorted({policy.name for policy in view.policies}),
         "queue": sorted({queue.name for queue in view.queues}),
         "kind": sorted({decision.kind for decision in view.decisions}),
