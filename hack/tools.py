@@ -1,5 +1,6 @@
 """Build the control plane's programs from the Go `tool` dependencies, once, into a cache.
 
+A program on PATH of the same minor version is copied there instead, as that takes no time.
 The cache lies outside the tree and is keyed by the go.mod and go.sum files, so a changed version
 is a new folder. It also holds what a start needs from the modules, so a start needs no Go.
 With KUEUE_VERSION=0.18 in the environment Kueue is the one of `tools/kueue-0.18`, built when it is
@@ -42,6 +43,17 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "kwok": "sigs.k8s.io/kwok/cmd/kwok",
     "helm": "helm.sh/helm/v4/cmd/helm",
 }
+
+# What each says of its version with; Kueue's controller is nobody's command.
+VERSION_FLAGS: Final[Mapping[str, Sequence[str]]] = {
+    **dict.fromkeys(
+        ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
+        ("--version",),
+    ),
+    "kubectl": ("version", "--client"),
+    "helm": ("version", "--short"),
+}
+VERSION_SECONDS: Final = 20.0
 
 # Raise it when the layout of the cache changes.
 LAYOUT: Final = "2"
@@ -162,17 +174,68 @@ def _build_beside(finished: Path, build: "Build") -> None:
 
 
 def _build(go: "Go", root: Path) -> None:
-    total = len(PROGRAMS)
-    print(f"Building {total} programs; the first time takes about 7 minutes.", flush=True)
+    (root / "bin").mkdir()
+    missing = [name for name in PROGRAMS if not copied_from_path(name, root / "bin" / name)]
+    total = len(missing)
+    print(f"Building {total} programs; all eight take about 7 minutes.", flush=True)
     for module in MODULES:
         with Progress(f"[0/{total}] modules of {module.relative_to(TOOLS.parent)}"):
             go.run("mod", "download", cwd=module)
-    for number, (name, package) in enumerate(PROGRAMS.items(), start=1):
-        module = next(module for module in MODULES if is_tool(module, package))
+    for number, name in enumerate(missing, start=1):
         with Progress(f"[{number}/{total}] {name}"):
-            go.build(package, root / "bin" / name, module=module)
+            go.build(PROGRAMS[name], root / "bin" / name, module=_module_of(name))
     copy(go.module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
     _keep_chart(go, root, TOOLS, root / "bin" / "helm")
+
+
+def copied_from_path(name: str, target: Path) -> bool:
+    """Copy a program from PATH if it is of the minor version that is wanted, and works there."""
+    found = shutil.which(name)
+    if found is None or name not in VERSION_FLAGS:
+        return False
+    wanted, version = _minor(program_version(name)), _said_version(name, Path(found))
+    if _minor(version) != wanted:
+        print(f"{found} is {version or 'of no known version'}; {wanted} is wanted", flush=True)
+        return False
+    # A copy stays what it is when its owner upgrades; a script that finds its program beside
+    # itself does not work as one.
+    shutil.copyfile(found, target)
+    target.chmod(0o755)
+    if _said_version(name, target) != version:
+        target.unlink()
+        return False
+    print(f"{name} {version} is taken from {found}", flush=True)
+    return True
+
+
+def _said_version(name: str, program: Path) -> str:
+    """Return a program's own word for its version, such as 1.36.3; empty: it has none."""
+    try:
+        said = subprocess.run(
+            (program, *VERSION_FLAGS[name]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=VERSION_SECONDS,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"\d+\.\d+(\.\d+)?", said)
+    return found[0] if found else ""
+
+
+def program_version(name: str) -> str:
+    """Return the version of a program that is wanted, that of the module which has it."""
+    module, package = _module_of(name), PROGRAMS[name]
+    required = re.findall(r"^\s*(\S+) (v\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    _, version = max(
+        (path, version) for path, version in required if f"{package}/".startswith(f"{path}/")
+    )
+    return str(version)
+
+
+def _module_of(name: str) -> Path:
+    return next(module for module in MODULES if is_tool(module, PROGRAMS[name]))
 
 
 def _build_kueue(go: "Go", root: Path, helm: Path) -> None:
