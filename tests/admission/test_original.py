@@ -79,7 +79,6 @@ def test_what_the_job_itself_tells_is_left_out_of_the_record():
     record = original_json(original)
 
     assert record == {
-        "/metadata/labels": None,
         "/metadata/labels/kueue.x-k8s.io~1queue-name": None,
         "/spec/template/metadata": None,
         "/spec/template/spec/containers/main/resources": None,
@@ -170,7 +169,7 @@ def test_marks_go_even_where_they_were_not_recorded():
         "spec": {
             "template": {
                 **job()["spec"]["template"],
-                "metadata": {"annotations": {}, "name": "x"},
+                "metadata": {"name": "x"},
             }
         },
     }

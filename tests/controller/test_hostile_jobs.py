@@ -47,7 +47,7 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_a_decision_that_is_none_of_ours_is_no_decision(text):
     with pytest.raises(FieldError):
-        decision_record.from_json(text)
+        decision_record.from_annotations({DECISION: text})
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,9 +14,22 @@ from webhook.decide import decision_record
 from webhook.decide.decision_record import RecordedOption
 from webhook.model.decision import Assessment, Decision, Stay
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Forecast, Start
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone
+
+RECORDED = Path(__file__).parent / "recorded.jsonl"
+"""Annotations as they were written before the sentence stood beside them alone."""
+
+
+def read(text, said=""):
+    return decision_record.from_annotations({DECISION: text, REASON: said})
+
+
+def read_back(decided, original):
+    text = decision_record.to_json(decided, original)
+    return read(text, decision_record.reason_of(decided))
 
 
 def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
@@ -24,8 +38,7 @@ def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
     assert found == (
         '{"version":1,"id":"0a1b-00c0ffee","time":"2026-11-21T06:00:00Z","policy":"light-gpu",'
         '"mode":"Enforce","option":"cpu",'
-        '"reason":"sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending",'
-        '"from":{"queue":"gpu-lq"},"stateAge":0.25,"options":['
+        '"from":{"queue":"gpu-lq"},"options":['
         '{"name":"gpu","queue":"gpu-lq","clusterQueue":"gpu-cq","fits":false,"pending":12},'
         '{"name":"cpu","queue":"cpu-lq","clusterQueue":"cpu-cq","fits":true,"pending":0,'
         '"startsIn":0},'
@@ -45,7 +58,7 @@ def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it()
 
 
 def test_what_was_written_is_read_back():
-    found = decision_record.from_json(decision_record.to_json(decision(), {"/a": "b"}))
+    found = read_back(decision(), {"/a": "b"})
 
     assert found.unix == 1795240800.0
     assert found == decision_record.Recorded(
@@ -100,7 +113,7 @@ DECIDED = st.builds(
 def test_whatever_is_written_is_read_back_and_any_part_of_it_harms_nobody(decided, original):
     text = decision_record.to_json(decided, original)
 
-    found = decision_record.from_json(text)
+    found = read_back(decided, original)
 
     for name in ("id", "time", "policy", "mode", "option", "reason", "from_queue", "moves"):
         assert getattr(found, name) == getattr(decided, name)
@@ -109,7 +122,69 @@ def test_whatever_is_written_is_read_back_and_any_part_of_it_harms_nobody(decide
         (each.option, each.queue, each.cluster_queue) for each in decided.options
     ]
     with pytest.raises(FieldError):
-        decision_record.from_json(text[: len(text) // 2])
+        read(text[: len(text) // 2])
+
+
+def test_what_stands_elsewhere_on_the_job_is_written_once():
+    stays = (
+        Stay(time="2026-11-21T06:00:00Z", option="gpu", reason="stays"),
+        Stay(time="2026-11-21T06:05:00Z", option="cpu", reason=SENTENCE),
+    )
+    moved = replace(decision(), moves=1, history=stays)
+    original = {"/metadata/labels/kueue.x-k8s.io~1queue-name": "gpu-lq"}
+
+    text = decision_record.to_json(moved, original)
+
+    assert SENTENCE not in text
+    assert text.count("gpu-lq") == 2
+    found = read_back(moved, original)
+    assert (found.reason, found.from_queue, found.history) == (SENTENCE, "gpu-lq", stays)
+
+
+def test_ranges_and_the_age_of_the_state_are_in_the_log_alone():
+    run = RunTime(seconds=20.0, low=10.0, high=40.0, basis=Basis.POLICY)
+    forecast = Forecast(
+        start=Start(seconds=30.0, low=10.0, high=90.0),
+        run=run,
+        finish=50.0,
+        finish_low=25.0,
+        finish_high=120.0,
+    )
+    gpu = replace(decision().options[0], forecast=forecast)
+    decided = replace(decision(), options=(gpu,))
+
+    written = json.loads(decision_record.to_json(decided, {}))
+    logged = decision_record.decision_json(decided)
+
+    assert set(logged) - set(written) == {"reason", "stateAge"}
+    left_out = set(logged["options"][0]) - set(written["options"][0])
+    assert left_out == {"runsBetween", "finishesBetween"}
+
+
+@pytest.mark.parametrize("said", [None, 7, "", "somebody else's", "x" * 70_000])
+def test_a_reason_that_is_none_of_ours_is_none(said):
+    text = decision_record.to_json(decision(), {})
+
+    assert decision_record.from_annotations({DECISION: text, REASON: said}).reason == ""
+
+
+def test_of_a_reason_that_somebody_made_longer_no_more_is_read_than_is_written():
+    text = decision_record.to_json(decision(), {})
+
+    found = read(text, f"kueue-fallback: {'x' * 70_000}\ud800")
+
+    assert found.reason == "x" * 240
+
+
+@pytest.mark.parametrize("text", RECORDED.read_text().splitlines())
+def test_what_older_versions_wrote_is_read_as_it_was(text):
+    written = json.loads(text)
+
+    found = read(text, "kueue-fallback: not what was written")
+
+    assert (found.reason, found.from_queue) == (written["reason"], written["from"]["queue"])
+    assert found.original == written["original"]
+    assert [each.name for each in found.options] == [each["name"] for each in written["options"]]
 
 
 def test_moves_are_written_and_read_back_with_the_stays_before_them():
@@ -120,7 +195,7 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
     moved = replace(decision(), moves=11, history=stays)
 
     text = decision_record.to_json(moved, {})
-    found = decision_record.from_json(text)
+    found = read(text)
 
     assert json.loads(text)["history"][1] == {
         "time": "2026-11-21T06:01:00Z",
@@ -134,7 +209,7 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
 def test_a_job_that_was_never_moved_says_nothing_of_it():
     text = decision_record.to_json(decision(), {})
 
-    found = decision_record.from_json(text)
+    found = read(text)
     assert not {"moves", "history"} & set(json.loads(text))
     assert (found.moves, found.history, found.moved_unix) == (0, (), 0.0)
 
@@ -143,12 +218,12 @@ def test_a_decision_that_left_the_job_alone_names_no_option():
     text = decision_record.to_json(decision(option=None), {})
 
     assert "option" not in json.loads(text)
-    assert decision_record.from_json(text).option is None
-    assert decision_record.from_json('{"version":1,"option":""}').option is None
+    assert read(text).option is None
+    assert read('{"version":1,"option":""}').option is None
 
 
 def test_of_a_newer_version_only_the_version_is_taken_for_known():
-    found = decision_record.from_json('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
+    found = read('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
 
     assert (found.is_newer, found.id, found.mode, found.original) == (True, "", Mode.OBSERVE, {})
 
@@ -170,7 +245,7 @@ def test_of_a_newer_version_only_the_version_is_taken_for_known():
 )
 def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
     with pytest.raises(FieldError) as error:
-        decision_record.from_json(text)
+        read(text)
 
     assert str(error.value) == f"metadata.annotations[kueue-fallback.dev/decision]{message}"
 
@@ -184,4 +259,4 @@ def test_what_a_decision_changes_is_written_and_read_back():
     text = decision_record.to_json(replace(decision(), changed=("queue", "nvidia.com/gpu")), {})
 
     assert json.loads(text)["changed"] == ["queue", "nvidia.com/gpu"]
-    assert decision_record.from_json(text).changed == ("queue", "nvidia.com/gpu")
+    assert read(text).changed == ("queue", "nvidia.com/gpu")

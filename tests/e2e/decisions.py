@@ -1,7 +1,6 @@
 """What the tests of decisions share: filling queues, and reading what was decided."""
 
 import contextlib
-import json
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
 from hack.install import Installation
 from tests.e2e.plane import wait_for
+from webhook.decide import decision_record
 
 DECISION = "kueue-fallback.dev/decision"
 REASON = "kueue-fallback.dev/reason"
@@ -21,8 +21,8 @@ SLOW = 0.05
 
 
 def decision_of(job: Object) -> dict[str, Any] | None:
-    text = job["metadata"].get("annotations", {}).get(DECISION)
-    return json.loads(text) if text else None
+    annotations = job["metadata"].get("annotations", {})
+    return dict(decision_record.parsed(annotations)) if DECISION in annotations else None
 
 
 def queue_of(job: Object) -> str | None:

@@ -1,13 +1,13 @@
 """Moves as the controller asks for them, of Jobs as the API server stores them."""
 
 import copy
-import json
 from dataclasses import replace
 
 from tests.servers import paper_snapshot
 from webhook.admission import patch
+from webhook.decide import decision_record
 from webhook.jobs import KINDS
-from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO
+from webhook.model.job import MOVE_REASON, MOVE_TO
 from webhook.model.policy.fallback_policy import Reconsider
 
 KIND = KINDS["batch", "v1", "Job"]
@@ -44,7 +44,7 @@ def move(server, stored, option, reason=None, **request):
 
 
 def decision(job):
-    return json.loads(job["metadata"]["annotations"][DECISION])
+    return decision_record.parsed(job["metadata"]["annotations"])
 
 
 def undone(job):

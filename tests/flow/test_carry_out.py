@@ -112,9 +112,6 @@ def test_what_stood_there_is_put_on_record():
     main = "/spec/template/spec/containers/main"
     assert original == {
         "/metadata/labels/kueue.x-k8s.io~1queue-name": "gpu-lq",
-        "/spec/template/metadata/labels": None,
-        "/spec/template/metadata/annotations": None,
-        "/spec/template/metadata/annotations/kueue-fallback.dev~1env.RUN_ENV": None,
         f"{main}/resources/requests/nvidia.com~1gpu": "1",
         f"{main}/resources/limits/nvidia.com~1gpu": "1",
         f"{main}/env/RUN_ENV": {"name": "RUN_ENV", "value": "gpu"},

@@ -38,7 +38,7 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
     later, decided_anew = decided(admitted, found, unix=1e9 + 3600, uid="ffff0000")
 
     text = decided_anew["metadata"]["annotations"][DECISION]
-    recorded = decision_record.from_json(text)
+    recorded = decision_record.from_annotations(decided_anew["metadata"]["annotations"])
     undone = patch.undone(decided_anew, patch.original_from_json(recorded.original), KIND.allowed)
     assert later.decision.option == outcome.decision.option
     assert (

@@ -35,7 +35,7 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
 
     line = line_of(server)
 
-    decision = json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+    written = decision(job)
     assert line == {
         "msg": "decided",
         "uid": server.considered[0].review.uid,
@@ -48,7 +48,8 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
         "option": "cpu",
         "reason": "decided",
         "state_age_s": 1.5,
-        "decision": {key: value for key, value in decision.items() if key != "original"},
+        "decision": {key: value for key, value in written.items() if key != "original"}
+        | {"stateAge": 1.5},
     }
     assert "s3cret" not in json.dumps(line)
 

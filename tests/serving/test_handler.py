@@ -1,12 +1,12 @@
 """Creates and updates through the handler: what is decided, remembered, and given back."""
 
 import copy
-import json
 
 import pytest
 
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
+from webhook.decide import decision_record
 from webhook.state.workload import SeenWorkload
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -25,7 +25,7 @@ def queue(job):
 
 
 def decision(job):
-    return json.loads(job["metadata"]["annotations"][DECISION])
+    return decision_record.parsed(job["metadata"]["annotations"])
 
 
 def reservations(server, total, **metadata):

@@ -1,16 +1,15 @@
 """Decisions by forecasts that are older than the last placements."""
 
-import json
-
 from tests import builders
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
+from webhook.decide import decision_record
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
+from webhook.serving import decision_log
 from webhook.state.pipe import Update, changes
 from webhook.state.workload import SeenWorkload
 
-DECISION = "kueue-fallback.dev/decision"
 GIB = 1 << 30
 POLICY = builders.policy(
     builders.GPU_OPTION,
@@ -63,7 +62,7 @@ def snapshot(taken=(), **rest):
 
 def create(server, number):
     job, _ = server.create(light_job(f"job-{number}"))
-    found = json.loads(job["metadata"]["annotations"][DECISION])
+    found = decision_record.parsed(job["metadata"]["annotations"])
     return found["option"], found
 
 
@@ -121,15 +120,17 @@ def test_a_placement_whose_workload_never_comes_leaves_the_forecast_too():
 
 
 def test_the_decision_has_start_run_and_finish_of_every_option():
-    _, found = create(Server(snapshot()), 0)
+    server = Server(snapshot())
+    _, found = create(server, 0)
 
     gpu, cpu = found["options"]
     assert gpu["startsIn"] == 20.0
     assert (gpu["runs"], gpu["runsBy"], gpu["finishesIn"]) == (20.0, "the policy", 40.0)
     assert cpu["startsIn"] == 0.0
     assert (cpu["runs"], cpu["runsBy"], cpu["finishesIn"]) == (70.0, "the policy", 70.0)
-    assert gpu["runsBetween"][0] < 20.0 < gpu["runsBetween"][1]
-    assert gpu["finishesBetween"][0] < 40.0 < gpu["finishesBetween"][1]
+    logged = decision_log.line(server.considered[-1], 0.0)["decision"]["options"][0]
+    assert logged["runsBetween"][0] < 20.0 < logged["runsBetween"][1]
+    assert logged["finishesBetween"][0] < 40.0 < logged["finishesBetween"][1]
 
 
 def test_without_a_profile_the_first_option_stands_and_says_why():

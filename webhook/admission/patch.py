@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from typing import Any, TypeAlias, cast
 
 from webhook.model import job as jobs
@@ -30,6 +31,7 @@ from webhook.model.edits import (
     Prepared,
 )
 from webhook.model.fields import FieldError, Json
+from webhook.model.job import ENV_PREFIX
 from webhook.model.marks import MARKS, MARKS_OF_EDITS
 from webhook.model.pods import recalling
 
@@ -400,13 +402,21 @@ class _Operations:
         """Parents that exist, by path: (value, pointer); most are shared by several edits."""
         self._created: dict[str, Any] = {}
         """Parents that do not exist yet, by pointer: each is added whole, in one operation."""
+        self._members: dict[str, tuple[Mapping[str, Any], list[Operation]]] = {}
+        """By pointer of an object: what it is, and the operations on its members."""
         self._removals: list[tuple[str, int]] = []
         """(pointer of a list, index): done last and from the end, because indices shift."""
 
     def operations(self) -> list[Operation]:
-        return self._operations + [
-            {"op": "remove", "path": f"{pointer}/{index}"}
-            for pointer, index in sorted(self._removals, key=lambda item: -item[1])
+        return [
+            *chain.from_iterable(
+                _together(pointer, *members) for pointer, members in self._members.items()
+            ),
+            *self._operations,
+            *(
+                {"op": "remove", "path": f"{pointer}/{index}"}
+                for pointer, index in sorted(self._removals, key=lambda item: -item[1])
+            ),
         ]
 
     def add(self, edit: Edit) -> None:
@@ -466,13 +476,14 @@ class _Operations:
     def _set_member(self, edit: Edit, node: Mapping[str, Any], pointer: str) -> None:
         key = edit.path[-1]
         path = f"{pointer}/{_escaped(key)}"
+        _, members = self._members.setdefault(pointer, (node, []))
         if edit.value is ABSENT:
             if node.get(key) is not None:
-                self._operations.append({"op": "remove", "path": path})
+                members.append({"op": "remove", "path": path})
         elif key not in node:
-            self._operations.append({"op": "add", "path": path, "value": edit.value})
+            members.append({"op": "add", "path": path, "value": edit.value})
         elif node[key] != edit.value:
-            self._operations.append({"op": "replace", "path": path, "value": edit.value})
+            members.append({"op": "replace", "path": path, "value": edit.value})
 
     def _set_element(self, edit: Edit, node: list[Any], pointer: str) -> None:
         name = edit.path[-1]
@@ -492,6 +503,25 @@ class _Operations:
             self._operations.append({"op": "replace", "path": path, "value": edit.value})
 
 
+def _together(pointer: str, node: Mapping[str, Any], members: list[Operation]) -> list[Operation]:
+    """Return one operation in the place of several on the members of the object at *pointer*."""
+    # The API server applies the patch to the very object that is reviewed, so nobody else's member
+    # is lost. Each operation costs both ends more than the text of a few members.
+    if len(members) < _SEVERAL or pointer.rpartition("/")[2] not in _FLAT:
+        return members
+    if len(marshal.dumps(dict(node), _WITHOUT_REFERENCES)) > _REPEATED:
+        return members
+    after = dict(node)
+    for operation in members:
+        apply({**operation, "path": operation["path"][len(pointer) :]}, after)
+    return [{"op": "replace", "path": pointer, "value": after}]
+
+
+_FLAT = frozenset({"labels", "annotations", "nodeSelector", "requests", "limits"})
+"""Objects below whose members nothing is edited."""
+_SEVERAL = 2
+_REPEATED = 512
+"""Bytes of an object that may be sent again as a whole."""
 _ANNOTATIONS = (256 << 10) - (16 << 10)
 """Bytes of an object's annotations, keys and values: what Kubernetes allows, less room for Kueue
 and for the record of later moves.
@@ -529,7 +559,8 @@ def _bytes(texts: Mapping[str, Any]) -> int:
 
 
 _RECORD = f"metadata.annotations[{jobs.DECISION}].original"
-_TEXTS = frozenset({"labels", "annotations", "nodeSelector"})
+_NAMED_TEXTS = frozenset({"labels", "annotations"})
+_TEXTS = _NAMED_TEXTS | {"nodeSelector"}
 _AMOUNTS = frozenset({"requests", "limits"})
 
 
@@ -570,15 +601,29 @@ def original_json(original: Original) -> dict[str, Json]:
     missing = {path for path, value in original.items() if value is ABSENT}
     below = {path for path in missing if any(path[:end] in missing for end in range(1, len(path)))}
     above = {path[:-1] for path in below} & below
+    ours = _read_by_variables(original)
     return {
         to_pointer(path): None if value is ABSENT else value
         for path, value in original.items()
-        if path not in missing or not (path in above or _is_mark_of_edit(path))
+        if path not in missing
+        or not (path in above or path in ours or path[-1] in _NAMED_TEXTS or _is_mark_of_edit(path))
     }
 
 
 def _is_mark_of_edit(path: Path) -> bool:
     return path[-1] in MARKS_OF_EDITS and len(path) > 1 and path[-2] in _TEXTS
+
+
+def _read_by_variables(original: Original) -> frozenset[Path]:
+    """Return the places of annotations from which literal variables may be read since."""
+    return frozenset(
+        (*path[:-5], "metadata", "annotations", ENV_PREFIX + path[-1])
+        for path, value in original.items()
+        if path[-2:-1] == ("env",)
+        and path[-5:-3] in (("spec", "containers"), ("spec", "initContainers"))
+        and isinstance(value, Mapping)
+        and "valueFrom" not in value
+    )
 
 
 def original_from_json(record: Mapping[str, Any]) -> Original:
@@ -599,9 +644,15 @@ def original_from_json(record: Mapping[str, Any]) -> Original:
 def completed(original: Original, source: Mapping[str, Any], allowed: Allowed) -> Original:
     """Return *original* with what ``original_json`` leaves out, found by the decided *source*."""
     values = dict(original)
+    for place in _read_by_variables(original):
+        if value_at(source, place) is not ABSENT:
+            values.setdefault(place, ABSENT)
     for place, texts in _texts_in(source, allowed):
         for mark in MARKS_OF_EDITS.intersection(texts):
             values.setdefault((*place, mark), ABSENT)
+        # Kubernetes does not tell labels that are empty from none.
+        if place[-1] in _NAMED_TEXTS and all(values.get((*place, key)) is ABSENT for key in texts):
+            values.setdefault(place, ABSENT)
     _fill_parents(values)
     return values
 

@@ -331,11 +331,8 @@ def state_of(job: Mapping[str, Any], kind: JobKind) -> str:
 
 def decision_on(job: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the decision without what undoing it needs; None: there is none that can be read."""
-    text = (job["metadata"].get("annotations") or {}).get(DECISION)
-    if not isinstance(text, str):
-        return None
     try:
-        record = decision_record.parsed(text)
+        record = decision_record.parsed(job["metadata"].get("annotations") or {})
     except FieldError:
         return None
     return {key: value for key, value in record.items() if key != "original"}

@@ -57,7 +57,7 @@ def from_job(source: Mapping[str, Any], kind: str = PLAIN) -> ShownDecision | No
             fields.mapping(metadata, key, "metadata") for key in ("annotations", "labels")
         )
         decision = _decision(
-            decision_record.from_json(fields.text(annotations, DECISION, _AT)),
+            decision_record.from_annotations(annotations),
             namespace=fields.text(metadata, "namespace", "metadata"),
             kind=kind,
             name=fields.text(metadata, "name", "metadata"),

@@ -43,7 +43,7 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.holds import Hold
-from webhook.model.job import DECISION
+from webhook.model.job import DECISION, QUEUE_LABEL, REASON
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.words import clip, rfc3339
 
@@ -57,6 +57,9 @@ _WHOLE_FROM = 100.0
 _MOST_OF_COSTS = 1000
 """Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
+_QUEUE: Final = to_pointer(("metadata", "labels", QUEUE_LABEL))
+_RANGES: Final = frozenset({"runsBetween", "finishesBetween"})
+"""What the log says of an option, and the annotation does not."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _AS_WRITTEN = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
 
@@ -217,11 +220,21 @@ _RECORDED: Final = TypeAdapter(Recorded)
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
     """Write the Job's annotation: compact, with times in seconds; what is unknown is left out.
 
-    *original* is what an undo puts back.
+    *original* is what an undo puts back. What stands elsewhere on the Job is left out, as
+    ``parsed`` finds it there; what neither an undo nor ``explain`` needs is in the log alone.
     """
     record = decision_json(decision)
-    options = _with_short_costs(record["options"], record.get("option"))
-    return _ENCODER.encode({**record, "options": options, "original": original})
+    del record["reason"], record["stateAge"]
+    if original.get(_QUEUE) == decision.from_queue:
+        del record["from"]
+    if decision.moves and decision.history and decision.history[-1].reason == decision.reason:
+        del record["history"][-1]["reason"]
+    options = [
+        {key: value for key, value in option.items() if key not in _RANGES}
+        for option in record["options"]
+    ]
+    record["options"] = _with_short_costs(options, record.get("option"))
+    return _ENCODER.encode({**record, "original": original})
 
 
 def _with_short_costs(
@@ -318,14 +331,14 @@ def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
     return answer
 
 
-def from_json(text: str) -> Recorded:
-    """Read a decision back; of one that a newer version wrote only the version is read.
+def from_annotations(annotations: Mapping[str, Any]) -> Recorded:
+    """Read the decision on a Job back; of one that a newer version wrote only the version is read.
 
     Raises:
-        FieldError: the text is no decision.
+        FieldError: what stands there is no decision.
 
     """
-    return from_object(parsed(text))
+    return from_object(parsed(annotations))
 
 
 def from_object(source: Mapping[str, Any]) -> Recorded:
@@ -345,14 +358,34 @@ def from_object(source: Mapping[str, Any]) -> Recorded:
         raise FieldError(f"{_PATH}.{first.path}", first.message) from None
 
 
-def parsed(text: str) -> Mapping[str, Any]:
-    """Return the whole JSON object of the annotation; its size, depth and numbers are bounded.
+def parsed(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the whole JSON object of the decision on a Job, bounded in size, depth and numbers.
+
+    Its sentence, and the queue that the Job came from, are put where older versions wrote them.
 
     Raises:
-        FieldError: the text is no JSON object.
+        FieldError: it is no JSON object.
 
     """
-    return fields.from_json(text, _PATH, longest=LONGEST)
+    text = fields.text(annotations, DECISION, "metadata.annotations")
+    source = dict(fields.from_json(text, _PATH, longest=LONGEST))
+    if source.get("version") != VERSION:
+        return source
+    original, history = source.get("original"), source.get("history")
+    source.setdefault("reason", _sentence(annotations.get(REASON)))
+    if isinstance(original, dict) and isinstance(original.get(_QUEUE), str):
+        source.setdefault("from", {"queue": original[_QUEUE]})
+    if isinstance(history, list) and history and isinstance(history[-1], dict):
+        history[-1].setdefault("reason", source["reason"])
+    return source
+
+
+def _sentence(said: Any) -> str:
+    """Return the reason that ``said`` made; empty: there is none of ours."""
+    # Nobody signs it, so whoever may edit the Job may have written it.
+    if not isinstance(said, str) or not said.startswith(PREFIX):
+        return ""
+    return said[len(PREFIX) : _REASON_LIMIT].encode(errors="replace").decode()
 
 
 def reason_of(decision: Decision) -> str:

@@ -146,19 +146,18 @@ def read(
 
     """
     current = kind.read(source)
-    text = current.annotations.get(DECISION)
-    if text is None:
+    if DECISION not in current.annotations:
         return DecidedJob(source=source, kind=kind, current=current)
-    recorded, doubt = _recorded(text, current.namespace, keys, created)
+    recorded, doubt = _recorded(current, keys, created)
     return DecidedJob(source=source, kind=kind, current=current, recorded=recorded, doubt=doubt)
 
 
 def _recorded(
-    text: str, namespace: str, keys: SigningKeys | None, created: float
+    job: Job, keys: SigningKeys | None, created: float
 ) -> tuple[Recorded | None, Obstacle | None]:
-    is_own = is_own_record(text, namespace, keys, created=created)
+    is_own = is_own_record(job.annotations[DECISION], job.namespace, keys, created=created)
     try:
-        recorded = decision_record.from_json(text)
+        recorded = decision_record.from_annotations(job.annotations)
     except FieldError:
         return None, Obstacle.UNREADABLE if is_own else Obstacle.FOREIGN_DECISION
     # What a newer version wrote is not read and the Job is left as it is, signed or not.
