@@ -196,3 +196,17 @@ def test_an_error_of_the_application_is_a_500_and_logged_without_its_text(server
     assert len(lines) == 1
     assert "ValueError at " in lines[0]
     assert "hunter2" not in server.log.read_text()
+
+
+def test_what_was_put_off_is_done_once_the_answer_is_sent(server):
+    with contextlib.closing(GoClient(server)) as client:
+        answer = client.post(b"put off")
+        later = client.post(b"done later")
+
+    assert (answer, later) == ((200, b"not done yet"), (200, b"done"))
+
+
+def test_what_fails_after_an_answer_ends_no_connection(server):
+    with contextlib.closing(GoClient(server)) as client:
+        assert client.post(b"break later") == (200, b"break later")
+        assert client.post(b"on") == (200, b"on")

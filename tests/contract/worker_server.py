@@ -11,6 +11,8 @@ from webhook.server import connections as clients
 from webhook.server.gunicorn_app import Server
 from webhook.server.tls import LiveContext
 
+DONE: list[str] = []
+
 
 def answer(environ, start_response):
     body = environ["wsgi.input"].read()
@@ -22,6 +24,13 @@ def answer(environ, start_response):
         body = str(environ["kueue_fallback.waited_seconds"]).encode()
     if body == b"unanswered":
         body = json.dumps(SERVER.unanswered).encode()
+    if body == b"put off":
+        SERVER.put_off(lambda: DONE.append("done"))
+        body = " ".join(DONE).encode() or b"not done yet"
+    if body == b"done later":
+        body = " ".join(DONE).encode()
+    if body == b"break later":
+        SERVER.put_off(lambda: 1 / 0)
     if body.startswith(b"give "):
         body = b"x" * int(body[5:])
     start_response("200 OK", [("Content-Length", str(len(body)))])

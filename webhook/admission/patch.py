@@ -321,9 +321,11 @@ def prepare(
         written = operations(edits, _copied(source), allowed)
     except PatchError:
         return None
+    original = original_of(edits, source)
     return Prepared(
         edits=edits,
-        original=original_of(edits, source),
+        original=original,
+        record=original_json(original),
         operations=tuple(written),
         open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
         open_operations=tuple(n for n, operation in enumerate(written) if _is_open(operation)),
@@ -343,7 +345,12 @@ def filled(prepared: Prepared, text: str) -> Prepared:
         edits[index] = replace(edits[index], value=text)
     for index in prepared.open_operations:
         written[index] = {**written[index], "value": _filled(written[index]["value"], text)}
-    return Prepared(edits=tuple(edits), original=prepared.original, operations=tuple(written))
+    return Prepared(
+        edits=tuple(edits),
+        original=prepared.original,
+        record=prepared.record,
+        operations=tuple(written),
+    )
 
 
 def _is_open(operation: Operation) -> bool:
@@ -530,10 +537,17 @@ https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimach
 _OBJECT = 1 << 20
 """Bytes of an object as it came: etcd takes 1.5 MiB, what is added included."""
 _WITHOUT_REFERENCES = 2
+_CHARACTER = 4
+"""Most bytes of one."""
 
 
-def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
+def too_large(source: Mapping[str, Any], edits: Sequence[Edit]) -> str:
     """Return what of *source* would be too large with *edits*, in words; empty: nothing."""
+    size = len(marshal.dumps(dict(source), _WITHOUT_REFERENCES))
+    added = sum(len(edit.value) for edit in edits if isinstance(edit.value, str))
+    # Most Jobs are far smaller, and then no annotations need be counted.
+    if size + _CHARACTER * added <= _ANNOTATIONS:
+        return ""
     changed: dict[Path, dict[str, Any]] = {}
     for edit in edits:
         if edit.path[-2] == "annotations":
@@ -544,7 +558,7 @@ def too_large(source: Mapping[str, Any], edits: Iterable[Edit]) -> str:
         if _bytes(after) > _ANNOTATIONS:
             return f"{'.'.join(path)} would have more than {_ANNOTATIONS >> 10} KiB"
     # The size that marshal makes is about that of JSON, in a tenth of the time.
-    if changed and len(marshal.dumps(dict(source), _WITHOUT_REFERENCES)) > _OBJECT:
+    if changed and size > _OBJECT:
         return f"the Job has more than {_OBJECT >> 20} MiB"
     return ""
 

@@ -7,7 +7,7 @@ not know how the option was chosen.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 
 from webhook.admission import patch
@@ -23,9 +23,10 @@ from webhook.learn import expected_runs, job_class
 from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
+from webhook.model.copies import copy_with
 from webhook.model.decision import Assessment, Decided, Decision
-from webhook.model.edits import HOLE, Edit, Original, Prepared
-from webhook.model.fields import FieldError
+from webhook.model.edits import HOLE, Edit, Prepared
+from webhook.model.fields import FieldError, Json
 from webhook.model.forecasts import Basis, JobClass
 from webhook.model.holds import gated
 from webhook.model.job import DECISION_ID, JOB_CLASS, Job, reference_of
@@ -162,20 +163,21 @@ def apply(
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         after = gated(after) if decision.hold is not None else after
         outcome = _changed(case, after, decision, taken, occupancy=occupancy, class_text=class_text)
-        return replace(outcome, warnings=warnings)
+        return copy_with(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
-    labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
+    labelled = copy_with(case.submitted, labels=_labels(taken.job, taken, policy))
     labelled = gated(labelled) if decision.hold is not None else labelled
     named = case.kind.edits(case.submitted, labelled)
-    original = {**prepared.original, **patch.original_of(named, case.submitted_source)}
-    recorded = annotated(labelled, decision, original, keys)
+    original = patch.original_of(named, case.submitted_source)
+    record = {**prepared.record, **patch.original_json(original)}
+    recorded = annotated(labelled, decision, record, keys)
     return Decided(
         decision=decision,
         edits=prepared.edits + named + case.kind.edits(labelled, recorded),
         prepared=prepared,
-        original=original,
+        original={**prepared.original, **original},
         warnings=warnings,
         arrival=decided(labelled, taken, decision, occupancy.snapshot, class_text=class_text),
         job=case.submitted,
@@ -194,9 +196,9 @@ def _with_changes(
         return decision, warning.decided(decision, Differences(), submitted="", kind=case.kind)
     # Warnings say what differs from the manifest that the user sent, so that is compared.
     left = match.submission(case.current, occupancy.snapshot).queue
-    after = replace(taken.job, labels=_labels(taken.job, taken, policy))
+    after = copy_with(taken.job, labels=_labels(taken.job, taken, policy))
     changed = warning.between(case.current, after, left=left, taken=taken.queue)
-    decision = replace(decision, changed=changed.names)
+    decision = copy_with(decision, changed=changed.names)
     return decision, warning.decided(decision, changed, submitted=left, kind=case.kind)
 
 
@@ -208,7 +210,7 @@ def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
     after = marks.off_templates(case.current)
     if jobs.DECISION in after.annotations and case.recorded is None:
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
-        after = replace(after, annotations=left)
+        after = copy_with(after, annotations=left)
     return case.kind.edits(case.current, after) if after is not case.current else ()
 
 
@@ -222,7 +224,7 @@ def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | No
     # Readers of Workloads trust only signed marks, as users can write any annotation
     # (decision 0024).
     written = (decision.policy, decision.option or "", class_text)
-    return replace(decision, id=signed_id(decision.id, job.namespace, written, keys))
+    return copy_with(decision, id=signed_id(decision.id, job.namespace, written, keys))
 
 
 def under(
@@ -239,15 +241,17 @@ def under(
     )
 
 
-def annotated(job: Job, decision: Decision, original: Original, keys: SigningKeys | None) -> Job:
-    """Return the Job with the signed decision on it, which holds what is needed to undo it."""
-    text = decision_record.to_json(decision, patch.original_json(original))
+def annotated(
+    job: Job, decision: Decision, record: Mapping[str, Json], keys: SigningKeys | None
+) -> Job:
+    """Return the Job with the signed decision on it; *record* is what an undo puts back."""
+    text = decision_record.to_json(decision, record)
     annotations = {
         **job.annotations,
         jobs.DECISION: signed_record(text, job.namespace, keys),
         jobs.REASON: decision_record.reason_of(decision),
     }
-    return replace(job, annotations=annotations)
+    return copy_with(job, annotations=annotations)
 
 
 def _changed(
@@ -263,7 +267,7 @@ def _changed(
     changed = case.kind.edits(case.submitted, after)
     original = patch.original_of(changed, case.submitted_source)
     keys = occupancy.snapshot.signing
-    recorded = annotated(after, decision, original, keys)
+    recorded = annotated(after, decision, patch.original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:
@@ -289,7 +293,7 @@ def _prepared(
 
     def work() -> Prepared | None:
         marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
-        edits = case.kind.edits(case.submitted, replace(case.submitted, pod_sets=marked.pod_sets))
+        edits = case.kind.edits(case.submitted, copy_with(case.submitted, pod_sets=marked.pod_sets))
         return patch.prepare(edits, case.submitted_source, case.kind.allowed)
 
     # Recalled by which objects these are: comparing templates would cost half of the work.

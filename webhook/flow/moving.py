@@ -219,7 +219,7 @@ def _recorded(
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, original, keys)
+    final = carry_out.annotated(after, decision, patch.original_json(original), keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)

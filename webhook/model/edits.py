@@ -55,6 +55,8 @@ class Prepared:
 
     edits: tuple[Edit, ...]
     original: Original
+    record: Mapping[str, Json]
+    """``original`` as the decision has it."""
     operations: tuple[Operation, ...]
     open_edits: tuple[int, ...] = ()
     open_operations: tuple[int, ...] = ()

@@ -279,6 +279,7 @@ class Clients:
         self._silent: dict[Connection, None] = {}
         self._greeting: deque[Connection] = deque()
         self._whole: deque[Connection] = deque()
+        self._later: list[Callable[[], object]] = []
         self._held = 0
         self._answering = False
         self._ending = False
@@ -300,10 +301,15 @@ class Clients:
             return 0.0
         return max(0.0, self._deadlines.next_at() - now)
 
+    def put_off(self, work: Callable[[], object]) -> None:
+        """Do something once the messages that are complete now are answered."""
+        self._later.append(work)
+
     def work(self) -> None:
         """Answer complete messages, then do some handshakes, then close what is overdue."""
         for _ in range(len(self._whole)):
             self._next(self._whole, self._answer)
+        self._do_what_was_put_off()
         # Handshakes are expensive, and a client whose connection becomes free may need no new one.
         until = time.monotonic() + GREETING_SECONDS
         while self._greeting and time.monotonic() < until:
@@ -449,6 +455,14 @@ class Clients:
         self._answering = False
         conn.put(answer, close=close)
         self._send(conn)
+
+    def _do_what_was_put_off(self) -> None:
+        works, self._later = self._later, []
+        for work in works:
+            try:
+                work()
+            except Exception as error:  # noqa: BLE001 - its answer is sent, and others wait
+                self._on_error(f"after an answer: {faults.describe(error)}")
 
     def _send(self, conn: Connection) -> None:
         try:

@@ -145,6 +145,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         """Set by the worker: returns the count of complete messages not yet answered."""
         self.unanswered: Mapping[str, int] = {}
         """Set by the worker: count of what got no answer of the application, by reason."""
+        self.put_off: Callable[[Callable[[], object]], object] = lambda work: work()
+        """Set by the worker: takes what can wait until the answers that are due are sent."""
         self._load_application = load_application
         self._given = {
             "bind": listen,

@@ -71,6 +71,7 @@ class PollingWorker(Worker):  # type: ignore[misc]
             )
             self.app.in_flight = self._clients.in_flight
             self.app.unanswered = self._clients.unanswered
+            self.app.put_off = self._clients.put_off
             poller.register(self.PIPE[0], selectors.EVENT_READ, (_empty, self.PIPE[0]))
             while (now := time.monotonic()) < self._stop_at:
                 self._turn(now, self._stop_at)

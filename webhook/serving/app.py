@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NoReturn, Protocol
 
 from flask import Flask
@@ -65,6 +66,7 @@ class ServerState(Protocol):
     draining: bool
     in_flight: Callable[[], int]
     unanswered: Mapping[str, int]
+    put_off: Callable[[Callable[[], object]], object]
 
 
 def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
@@ -110,13 +112,17 @@ class _Server:
             ),
             self.metrics,
             placement_ttl_seconds=settings.placement_ttl,
-            tell=teller(self.metrics, self.log),
+            tell=self._tell,
         )
         if settings.pod_groups:
             self.handler.groups = PodGroups(
                 lambda asked: self._link.tell(line_of(asked)),
                 wait_seconds=settings.pod_group_wait,
             )
+
+    def _tell(self, considered: Considered, seconds: float) -> None:
+        # The API server waits for the answer, and nobody for the log.
+        self._state.put_off(partial(teller(self.metrics, self.log), considered, seconds))
 
     def start(self) -> None:
         """Start the observer, then the port for probes and metrics."""

@@ -13,6 +13,9 @@ from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 
 REVIEW_BUCKETS: Final = (
+    0.0001,
+    0.0002,
+    0.00035,
     0.0005,
     0.001,
     0.0015,
