@@ -9,8 +9,8 @@ import pytest
 from hack import paper
 from hack.controlplane import ControlPlane
 from hack.install import Installation
-from tests.e2e.decisions import SLOW, applied_policy, finish_time, limited
-from tests.e2e.plane import wait_for, wait_until_complete, workload_of
+from tests.e2e.decisions import POLICY_API, SLOW, applied_policy, finish_time, limited
+from tests.e2e.plane import has_condition, wait_for, wait_until_complete, workload_of
 from tests.e2e.worker_clusters import as_worker, let_read, manager_of, reader_secret
 from webhook.model.kueue_support import OWN_DISPATCHER
 
@@ -48,11 +48,15 @@ def installed(manager, workers):
         yield found
 
 
-@pytest.fixture(scope="module")
-def client(manager, installed):
+def by_finish_time():
     policy = finish_time(NAMES, runTime="20s")
     policy["spec"]["options"] = policy["spec"]["options"][:1]
-    with applied_policy(manager.client, policy, NAMES):
+    return policy
+
+
+@pytest.fixture(scope="module")
+def client(manager, installed):
+    with applied_policy(manager.client, by_finish_time(), NAMES):
         wait_for(lambda: known_of(manager.client).keys() == {FIRST, SECOND}, "both are seen")
         yield manager.client
 
@@ -97,6 +101,54 @@ def test_jobs_go_where_they_end_sooner(client, workers, installed):
 
     assert taken == [((), SECOND)] * 4
     assert status_of(client, back) == ((), FIRST)
+
+
+@pytest.fixture
+def by_cost(client):
+    """Decide by cost, with GPUs that are dearer in the first cluster; else as before."""
+    policy = by_finish_time()
+    policy["spec"]["strategy"] = {"type": "Cost", "cost": {"runTime": "1h", "timeValue": "0.5"}}
+    client.apply_all([tariff(FIRST, "3"), tariff(SECOND, "1"), policy])
+    yield
+    client.apply(by_finish_time())
+    for name in (FIRST, SECOND):
+        client.delete(POLICY_API, "Tariff", name)
+
+
+def tariff(cluster, price):
+    rates = [{"flavors": [NAMES.gpu_flavor], "resources": {paper.GPU: price}}]
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "Tariff",
+        "metadata": {"name": cluster},
+        "spec": {"clusters": [cluster], "rates": rates},
+    }
+
+
+def test_jobs_go_where_they_cost_less(client, by_cost):
+    wait_for(lambda: money(client), "the webhook knows what a Job pays")
+    wait_for(lambda: all(map(is_ready, tariffs(client))), "the controller has read both Tariffs")
+    time.sleep(FORECAST_SECONDS)
+    sent = [client.create(paper.light_job(f"cheaper-{n}", NAMES, faster=10)) for n in range(2)]
+    for job in sent:
+        wait_until_complete(client, NAMES.namespace, job["metadata"]["name"])
+
+    assert [status_of(client, job) for job in sent] == [((), SECOND)] * 2
+
+
+def money(client):
+    """Return what a Job is expected to pay where it would run; None: it is not known."""
+    job = client.create(paper.light_job("probe", NAMES), dry_run=True)
+    decision = json.loads(job["metadata"]["annotations"]["kueue-fallback.dev/decision"])
+    return decision["options"][0].get("cost", {}).get("money")
+
+
+def tariffs(client):
+    return [client.get(POLICY_API, "Tariff", name) for name in (FIRST, SECOND)]
+
+
+def is_ready(found):
+    return has_condition(found, "Ready")
 
 
 def test_a_dead_cluster_costs_its_time_out_once(client, workers, installed):
