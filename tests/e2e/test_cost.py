@@ -1,6 +1,7 @@
 """Decided by cost on a real Kueue: Tariffs, what is scarce, and what a Job says."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -110,3 +111,96 @@ def published(plane, queues):
 def charged(plane, queues):
     cost = costs(probe(plane.client, queues))["gpu"]
     return cost if cost.get("congestion") else None
+
+
+@pytest.fixture
+def interrupted(plane, queues, tariff):
+    """Have a Tariff say that Jobs on GPUs are interrupted, though seldom; decide by cost."""
+    name = f"prices-{queues.namespace}"
+    change = {"spec": {"interruptions": "0.01"}}
+    plane.client.patch(POLICY_API, "Tariff", name, change)
+    found = finish_time(queues)
+    found["spec"]["strategy"] = {"type": "Cost", "cost": {"runTime": "1h"}}
+    with applied_policy(plane.client, found, queues):
+        yield
+
+
+def test_where_kueue_had_to_evict_again_and_again_no_job_is_sent_without_a_checkpoint(
+    plane, webhook, queues, interrupted
+):
+    client = plane.client
+    before = wait_for(lambda: with_money(probe(client, queues)), "prices are known")
+
+    ended_run(client, queues, hours=30, evictions=250)
+
+    after = wait_for(lambda: refused(client, queues), "what was seen of runs counts")
+    assert "rejected" not in options(before)["gpu"]
+    # Those 250 in 30 hours, and the Tariff's as one in a hundred.
+    assert "with 1.93077 interruptions an hour it would run" in after
+
+
+def refused(client, queues):
+    decision = probe(client, queues)
+    because = options(decision)["gpu"].get("rejected", "") if decision else ""
+    return because if because.startswith("wouldBeInterrupted") else None
+
+
+def ended_run(client, queues, *, hours, evictions):
+    """Leave a Workload that has run on a GPU for so long and ended, as Kueue would have written it.
+
+    It names no LocalQueue that there is, so that Kueue itself never gives it quota.
+    """
+    ended = datetime.now(UTC).replace(microsecond=0)
+    begun = ended - timedelta(hours=hours)
+    requests = {"cpu": "4", "memory": "6Gi", paper.GPU: "1"}
+    container = {"name": "main", "image": "ended", "resources": {"requests": requests}}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    client.apply(
+        {
+            "apiVersion": paper.KUEUE,
+            "kind": "Workload",
+            "metadata": {"name": "ended", "namespace": queues.namespace},
+            "spec": {
+                "queueName": "of-long-ago",
+                "podSets": [{"name": "main", "count": 1, "template": template}],
+            },
+        }
+    )
+    place = {"namespace": queues.namespace}
+    wait_for(
+        lambda: client.get(paper.KUEUE, "Workload", "ended", **place).get("status"),
+        "Kueue has judged it",
+    )
+    assigned = {
+        "name": "main",
+        "count": 1,
+        "flavors": dict.fromkeys(requests, queues.gpu_flavor),
+        "resourceUsage": requests,
+    }
+    status = {
+        "admission": {
+            "clusterQueue": queues.gpu_cluster_queue,
+            "podSetAssignments": [assigned],
+        },
+        "conditions": [
+            condition("QuotaReserved", "QuotaReserved", begun),
+            condition("Admitted", "Admitted", begun),
+            condition("Finished", "Succeeded", ended),
+        ],
+        "schedulingStats": {
+            "evictions": [{"reason": "NodeFailures", "underlyingCause": "", "count": evictions}]
+        },
+    }
+    client.patch(
+        paper.KUEUE, "Workload", "ended", {"status": status}, subresource="status", **place
+    )
+
+
+def condition(kind, reason, at):
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+    }
