@@ -5,8 +5,13 @@ They are generated from the pydantic models of each kind and the rules on them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -171,7 +176,42 @@ def _version(definition: Definition) -> Schema:
     }
 
 
+@cache
+def _describe_fields() -> None:
+    """Take the text below each field for its description.
+
+    pydantic could, but would read the sources of all models at each start of each process.
+    """
+    models = list(_below(Structural))
+    for model in models:
+        for owner in reversed(model.__mro__):
+            if owner in models:
+                for name, text in _texts_in(owner):
+                    model.model_fields[name].description = text
+    for model in models:
+        model.model_rebuild(force=True)
+
+
+def _below(model: type[Structural]) -> Iterator[type[Structural]]:
+    for child in model.__subclasses__():
+        yield child
+        yield from _below(child)
+
+
+def _texts_in(model: type) -> Iterator[tuple[str, str]]:
+    module = ast.parse(textwrap.dedent(inspect.getsource(model)))
+    classes = (node for node in ast.walk(module) if isinstance(node, ast.ClassDef))
+    for field, below in pairwise(next(classes).body):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str() as text)),
+            ):
+                yield name, inspect.cleandoc(text)
+
+
 def _schema_of(model: type[Structural]) -> Schema:
+    _describe_fields()
     generated = model.model_json_schema(by_alias=True)
     return _structural(generated, generated.get("$defs", {}), model.__name__)
 

@@ -32,7 +32,8 @@ class Strict(BaseModel):
         extra="forbid",
         alias_generator=to_camel,
         populate_by_name=True,
-        use_attribute_docstrings=True,
+        # Most processes read few of the models, or none: what validates is built when it is needed.
+        defer_build=True,
     )
 
 
