@@ -60,8 +60,9 @@ class Script:
             uniform=lambda low, high: high,
         )
 
-    def steps(self, count, resource=NAMESPACES):
+    def steps(self, count, resource=NAMESPACES, *, rests=True):
         follower = self.follow(resource)
+        follower.rests = rests
         for _ in range(count):
             follower.step()
         assert self.answers == []

@@ -69,6 +69,21 @@ def test_a_long_list_is_read_with_rests():
     assert script.slept == [REST_SECONDS] * 2
 
 
+def test_only_the_first_list_of_who_disturbs_nobody_yet_is_read_without_rests():
+    lists = page(*"abcde"), page(*"abcde")
+    script = Script(lists[0], Gone(), lists[1], [10.0])
+    rests = []
+
+    def read(kind, source):
+        script.now += 0.6 * WORK_SECONDS
+        rests.append(script.slept.count(REST_SECONDS))
+        return readers.read(kind, source)
+
+    script.steps(2, replace(NAMESPACES, read=read), rests=False)
+
+    assert rests == [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]
+
+
 def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_wait():
     script = Script(page("a"), [event("ADDED", "b", "8"), 10.0], [10.0]).steps(2)
 

@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from webhook.model.queues import Snapshot
+from webhook.serving import observer_child
 from webhook.serving.observer_link import ObserverLink, PipeWriter
 from webhook.state.pipe import Update, apply_update, read_update, write_update
 from webhook.state.workload import SeenWorkload
@@ -49,6 +50,17 @@ def test_updates_and_log_lines_of_the_child_arrive(linked):
     assert updates.get(timeout=WAIT_SECONDS) == Update(changed={"generation": 0}, as_of=0.0)
     assert updates.get(timeout=WAIT_SECONDS) == Update(changed={"generation": 1}, as_of=1.0)
     assert lines.get(timeout=WAIT_SECONDS) == "hello"
+
+
+def test_one_that_was_started_before_is_followed_first(linked):
+    program = CHILD + "sys.exit(3)"
+    first = observer_child.start([sys.executable, "-c", program.replace("hello", "first")])
+
+    _, lines, starts, _ = linked(program, first=first)
+
+    found = [lines.get(timeout=WAIT_SECONDS) for _ in range(3)]
+    assert found == ["first", "the observer ended with 3; starting it again in 0.2 s", "hello"]
+    assert [starts.get(timeout=WAIT_SECONDS) for _ in range(2)] == ["start", "start"]
 
 
 def test_a_child_that_ends_is_started_again(linked):

@@ -155,6 +155,8 @@ class Follower:
         self._clock = clock
         self._sleep = sleep
         self._uniform = uniform
+        self.rests = True
+        """Whether the next list is read with rests; those after it always are."""
         self._read = resource.read
         self._version = ""
         """The resourceVersion to watch from; empty: list first."""
@@ -195,12 +197,15 @@ class Follower:
         at, version = self._clock(), ""
         for page in list_pages(self._transport, path, self._resource.params):
             # Each page is reduced at once: whole objects of a large list would fill the memory.
-            items = paced(page.get("items") or (), clock=self._clock, sleep=self._sleep)
+            items = self._paced(page.get("items") or ())
             entries.extend(self._read(self._resource.kind, source) for source in items)
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
             del page, items
-        self._version = version
+        self._version, self.rests = version, True
         self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))
+
+    def _paced(self, items: Iterable[_Item]) -> Iterable[_Item]:
+        return paced(items, clock=self._clock, sleep=self._sleep) if self.rests else items
 
     def _watch(self, path: str) -> None:
         seconds = self._uniform(*WATCH_SECONDS) if self._proven else _FIRST_WATCH_SECONDS

@@ -138,9 +138,13 @@ def _run(settings: Settings) -> None:
         source = SentContext(client_ca=clients, on_error=_log_error)
 
     def load_application() -> Application:
+        from webhook.serving import observer_child
+
+        # Before the server is imported, which takes as long as until the observer can list.
+        observer = observer_child.start((*observer_child.command(settings), "first"))
         from webhook.serving import app
 
-        return app.serve_forever(settings, certificates=source, state=server)
+        return app.serve_forever(settings, certificates=source, state=server, observer=observer)
 
     server = Server(
         listen=settings.listen,

@@ -95,10 +95,12 @@ def objects(
     here = child(path, key)
     if most is not None and len(listed) > most:
         raise FieldError(here, f"{len(listed)} entries, too many to decide (most: {most})")
-    return tuple(
-        (as_mapping(entry, where), where)
-        for entry, where in ((entry, f"{here}[{index}]") for index, entry in enumerate(listed))
-    )
+    # A loop, as tens of thousands of objects are read at each start.
+    found = []
+    for index, entry in enumerate(listed):
+        where = f"{here}[{index}]"
+        found.append((entry if isinstance(entry, dict) else as_mapping(entry, where), where))
+    return found
 
 
 def mappings(source: Mapping[str, Any], key: str, path: str) -> tuple[Mapping[str, Any], ...]:

@@ -2,7 +2,8 @@
 
 ``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
 ``Update`` frames to its standard output, log lines to standard error, and ends when its standard
-input or output closes. It connects the parts; what changes mean is the feed's to know.
+input or output closes. With ``first`` behind the settings the server answers nobody yet, so that
+no rests are needed. It connects the parts; what changes mean is the feed's to know.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched
 
+FIRST = "first"
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
@@ -80,6 +82,7 @@ def main() -> NoReturn:
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
     os.nice(NICENESS)
+    lifecycle.collect_seldom()
     lifecycle.end_with_parent()
     frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # Nothing else may be written between two frames.
@@ -91,7 +94,7 @@ def main() -> NoReturn:
     threading.Thread(target=listen, args=(take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console, questions)
+    observe(settings, frames, console, questions, rests=FIRST not in sys.argv[2:])
 
 
 def _take_line(questions: queue.SimpleQueue[GroupAsked], console: Console, line: bytes) -> None:
@@ -107,13 +110,15 @@ def observe(
     frames: BinaryIO,
     console: Console,
     questions: queue.SimpleQueue[GroupAsked],
+    *,
+    rests: bool,
 ) -> NoReturn:
-    """Follow everything and publish, until the pipe closes."""
+    """Follow everything and publish, until the pipe closes; first lists are read with *rests*."""
     ring = KeyRing()
     resources = _resources(settings, ring)
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
-    _follow(settings, resources, client, messages)
+    _follow(settings, resources, client, messages, rests=rests)
     if settings.pod_groups:
         claims = GroupClaims(client, settings.namespace, unix=time.time, keys=ring.keys)
         answering = partial(claims.run, questions.get, messages.put)
@@ -145,6 +150,8 @@ def _follow(
     resources: Sequence[Resource],
     client: Client,
     messages: queue.SimpleQueue[_Found],
+    *,
+    rests: bool,
 ) -> None:
     """Start a thread for each resource, and one for the records of run times."""
     for resource in resources:
@@ -156,6 +163,7 @@ def _follow(
             sleep=time.sleep,
             uniform=random.uniform,
         )
+        follower.rests = rests
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
     records = RunRecordsReader(
         settings.namespace,

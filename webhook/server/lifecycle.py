@@ -24,10 +24,15 @@ def end_with(failure: threading.ExceptHookArgs) -> None:
         os._exit(FAILED)
 
 
+def collect_seldom() -> None:
+    """Look for garbage less often: what is read by the thousand leaves none that needs it."""
+    gc.set_threshold(50_000, 20, 100)
+
+
 def exempt_from_collection() -> None:
     """Exempt what is there from garbage collection: its pauses are the longest that there are."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_seldom()
 
 
 def end_with_parent() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import math
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ from webhook.model.words import span
 from webhook.server import lifecycle, probes
 from webhook.server.probes import read_paths
 from webhook.server.tls import Source
-from webhook.serving import decision_log
+from webhook.serving import decision_log, observer_child
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.group_agreement import PodGroups
 from webhook.serving.handler import Considered, Handler
@@ -69,9 +70,18 @@ class ServerState(Protocol):
     put_off: Callable[[Callable[[], object]], object]
 
 
-def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Flask:
-    """Start everything that a worker process needs; return the WSGI application."""
-    server = _Server(settings, certificates, state)
+def serve_forever(
+    settings: Settings,
+    *,
+    certificates: Source,
+    state: ServerState,
+    observer: subprocess.Popen[bytes] | None = None,
+) -> Flask:
+    """Start everything that a worker process needs; return the WSGI application.
+
+    *observer* was started before; without one it is started here.
+    """
+    server = _Server(settings, certificates, state, observer)
     threading.excepthook = server.end_with
     server.start()
     segments = settings.path_segments
@@ -81,7 +91,13 @@ def serve_forever(settings: Settings, *, certificates: Source, state: ServerStat
 class _Server:
     """The parts of one worker process, and what each passes to the others."""
 
-    def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        certificates: Source,
+        state: ServerState,
+        observer: subprocess.Popen[bytes] | None,
+    ) -> None:
         self._settings = settings
         self._certificates = certificates
         self._state = state
@@ -91,10 +107,11 @@ class _Server:
         reloads = self.metrics.certificate_reloads
         certificates.on_reload = lambda result: reloads.labels(result).inc()
         self._link = ObserverLink(
-            observer_command(settings),
+            observer_child.command(settings),
             on_update=self._take,
             on_log=lambda text: self.log.put(decision_log.observers(text)),
             on_start=self.metrics.observer_starts.inc,
+            first=observer,
         )
         self.log = DecisionLog(
             sys.stdout,
@@ -253,11 +270,3 @@ def count(metrics: Metrics, outcome: Outcome) -> None:
             metrics.unmoved.labels(outcome.obstacle).inc()
         case Restored():
             metrics.restorations.inc(1 if outcome.edits else 0)
-
-
-def observer_command(settings: Settings) -> tuple[str, ...]:
-    """Return the command line of the observer.
-
-    ``-P`` keeps the current folder out of its imports.
-    """
-    return (sys.executable, "-P", "-m", "webhook.observer", settings.model_dump_json())

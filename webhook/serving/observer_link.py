@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from webhook.serving import observer_child
 from webhook.state.pipe import Update, read_update
 
 _FIRST_WAIT_SECONDS = 0.2
@@ -65,9 +66,12 @@ class ObserverLink:
         on_log: Callable[[str], None],
         on_start: Callable[[], object] = lambda: None,
         *,
+        first: subprocess.Popen[bytes] | None = None,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
+        """Start the *command* again whenever it ends; *first* is one that was started already."""
         self._command = tuple(command)
+        self._first = first
         self._on_update = on_update
         self._on_log = on_log
         self._on_start = on_start
@@ -138,12 +142,8 @@ class ObserverLink:
             return f"the observer cannot be run: {error}"
 
     def _follow_one(self) -> int:
-        with subprocess.Popen(  # noqa: S603 - our own program
-            self._command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        ) as child:
+        first, self._first = self._first, None
+        with first or observer_child.start(self._command) as child:
             self._child = child
             self._starts.append(time.monotonic())
             self._heard = time.monotonic()
