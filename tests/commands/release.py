@@ -17,10 +17,11 @@ def from_now(**given):
 
 def ready(value="True", message="all options can be taken", generation=1, tested=()):
     """A status; *tested* is the status and the message of the condition KueueTested."""
-    condition = {"type": "Ready", "status": value, "message": message}
+    of_all = {"lastTransitionTime": "2026-11-21T05:00:00Z", "reason": "Judged"}
+    condition = {"type": "Ready", "status": value, "message": message, **of_all}
     found = [{**condition, "observedGeneration": generation}]
     if tested:
-        found.append({"type": "KueueTested", "status": tested[0], "message": tested[1]})
+        found.append({"type": "KueueTested", "status": tested[0], "message": tested[1], **of_all})
     return {"conditions": found}
 
 

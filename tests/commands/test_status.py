@@ -212,26 +212,62 @@ def test_a_cluster_without_the_webhook_says_so(status):
     ]
 
 
-def test_what_is_forbidden_is_shown_as_forbidden(status):
+def test_what_is_forbidden_is_said_in_one_line(status):
     hidden = ["*/clusterqueues", "*/mutatingwebhook*", "*/fallbackpolicies", "*/kf/*", "*/kueue-s*"]
 
     result = status(*WELL, forbidden=hidden, words=["--release-namespace", "kf"])
 
     lines = lines_of(result)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert [line.split(": ")[0] for line in lines[:7]] == [
-        "Decisions forbidden",
+    names = "Decisions, Leader, Certificates, Servers, Policies, Queues"
+    assert lines[:4] == [
         "Kueue (v1beta2) on Kubernetes v1.36.0",
-        "Leader forbidden",
-        "Certificates forbidden",
-        "Servers forbidden",
-        "Policies forbidden",
-        "Queues forbidden",
+        f"You may not see: {names} (-o json has the reasons).",
+        "",
+        "LOCALQUEUE CLUSTERQUEUE PENDING RESERVING",
     ]
-    assert lines[8] == "LOCALQUEUE CLUSTERQUEUE PENDING RESERVING"
-    assert {line.split()[0] for line in lines[9:]} == {
+    assert {line.split()[0] for line in lines[4:]} == {
         item["metadata"]["name"] for item in SNAPSHOT if item["kind"] == "LocalQueue"
     }
+
+
+def many_queues(number):
+    """Return ClusterQueues in cohorts of ten, the first of each with GPUs; most are idle."""
+    for index in range(number):
+        resource = "cpu" if index % 10 else "nvidia.com/gpu"
+        quota = {"name": resource, "nominalQuota": "4"}
+        group = {"coveredResources": [resource], "flavors": [{"name": "t4", "resources": [quota]}]}
+        spec = {"cohortName": f"team-{index // 10:02}", "resourceGroups": [group]}
+        metadata = {"name": f"a-queue-with-a-long-name-{index:03}"}
+        yield {"kind": "ClusterQueue", "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("columns", ["60", "100"])
+def test_two_hundred_queues_fit_a_screen_with_those_of_policies_first(status, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+
+    lines = status(*WELL, *many_queues(200)).stdout.splitlines()
+
+    header = next(index for index, line in enumerate(lines) if line.startswith("CLUSTERQUEUE"))
+    shown = [line.split()[0] for line in lines[header + 1 : -1] if not line.startswith(" ")]
+    assert (len(lines) <= 40, shown) == (True, ["gpu-cq", "cpu-cq"])
+    assert lines[-1] == "… and 200 more ClusterQueues, 0 with pending Workloads: --all"
+
+
+def test_all_queues_are_printed_where_all_are_asked_for(status):
+    lines = status(*WELL, *many_queues(200), words=["--all"]).stdout.splitlines()
+
+    names = [line.split()[0] for line in lines if line.startswith("a-queue")]
+    assert len(names) == 200
+    assert names[:2] == ["a-queue-with-a-long-name-000", "a-queue-with-a-long-name-010"]
+
+
+def test_without_policies_the_busiest_queues_are_shown(status):
+    lines = status(*WELL, *many_queues(200), policies=()).stdout.splitlines()
+
+    header = next(index for index, line in enumerate(lines) if line.startswith("CLUSTERQUEUE"))
+    assert len(lines) <= 40
+    assert lines[header + 1].startswith("a-queue-with-a-long-name-000")
 
 
 def test_a_server_that_does_not_answer_is_unknown(status, tmp_path):

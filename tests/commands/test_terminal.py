@@ -5,6 +5,7 @@ import sys
 import pytest
 
 from webhook.commands import terminal
+from webhook.commands.connect import forbidden_once
 from webhook.model import words
 
 HEADER = ("NAME", "STATE", "REASON")
@@ -23,14 +24,25 @@ def test_the_widest_columns_are_cut_where_they_do_not_fit():
     assert terminal.table(HEADER, ROWS, limit=40, indent="  ") == [
         "  NAME            STATE  REASON",
         "  a               ready  all is well",
-        "  a-long-name-i…  -      because of som…",
+        "  a-long-…-it-is  -      because of som…",
     ]
 
 
 def test_no_column_is_cut_below_what_can_be_read():
     lines = terminal.table(HEADER, ROWS, limit=5)
 
-    assert lines[2] == "a-long-…  -      because…"
+    assert lines[2] == "a-lo…-is  -      because…"
+
+
+def test_missing_rights_are_one_line():
+    why = '{0} is forbidden: User "ds" cannot list resource "{0}" in API group "g"'
+
+    found = list(forbidden_once([why.format("jobs"), "not JSON", why.format("workloads")]))
+
+    assert found == [
+        "not JSON",
+        "You may not see jobs, workloads (user ds): what follows leaves them out.",
+    ]
 
 
 @pytest.mark.parametrize(

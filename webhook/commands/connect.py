@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -138,6 +138,23 @@ def release_namespace_of(client: Client, given: str | None) -> str:
         return namespace_of(configurations(client)) or RELEASE_NAMESPACE
     except Forbidden:
         return RELEASE_NAMESPACE
+
+
+_CANNOT = re.compile(r'User "([^"]*)" cannot \w+ resource "([^"]*)"')
+
+
+def forbidden_once(reasons: Iterable[str]) -> Iterator[str]:
+    """Yield reasons why something is not read, those of missing rights as one line."""
+    lacking: dict[str, str] = {}
+    user = ""
+    for reason in reasons:
+        if found := _CANNOT.search(reason):
+            user = found[1]
+            lacking[found[2]] = ""
+        else:
+            yield reason
+    if lacking:
+        yield f"You may not see {', '.join(lacking)} (user {user}): what follows leaves them out."
 
 
 _DAYS = re.compile(r"([0-9]{1,5})d")

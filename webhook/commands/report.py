@@ -13,7 +13,7 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import Duration
+from webhook.commands.connect import Duration, forbidden_once
 from webhook.commands.kubectl_flags import (
     all_namespaces_option,
     connection_options,
@@ -329,7 +329,7 @@ def _history(asked: ReportOptions) -> ClusterHistory:
         ours = release_namespace_of(client, asked.release_namespace)
         since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
         past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
-    for why in past.unread:
+    for why in forbidden_once(past.unread):
         terminal.say(why, err=True)
     return past
 
@@ -365,7 +365,7 @@ def _slices(asked: ReportOptions) -> SlicesReport:
     else:
         with connected(asked.access) as client:
             present, until = report_slices.from_cluster(client), time.time()
-    for why in present.unread:
+    for why in forbidden_once(present.unread):
         terminal.say(why, err=True)
     all_pasts = [*(history.from_file(path) for path in asked.journals), past]
     every = {entry.key: entry for each in all_pasts for entry in each.entries}

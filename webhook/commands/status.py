@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from webhook.adapt.accelerators import is_accelerator
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
@@ -29,25 +30,80 @@ _LOCAL_QUEUES = ("LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
 _REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
 _CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
 _NAMES_WIDTH = 14
+_SCREEN = 40
+"""Lines, unless all is asked for."""
+_LEAST_ROWS = 8
+_MOST_LINES = 8
+"""Of each other table, and of what needs attention."""
+_ENDLESS = 1_000_000
 _ACTIVE = {True: "active", False: "inactive", None: "-"}
 _READY = {True: "ready", False: "not ready", None: "-"}
 
 
-def as_text(parts: Mapping[str, StatusPart], *, limit: int | None) -> str:
+def as_text(parts: Mapping[str, StatusPart], *, limit: int | None, is_whole: bool = False) -> str:
+    """Return the status on a screen of ``_SCREEN`` lines; *is_whole*: all of it."""
     room = None if limit is None else limit - _NAMES_WIDTH
     said = {name: _said(parts[key], say, room) for name, key, say in _LINES}
     lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
+    hidden = [name for name, key, _ in _LINES if parts[key].forbidden]
+    if hidden:
+        lines += [f"You may not see: {', '.join(hidden)} (-o json has the reasons)."]
     for header, rows in _tables(parts):
-        lines += ["", *terminal.table(header, rows, limit=limit)]
-    trouble = [why for part in parts.values() for why in part.trouble]
+        lines += ["", *_some(terminal.table(header, rows, limit=limit), is_whole=is_whole)]
+    trouble = [f"  {terminal.harmless(why)}" for part in parts.values() for why in part.trouble]
+    end: list[str] = []
     if trouble:
-        lines += ["", terminal.tinted("Needs attention:", like="not ready")]
-        lines += [f"  {terminal.harmless(why)}" for why in trouble]
-    return "\n".join(lines)
+        title = terminal.tinted("Needs attention:", like="not ready")
+        end = ["", title, *_some(trouble, is_whole=is_whole)]
+    left = _ENDLESS if is_whole else max(_SCREEN - len(lines) - len(end), _LEAST_ROWS)
+    return "\n".join([*lines, *_queues(parts["clusterQueues"].shown or (), limit, left), *end])
 
 
 def _said(part: StatusPart, say: Callable[[Any], str], room: int | None) -> str:
+    if part.forbidden:
+        return ""
     return terminal.cut(part.hidden, room) if part.hidden else say(part.shown)
+
+
+def _some(lines: list[str], *, is_whole: bool) -> list[str]:
+    """Return the lines that fit beside others on a screen, and how many more there are."""
+    more = len(lines) - _MOST_LINES
+    return lines if is_whole or more <= 1 else [*lines[:-more], f"… and {more} more: --all"]
+
+
+def _queues(queues: Sequence[Mapping[str, Any]], limit: int | None, left: int) -> list[str]:
+    """Return the table of ClusterQueues in at most *left* lines, those of policies first.
+
+    Where they do not all fit, only those of policies are shown; without any, the busiest.
+    """
+    if not queues:
+        return []
+    header, ordered = (*_QUEUES, "NEXT FREE"), sorted(queues, key=_rank)
+    if left - 2 < sum(max(len(queue["quotas"]), 1) for queue in queues):
+        ordered = [queue for queue in ordered if queue["inPolicies"]] or sorted(
+            queues, key=lambda queue: (-queue["pending"], -queue["reserving"], queue["name"])
+        )
+    rows: list[tuple[str, ...]] = []
+    shown = 0
+    for queue in ordered:
+        added = _queue(queue)
+        if rows and len(rows) + len(added) > left - 3:
+            break
+        rows, shown = [*rows, *added], shown + 1
+    lines = ["", *terminal.table(header, rows[: max(left - 3, 1)], limit=limit)]
+    others = len(queues) - shown
+    if others:
+        busy = sum(1 for queue in queues if queue["pending"]) - sum(
+            1 for queue in ordered[:shown] if queue["pending"]
+        )
+        lines.append(f"… and {others} more ClusterQueues, {busy} with pending Workloads: --all")
+    return lines
+
+
+def _rank(queue: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of a queue: those of policies first, with devices first, by cohort."""
+    devices = any(is_accelerator(quota["resource"]) for quota in queue["quotas"])
+    return not queue["inPolicies"], not devices, queue["cohort"] or "~", queue["name"]
 
 
 def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[tuple[str, ...]]]]:
@@ -55,10 +111,6 @@ def _tables(parts: Mapping[str, StatusPart]) -> list[tuple[Sequence[str], list[t
         (_REPLICAS, [_replica(replica) for replica in parts["replicas"].shown or ()]),
         (_CLUSTERS, _clusters(parts["clusters"].shown or (), parts["replicas"].shown or ())),
         _policies(parts["policies"].shown or ()),
-        (
-            (*_QUEUES, "NEXT FREE"),
-            [row for queue in parts["clusterQueues"].shown or () for row in _queue(queue)],
-        ),
     ]
     rows = [_scarce(cell) for cell in parts["congestion"].shown or ()]
     tables.append((_SCARCE, rows))
@@ -218,6 +270,7 @@ _PROXY_SECONDS = 5.0
 @namespace_option
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
 @click.option("--kueue-namespace", default="kueue-system", show_default=True)
+@click.option("--all", "is_whole", is_flag=True, help="All queues and policies, not one screen.")
 @output_option
 @connection_options
 def command(
@@ -225,14 +278,16 @@ def command(
     namespace: str | None,
     release_namespace: str | None,
     kueue_namespace: str,
+    is_whole: bool,
     output: str,
     access: ClusterAccess,
 ) -> None:
     """Show what runs and how fresh it is, the policies, and what ClusterQueues hold.
 
     NEXT FREE is when a new Job would get one unit there (a core, a GiB, a device), after all who
-    wait. What you may not see is said to be forbidden, and the rest is shown. If you may not see
-    ClusterQueues, you see the LocalQueues of your namespace (-n).
+    wait. At most 40 lines are printed: the ClusterQueues that policies use, those with devices
+    first, by cohort; --all prints the rest. What you may not see is named, and the rest is shown.
+    If you may not see ClusterQueues, you see the LocalQueues of your namespace (-n).
 
     \b
     Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
@@ -243,7 +298,7 @@ def command(
     \b
     Examples:
       kubectl fallback status
-      kubectl fallback status -o wide
+      kubectl fallback status --all -o wide
       kubectl fallback status -o json | jq .attention
     """
     from webhook.api.client import Client
@@ -261,7 +316,7 @@ def command(
         trouble = [why for part in parts.values() for why in part.trouble]
         terminal.say(terminal.dump({"attention": trouble, **shown}, output))
     else:
-        terminal.say(as_text(parts, limit=terminal.width(output)))
+        terminal.say(as_text(parts, limit=terminal.width(output), is_whole=is_whole))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 

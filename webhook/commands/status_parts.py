@@ -33,7 +33,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
-from webhook.model.queues import ClusterQueue, FlavorResource, Held, StopPolicy
+from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.awaiting_cluster import awaiting
 from webhook.state.forecast_input import ForecastInput, ForecastInputs
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
@@ -355,11 +355,26 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
     forecast_input = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
     profiles = ForecastInputs().profiles(forecast_input)
+    used = _used_by_policies(snapshot)
     shown = [
-        _queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name))
+        {
+            **_queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name)),
+            "inPolicies": name in used,
+        }
         for name, queue in sorted(snapshot.cluster_queues.items())
     ]
     return StatusPart(shown=shown)
+
+
+def _used_by_policies(snapshot: Snapshot) -> frozenset[str]:
+    """Return the ClusterQueues to which the options of some policy lead."""
+    options = [option for policy in snapshot.policies for option in policy.spec.options]
+    named = {option.cluster_queue for option in options if option.cluster_queue}
+    queues = {option.queue for option in options if option.queue}
+    led = {
+        queue.cluster_queue for (_, name), queue in snapshot.local_queues.items() if name in queues
+    }
+    return frozenset(named | led)
 
 
 def local_queues(client: Client, namespace: str) -> StatusPart:

@@ -86,10 +86,16 @@ def _painted(line: str) -> str:
 
 
 def cut(text: str, limit: int | None) -> str:
-    """Cut a text that is longer than the limit, and show that it was."""
+    """Cut a text that is longer than the limit, and show that it was.
+
+    Of a name the middle is left out: names that stand together mostly begin alike.
+    """
     if limit is None or len(text) <= limit:
         return text
-    return text[: max(limit - 1, 0)].rstrip() + ELLIPSIS
+    kept = max(limit - len(ELLIPSIS), 0)
+    if " " in text:
+        return text[:kept].rstrip() + ELLIPSIS
+    return text[: kept - kept // 2] + ELLIPSIS + text[len(text) - kept // 2 :]
 
 
 def table(
