@@ -75,7 +75,7 @@ def test_a_job_that_no_policy_matches_is_said_to_be_untouched():
     assert found.exit_code == 0
     assert found.output.splitlines() == [
         "Left untouched: no policy matches this Job.",
-        "Policy light-gpu: the Job's labels are not what jobSelector asks for",
+        "Policy light-gpu: the Job has no label workload-type, which must be light-gpu",
     ]
 
 
@@ -300,3 +300,32 @@ def test_the_examples_give_the_smallest_part_that_is_enough(example, need, optio
     )
 
     assert json.loads(found.output)["decision"]["option"] == option
+
+
+def test_what_a_decision_changes_is_shown_line_by_line():
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT)
+
+    _, _, diff = found.output.partition("\nIt changes:\n")
+    container = "spec.template.spec.containers[diffusion]"
+    assert [line.strip() for line in diff.splitlines()] == [
+        "- metadata.labels[kueue.x-k8s.io/queue-name]: gpu-lq",
+        "+ metadata.labels[kueue.x-k8s.io/queue-name]: cpu-lq",
+        f"- {container}.env[RUN_ENV].value: gpu",
+        f"+ {container}.env[RUN_ENV].valueFrom.fieldRef.apiVersion: v1",
+        f"+ {container}.env[RUN_ENV].valueFrom.fieldRef.fieldPath:",
+        "metadata.annotations['kueue-fallback.dev/env.RUN_ENV']",
+        f"- {container}.resources.limits[nvidia.com/gpu]: 1",
+    ]
+
+
+def test_of_a_policy_that_observes_it_is_shown_what_it_would_change(tmp_path):
+    policy = yaml.safe_load(Path("examples/policy.yaml").read_text(encoding="utf-8"))
+    policy["spec"]["mode"] = "Observe"
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(policy), encoding="utf-8")
+
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--policy", str(path))
+
+    _, title, diff = found.output.partition("\nIf the policy were enforced, it would change:\n")
+    assert title
+    assert "  + metadata.labels[kueue.x-k8s.io/queue-name]: cpu-lq" in diff.splitlines()

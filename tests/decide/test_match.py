@@ -271,7 +271,7 @@ def test_what_is_known_by_its_metadata_alone_is_not_ruled_out_by_what_it_runs():
         ({"queues": ["a"]}, {}, "it is for Jobs of other queues than gpu-lq"),
         ({"queues": ["a"]}, {"queue": ""}, "it is for Jobs of other queues than none"),
         ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, {}, "it is not for namespace team"),
-        ({"jobSelector": LIGHT}, {}, "the Job's labels are not what jobSelector asks for"),
+        ({"jobSelector": LIGHT}, {}, "the Job has no label workload-type, which must be light"),
         ({"maxRequests": {"cpu": "1"}}, {}, "the Job asks for more than 1 of cpu"),
         ({"minRequests": {"cpu": "3"}}, {}, "the Job asks for less than 3 of cpu"),
         ({"priorityClasses": ["high", "top"]}, {}, "it is for priority class high, top"),

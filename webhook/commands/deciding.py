@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
+from webhook.commands import job_diff
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.decide import match
@@ -19,9 +20,11 @@ from webhook.flow import create, decided_job
 from webhook.jobs import kind_of
 from webhook.kueue import occupancy
 from webhook.model.decision import Skipped
+from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, QUEUE_LABEL
 from webhook.model.kueue_support import doubts
 from webhook.model.policy.fallback_policy import sort_key
+from webhook.model.policy.spec import Mode
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester, read_requester
 from webhook.model.words import nearest, rfc3339
@@ -198,6 +201,33 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     if not name or name in known:
         return ""
     return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
+
+
+def enforced(view: DecidingView) -> DecidingView:
+    """Return the view as if every policy enforced: to show what one that observes would change."""
+    policies = tuple(
+        policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.ENFORCE})})
+        for policy in view.snapshot.policies
+    )
+    return dataclasses.replace(view, snapshot=dataclasses.replace(view.snapshot, policies=policies))
+
+
+def changes(job: Mapping[str, Any], view: DecidingView) -> list[str]:
+    """Return line by line what would be changed in a manifest if policies were enforced."""
+    outcome = consider_manifest(job, enforced(view))
+    return job_diff.lines(job, patched(job, outcome)) if outcome.edits else []
+
+
+def changed(job: Mapping[str, Any]) -> list[str]:
+    """Return line by line what the decision that a Job carries has changed in it."""
+    try:
+        case = decided_job.read(job, kind_of(job))
+        if case.recorded is None:
+            return []
+        return job_diff.lines(case.recovered().submitted_source, job)
+    except FieldError:
+        # What cannot be read is said elsewhere.
+        return []
 
 
 def patched(job: Mapping[str, Any], outcome: CreateOutcome) -> Any:

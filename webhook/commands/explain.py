@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
 _UNREADABLE = "Its decision cannot be read."
+_INDENT = "  "
 
 
 def explained(
@@ -148,8 +150,23 @@ def _as_text(
     else:
         lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
         lines += decision_table.as_text(decision, terminal.width(output))
-    lines += ["", terminal.strong("If it were submitted now, without what it takes up itself")]
+        lines += _diff("It changed:", deciding.changed(job), output)
+    lines += ["", terminal.strong("If you submitted it again now:")]
     return [*lines, now]
+
+
+def _diff(title: str, changes: Sequence[str], output: str) -> list[str]:
+    """Return a part that shows what is changed; none if nothing is."""
+    tones = {"-": "refused", "+": "accepted"}
+    width = terminal.columns(output) - len(_INDENT)
+    painted = [
+        _INDENT + terminal.tinted(part, like=tones[line[0]])
+        for line in changes
+        for part in textwrap.wrap(
+            terminal.harmless(line), width, subsequent_indent="    ", break_on_hyphens=False
+        )
+    ]
+    return ["", terminal.strong(title), *painted] if changes else []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -316,9 +333,12 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _render(outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str) -> str:
     mismatches = deciding.mismatches(job, outcome, view)
+    changes = deciding.changes(job, view)
     if output in ("text", "wide"):
-        return table(outcome, terminal.columns(output), mismatches)
-    answer = _outcome_json(outcome, mismatches)
+        title = "It changes:" if outcome.edits else "If the policy were enforced, it would change:"
+        shown = table(outcome, terminal.columns(output), mismatches)
+        return "\n".join([shown, *_diff(title, changes, output)])
+    answer = {**_outcome_json(outcome, mismatches), "changes": changes}
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
     return terminal.dump(answer, output)

@@ -25,6 +25,7 @@ from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
+from webhook.model.policy.matching import LabelSelector
 from webhook.model.queues import KueueConfig, Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester
@@ -299,13 +300,23 @@ def of_another_kind(match: Match, job: Job) -> str:
 def unlike(match: Match, job: Job) -> str:
     """Return the labels, flags or variables of the Job that the policy does not match; or none."""
     if not fallback_policy.selector(match.job_selector, EVERYTHING).matches(job.labels):
-        return "the Job's labels are not what jobSelector asks for"
+        return _missed_label(match.job_selector, job.labels)
     if other := of_another_priority(match, job):
         return other
     # Of a Job without pod sets only the metadata is known, and they must rule nothing out.
     if not job.pod_sets or (match.args is None and match.env is None):
         return ""
     return of_pod_sets(_unmet, job.pod_sets, match)
+
+
+def _missed_label(wanted: LabelSelector | None, labels: Mapping[str, str]) -> str:
+    """Return the first label that is not what a selector asks for, and what it asks for."""
+    for key, value in () if wanted is None else wanted.match_labels.items():
+        if key not in labels:
+            return f"the Job has no label {key}, which must be {value}"
+        if labels[key] != value:
+            return f"the Job's label {key} is {labels[key]}, not {value}"
+    return "the Job's labels are not what jobSelector.matchExpressions asks for"
 
 
 def _unmet(pod_sets: Sequence[PodSet], match: Match) -> str:
