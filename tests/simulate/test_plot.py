@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,6 +43,31 @@ def test_changes_add_up_to_a_line():
         [0.0, 2.0, 5.0],
         [1, 3, 0],
     )
+
+
+@pytest.mark.parametrize(
+    ("makespan", "labels", "unit"),
+    [
+        (0.0, ["0"], "seconds"),
+        (17.0, ["0", "2", "4", "6", "8", "10", "12", "14", "16"], "seconds"),
+        (181.0, ["0", "1", "2", "3"], "minutes"),
+        (61_900.0, ["0", "2", "4", "6", "8", "10", "12", "14", "16"], "hours"),
+        (33 * 86_400.0, ["0", "5", "10", "15", "20", "25", "30"], "days"),
+    ],
+)
+def test_an_axis_has_a_few_round_times(makespan, labels, unit):
+    ticks, found = plot.ticks_of(makespan)
+
+    assert [label for _, label in ticks] == labels
+    assert found == unit
+
+
+@given(st.floats(0, 1e8))
+def test_ticks_lie_within_the_axis(makespan):
+    ticks, _ = plot.ticks_of(makespan)
+
+    assert 1 <= len(ticks) <= 10
+    assert all(0 <= at <= makespan for at, _ in ticks)
 
 
 def test_many_jobs_become_a_line(tmp_path):

@@ -17,6 +17,10 @@ WAITING_COLOUR: Final = "#c0392b"
 MOST_BARS: Final = 3_000
 """With more Jobs than this, the number that run is drawn instead of each one's bar."""
 _PIXELS_PER_INCH: Final = 110
+_UNITS: Final = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+_FEWEST_TICKS: Final = 3
+_MOST_TICKS: Final = 9
+_APART: Final = tuple(digit * 10**power for power in range(10) for digit in (1, 2, 5))
 _LOST_ALPHA: Final = 0.4
 """Runs that a preemption ended are paler."""
 
@@ -36,6 +40,7 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     places = queues(results)
+    ticks, unit = ticks_of(max(result.totals.makespan or 0.0 for result in results))
     kinds = sorted(
         {_kind(job) for result in results for job in (*result.jobs, *_lost(result.jobs))}
     )
@@ -57,11 +62,12 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
             lost = [run for run in _lost(result.jobs) if _place(run) == place]
             _draw_running(grid[2 * row][column], jobs, lost, colours)
             _draw_waiting(grid[2 * row + 1][column], jobs)
-        grid[-1][column].set_xlabel("seconds")
+        grid[-1][column].set_xticks(*zip(*ticks, strict=True))
+        grid[-1][column].set_xlabel(unit)
     _name_rows(grid, places)
     shown = {**colours, "waiting": WAITING_COLOUR}
     handles = [Patch(color=colour, label=kind) for kind, colour in shown.items()]
-    figure.legend(handles=handles, loc="outside upper right", ncols=min(6, len(handles)))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
     figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(
         path, dpi=_PIXELS_PER_INCH, metadata={"Date": None} if path.endswith("svg") else {}
@@ -106,6 +112,17 @@ def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
         ends[lane : lane + 1] = [end]
         placed.append((lane, job))
     return placed
+
+
+def ticks_of(makespan: float) -> tuple[list[tuple[float, str]], str]:
+    """Return where an axis of *makespan* seconds has ticks, with their labels, and its unit."""
+    unit, seconds = next(
+        ((name, seconds) for name, seconds in _UNITS if makespan >= _FEWEST_TICKS * seconds),
+        _UNITS[-1],
+    )
+    apart = next(each for each in _APART if makespan <= _MOST_TICKS * each * seconds)
+    last = int(makespan // (apart * seconds))
+    return [(n * apart * seconds, f"{n * apart}") for n in range(last + 1)], unit
 
 
 def steps(changes: Sequence[tuple[float, int]]) -> tuple[list[float], list[int]]:
