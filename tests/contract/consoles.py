@@ -34,6 +34,13 @@ def ask(port, path, method="GET", **headers):
         return response, response.read()
 
 
+def send(port, path, body, content_type="application/json"):
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+        client.request("POST", path, body=body, headers={"Content-Type": content_type})
+        response = client.getresponse()
+        return response.status, json.loads(response.read())
+
+
 def read(port, path):
     response, body = ask(port, path)
     return response.status, json.loads(body)

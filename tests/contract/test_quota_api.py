@@ -8,9 +8,10 @@ from hypothesis import settings
 
 from tests.console.viewers import Only
 from tests.console.waiting import LINE, waiting
-from tests.console.worlds import GPU, PUBLISHED, UNIX, known, with_workers
+from tests.console.worlds import GPU, PUBLISHED, UNIX, known, state, with_workers
 from tests.contract.consoles import ask, read, served
 from webhook.console.collect import collect
+from webhook.flow.dry_run import considered
 
 DESCRIPTION = "/openapi.json"
 
@@ -18,7 +19,11 @@ DESCRIPTION = "/openapi.json"
 @pytest.fixture(scope="module")
 def console():
     view = collect(with_workers(published=PUBLISHED))
-    with served(lambda: view, waiting=lambda: LINE) as port:
+
+    def decide(source, requester):
+        return considered(source, state(), unix=UNIX, requester=requester)
+
+    with served(lambda: view, waiting=lambda: LINE, decide=decide) as port:
         yield port
 
 
@@ -45,7 +50,9 @@ schema_stale = schemathesis.pytest.from_fixture("described_stale")
 @schema.parametrize()
 @settings(max_examples=50, deadline=None)
 def test_every_answer_is_as_described(case):
-    case.call_and_validate()
+    # Whether a manifest can be read as a Job depends on its kind, which no schema here knows.
+    only_read = [schemathesis.checks.positive_data_acceptance] if case.path == "/dry-run" else []
+    case.call_and_validate(excluded_checks=only_read)
 
 
 @schema_stale.parametrize()

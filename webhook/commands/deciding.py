@@ -16,9 +16,8 @@ from webhook.commands import job_diff
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.decide import match
-from webhook.flow import create, decided_job
+from webhook.flow import decided_job, dry_run
 from webhook.jobs import kind_of
-from webhook.kueue import occupancy
 from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, QUEUE_LABEL
@@ -27,7 +26,7 @@ from webhook.model.policy.fallback_policy import sort_key
 from webhook.model.policy.spec import Mode
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester, read_requester
-from webhook.model.words import nearest, rfc3339
+from webhook.model.words import nearest
 from webhook.state.forecast_input import with_profiles
 from webhook.state.snapshot_file import fetch_state, read_state
 from webhook.state.waiting_line import waiting_of
@@ -145,19 +144,13 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutco
         FieldError: something in the Job cannot be read.
 
     """
-    kind = kind_of(job)
-    recorded = decided_job.read(job, kind).recorded
-    moment = create.Moment(
-        now=view.snapshot.as_of,
+    return dry_run.considered(
+        job,
+        view.snapshot,
         unix=view.unix,
-        time=rfc3339(view.unix),
-        uid="0",
-        # A decision made seconds ago must not count as one of this very admission.
-        visible=frozenset() if recorded is None else frozenset({recorded.id}),
         requester=view.requester,
+        own_namespace=view.own_namespace,
     )
-    rules = create.Rules(own_namespace=view.own_namespace)
-    return create.consider(job, kind, occupancy.build(view.snapshot, ()), moment, rules)
 
 
 def mismatches(

@@ -19,6 +19,7 @@ from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
+from webhook.model.requester import Requester
 
 
 class Rights(Protocol):
@@ -29,6 +30,13 @@ class Rights(Protocol):
 
     def may_list_jobs(self, namespaces: Iterable[str], kind: str = PLAIN) -> frozenset[str]:
         """Return the namespaces in which the user may list Jobs of a kind."""
+
+    def may_create(self, namespace: str, kind: str) -> bool:
+        """Return whether the user may create Jobs of a kind in a namespace."""
+
+    @property
+    def requester(self) -> Requester | None:
+        """Return who asks; None: that is not known."""
 
 
 class Everybody:
@@ -43,6 +51,13 @@ class Everybody:
         kind: str = PLAIN,  # noqa: ARG002 - likewise
     ) -> frozenset[str]:
         return frozenset(namespaces)
+
+    def may_create(self, namespace: str, kind: str) -> bool:  # noqa: ARG002 - likewise
+        return True
+
+    @property
+    def requester(self) -> Requester | None:
+        return None
 
 
 REMEMBERED_SECONDS = 10.0
@@ -207,6 +222,14 @@ class _Reviewed:
         if len(wanted) > 1 and may_list():
             return frozenset(wanted)
         return frozenset(name for name in wanted[:ASKED] if may_list(namespace=name))
+
+    def may_create(self, namespace: str, kind: str) -> bool:
+        known = BY_NAME[kind]
+        return self._has("create", known.group, known.plural, namespace=namespace)
+
+    @property
+    def requester(self) -> Requester:
+        return Requester(name=self._user.name, groups=frozenset(self._user.groups))
 
     def _has(
         self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""

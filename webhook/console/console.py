@@ -22,6 +22,7 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.access import Everybody, Reviews, Rights
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
+from webhook.console.dry_runs import DryRuns
 from webhook.console.line_forecasts import LineForecasts
 from webhook.console.view import ShownDecision, View
 from webhook.console.web_server import THREADS, ConsoleServer
@@ -261,6 +262,13 @@ class Console:
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
         self._line = LineForecasts(clock=time.monotonic, unix=time.time)
+        self._dry_runs = DryRuns(
+            lambda: self._counted[0],
+            settings.namespace,
+            clock=time.monotonic,
+            unix=time.time,
+            sleep=time.sleep,
+        )
         self._view: View | None = None
         self._viewed = 0.0
         self._lock = threading.Lock()
@@ -329,6 +337,7 @@ class Console:
             self.view,
             _everybody if self._is_open else self._reviews().rights_of,
             waiting=self._line.waiting,
+            decide=self._dry_runs.decide,
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )

@@ -17,6 +17,8 @@ from webhook.state.workload import QueueContents
 
 FRESH_SECONDS: Final = 2.0
 """So old a forecast may at least be, as those of the observer itself."""
+SAME_SECONDS: Final = 0.5
+"""For so long all are told the same."""
 REST: Final = 10.0
 """So many times as long as it took, a forecast serves."""
 PATIENCE_SECONDS: Final = 2.0
@@ -39,6 +41,8 @@ class LineForecasts:
         self._offered: _Offered | None = None
         self._lock = threading.Lock()
         self._known: tuple[WaitingWorkload, ...] | None = None
+        self._shown: tuple[WaitingWorkload, ...] | None = None
+        self._shown_until = 0.0
         self._at, self._until = 0.0, 0.0
         """When what is known was forecast, and for how long it serves."""
 
@@ -58,8 +62,13 @@ class LineForecasts:
         with self._lock:
             if self._clock() >= self._until:
                 self._forecast()
-            passed = self._clock() - self._at
-            return None if self._known is None else tuple(one.later(passed) for one in self._known)
+            elif self._clock() < self._shown_until:
+                return self._shown
+            now = self._clock()
+            known, passed = self._known, now - self._at
+            self._shown = None if known is None else tuple(each.later(passed) for each in known)
+            self._shown_until = now + SAME_SECONDS
+            return self._shown
 
     def _forecast(self) -> None:
         self._came.clear()

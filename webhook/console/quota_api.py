@@ -6,18 +6,23 @@ Pure.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypeAlias
 
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Rights
 from webhook.console.collect import seen_clusters, seen_decisions, seen_waiting
 from webhook.console.decisions import KEPT
 from webhook.console.view import Queue, ShownCluster, View, cell_json, plain
-from webhook.jobs import BY_NAME, referred
+from webhook.decide import decision_record
+from webhook.jobs import BY_NAME, kind_of, referred
+from webhook.model import fields
+from webhook.model.decision import CreateOutcome
+from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
+from webhook.model.requester import Requester
 from webhook.model.words import span
 
 RETRY_SECONDS = 5
@@ -85,7 +90,7 @@ def queue(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, 
     """Return who waits, the first to start first: of one namespace, or of all that are seen."""
     limit, namespace, kind = _limit(given.get("limit")), given.get("namespace"), _kind(given)
     if view.is_stale or view.waiting is None:
-        raise _stale(view.age)
+        raise stale(view.age)
     chosen = [
         each
         for each in view.waiting
@@ -99,6 +104,36 @@ def queue(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, 
         text = f"needs list {asked.plural} in namespace {namespace}"
         raise Problem(HTTPStatus.FORBIDDEN, text)
     return {"total": len(seen), "workloads": [plain(each) for each in seen[:limit]]}
+
+
+Decide: TypeAlias = Callable[[Mapping[str, Any], Requester | None], CreateOutcome | None]
+"""What would be decided for a manifest that somebody submits; None: not now."""
+LONGEST_MANIFEST = 65_536
+"""Bytes."""
+
+
+def dry_run(body: str, rights: Rights, decide: Decide) -> Mapping[str, Any]:
+    """Return what would be decided for a Job that its user submits in a namespace of theirs."""
+    try:
+        source = fields.from_json(body, "", longest=LONGEST_MANIFEST)
+        kind, namespace = kind_of(source), _namespace(source)
+        if not rights.may_create(namespace, kind.kind):
+            text = f"needs create {kind.plural} in namespace {namespace}"
+            raise Problem(HTTPStatus.FORBIDDEN, text)
+        outcome = decide(source, rights.requester)
+    except FieldError as error:
+        raise Problem(HTTPStatus.BAD_REQUEST, str(error)) from error
+    if outcome is None:
+        text = "the state is not known yet, or too many ask"
+        raise Problem(HTTPStatus.SERVICE_UNAVAILABLE, text)
+    return decision_record.outcome_json(outcome)
+
+
+def _namespace(source: Mapping[str, Any]) -> str:
+    namespace = fields.text(fields.mapping(source, "metadata", ""), "namespace", "metadata")
+    if not namespace:
+        raise FieldError("metadata.namespace", "must be given")
+    return namespace
 
 
 def _kind(given: Mapping[str, str]) -> str | None:
@@ -118,7 +153,7 @@ def _queue(view: View, given: Mapping[str, str], rights: Rights) -> Queue:
     cluster = given.get("cluster", "")
     state: ShownCluster | View = _cluster(view, cluster, rights) if cluster else view
     if state.is_stale:
-        raise _stale(state.age, cluster)
+        raise stale(state.age, cluster)
     queue = next((q for q in view.queues if (q.name, q.cluster) == (name, cluster)), None)
     if queue is None:
         where = f" in cluster {cluster}" if cluster else ""
@@ -132,13 +167,13 @@ def _cluster(view: View, name: str, rights: Rights) -> ShownCluster:
         return shown
     if view.is_stale:
         # The list of clusters is part of this cluster's state.
-        raise _stale(view.age)
+        raise stale(view.age)
     close = difflib.get_close_matches(name[:_LONGEST], sorted(seen_clusters(view, rights)))
     hint = f"; nearest: {', '.join(close)}" if close else ""
     raise _missing(f"no cluster {name} is watched{hint}")
 
 
-def _stale(age: float, cluster: str = "") -> Problem:
+def stale(age: float, cluster: str = "") -> Problem:
     known_age = plain(age)
     how_old = "is not known yet" if known_age is None else f"is {span(age)} old"
     where = f" in cluster {cluster}" if cluster else ""

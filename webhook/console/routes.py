@@ -78,6 +78,7 @@ _API: Mapping[str, tuple[frozenset[str], _Answer]] = {
     "/view": (frozenset(), lambda view, _, rights: view_json(shortened(restricted(view, rights)))),
 }
 """Path to its parameters and the function that answers it."""
+_DRY_RUN = "/dry-run"
 _WITH_WAITING = frozenset({"/queue", "/view"})
 """Those, and the page, for which it is forecast who starts when."""
 
@@ -87,12 +88,14 @@ def create_app(
     rights_of: Callable[[str], Rights],
     *,
     waiting: Callable[[], tuple[WaitingWorkload, ...] | None] = lambda: None,
+    decide: quota_api.Decide = lambda _source, _requester: None,
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
     """Build the application; *rights_of* returns the rights for a header ``Authorization``.
 
-    *waiting* forecasts who waits. It answers only for *hosts*, by default for any.
+    *waiting* forecasts who waits, and *decide* makes dry runs. It answers only for *hosts*, by
+    default for any.
     """
     app = Flask(__name__, static_folder=None)
     description = _description()
@@ -112,11 +115,23 @@ def create_app(
         text = page.render(restricted(whole(), rights), nonce, filters)
         return Response(text, headers=headers(nonce))
 
+    def tried() -> Response:
+        rights = rights_of(request.headers.get("Authorization", ""))
+        _given(frozenset())
+        if request.mimetype != "application/json":
+            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "must be application/json")
+        if (now := view()).is_stale:
+            raise quota_api.stale(now.age)
+        body = request.get_data().decode("utf-8", errors="replace")
+        return _to_json(quota_api.dry_run(body, rights, decide))
+
     def described() -> Response:
         return _to_json(description)
 
     for path in _API:
         _route(app, path, partial(asked, path))
+    app.config["MAX_CONTENT_LENGTH"] = quota_api.LONGEST_MANIFEST
+    _route(app, _DRY_RUN, tried, method="POST")
     _route(app, "/", drawn)
     _route(app, "/openapi.json", described)
     _answer_errors(app, on_error)
@@ -132,9 +147,9 @@ def _description() -> Mapping[str, Any]:
     return description
 
 
-def _route(app: Flask, path: str, answer: Callable[[], Response]) -> None:
+def _route(app: Flask, path: str, answer: Callable[[], Response], *, method: str = "GET") -> None:
     app.add_url_rule(
-        path, endpoint=path, view_func=answer, methods=["GET"], provide_automatic_options=False
+        path, endpoint=path, view_func=answer, methods=[method], provide_automatic_options=False
     )
 
 
@@ -181,7 +196,7 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
         status = HTTPStatus(error.code or HTTPStatus.INTERNAL_SERVER_ERROR)
         response = _to_json({"error": status.phrase.lower()}, status)
         if status is HTTPStatus.METHOD_NOT_ALLOWED:
-            response.headers["Allow"] = "GET, HEAD"
+            response.headers["Allow"] = "POST" if request.path == _DRY_RUN else "GET, HEAD"
         return response
 
     @app.errorhandler(Exception)
