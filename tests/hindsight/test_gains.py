@@ -12,6 +12,7 @@ from webhook.hindsight.gains import NOBODY, gains, summed_up
 from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, without_replay
+from webhook.model.words import rfc3339
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")
@@ -38,6 +39,27 @@ def test_a_job_that_no_policy_matches_shows_what_it_got_of_it():
     assert (rows[NOBODY].seen, rows[NOBODY].mode, rows[NOBODY].stayed) == (15, "", {})
     assert rows[NOBODY].saved is not None
     assert found.rows[-1].policy == NOBODY
+
+
+def test_gains_are_summed_up_by_day():
+    since, day = journals.BEGAN, 86_400
+
+    def two_days(entry):
+        return replace(entry, created=entry.created - day) if entry.job_class == "light" else entry
+
+    world = journals.world(GIVEN, "FinishTime", mode="Enforce")
+    hindsight = look_back([*map(two_days, enforced())], world)
+    found = gains(hindsight, since=since - day, until=world.now)
+
+    (whole,) = found.whole
+    assert (whole.day, whole.jobs, whole.is_enforced) == ("", 30, True)
+    assert [each.jobs for each in found.days] == [15, 15]
+    assert [each.day for each in found.days] == [rfc3339(since - day)[:10], rfc3339(since)[:10]]
+    assert sum(each.before for each in found.days) == pytest.approx(whole.before)
+    lines = as_text(found).splitlines()
+    header = ["DAY", "JOBS", "MOVED", "SOONER", "INSTEAD", "OF", "NOW", "GPU", "HOURS"]
+    assert header in [line.split() for line in lines]
+    assert [each["day"] for each in as_json(found)["days"]] == [each.day for each in found.days]
 
 
 def test_a_job_that_was_not_reviewed_is_told_so():

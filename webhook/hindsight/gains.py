@@ -8,7 +8,7 @@ says. The controller publishes them as a record of savings.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -23,7 +23,8 @@ from webhook.hindsight.savings_record import MOST_DECISIONS, Gained, PastDecisio
 from webhook.model.costs.prices import Prices
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Stayed, why_stayed
-from webhook.simulate.results import JobResult
+from webhook.model.words import rfc3339
+from webhook.simulate.results import JobResult, totals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,6 +173,28 @@ class ClusterGains:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DayGains:
+    """Jobs of policies that came on one day and have ended, without and with decisions."""
+
+    day: str
+    """As 2026-12-01, in UTC; empty: of all days."""
+    is_enforced: bool
+    """Whether it was so; else it would have been."""
+    jobs: int
+    moved: int
+    before: float
+    """Sum of the turnarounds without decisions, in seconds."""
+    after: float
+    device_hours: float
+    """Hours of devices that were given back; negative: more were taken."""
+
+    @property
+    def percent(self) -> float:
+        """Return by how many percent the Jobs were done sooner."""
+        return 100 * (1 - self.after / self.before) if self.before else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gains:
     since: float
     until: float
@@ -186,6 +209,10 @@ class Gains:
     """Worker clusters without a known state, so that Jobs were left out of replays."""
     currency: str = ""
     """What money is in; empty: not known."""
+    days: tuple[DayGains, ...] = ()
+    """By day; where policies enforce, what was gained, before what would have been."""
+    whole: tuple[DayGains, ...] = ()
+    """The same of all days together."""
 
 
 def gains(
@@ -228,7 +255,38 @@ def gains(
         clusters=tuple(_in_clusters(jobs)),
         unseen=tuple(sorted({name for job in jobs for name in job.unseen})),
         currency=hindsight.currency,
+        days=tuple(_by_day(jobs, day_of)),
+        whole=tuple(_by_day(jobs, lambda _: "")),
     )
+
+
+def day_of(job: ReplayedJob) -> str:
+    return rfc3339(job.entry.created)[: len("2026-12-01")]
+
+
+def _by_day(jobs: Sequence[ReplayedJob], day: Callable[[ReplayedJob], str]) -> Iterator[DayGains]:
+    """Sum up the Jobs that some policy matches, by what *day* makes of each."""
+    groups: defaultdict[tuple[bool, str], list[tuple[ReplayedJob, float, float]]]
+    groups = defaultdict(list)
+    for pair in _pairs(job for job in jobs if _policy(job) != NOBODY):
+        groups[not pair[0].is_enforced, day(pair[0])].append(pair)
+    for (is_promised, name), pairs in sorted(groups.items()):
+        yield DayGains(
+            day=name,
+            is_enforced=not is_promised,
+            jobs=len(pairs),
+            moved=sum(_is_moved(job) for job, _, _ in pairs),
+            before=sum(before for _, before, _ in pairs),
+            after=sum(after for _, _, after in pairs),
+            device_hours=_given_back([job for job, _, _ in pairs if _is_compared(job)]),
+        )
+
+
+def _given_back(jobs: Sequence[ReplayedJob]) -> float:
+    """Return the hours of devices that Jobs held less with decisions than without."""
+    both = [(one, other) for one, other in map(_sides, jobs) if one and other]
+    without, with_them = (totals([pair[side] for pair in both]) for side in (0, 1))
+    return sum(without.device_hours.values()) - sum(with_them.device_hours.values())
 
 
 def _in_clusters(jobs: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from webhook.hindsight.bills import KINDS, Bill, Sum
-from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, Gains, Row
+from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, DayGains, Gains, Row
 from webhook.model.words import carbon, figure, rfc3339
 from webhook.simulate.comparison import HERE, aligned, duration
 
@@ -21,7 +21,8 @@ _WIDE: Final = ("RECONSIDERED", "ENDED", "ASSUMED", "WHY NOT MOVED")
 
 
 def as_text(gains: Gains, *, wide: bool = False) -> str:
-    lines = [_title(gains)]
+    lines = [line for sums in gains.whole for line in _headline(sums)]
+    lines.append(_title(gains))
     kinds = len({row.kind for row in gains.rows}) > 1
     for header, rows in (
         (_DONE, [row for row in gains.rows if row.mode == "Enforce"]),
@@ -30,10 +31,61 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
     ):
         if rows:
             lines += ["", *_rows(header, rows, wide=wide, kinds=kinds)]
+    lines += _days(gains.days)
     lines += _costs(gains, kinds=kinds)
     if not wide:
         lines += ["", *_whys(gains.rows, kinds=kinds)]
-    return "\n".join([*lines, "", *_clusters(gains.clusters), *_sure(gains)])
+    below = [*_clusters(gains.clusters), *_sure(gains), *_assumed(gains.rows)]
+    return "\n".join([*lines, "", *below])
+
+
+def _headline(sums: DayGains) -> Iterator[str]:
+    """Yield what was gained in all, the best number first."""
+    done = "were" if sums.is_enforced else "would be"
+    than = "sooner" if sums.percent >= 0 else "later"
+    means = ", not ".join(duration(part / sums.jobs) for part in (sums.after, sums.before))
+    text = f"Jobs {done} done {abs(sums.percent):.1f} % {than} (in {means})"
+    if round(sums.device_hours, 2):
+        back = "given back" if sums.device_hours > 0 else "taken in addition"
+        text += f", and {abs(sums.device_hours):,.2f} GPU hours {done} {back}"
+    yield f"{text}."
+    yield f"{sums.moved} of the {sums.jobs} that have ended {done} moved."
+
+
+_DAYS: Final = ("DAY", "JOBS", "MOVED", "SOONER", "INSTEAD OF", "NOW", "GPU HOURS")
+
+
+def _days(days: Sequence[DayGains]) -> list[str]:
+    """Return a table by day, where there are several."""
+    lines: list[str] = []
+    for is_enforced in (True, False):
+        rows = [
+            (
+                each.day,
+                str(each.jobs),
+                str(each.moved),
+                f"{each.percent:+.1f} %",
+                duration(each.before / each.jobs),
+                duration(each.after / each.jobs),
+                f"{each.device_hours:+.2f}",
+            )
+            for each in days
+            if each.is_enforced is is_enforced
+        ]
+        if len(rows) > 1:
+            header = ("WOULD BE, BY " + _DAYS[0], *_DAYS[1:])
+            lines += ["", *aligned([_DAYS if is_enforced else header, *rows], left=1)]
+    return lines
+
+
+def _assumed(rows: Sequence[Row]) -> list[str]:
+    """Say how many of the moved Jobs are compared by a run time that was never observed."""
+    assumed, moved = sum(row.assumed for row in rows), sum(row.moved for row in rows)
+    if not assumed:
+        return []
+    return [
+        f"Assumed: for {assumed} of {moved} moved Jobs the policy's slowdown, as none ran there."
+    ]
 
 
 def as_json(gains: Gains) -> dict[str, Any]:
@@ -55,6 +107,21 @@ def as_json(gains: Gains) -> dict[str, Any]:
         "byCluster": [_cluster_json(cluster) for cluster in gains.clusters],
         "unknownClusters": list(gains.unseen),
         "currency": gains.currency or None,
+        "whole": [_day_json(each) for each in gains.whole],
+        "days": [_day_json(each) for each in gains.days],
+    }
+
+
+def _day_json(sums: DayGains) -> dict[str, Any]:
+    return {
+        "day": sums.day or None,
+        "enforced": sums.is_enforced,
+        "jobs": sums.jobs,
+        "moved": sums.moved,
+        "turnaroundSecondsBefore": _rounded(sums.before),
+        "turnaroundSeconds": _rounded(sums.after),
+        "soonerPercent": _rounded(sums.percent),
+        "deviceHoursGivenBack": round(sums.device_hours, 2),
     }
 
 
