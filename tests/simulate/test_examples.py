@@ -149,9 +149,8 @@ def test_by_cost_three_tiers_of_gpus_come_to_less_than_by_finish_time():
 def test_of_four_clusters_the_one_with_the_cleanest_power_is_taken_while_it_has_room(tmp_path):
     grams = {"brazil": 60, "california": 195, "norway": 13, "spain": 167}
     for name, intensity in grams.items():
-        spec = {"clusters": [name], "carbon": [{"intensity": str(intensity)}]}
-        head = {"apiVersion": "kueue-fallback.dev/v1alpha1", "kind": "Tariff"}
-        tariff = {**head, "metadata": {"name": name}, "spec": spec}
+        carbon = [{"intensity": str(intensity)}]
+        tariff = a_tariff(name, clusters=[name], carbon=carbon)
         (tmp_path / name).write_text(json.dumps(tariff))
     rows = "".join(f"{number / 100},2,8\n" for number in range(4))
     (tmp_path / "trace").write_text(f"arrival_time,length,cpus\n{rows}")
@@ -163,3 +162,42 @@ def test_of_four_clusters_the_one_with_the_cleanest_power_is_taken_while_it_has_
 
     # It has 24 CPUs, and each Job takes 8.
     assert clusters == ["norway", "norway", "norway", "brazil"]
+
+
+def test_spot_capacity_is_cheaper_by_cost_though_runs_are_interrupted(tmp_path):
+    for flavor, price in (("v100-spot", "0.9"), ("k80-spot", "0.3")):
+        rates = [{"flavors": [flavor], "resources": {"nvidia.com/gpu": price}}]
+        (tmp_path / flavor).write_text(json.dumps(a_tariff(flavor, rates=rates)))
+    files = {name: str(tmp_path / f"{name}-spot") for name in ("v100", "k80")}
+
+    def totals(**given):
+        scenario = shipped("spot", duration="6h", seed=1, **files, **given)
+        return [replay(scenario, arm).totals for arm in scenario.arms(["finish", "cost"])]
+
+    finish, cost = totals()
+    _, often = totals(interruptions=2)
+
+    assert cost.costs.money < 0.8 * finish.costs.money
+    assert often.interrupted > cost.interrupted
+    # What is interrupted twice an hour is left to those who have checkpoints.
+    assert often.costs.money > cost.costs.money
+
+
+def test_jobs_that_may_wait_are_held_for_the_greener_hours(tmp_path):
+    by_hour = [{"intensity": "200"}, {"hours": "11:00-17:00", "intensity": "100"}]
+    (tmp_path / "grid").write_text(json.dumps(a_tariff("grid", carbon=by_hour)))
+    files = dict.fromkeys(("table", "truth"), str(tmp_path / "grid"))
+    start = "2023-03-01T00:00Z"
+    scenario = shipped("hold", duration="24h", now=7, later=3, start=start, **files)
+
+    found = {
+        arm.name: replay(scenario, arm).totals for arm in scenario.arms(["at-once", "holding"])
+    }
+
+    assert found["holding"].costs.kilograms < 0.985 * found["at-once"].costs.kilograms
+    assert found["holding"].costs.late == 0
+
+
+def a_tariff(name, **spec):
+    head = {"apiVersion": "kueue-fallback.dev/v1alpha1", "kind": "Tariff"}
+    return {**head, "metadata": {"name": name}, "spec": spec}
