@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from bench import full_queues
+from bench import full_queues, where
 from bench.contenders import Contenders
 from bench.report import Figures, Scale, Target, spread, table
 from hack import load, meters
@@ -54,6 +54,7 @@ KINDS: Final[Mapping[str, tuple[str, tuple[Point, ...]]]] = {
 }
 KEPT_SHARE: Final = 0.25
 WARM_UP: Final = 20
+HANDLER_MILLISECONDS: Final = 0.35
 OF_INTEREST: Final = ("p50", "p90", "p99")
 
 # By kind a round each, in which by contender and point there is what the load program found.
@@ -72,18 +73,22 @@ def measure(installation: Installation, scale: Scale, say: Say, *, kinds: Sequen
             with contenders[name]():
                 for kind in kinds:
                     say(f"round {number + 1} of {scale.rounds}: {name}, {kind}")
-                    figures[kind][-1][name] = _all_points(installation, scale, kind)
+                    figures[kind][-1][name] = _all_points(
+                        installation, scale, kind, is_called=name == WEBHOOK
+                    )
         order = [*order[1:], order[0]]
     return figures
 
 
-def _all_points(installation: Installation, scale: Scale, kind: str) -> Figures:
-    plane = installation.plane
+def _all_points(installation: Installation, scale: Scale, kind: str, *, is_called: bool) -> Figures:
+    plane, replica = installation.plane, installation.replicas[0]
     target = full_queues.api_server(plane)
     flag, points = KINDS[kind]
     share = scale.share * (KEPT_SHARE if kind == "kept" else 1.0)
     found = {}
     for point in points:
+        parts = where.seconds(plane, replica, is_called=is_called)
+        reviews = meters.reviews(replica.metrics) if is_called else {}
         before = _cpu_seconds(installation)
         flags = (*point.flags(share), f"-warm-up={WARM_UP}", flag)
         result = load.jobs(target, *flags)
@@ -91,7 +96,16 @@ def _all_points(installation: Installation, scale: Scale, kind: str) -> Figures:
         found[point.name] = {
             **result,
             "cpuMilliseconds": _by_create(before, after, result["calls"]),
+            "where": where.by_create(
+                parts,
+                where.seconds(plane, replica, is_called=is_called),
+                result["calls"] + WARM_UP,
+            ),
         }
+        if is_called:
+            found[point.name]["handler"] = meters.difference(
+                reviews, meters.reviews(replica.metrics)
+            )
         full_queues.wait_until_alone(plane)
     return found
 
@@ -142,8 +156,18 @@ def _targets(kind: str, rounds: Rounds) -> list[Target]:
             limit=throughput(POLICY),
             at_least=True,
         ),
+        *_handler_target(kind, rounds),
         Target(name=f"{kind}: failed or went the wrong way", value=_wrong(rounds), limit=0),
     ]
+
+
+def _handler_target(kind: str, rounds: Rounds) -> list[Target]:
+    found = [each[WEBHOOK]["1 at once"].get("handler", {}).get("p50") for each in rounds]
+    known = [value for value in found if value is not None]
+    if not known:
+        return []
+    name = f"{kind}: handler p50 at 1 at once, ms"
+    return [Target(name=name, value=statistics.median(known), limit=HANDLER_MILLISECONDS)]
 
 
 def values(rounds: Rounds, name: str, point: str, what: str) -> list[float]:
@@ -173,6 +197,10 @@ def lines(figures: Figures) -> list[str]:
         rows = [_row(rounds, point, name) for point in rounds[0][NOTHING] for name in names]
         header = (f"{kind}, {len(rounds)} rounds: median (least-most)", *COLUMNS)
         found += ["", *table(header, rows)]
+        parts = {
+            name: [each[name]["1 at once"].get("where", {}) for each in rounds] for name in names
+        }
+        found += ["", *told] if (told := where.lines(parts)) else []
     return found[1:]
 
 

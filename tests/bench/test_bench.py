@@ -14,6 +14,7 @@ from bench import (
     reviews,
     serving,
     signatures,
+    where,
     workers,
 )
 from bench.__main__ import arguments, keep
@@ -70,6 +71,23 @@ def test_a_webhook_that_adds_more_than_the_policy_misses_its_target():
 
     assert (added.value, added.limit, added.is_met) == (1.5, 1.0, False)
     assert throughput.is_met
+
+
+def test_where_a_create_spends_its_time_is_told_by_part():
+    told = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1))
+    for name, more in ((NOTHING, {}), (POLICY, {}), (WEBHOOK, {where.HANDLER: 0.3})):
+        parts = {"mutating admission, all of it": 2.0, **more}
+        told[name]["1 at once"] |= {"where": parts, "handler": {"p50": 0.4}}
+
+    lines = creates.lines(figures(told, told))
+    targets = creates.targets(figures(told, told))
+
+    assert [_one_space(line) for line in lines[-3:]] == [
+        "1 at once, ms of each create nothing more admission policy kueue-fallback",
+        "mutating admission, all of it 2.00 (2.00-2.00) 2.00 (2.00-2.00) 2.00 (2.00-2.00)",
+        "our handler in that call - - 0.30 (0.30-0.30)",
+    ]
+    assert (targets[2].value, targets[2].limit, targets[2].is_met) == (0.4, 0.35, False)
 
 
 def test_failed_creates_and_those_in_another_queue_are_wrong():
