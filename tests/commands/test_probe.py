@@ -41,6 +41,19 @@ def test_an_answer_that_comes_back_says_who_saw_the_probe(run):
     )
 
 
+def test_the_namespace_is_the_contexts_where_none_is_given(tmp_path):
+    asked = []
+
+    def answer(method, path, body):
+        asked.append(path)
+        return 201, seen(body), body
+
+    with serving(answer, tmp_path, namespace="team") as kubeconfig:
+        result = CliRunner().invoke(command, ["--kubeconfig", kubeconfig])
+
+    assert (result.exit_code, asked) == (0, [JOBS])
+
+
 def test_a_webhook_that_comes_later_is_waited_for(run, monkeypatch):
     monkeypatch.setattr("webhook.commands.probe.EVERY_SECONDS", 0.01)
     asked = []
@@ -57,7 +70,7 @@ def test_no_answer_is_a_failure_that_says_what_to_look_at(run):
     result = run(lambda method, path, body: (201, [], body))
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("No answer of the webhook came back within 0 s")
+    assert result.stderr.startswith("No answer of the webhook came back within 0s")
     assert "Does it exclude namespace team?" in result.stderr
 
 

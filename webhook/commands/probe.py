@@ -11,9 +11,10 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import UNREACHED
+from webhook.commands.connect import UNREACHED, namespace_or_current
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.jobs import JOB
+from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -27,7 +28,7 @@ _PRIVILEGES = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 _UNSEEN = """\
-No answer of the webhook came back within {wait:g} s: new Jobs are admitted as they are submitted.
+No answer of the webhook came back within {wait}: new Jobs are admitted as they are submitted.
 Look at, in this order:
   1. kubectl get pods -A -l app.kubernetes.io/name=kueue-fallback
      Are the servers ready? If not, their log and /readyz on their metrics port say why.
@@ -45,13 +46,14 @@ Look at, in this order:
     "--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="Seconds."
 )
 @connection_options
-def command(namespace: str, wait: float, access: ClusterAccess) -> None:
+def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> None:
     """Create a Job as a dry run and wait until the webhook's own words come back with it.
 
     Nothing is created. Whoever asks needs the right to create Jobs in the namespace.
 
     \b
-    Exit codes: 0 it is called, 1 it was not within the time, 3 the cluster cannot be reached.
+    Exit codes: 0 it is called, 1 it was not within the time, 3 the cluster cannot be reached or
+    forbids it.
 
     \b
     Examples:
@@ -61,6 +63,7 @@ def command(namespace: str, wait: float, access: ClusterAccess) -> None:
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
+    namespace = namespace_or_current(namespace, access)
     client, started = Client(access), time.monotonic()
     while True:
         left = wait - (time.monotonic() - started)
@@ -71,7 +74,7 @@ def command(namespace: str, wait: float, access: ClusterAccess) -> None:
         except ClusterError as error:
             trouble = str(error)
         if left <= 0:
-            terminal.say(trouble or _UNSEEN.format(wait=wait, namespace=namespace), err=True)
+            terminal.say(trouble or _UNSEEN.format(wait=span(wait), namespace=namespace), err=True)
             sys.exit(UNREACHED if trouble else 1)
         time.sleep(min(EVERY_SECONDS, left))
     terminal.say(f"The API server calls the webhook: the probe was seen by {seen_by}.")
