@@ -256,6 +256,13 @@ def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
 
 def has(tree: UsageTree, node: int, taken: Taken) -> bool:
     """Return whether a node has that much free, borrowing included."""
+    if tree.shares_all:
+        # As ``available`` has it, without a call for each cell: cycles ask for each head.
+        quota, used = tree.subtree, tree.used
+        for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
+            if quota[cell] - used[cell] < amount:
+                return False
+        return True
     available = tree.available
     for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
         if available(node, cell) < amount:
