@@ -30,6 +30,11 @@ _COMMANDS = {
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
     "help": ("webhook.commands.help_text", "command", "Print help about a command."),
     "list": ("webhook.commands.list_jobs", "command", "List Jobs that carry a decision."),
+    "move": (
+        "webhook.commands.move_job",
+        "command",
+        "Move a pending Job to another option of its policy.",
+    ),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
     "on": ("webhook.commands.switch", "on", "Decide again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),

@@ -22,6 +22,7 @@ OF_A_CLUSTER = {
     "estimate": ["--namespace", "--output"],
     "explain": ["--namespace", "--output"],
     "list": ["--all-namespaces", "--namespace", "--output", "--selector"],
+    "move": ["--namespace"],
     "off": ["--namespace"],
     "on": ["--namespace"],
     "probe": ["--namespace"],

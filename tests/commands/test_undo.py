@@ -1,4 +1,4 @@
-"""What `undo` asks for, and what it makes of the answers."""
+"""What `undo` and `move` ask for, and what they make of the answers."""
 
 import copy
 import json
@@ -12,6 +12,7 @@ from tests.flow.movable_jobs import UNNAMED
 from tests.flow.moves import pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server
+from webhook.commands import move_job
 from webhook.commands.undo import TRIES, command
 from webhook.model.policy.fallback_policy import Mode
 
@@ -266,3 +267,73 @@ def test_a_kind_that_nobody_decides_is_refused_with_those_that_are(server, undo)
 
     assert result.exit_code == 2
     assert "cronjob/light: expected one of appwrapper, " in result.stderr
+
+
+@pytest.fixture
+def move(tmp_path):
+    def run(cluster, *words):
+        with serving(cluster, tmp_path, namespace="team") as kubeconfig:
+            return CliRunner().invoke(move_job.command, [*words, "--kubeconfig", kubeconfig])
+
+    return run
+
+
+def test_a_pending_job_is_moved_to_an_option(server, move):
+    cluster = Cluster(server, stored(server))
+
+    result = move(cluster, "light", "--to", "gpu")
+
+    assert cluster.patched == [{"resourceVersion": "7", "annotations": {MOVE_TO: "gpu"}}]
+    assert cluster.job["metadata"]["labels"][OPTION] == "gpu"
+    assert (result.exit_code, result.stdout) == (
+        0,
+        "Job team/light is in LocalQueue gpu-lq (gpu).\n",
+    )
+
+
+def test_a_move_by_a_dry_run_changes_nothing(server, move):
+    before = stored(server)
+    cluster = Cluster(server, before)
+
+    result = move(cluster, "light", "--to", "gpu", "--dry-run")
+
+    assert cluster.job == before
+    assert result.stdout == "Job team/light would be in LocalQueue gpu-lq (gpu).\n"
+
+
+def test_an_option_that_is_not_there_is_refused_with_the_webhooks_reason(server, move):
+    result = move(Cluster(server, stored(server)), "light", "--to", "tpu")
+
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Warning: kueue-fallback: not moved to tpu: ")
+    assert result.stderr.endswith("Job team/light is as it was.\n")
+
+
+def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
+    cluster = Cluster(server, stored(server), webhook=False)
+
+    result = move(cluster, "light", "--to", "gpu")
+
+    assert MOVE_TO not in cluster.job["metadata"]["annotations"]
+    assert (result.exit_code, result.stderr) == (
+        3,
+        "The webhook did not answer, so Job team/light is as it was.\n",
+    )
+
+
+def test_a_job_without_a_decision_is_not_moved(server, move):
+    job = pending(light_job())
+    job["metadata"]["resourceVersion"] = "7"
+
+    result = move(Cluster(server, job), "light", "--to", "gpu")
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Job team/light carries no decision: there is no option to move it to.\n",
+    )
+
+
+def test_a_job_that_is_not_there_is_not_moved(server, move):
+    result = move(Cluster(server, None), "light", "--to", "gpu")
+
+    assert (result.exit_code, result.stderr) == (1, "There is no Job team/light.\n")

@@ -196,13 +196,13 @@ def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
 def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     annotations = after["metadata"].get("annotations") or {}
     if MOVE_TO in annotations:
-        _take_off(client, target, after)
+        take_off(client, target, after)
         raise NotUndoneError(_UNANSWERED.format(job=target), UNREACHED)
     if DECISION in annotations:
         raise NotUndoneError(f"{target} is as it was.{_way_out(target, after)}")
 
 
-def _take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
+def take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     """Remove the annotation that asked for the undo, and the label if it was added with it."""
     if target.is_dry_run:
         return

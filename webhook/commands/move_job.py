@@ -1,0 +1,96 @@
+"""``move``: asks the webhook to move a pending Job to another option, and reports the result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import NotServed, Refused
+from webhook.commands import completion, terminal
+from webhook.commands.connect import UNREACHED, connected, named, namespace_or_current
+from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.commands.undo import TRIES, Target, missing, take_off, without_decision
+from webhook.model.job import MOVE_TO, OPTION_LABEL, QUEUE_LABEL
+
+if TYPE_CHECKING:
+    from webhook.api.client import Client
+
+
+@click.command("move", short_help="Move a pending Job to another option of its policy.")
+@click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
+@click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
+@click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
+@namespace_option
+@connection_options
+def command(
+    *, job: str, option: str, dry_run: bool, namespace: str | None, access: ClusterAccess
+) -> None:
+    """Move a decided Job that still waits to the option that you name.
+
+    `kubectl fallback explain JOB` lists the options. `undo` puts the Job back as it was submitted.
+
+    \b
+    You need the rights to get and patch Jobs in their namespace.
+
+    \b
+    Exit codes: 0 it is there, 1 it was not moved, for the reason given, 3 the cluster cannot be
+    reached or forbids it, or the webhook did not answer; then the Job is as it was.
+
+    \b
+    Examples:
+      kubectl fallback move train --to cpu
+      kubectl fallback move rayjob/train --to gpu -n team --dry-run
+    """
+    with connected(access) as client:
+        kind, name = named(job)
+        where = namespace_or_current(namespace, access)
+        target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
+        problem, code = _moved(client, target, option)
+    if problem:
+        terminal.say(problem, err=True)
+    sys.exit(code)
+
+
+def _moved(client: Client, target: Target, option: str) -> tuple[str, int]:
+    """Move the Job; return what is wrong (empty: nothing) and the exit code."""
+    for _ in range(TRIES):
+        try:
+            job = client.get(target.path)
+            if without_decision(target, job):
+                return f"{target} carries no decision: there is no option to move it to.", 1
+            wish = {
+                "resourceVersion": job["metadata"]["resourceVersion"],
+                "annotations": {MOVE_TO: option},
+            }
+            answer = client.patch_with_warnings(target.path, {"metadata": wish}, target.params)
+            return _told(client, target, option, *answer)
+        except NotServed:
+            return missing(client, target), 1
+        except Refused as error:
+            if not error.is_conflict:
+                return f"{target} is as it was: {error}", 1
+    return f"{target} changes all the time; it is as it was. Try again.", 1
+
+
+def _told(
+    client: Client,
+    target: Target,
+    option: str,
+    after: Mapping[str, Any],
+    warnings: tuple[str, ...],
+) -> tuple[str, int]:
+    for warning in warnings:
+        terminal.say(f"Warning: {warning}", err=True)
+    labels = after["metadata"].get("labels") or {}
+    if MOVE_TO in (after["metadata"].get("annotations") or {}):
+        take_off(client, target, after)
+        return f"The webhook did not answer, so {target} is as it was.", UNREACHED
+    if labels.get(OPTION_LABEL) != option:
+        return f"{target} is as it was.", 1
+    verb = "would be" if target.is_dry_run else "is"
+    terminal.say(f"{target} {verb} in LocalQueue {labels.get(QUEUE_LABEL)} ({option}).")
+    return "", 0
