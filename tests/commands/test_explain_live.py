@@ -323,3 +323,13 @@ def test_who_cannot_be_told_gets_nothing_that_is_for_some(explain):
     cluster = Cluster(*reserved({"groups": ["ml"]}), job(), forbidden=[REVIEWS])
 
     assert "who created the Job is not known" in " ".join(explain(cluster, "train").output.split())
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "train"), ("job", "train", "train"), ("job/train",) * 2]
+)
+def test_several_jobs_are_explained_one_after_another(explain, decided, words):
+    found = explain(Cluster(*SNAPSHOT, decided), *words)
+
+    heads = [line for line in found.stdout.splitlines() if line.startswith("Job research/")]
+    assert (found.exit_code, heads) == (0, ["Job research/train: pending."] * 2)

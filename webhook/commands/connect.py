@@ -68,6 +68,17 @@ def named(job: str) -> tuple[JobKind, str]:
     return kind, name
 
 
+def references(words: Sequence[str]) -> Sequence[str]:
+    """Return the Jobs that are named: ``train sweep``, ``rayjob/train``, or ``jobs train sweep``.
+
+    As with kubectl a first word that is a type counts as one if a name follows it.
+    """
+    first, *names = words
+    if names and first.lower() in _KINDS and not any("/" in name for name in names):
+        return [f"{first}/{name}" for name in names]
+    return words
+
+
 def missing_job(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Return a sentence that there is no such Job, with a similar name if one exists."""
     from webhook.model.words import nearest

@@ -19,6 +19,7 @@ from webhook.commands.connect import (
     missing_job,
     named,
     namespace_or_current,
+    references,
 )
 from webhook.commands.decision_table import state_of, table
 from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
@@ -171,7 +172,7 @@ def _diff(title: str, changes: Sequence[str], output: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExplainOptions:
-    name: str | None
+    names: tuple[str, ...]
     file: str | None
     policies: tuple[str, ...]
     snapshot: str | None
@@ -195,7 +196,7 @@ class _ExplainOptions:
 
 
 @click.command("explain", short_help="Say what was or would be decided for a Job, and why.")
-@click.argument("name", metavar="[JOB]", required=False, shell_complete=completion.jobs)
+@click.argument("names", metavar="[JOB]...", nargs=-1, shell_complete=completion.jobs)
 @click.option("-f", "--filename", "file", metavar="FILE", help="A Job's manifest, or -: stdin.")
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
@@ -229,18 +230,24 @@ def command(**given: Any) -> None:
     Examples:
       kubectl fallback explain train -n team
       kubectl fallback explain rayjob/train -n team
+      kubectl fallback explain jobs train sweep
       kubectl fallback explain -f job.yaml
       kubectl fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
       kubectl fallback explain -f job.yaml --as alice --as-group ml-research
       kubectl get job train -o yaml | kubectl fallback explain -f - -o json
     """
     asked = _ExplainOptions(**given)
-    if (asked.name is None) == (asked.file is None):
+    if bool(asked.names) == (asked.file is not None):
         raise click.UsageError("Give the name of a Job, or a manifest with -f.")
-    if asked.name is not None and asked.snapshot is not None:
+    if asked.names and asked.snapshot is not None:
         raise click.UsageError("--snapshot goes with -f: a Job that is there is in the cluster.")
     try:
-        terminal.say(_live(asked, asked.name) if asked.name else _of_file(asked))
+        if asked.names:
+            shown = [_live(asked, name) for name in references(asked.names)]
+        else:
+            shown = [_of_file(asked)]
+        for number, text in enumerate(shown):
+            terminal.say(f"\n{text}" if number else text)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
