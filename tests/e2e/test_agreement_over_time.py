@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ WORLDS = 25
 AT_ONCE = 13
 """In each of two control planes."""
 ENOUGH = 40
-"""Newcomers of which a share can be told."""
+"""So many of which a share can be told."""
 NEAR = 0.9
 """Of so many the start is forecast within 5 s or a quarter of the wait."""
 TRIES = 3
@@ -65,6 +66,7 @@ def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
     assert len(endless) <= 0.1 * len(worlds)
     # Where quota is shared by shares, starts of newcomers are said not to be known.
     check_newcomers(by_priority)
+    check_pending(by_priority)
 
 
 def played(folder: Path, worlds: list[TimedWorld], *, is_fair: bool) -> list[Course]:
@@ -97,6 +99,22 @@ def check_newcomers(found: list[Judgement]) -> None:
     if len(known) >= ENOUGH:
         assert len(near) >= NEAR * len(known)
     assert [one for one in claims if not one.preempts] == []
+
+
+def check_pending(found: list[Judgement]) -> None:
+    """Check what was said of those who waited already: when each of them starts."""
+    told = [one for item in found for one in item.pending]
+    known = [one for one in told if one.forecast.is_known]
+    close = [one for one in known if one.error <= max(2.0, 0.1 * one.waited)]
+    near = [one for one in known if one.error <= max(5.0, 0.25 * one.waited)]
+    never = [one for one in known if inf in (one.forecast.seconds, one.waited)]
+    print(
+        f"{len(told)} pending, {len(known)} with a known start: {len(close)} within 2 s or 10 %, "
+        f"{len(near)} within 5 s or 25 %; {len(never)} never start or were said to"
+    )
+    assert len(close) >= 0.5 * len(known)
+    if len(known) >= ENOUGH:
+        assert len(near) >= NEAR * len(known)
 
 
 def seeds() -> list[int]:

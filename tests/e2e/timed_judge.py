@@ -21,11 +21,13 @@ from webhook.kueue import forecast, profile, quota
 from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.schedule import Eviction, Running, Schedule
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import kind_of, read_placed, state_of
 from webhook.state.state import State
+from webhook.state.workload import Group, Workload
 
 MOST_SECONDS = 600.0
 TOLD_SECONDS = 1.0
@@ -56,22 +58,29 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer:
-    """What was said of a newcomer, and what became of it."""
+class Foretold:
+    """What was said of a start, and when it was, in seconds from the same moment on."""
 
+    name: str
     forecast: Start
     waited: float
     """inf: it never started."""
-    preempts: int
-    """How many Workloads Kueue preempted for it before its start."""
-    preempted_by: int
-    """How often it was preempted."""
 
     @property
     def error(self) -> float:
         if self.waited == self.forecast.seconds == inf:
             return 0.0
         return abs(self.forecast.seconds - self.waited)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newcomer(Foretold):
+    """The same of a newcomer, and whom it preempts."""
+
+    preempts: int
+    """How many Workloads Kueue preempted for it before its start."""
+    preempted_by: int
+    """How often it was preempted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +95,8 @@ class Judgement:
     draws: tuple[str, ...]
     """Where Kueue draws who comes first: who was to, and who did."""
     newcomer: Newcomer
+    pending: tuple[Foretold, ...]
+    """All that waited when the newcomer had come."""
 
     @property
     def agrees(self) -> bool:
@@ -131,6 +142,7 @@ def judge(course: Course) -> Judgement:
         followed=events,
         draws=draws,
         newcomer=newcomer(course, state, snapshot),
+        pending=pending(course, state, snapshot),
     )
 
 
@@ -434,40 +446,32 @@ def _wait(
 
 def as_pending(course: Course) -> dict[str, Arrival]:
     """Read each Workload of a world as the product reads one that it sees before Kueue does."""
+    return {
+        workload.name: replace(group.arrival, key=workload.name)
+        for group in _unseen_by_kueue(course)
+        for workload in group.members
+    }
+
+
+def _unseen_by_kueue(course: Course) -> list[Group]:
     sources = [item for item in course.state if item["kind"] != "Workload"]
     for uid, name in course.uids.items():
         source = next(item.source for item in course.world.submissions if item.name == name)
         metadata = {**source["metadata"], "uid": uid, "creationTimestamp": _text(course.asked)}
         sources.append({**source, "metadata": metadata})
     state, snapshot = read(course, sources)
-    return {
-        workload.name: replace(group.arrival, key=workload.name)
-        for name in snapshot.cluster_queues
-        for group in state.contents_of(name).waiting
-        for workload in group.members
-    }
+    return [group for name in snapshot.cluster_queues for group in state.contents_of(name).waiting]
 
 
 def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
     arrival = as_pending(course)[course.world.newcomer.name]
     place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
     wanted = demand(arrival.needs, snapshot.cluster_queues[place], snapshot)
-    run_times = known_run_times(course, state)
-    names = sorted(snapshot.cluster_queues)
-    groups = [
-        group
-        for name in names
-        for group in forecast_input.queued(state.contents_of(name).waiting, 0.0)
-    ]
-    groups.sort(key=lambda group: group.arrival.created)
+    run_times = known_run_times(course, state.workloads())
     profiles = forecast.forecast(
         with_priorities(snapshot),
-        [
-            occupant
-            for name in names
-            for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
-        ],
-        groups,
+        _holding(state, snapshot),
+        _queued(state, snapshot),
         lambda job_class, _: run_times.get(job_class),
         course.asked,
     )
@@ -478,6 +482,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
     last = profile.last_start(profiles[place], wanted, found, seconds, priority=arrival.priority)
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
     return Newcomer(
+        name=arrival.key,
         forecast=replace(found.start, preempted_by=last.preempted_by),
         waited=runs[0].started - course.came if runs else inf,
         preempts=sum(run.by == uid for run in course.runs if run.evicted),
@@ -485,19 +490,70 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
     )
 
 
+def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold, ...]:
+    """Return what is said of all that wait, and what became of them."""
+    name = course.world.newcomer.name
+    group = next(
+        group for group in _unseen_by_kueue(course) if name in {each.name for each in group.members}
+    )
+    last = next(workload for workload in group.members if workload.name == name)
+    run_times = known_run_times(course, [*state.workloads(), last])
+    coming = QueuedGroup(
+        arrival=replace(group.arrival, key=name, count=1, created=int(course.came)),
+        job_class=forecast_input.class_text(last),
+        at=course.came,
+    )
+    starts = forecast.pending_starts(
+        with_priorities(snapshot),
+        _holding(state, snapshot),
+        [*_queued(state, snapshot), coming],
+        lambda job_class, _: run_times.get(job_class),
+        course.asked,
+    )
+    first: dict[str, float] = {}
+    for run in sorted(course.runs, key=lambda run: run.started):
+        if run.started >= course.asked:
+            first.setdefault(run.name, run.started - course.asked)
+    return tuple(
+        Foretold(name=key, forecast=start, waited=first.get(key, inf))
+        for key, (start,) in starts.items()
+        if key != name
+    )
+
+
+def _holding(state: State, snapshot: Snapshot) -> list[Occupant]:
+    return [
+        occupant
+        for name in sorted(snapshot.cluster_queues)
+        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+    ]
+
+
+def _queued(state: State, snapshot: Snapshot) -> list[QueuedGroup]:
+    """Return each that waits by itself, under its name."""
+    groups = [
+        group
+        for name in sorted(snapshot.cluster_queues)
+        for group in forecast_input.queued(
+            state.contents_of(name).waiting, 0.0, key_of=lambda workload: workload.name
+        )
+    ]
+    return sorted(groups, key=lambda group: group.arrival.created)
+
+
 def with_priorities(snapshot: Snapshot) -> Snapshot:
     """Tell of the priorities that a newcomer may have; there are no classes of them here."""
     return replace(snapshot, priority_classes={str(value): value for value in PRIORITIES})
 
 
-def known_run_times(course: Course, state: State) -> dict[str, RunTime]:
+def known_run_times(course: Course, workloads: Iterable[Workload]) -> dict[str, RunTime]:
     """Return the run time of each class, by which each Workload is one: as long as it took."""
     planned = {item.name: item.run_seconds for item in course.world.submissions}
     took = {
         run.name: run.ended - max(run.started, course.asked) for run in course.runs if run.finished
     }
     found = {}
-    for workload in state.workloads():
+    for workload in workloads:
         elapsed = course.asked - workload.admitted if workload.admitted else 0.0
         whole = (took.get(workload.name) or planned[workload.name]) + elapsed
         found[forecast_input.class_text(workload)] = RunTime(
