@@ -12,7 +12,7 @@ import pytest
 
 from hack import paper
 from hack.install import Installation
-from tests.e2e.decisions import applied_policy, decision_of, fill
+from tests.e2e.decisions import SLOW, applied_policy, decision_of, fill
 from tests.e2e.plane import wait_for
 from webhook.model import quantity
 
@@ -73,6 +73,9 @@ def test_the_quota_api_and_kueues_own_status_agree(own_plane, both):
             ]
             counted = ask(replica.console, f"/workloads?clusterqueue={names.gpu_cluster_queue}")
             assert (counted[1]["pendingWorkloads"], counted[1]["admittedWorkloads"]) == (10, 4)
+            _, line = ask(replica.console, f"/queue?namespace={names.namespace}")
+            places = [(each["position"], each["pending"]) for each in line["workloads"]]
+            assert sorted(places) == [(position, 10) for position in range(1, 11)]
             # One of the two has decided, and the other reads it on the Job.
             wait_for(partial(shows, replica, decision_of(job)["id"]), "the decision is shown")
             view = ask(replica.console, "/view")[1]
@@ -145,6 +148,12 @@ def test_on_the_pods_address_everybody_sees_what_their_rights_show(own_plane, bo
         applied_policy(own_plane.client, paper.policy(second), second),
     ):
         console = Exposed(installed)
+        waits = [
+            paper.heavy_job(f"wait-{number}", names, faster=SLOW)
+            for names in both
+            for number in range(6)
+        ]
+        own_plane.client.create_all(waits)
         mine, theirs = (
             decision_of(create(paper.light_job("seen", names, faster=0.05)))["id"] for names in both
         )
@@ -171,6 +180,27 @@ def test_on_the_pods_address_everybody_sees_what_their_rights_show(own_plane, bo
         assert (view["queues"], view["policies"]) == ([], [])
         assert {each["namespace"] for each in view["decisions"]} == {first.namespace}
         assert console.ask("/", tenant)[0] == 200
+        check_line(own_plane, console, both, tenant=tenant, admin=admin)
+
+
+def check_line(plane, console, both, *, tenant, admin):
+    """Who waits is told to those who may list Jobs there, whatever else others may do."""
+    first, second = both
+
+    def seen(token, query=""):
+        status, answer = console.read(f"/queue{query}", token)
+        return status, {each["namespace"] for each in answer.get("workloads", ())}
+
+    wait_for(lambda: seen(admin) == (200, set(NAMESPACES)), "admins see who waits")
+    assert seen(tenant) == (200, {first.namespace})
+    assert seen(tenant, f"?namespace={first.namespace}") == (200, {first.namespace})
+    assert seen(tenant, f"?namespace={second.namespace}") == (403, set())
+    for verb in ("get", "watch", "create", "update", "patch", "delete", "deletecollection"):
+        account = f"only-{verb}"
+        token = token_of(plane, account, first.namespace)
+        grant_jobs(plane, account, first.namespace, verb)
+        assert seen(token) == (200, set())
+        assert seen(token, f"?namespace={first.namespace}") == (403, set())
 
 
 def token_of(plane, account, namespace, audience=AUDIENCE):
@@ -185,9 +215,9 @@ def token_of(plane, account, namespace, audience=AUDIENCE):
     return plane.client.send("POST", f"{path}/token", wanted).json()["status"]["token"]
 
 
-def grant_jobs(plane, account, namespace):
+def grant_jobs(plane, account, namespace, verb="list"):
     metadata = {"name": account, "namespace": namespace}
-    rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list"]}]
+    rules = [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": [verb]}]
     plane.client.apply({"apiVersion": RBAC, "kind": "Role", "metadata": metadata, "rules": rules})
     bind(plane, "RoleBinding", metadata, account, namespace, "Role")
 
