@@ -127,7 +127,8 @@ class Settings(BaseModel):
     """Name of that Secret, in our own namespace."""
 
     webhook_configuration: str = "kueue-fallback"
-    """Name of the MutatingWebhookConfiguration whose ``caBundle`` names the authority."""
+    """Name of the MutatingWebhookConfiguration whose ``caBundle`` names the authority, and in which
+    the controller leaves namespaces out."""
 
     service: str = "kueue-fallback"
     """Name of the Service by which the API server calls; the certificate is made out to it."""
@@ -168,6 +169,10 @@ class Settings(BaseModel):
 
     holds: bool = False
     """Whether controllers run that release held Jobs; without, no Job is held."""
+
+    omit_unmatched: bool = False
+    """Whether the leading controller leaves namespaces in which no policy can match out of the
+    webhook configuration, so that their new Jobs are not sent."""
 
     watch_nodes: bool = False
     """Whether to watch Nodes: labels tell devices, and what they offer the room in domains."""

@@ -1,14 +1,24 @@
 """What rights alone cannot limit, and a ValidatingAdmissionPolicy does."""
 
+import re
+
 import pytest
 import yaml
 
 from tests.chart.helm import CHART, NAMESPACE
 from tests.chart.values import CERT_MANAGER
+from webhook.model.omitted_namespaces import CONDITION as CONDITION_NAME
+from webhook.state.readers import OUR_WEBHOOK
 
-POLICIES = {
-    ("ValidatingAdmissionPolicy", "kueue-fallback-only-ca-bundle"),
-    ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets"),
+BUNDLE, CONDITION, SECRETS = (
+    ("ValidatingAdmissionPolicy", f"kueue-fallback-{name}")
+    for name in ("only-ca-bundle", "only-one-condition", "own-secrets")
+)
+POLICIES = {BUNDLE, CONDITION, SECRETS}
+ACCOUNTS = {
+    "only-ca-bundle": [""],
+    "only-one-condition": ["-controller"],
+    "own-secrets": ["", "-controller"],
 }
 USER = "system:serviceaccount:ours:kueue-fallback"
 
@@ -17,7 +27,7 @@ def policies(objects):
     return {key for key in objects if key[0] == "ValidatingAdmissionPolicy"}
 
 
-def test_both_are_bound_and_deny(render):
+def test_all_are_bound_and_deny(render):
     rendering = render()
 
     assert policies(rendering.objects) == POLICIES
@@ -33,20 +43,24 @@ def test_they_are_about_the_charts_own_accounts(render):
     for _, name in POLICIES:
         policy = rendering.one("ValidatingAdmissionPolicy", name)
         (condition,) = policy["spec"]["matchConditions"]
-        assert f"'{USER}'" in condition["expression"]
-    assert f"'{USER}-controller'" in condition["expression"] or name.endswith("bundle")
+        named = re.findall(f"'{USER}(.*?)'", condition["expression"])
+        assert named == ACCOUNTS[name.removeprefix("kueue-fallback-")]
 
 
-SECRETS = ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets")
+def test_what_the_controller_may_write_is_what_it_writes(render):
+    policy = render().one(*CONDITION)
+
+    text = policy["spec"]["validations"][0]["expression"]
+    assert set(re.findall(r"name != '([^']+)'", text)) == {CONDITION_NAME, OUR_WEBHOOK}
 
 
 @pytest.mark.parametrize(
     ("values", "made"),
     [
         ({"admissionPolicies.create": "false"}, set()),
-        (CERT_MANAGER, {SECRETS}),
-        ({"certificates.mode": '"files"'}, {SECRETS}),
-        ({"controller.enabled": "false"}, POLICIES),
+        (CERT_MANAGER, {CONDITION, SECRETS}),
+        ({"certificates.mode": '"files"'}, {CONDITION, SECRETS}),
+        ({"controller.enabled": "false"}, {BUNDLE, SECRETS}),
         ({"certificates.mode": '"files"', "controller.enabled": "false"}, set()),
     ],
 )

@@ -107,6 +107,12 @@ def test_the_controller_may_also_write_the_status_of_policies_and_move_jobs(rend
         },
         {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["list", "watch", "patch"]},
         {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["patch"]},
+        {
+            "apiGroups": ["admissionregistration.k8s.io"],
+            "resources": ["mutatingwebhookconfigurations"],
+            "resourceNames": ["kueue-fallback"],
+            "verbs": ["patch"],
+        },
         {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
     ]
     binding = rendering.one("ClusterRoleBinding", "kueue-fallback-controller")

@@ -55,8 +55,10 @@ PARTS = [
     ("ServiceAccount", "kueue-fallback-probe"),
     ("ServiceAccount", "kueue-fallback-unfinished"),
     ("ValidatingAdmissionPolicy", "kueue-fallback-only-ca-bundle"),
+    ("ValidatingAdmissionPolicy", "kueue-fallback-only-one-condition"),
     ("ValidatingAdmissionPolicy", "kueue-fallback-own-secrets"),
     ("ValidatingAdmissionPolicyBinding", "kueue-fallback-only-ca-bundle"),
+    ("ValidatingAdmissionPolicyBinding", "kueue-fallback-only-one-condition"),
     ("ValidatingAdmissionPolicyBinding", "kueue-fallback-own-secrets"),
 ]
 OFF = {
@@ -163,11 +165,12 @@ def test_settings_are_passed_on_and_start_new_pods_when_they_change(render):
         "kueue_namespace: kueue-system\n"
         "certificates: self-managed\n"
         "ca_secret: kueue-fallback-ca\n"
-        "webhook_configuration: kueue-fallback\n"
         "service: kueue-fallback\n"
+        "webhook_configuration: kueue-fallback\n"
         'kinds: ["Job"]\n'
         "currency: USD\n"
         "holds: true\n"
+        "omit_unmatched: true\n"
         "drain_seconds: 15\n"
         "keep_alive: 100\n"
     )

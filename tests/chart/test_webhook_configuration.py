@@ -8,6 +8,7 @@ import pytest
 from hack import job_kinds
 from tests.chart.values import CERT_MANAGER
 from webhook.decide import match
+from webhook.model.omitted_namespaces import CONDITION
 
 KUEUES_CONFIGURATION = "kueue-mutating-webhook-configuration"
 
@@ -145,6 +146,23 @@ def test_conditions_of_the_admin_are_added_for_new_jobs_alone(render):
 
     assert more in create["matchConditions"]
     assert more not in update["matchConditions"]
+
+
+def test_namespaces_are_left_out_by_a_controller_and_where_that_is_wanted(render):
+    rendered = (
+        render(),
+        render({"webhook.omitUnmatchedNamespaces": "false"}),
+        render({"controller.enabled": "false"}),
+    )
+
+    settings = [each.one("ConfigMap")["data"]["settings.yaml"] for each in rendered]
+    assert ["omit_unmatched: true" in text for text in settings] == [True, False, False]
+    # The chart does not name the condition, so that nothing that applies it takes it away.
+    assert not any(
+        each["name"] == CONDITION
+        for sent in webhooks(rendered[0])
+        for each in sent["matchConditions"]
+    )
 
 
 def test_the_authority_is_given_where_the_admin_has_one(render):

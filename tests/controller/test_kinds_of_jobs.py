@@ -165,7 +165,7 @@ def test_one_that_came_without_a_review_is_fetched_by_its_kind_and_counted(kind)
     named = Unreviewed(lambda *key: fetched.append(key) or whole, "kueue-fallback")
     policy = read_policy(match={"jobSelector": {}, "kinds": [kind.kind]}, mode="Enforce")
     config = KueueConfig(frameworks=FRAMEWORKS)
-    named.note(replace(paper_snapshot(kueue=config), policies=(policy,)), STARTED)
+    named.note(replace(paper_snapshot(kueue=config), policies=(policy,)), STARTED, 0.0)
     named.take(WatchUpdate(kind=kind.plural, at=1.0, entries=()))
 
     named.take(told(kind, metadata_of(kind)))

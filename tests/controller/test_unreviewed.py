@@ -101,6 +101,26 @@ def test_only_a_state_that_stood_still_around_the_creation_tells(other, change):
     assert cluster.create(stored()).found() == UnreviewedJobs()
 
 
+LEFT_OUT = {"omitted_namespaces": frozenset({"team"})}
+
+
+@pytest.mark.parametrize(("seen", "names"), [(59.9, ()), (60.4, ("light",))])
+def test_where_nothing_is_sent_jobs_count_from_the_moment_in_which_a_policy_matches(seen, names):
+    unmatched = dataclasses.replace(paper_snapshot(), policies=(), **LEFT_OUT)
+    cluster = Cluster(snapshot=unmatched)
+    cluster.show(paper_snapshot(**LEFT_OUT), CREATED)
+    cluster.create(stored(), at=seen)
+    cluster.show(paper_snapshot(), CREATED + 1)
+
+    assert cluster.found(as_of=70.0) == missed(*names)
+
+
+def test_jobs_that_are_left_out_although_a_policy_matches_are_counted():
+    cluster = Cluster(snapshot=paper_snapshot(**LEFT_OUT)).create(stored())
+
+    assert cluster.found() == missed("light")
+
+
 def test_a_change_that_does_not_matter_to_the_job_does_not_matter():
     cluster = Cluster()
     cluster.show(paper_snapshot(pending=3), CREATED - 1)
@@ -188,8 +208,9 @@ def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
     for number in range(100):
         used = {("team", "gpu-lq"): ConsumedResources(amounts={"cpu": float(number)})}
         changed = {"competing": {}, "reserving": {"gpu-cq": (number,)}, "consumed": used}
-        history.note(dataclasses.replace(snapshot, generation=number + 1, **changed), number)
-    history.note(off, 100.0)
+        state = dataclasses.replace(snapshot, generation=number + 1, **changed)
+        history.note(state, number, number)
+    history.note(off, 100.0, 100.0)
 
     kept = history.since(50.0)
 

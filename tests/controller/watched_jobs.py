@@ -54,16 +54,16 @@ class Cluster:
     def show(self, snapshot, at):
         self.generation += 1
         state = dataclasses.replace(snapshot, generation=self.generation)
-        self.unreviewed.note(state, at)
+        self.unreviewed.note(state, at, at - STARTED)
 
     def list(self, at=1.0):
         entries = tuple(entry(job) for job in self.jobs.values())
         return self.unreviewed.take(WatchUpdate(kind="jobs", at=at, entries=entries))
 
-    def create(self, *jobs, event="ADDED"):
+    def create(self, *jobs, event="ADDED", at=5.0):
         for job in jobs:
             self.jobs[job["metadata"]["name"]] = job
-            self.unreviewed.take(WatchUpdate(kind="jobs", at=5.0, event=(event, entry(job))))
+            self.unreviewed.take(WatchUpdate(kind="jobs", at=at, event=(event, entry(job))))
         return self
 
     def found(self, as_of=9.0):

@@ -1,4 +1,7 @@
-"""The controller notices Jobs that came past the webhook, and no others."""
+"""The controller notices Jobs that came past the webhook, and no others.
+
+It also keeps those of namespaces in which no policy can match from being sent.
+"""
 
 import re
 import time
@@ -8,12 +11,19 @@ import pytest
 
 from hack import paper
 from hack.install import NAMESPACE
-from tests.e2e.decisions import POLICY_API, decision_of, probe
+from hack.meters import Counter
+from tests.e2e.decisions import DECISION, POLICY_API, decision_of, probe
 from tests.e2e.plane import wait_for
 from webhook.controller.unreviewed import MARGIN_SECONDS
+from webhook.model import omitted_namespaces
+from webhook.state.readers import OUR_WEBHOOK
 
 NAMES = paper.names_with("unreviewed", namespace="enforced")
 OBSERVED = paper.names_with("observed", namespace="observed")
+UNMATCHED, UNLABELLED, EMPTY = (
+    paper.names_with(name, namespace=name) for name in ("unmatched", "unlabelled", "empty")
+)
+"""Of which no policy is for: until one comes, until the namespace gets a label, and always."""
 COUNTED = re.compile(r'kueue_fallback_unreviewed_jobs_total\{policy="([^"]+)"\} (\S+)')
 WEBHOOKS = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "kueue-fallback")
 
@@ -21,10 +31,10 @@ WEBHOOKS = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "
 @pytest.fixture(scope="module")
 def plane(own_plane, own_webhook):
     """A plane with a policy that enforces and one that observes, both in force for a while."""
-    for names, mode in ((NAMES, "Enforce"), (OBSERVED, "Observe")):
-        metadata = {"name": names.namespace}
-        own_plane.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    for names in (NAMES, OBSERVED, UNMATCHED, UNLABELLED, EMPTY):
+        own_plane.client.apply(namespace(names))
         own_plane.client.apply_all(paper.queues(names))
+    for names, mode in ((NAMES, "Enforce"), (OBSERVED, "Observe")):
         own_plane.client.apply(paper.policy(names, mode=mode))
     wait_for(lambda: counted(own_webhook) == {NAMES.policy: 0}, "the controller counts from zero")
     wait_for(lambda: probe(own_plane.client, NAMES), "the webhook decides by the policy")
@@ -32,6 +42,11 @@ def plane(own_plane, own_webhook):
     yield own_plane
     for names in (NAMES, OBSERVED):
         own_plane.client.delete(POLICY_API, "FallbackPolicy", names.policy)
+
+
+def namespace(names, **labels):
+    metadata = {"name": names.namespace, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def counted(webhook):
@@ -105,6 +120,108 @@ def test_jobs_under_the_off_switch_and_decided_ones_are_not_counted(plane, own_w
     own_webhook.start()
 
     assert counted(own_webhook) == {NAMES.policy: before[NAMES.policy] + 1}
+
+
+def condition_of(plane):
+    """Return our condition in the webhook configuration; empty: it has none."""
+    webhooks = plane.client.get(*WEBHOOKS)["webhooks"]
+    (ours,) = (each for each in webhooks if each["name"] == OUR_WEBHOOK)
+    named = {each["name"]: each["expression"] for each in ours["matchConditions"]}
+    return named.get(omitted_namespaces.CONDITION, "")
+
+
+def wait_until_omitted(plane, names):
+    wait_for(
+        lambda: names.namespace in omitted_namespaces.read(condition_of(plane)), "it is left out"
+    )
+
+
+def reviews(webhook):
+    """Count reviews of creations: Kueue changes decided Jobs of the tests before."""
+    created = r'kueue_fallback_reviews_total\{[^}]*operation="CREATE"[^}]*\}'
+    return Counter(webhook.replicas[0].metrics, created)
+
+
+def passes_unasked(plane, webhook, names):
+    """Create a Job as a dry run; return whether no review was sent of it."""
+    counter = reviews(webhook)
+    plane.client.create(paper.light_job("asked", names), dry_run=True)
+    return counter.grown() == 0
+
+
+def by_a_policy(plane, names):
+    plane.client.apply(paper.policy(names))
+
+
+def by_a_label(plane, names):
+    plane.client.apply(namespace(names, gpus="few"))
+
+
+@pytest.mark.parametrize(
+    ("names", "begin"),
+    [(UNMATCHED, by_a_policy), (UNLABELLED, by_a_label)],
+    ids=["policy", "label"],
+)
+def test_a_namespace_without_a_policy_is_not_called_and_jobs_until_it_is_are_counted(
+    plane, own_webhook, names, begin
+):
+    if begin is by_a_label:
+        policy = paper.policy(names)
+        policy["spec"]["match"]["namespaceSelector"] = {"matchLabels": {"gpus": "few"}}
+        plane.client.apply(policy)
+    wait_until_omitted(plane, names)
+    wait_for(lambda: passes_unasked(plane, own_webhook, names), "no review is sent")
+    counter = reviews(own_webhook)
+    plane.client.create_all([paper.light_job(f"before-{n}", names) for n in range(5)])
+    calls = counter.grown()
+
+    begin(plane, names)
+    start = time.monotonic()
+    missed = 0
+    while decision_of(plane.client.create(paper.light_job(f"after-{missed}", names))) is None:
+        missed += 1
+        assert time.monotonic() < start + 60, "no Job is decided"
+    print(f"called after {time.monotonic() - start:.2f} s, {missed} Jobs in between")
+
+    assert calls == 0
+    wait_for(lambda: counted(own_webhook).get(names.policy, -1) >= missed, f"{missed} are counted")
+    # Those of the milliseconds in which the two watches bring the news may count, too.
+    assert counted(own_webhook)[names.policy] <= missed + 5
+    plane.client.delete(POLICY_API, "FallbackPolicy", names.policy)
+
+
+def test_what_carries_anything_of_ours_is_sent_all_the_same(plane, own_webhook):
+    wait_until_omitted(plane, EMPTY)
+    wait_for(lambda: passes_unasked(plane, own_webhook, EMPTY), "no review is sent")
+    forged = paper.light_job("forged", EMPTY)
+    forged["metadata"]["annotations"] = {DECISION: "{}"}
+
+    assert DECISION not in plane.client.create(forged)["metadata"].get("annotations", {})
+
+
+def test_without_a_controller_everything_is_sent_again(plane, own_webhook):
+    wait_until_omitted(plane, EMPTY)
+    wait_for(lambda: passes_unasked(plane, own_webhook, EMPTY), "no review is sent")
+    controller = own_webhook.controllers[0].name
+    plane.kill(controller)
+    end = time.time() + 3
+    condition = {
+        "name": omitted_namespaces.CONDITION,
+        "expression": omitted_namespaces.written([EMPTY.namespace], until=end),
+    }
+    api, kind, name = WEBHOOKS
+    webhook = {"name": OUR_WEBHOOK, "matchConditions": [condition]}
+    metadata = {"name": name}
+    plane.client.apply(
+        {"apiVersion": api, "kind": kind, "metadata": metadata, "webhooks": [webhook]},
+        field_manager="kueue-fallback-controller",
+    )
+
+    wait_for(lambda: not passes_unasked(plane, own_webhook, EMPTY), "reviews are sent again")
+
+    assert time.time() >= end - 1
+    plane.start(controller)
+    own_webhook.wait_until_ready()
 
 
 def test_the_series_goes_with_its_policy(plane, own_webhook):

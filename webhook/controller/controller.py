@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 from webhook.api.client import Client, lets_resources_change
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
-from webhook.api.resources import POLICIES, WORKLOADS, Resource
+from webhook.api.resources import NAMESPACES, POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import (
     cluster_dispatcher,
@@ -44,6 +44,7 @@ from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
+from webhook.controller.omission_keeper import OmissionKeeper
 from webhook.controller.policy_status import KnownKinds, PolicyReport, reconcile_policies
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
@@ -215,6 +216,8 @@ class Controller:
         self._reconciled = -1
         """Generation of the snapshot that was last reconciled."""
         self._due = False
+        self._matching_at: float | None = None
+        """When the first news of this step about policies or namespaces came, monotonic."""
         self._failures = Failures(log)
         self._survive = self._failures.survive
         self._create_parts(settings, client, look_back)
@@ -262,6 +265,12 @@ class Controller:
             max_state_age=settings.max_state_age,
             min_gain_probability=settings.min_gain_probability,
             may_write=self.is_leader,
+        )
+        self._omissions = OmissionKeeper(
+            client,
+            settings.webhook_configuration,
+            settings.namespace,
+            is_leader=self.is_leader,
         )
         self._holds = HoldKeeper(client, settings.namespace, is_leader=self.is_leader)
         self._devices = self._reading_devices(settings.prometheus)
@@ -364,6 +373,8 @@ class Controller:
         # Not earlier: a replica without state must not take the Lease from one that could act.
         self.leadership.start()
         self._note_term()
+        # First of all: where a policy has begun to match, Jobs go by unasked until it is done.
+        self._survive("namespaces", partial(self._omit, update))
         self._survive("nominations", self._nominate)
         self._survive("keys", lambda: self._log_all(self._keys.step(time.monotonic())))
         self._survive("jobs", lambda: self._judge_unreviewed(update.as_of))
@@ -382,6 +393,17 @@ class Controller:
             _, went_well = self._survive("policies", self._judge)
             self._due = self._due or not went_well
         self.metrics.failures.catch_up(self._failures.counts)
+
+    def _omit(self, update: Update) -> None:
+        now = time.monotonic()
+        is_sure = (
+            self._settings.omit_unmatched
+            and now - self._snapshot.as_of <= self._settings.max_state_age
+            # Who can read a policy that we cannot must be asked.
+            and not update.problems.get(POLICIES)
+        )
+        lines = self._omissions.step(self._snapshot, is_sure=is_sure, now=now, unix=time.time())
+        self._log_all(lines)
 
     def _learn_of_devices(self) -> None:
         for key, record in self._devices.step(self._snapshot) if self._devices is not None else ():
@@ -483,6 +505,8 @@ class Controller:
                 lines, _ = self._survive("messages", partial(take, message))
                 self._log_all(lines or ())
             changed = message.entries is not None or message.event is not None
+            if changed and message.kind in (POLICIES, NAMESPACES):
+                self._matching_at = min(self._matching_at or message.at, message.at)
             if takers is not None and not (changed and message.kind == AWAITING.kind):
                 continue
             # A policy that cannot be read changes no snapshot, but its status must say so.
@@ -621,7 +645,10 @@ class Controller:
             self._log_all(tuple(advised.lines))
 
     def _judge_unreviewed(self, as_of: float) -> None:
-        self._unreviewed.note(self._snapshot, time.time())
+        now = time.monotonic()
+        at = now if self._matching_at is None else self._matching_at
+        self._matching_at = None
+        self._unreviewed.note(self._snapshot, time.time() - (now - at), at)
         if self.is_leader():
             self._report_unreviewed(self._unreviewed.step(as_of=as_of))
         else:

@@ -173,12 +173,13 @@ class SnapshotHistory:
     """
 
     def __init__(self) -> None:
-        self._past: deque[tuple[float, Snapshot]] = deque()
+        self._past: deque[tuple[float, float, Snapshot]] = deque()
 
-    def note(self, snapshot: Snapshot, unix: float) -> None:
+    def note(self, snapshot: Snapshot, unix: float, at: float) -> None:
+        """Remember a snapshot from *unix* on, which is *at* on the monotonic clock of watches."""
         lasting = _lasting(snapshot)
-        if not self._past or self._past[-1][1] != lasting:
-            self._past.append((unix, lasting))
+        if not self._past or self._past[-1][2] != lasting:
+            self._past.append((unix, at, lasting))
         while len(self._past) > 1 and self._past[1][0] <= unix - KEPT_SECONDS:
             self._past.popleft()
 
@@ -186,10 +187,17 @@ class SnapshotHistory:
         """Return the snapshots in force from *unix* until now; empty if that is not known."""
         if not self._past or self._past[0][0] > unix:
             return ()
+        return self._last(lambda began, _: began <= unix)
+
+    def since_seen(self, at: float) -> tuple[Snapshot, ...]:
+        """Return those in force since something was seen *at* a monotonic time."""
+        return self._last(lambda _, began: began <= at)
+
+    def _last(self, is_first: Callable[[float, float], bool]) -> tuple[Snapshot, ...]:
         snapshots = []
-        for began, snapshot in reversed(self._past):
+        for unix, at, snapshot in reversed(self._past):
             snapshots.append(snapshot)
-            if began <= unix:
+            if is_first(unix, at):
                 break
         return tuple(snapshots)
 
@@ -226,9 +234,9 @@ class Unreviewed:
         self._unjudged = 0
         self._errors: dict[str, str] = {}
 
-    def note(self, snapshot: Snapshot, unix: float) -> None:
-        """Remember a snapshot that is in force from *unix* on."""
-        self._history.note(snapshot, unix)
+    def note(self, snapshot: Snapshot, unix: float, at: float) -> None:
+        """Remember a snapshot that is in force from *unix* on, *at* on the clock of watches."""
+        self._history.note(snapshot, unix, at)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
@@ -254,8 +262,8 @@ class Unreviewed:
         unreviewed: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
-            _, watched = self._waiting[0]
-            past = self._history.since(watched.created - MARGIN_SECONDS)
+            seen_at, watched = self._waiting[0]
+            past = self._past_of(watched, seen_at)
             # What metadata alone rules out needs no call.
             if watched.job is not None and self._missed_by(watched.job, past):
                 fetched += 1
@@ -266,6 +274,15 @@ class Unreviewed:
             self._waiting.popleft()
         unjudged, self._unjudged = self._unjudged, 0
         return UnreviewedJobs(unreviewed=tuple(unreviewed), unjudged=unjudged)
+
+    def _past_of(self, watched: WatchedJob, seen_at: float) -> tuple[Snapshot, ...]:
+        """Return the snapshots in all of which one policy must have applied to a Job."""
+        past = self._history.since(watched.created - MARGIN_SECONDS)
+        namespace = watched.job.namespace if watched.job is not None else ""
+        if any(namespace in snapshot.omitted_namespaces for snapshot in past):
+            # The webhook was not asked, whatever it knew of: no margin is needed.
+            return self._history.since_seen(seen_at)
+        return past
 
     def leave(self, *, leader_at: float) -> None:
         """Forget the Jobs that another leader, known to lead at *leader_at*, has judged.

@@ -141,6 +141,14 @@ def policy_for(
     return None
 
 
+def may_match(namespace: str, snapshot: Snapshot, own_namespace: str) -> bool:
+    """Return whether any policy can match Jobs of a namespace, whatever they are."""
+    return any(
+        _namespace_matches(policy.spec.match, namespace, snapshot, own_namespace)
+        for policy in snapshot.policies
+    )
+
+
 def queueing_all(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
     if snapshot.kueue.is_read:

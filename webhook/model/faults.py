@@ -13,7 +13,7 @@ OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
     *("events", "moves", "jobs", "keys", "savings", "congestion", "holds"),
-    *("nominations", "advice", "prometheus"),
+    *("nominations", "advice", "prometheus", "namespaces"),
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")

@@ -490,6 +490,8 @@ class Snapshot:
     """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
     reviewed_namespaces: tuple[Selector, ...] = ()
     """Of our webhooks for new Jobs, one each: whose Jobs the API server asks us about."""
+    omitted_namespaces: frozenset[str] = frozenset()
+    """Those of them of which it is not to ask, as long as no policy can match there."""
     off: OffSwitch | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""

@@ -210,6 +210,16 @@ def _reviewed_namespaces(tables: _Tables) -> tuple[Selector, ...]:
     )
 
 
+def _omitted_namespaces(tables: _Tables) -> frozenset[str]:
+    """Return what all of our configurations leave out: what one sends is sent."""
+    left_out = [
+        configuration.omitted
+        for configuration in tables[kinds.WEBHOOKS].values()
+        if configuration.ours
+    ]
+    return frozenset.intersection(*left_out) if left_out else frozenset()
+
+
 BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.CLUSTER_QUEUES: (("cluster_queues", _by_name(kinds.CLUSTER_QUEUES)),),
     kinds.LOCAL_QUEUES: (("local_queues", _local_queues), ("consumed", _consumed)),
@@ -242,12 +252,13 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
         ("reviewed_namespaces", _reviewed_namespaces),
+        ("omitted_namespaces", _omitted_namespaces),
     ),
 }
 """Kind to the fields of Snapshot that depend on it."""
 
 
-_COMPARED = frozenset({"local_queues", "topologies"})
+_COMPARED = frozenset({"local_queues", "topologies", "reviewed_namespaces", "omitted_namespaces"})
 """Fields built from objects that change again and again in what is not in the snapshot."""
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _SHAPES_KEPT = 4096
@@ -445,7 +456,8 @@ class State:
         for kind in self._changed:
             for name, build in BUILDERS.get(kind, ()):
                 built = build(self._tables)
-                # A LocalQueue's status must not let all queues count as changed, nor a Node's.
+                # A LocalQueue's status must not let all queues count as changed, nor a Node's; nor
+                # must a condition that is renewed.
                 if name not in _COMPARED or built != getattr(self._snapshot, name):
                     fresh[name] = built
         self._changed.clear()
