@@ -16,7 +16,7 @@ from hack.pki import Pki
 from hack.ports import Ports
 from hack.processes import Processes, Program
 
-READY_SECONDS: Final = 60.0
+READY_SECONDS: Final = 200.0
 _NAME: Final = "webhook"
 
 

@@ -220,6 +220,7 @@ def test_all_sections_are_measured_unless_some_are_named():
         "signatures",
         "tariffs",
         "cost",
+        "start",
     ]
     assert arguments(["--quick", "state"]).sections == ["state"]
 
