@@ -227,3 +227,20 @@ def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_f
     schedule.step()
 
     assert [begun.flavors for begun in schedule.begun] == [("f1", "f0")]
+
+
+@pytest.mark.parametrize("way", [{"grain": 0.01}, {"live": False}, {}], ids=str)
+def test_quota_kept_for_a_strict_head_keeps_out_who_borrows_as_far_up(way):
+    # The second of "a" has come before the second of "b", and is tried first in each cycle.
+    state = snapshot(
+        cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", borrowing="0", **STRICT),
+        cluster_queue("b-cq", {"f0": {"cpu": "3"}}, cohort="all", **STRICT),
+    )
+    schedule = schedules(state, **way)["a-cq"]
+    come(state, schedule, ("a1", "a-lq", 3, 0, 0.0), ("a2", "a-lq", 3, 0, 0.0))
+    come(state, schedule, ("b1", "b-lq", 2, 0, 0.0), ("b2", "b-lq", 2, 0, 0.0))
+
+    schedule.start_what_fits()
+
+    assert [begun.key for begun in schedule.begun] == ["a1", "b1"]
+    assert [(leaf, aside) for _, _, leaf, aside in schedule.kept] == [(1, ((0, 1000),))]

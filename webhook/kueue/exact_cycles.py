@@ -285,11 +285,19 @@ class ExactCycles:
         if not self._is_by_age:
             yield from in_order(self._tree, contenders, by_shares=self.claims.fair_sharing)
             return
+        waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
         for contender in sorted(contenders, key=_by_age):
+            if not contender.fitting.fits:
+                continue
+            # Each came alone, beside the heads that already waited.
+            before = [one for one in waiting if _turn(one) < _turn(contender)]
+            yield from before
+            waiting = [one for one in waiting if one not in before]
             yield contender
             # The next one of its ClusterQueue may be older than the heads of the others.
             if cycle.started:
                 return
+        yield from waiting
 
     def _precedence(self, contender: Contender) -> float:
         """Return up to which priority newcomers come behind the head of a ClusterQueue."""
@@ -409,9 +417,12 @@ class ExactCycles:
         cycle.changes = True
 
 
-def _by_age(contender: Contender) -> tuple[int, float, float]:
-    fitting = contender.fitting
-    return 0 if fitting.fits else fitting.height, -contender.priority, contender.queued_at
+def _by_age(contender: Contender) -> tuple[float, float]:
+    return -contender.priority, contender.queued_at
+
+
+def _turn(contender: Contender) -> tuple[int, float, float]:
+    return contender.fitting.height, *_by_age(contender)
 
 
 def _kind(entry: QueueEntry) -> tuple[Demand, float]:

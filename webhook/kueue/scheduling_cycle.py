@@ -303,7 +303,7 @@ class SchedulingCycle:
 
     def _height(self, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment) -> int:
         """Return from how high up a queue's head borrows, for its turn."""
-        if self._is_first and fitting.fits:
+        if self._is_first:
             return 0
         if not self._is_deep or heads in moment.assigned:
             return fitting.height
@@ -533,23 +533,33 @@ class SchedulingCycle:
 
     def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
         """Return whether a head that fits needs quota set aside for heads that come before it."""
-        before = _before(heads, fitting, kept)
-        if not before:
-            return False
-        for leaf, aside in before:
-            self._tree.charge(leaf, aside)
-        room = self._tree.room(heads.leaf, fitting.taken)
-        for leaf, aside in before:
-            self._tree.charge(leaf, aside, -1)
-        return room < 1
+        turn = fitting.height, heads.entries[0][0]
+        return at_turn(self._tree, turn, kept).room(heads.leaf, fitting.taken) < 1
 
 
 def _before(
     heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept
 ) -> Sequence[tuple[int, Taken]]:
     """Return what is set aside for heads that come before one: (node, amounts)."""
-    mine = fitting.height, heads.entries[0][0]
-    return [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= mine]
+    return _before_turn((fitting.height, heads.entries[0][0]), kept)
+
+
+def _before_turn(turn: Turn, kept: Iterable[Kept]) -> Sequence[tuple[int, Taken]]:
+    return [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= turn]
+
+
+def at_turn(tree: UsageTree, turn: Turn, kept: Iterable[Kept]) -> UsageTree:
+    """Return a tree with what is set aside for heads that come before a turn charged.
+
+    It is the same tree where that is nothing.
+    """
+    before = _before_turn(turn, kept)
+    if not before:
+        return tree
+    charged = tree.copy()
+    for leaf, aside in before:
+        charged.charge(leaf, aside)
+    return charged
 
 
 def _first(heads: ClusterQueueHeads) -> tuple[float, float, QueueEntry]:
