@@ -153,6 +153,18 @@ def test_blocked_admission_starts_nothing_while_anybody_may_not_be_ready():
     assert not starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=busy))
 
 
+def test_the_search_for_flavors_goes_on_where_it_ended_in_vain():
+    # The first pod set takes what the second one needs, until it is tried behind that flavor.
+    flavors = {"a": {GPU: "2"}, "b": {GPU: "1"}}
+    queue = cluster_queue(quotas=flavors)
+    found = occupancy.build(snapshot(queue))
+
+    assigned = occupancy.assignment(found, [needs({GPU: "1"}), needs({GPU: "2"})], queue)
+
+    assert assigned.fit is Fit.FITS
+    assert assigned.assignment.flavors == ("b", "a")
+
+
 LOWER = Preemption(within_cluster_queue="LowerPriority")
 
 
@@ -327,3 +339,33 @@ def running(name, found):
         order=found.queued_at,
         reserved_at=found.reserved_at - 1000.0,
     )
+
+
+def test_whom_one_resource_alone_does_not_find_may_be_preempted_for_another():
+    # Nobody has borrowed CPUs, but who has borrowed a GPU gives back both.
+    state = snapshot(
+        cluster_queue(
+            "own-cq",
+            {"t4": {"cpu": "2", GPU: "3"}},
+            cohort="all",
+            preemption=Preemption(
+                reclaim_within_cohort="LowerPriority", borrow_within_cohort="LowerPriority"
+            ),
+        ),
+        cluster_queue("other-cq", {"t4": {"cpu": "2", GPU: "0"}}, cohort="all"),
+        held={
+            "own-cq": held({"t4": {"cpu": "1", GPU: "1"}}),
+            "other-cq": held({"t4": {"cpu": "1", GPU: "1"}}, reserving=1),
+        },
+        reserving={
+            "other-cq": (
+                reserving(0)[0]._replace(charge=((("t4", "cpu"), 1000), (("t4", GPU), 1))),
+            )
+        },
+    )
+    found = occupancy.build(state)
+    queue = state.cluster_queues["own-cq"]
+
+    assigned = occupancy.assignment(found, [needs({"cpu": "3", GPU: "2"})], queue, priority=1)
+
+    assert (assigned.fit, assigned.preempts) == (Fit.MAY_PREEMPT, 1)

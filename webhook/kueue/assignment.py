@@ -144,6 +144,23 @@ def assign(parts: Parts, claimant: Claimant, *, after: Sequence[str] = ()) -> As
     )
 
 
+def search(parts: Parts, claimant: Claimant, is_served: Callable[[Assignment], bool]) -> Assignment:
+    """Assign flavors as ``assign`` does, cycle after cycle until the Workload is served.
+
+    Where that never is, what was assigned first is returned.
+    """
+    # A Workload that was tried in vain comes again at once while it has untried flavors:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/queue/cluster_queue.go#L679
+    first = found = assign(parts, claimant)
+    seen: set[tuple[str, ...]] = set()
+    while any(found.unfinished) and not is_served(found):
+        if found.unfinished in seen:
+            return first
+        seen.add(found.unfinished)
+        found = assign(parts, claimant, after=found.unfinished)
+    return found if found is first or is_served(found) else first
+
+
 def _behind(name: str, choices: Sequence[Choice]) -> Sequence[Choice]:
     """Return the choices that come after a flavor; all of them where it is not among them."""
     names = [flavor for flavor, _ in choices]
@@ -257,6 +274,33 @@ def is_better(
     return left[0] > right[0] or (left[0] == right[0] and left[1] < right[1])
 
 
+def asks_for_victims(mode: PreemptionMode) -> bool:
+    """Return whether Kueue looks for Workloads to preempt for all of an assignment at once.
+
+    It does so even where one cell alone has no candidates: they may be found for another one.
+    """
+    # ``flavorAssignmentMode`` in Kueue, and what ``getInitialAssignments`` does with it:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go#L604
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L880
+    return PreemptionMode.WAITS < mode < PreemptionMode.FITS
+
+
+def victims_of(assigned: Assignment, claimant: Claimant) -> int | None:
+    """Count those whom Kueue would preempt for an assignment.
+
+    None: it would preempt somebody, but it is not known who holds quota.
+    """
+    if not asks_for_victims(assigned.mode):
+        return 0
+    found = claimant.victims(assigned.taken)
+    return 0 if found is None and assigned.mode is PreemptionMode.NO_CANDIDATES else found
+
+
+def is_served(assigned: Assignment, claimant: Claimant) -> bool:
+    """Return whether a Workload fits as assigned, or Kueue would preempt for it."""
+    return assigned.fits or victims_of(assigned, claimant) != 0
+
+
 def set_aside(assigned: Assignment, claimant: Claimant) -> Taken:
     """Return the quota that Kueue keeps free for a Workload that could fit only by preemption.
 
@@ -265,8 +309,10 @@ def set_aside(assigned: Assignment, claimant: Claimant) -> Taken:
     """
     # ``quotaResourcesToReserve`` in Kueue, for a Workload that it has assigned the mode Preempt:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L780
-    may_preempt = PreemptionMode.WAITS < assigned.mode < PreemptionMode.FITS
-    if not may_preempt or claimant.queue.preemption.reclaim_within_cohort == "Any":
+    if (
+        not asks_for_victims(assigned.mode)
+        or claimant.queue.preemption.reclaim_within_cohort == "Any"
+    ):
         return ()
     kept: list[tuple[int, int]] = []
     for cell, amount in assigned.taken:

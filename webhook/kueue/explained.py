@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from webhook.kueue import flavor_plan
-from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMode
+from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMode, victims_of
 from webhook.kueue.flavor_plan import Flavor
 from webhook.kueue.placed_assignment import assign_placed
 from webhook.kueue.quota import UsageTree
@@ -21,14 +21,6 @@ from webhook.model.fields import FieldError
 from webhook.model.queues import Amounts, FlavorResource, PodSetNeeds, Snapshot
 from webhook.model.reasons import Reason
 
-_FIT_OF = {
-    PreemptionMode.EXCEEDS: Fit.NEVER,
-    PreemptionMode.WAITS: Fit.WAITS,
-    PreemptionMode.NO_CANDIDATES: Fit.WAITS,
-    PreemptionMode.PREEMPT: Fit.MAY_PREEMPT,
-    PreemptionMode.RECLAIM: Fit.MAY_PREEMPT,
-    PreemptionMode.FITS: Fit.FITS,
-}
 _NOT_LOOKED_AT = "; its topology is not looked at"
 NOWHERE = Assignment(mode=PreemptionMode.EXCEEDS)
 """That of a Workload that the ClusterQueue can never take, whatever its quota."""
@@ -81,12 +73,10 @@ def explained(
         detail = f"no domain of flavor {_names(assigned.flavors)} has room"
         return ExplainedAssignment(fit=Fit.WAITS, detail=detail, assignment=assigned)
     detail = _lacking(assigned, groups, claimant)
-    fit, victims = _FIT_OF[assigned.mode], 0
-    if fit is Fit.MAY_PREEMPT:
-        # The flavors were chosen resource by resource; the targets must free all of them at once.
-        found = claimant.victims(assigned.taken)
-        fit, victims = (Fit.WAITS if found == 0 else fit), found or 0
-    return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims)
+    # The flavors were chosen resource by resource; the targets must free all of them at once.
+    victims = victims_of(assigned, claimant)
+    fit = Fit.WAITS if victims == 0 else Fit.MAY_PREEMPT
+    return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims or 0)
 
 
 def as_unplaced(found: ExplainedAssignment) -> ExplainedAssignment:

@@ -12,7 +12,15 @@ from dataclasses import replace
 from typing import Final
 
 from webhook.kueue import flavor_plan, topology_room
-from webhook.kueue.assignment import Assignment, Claimant, Parts, PreemptionMode, assign
+from webhook.kueue.assignment import (
+    Assignment,
+    Claimant,
+    Parts,
+    PreemptionMode,
+    assign,
+    is_served,
+    search,
+)
 from webhook.kueue.topology_placement import Given
 from webhook.kueue.topology_requests import asks_for_topology
 from webhook.kueue.topology_room import FlavorDomains, OccupiedDomains
@@ -40,7 +48,7 @@ def assign_placed(
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    first = assigned = assign(parts, claimant)
+    first = assigned = search(parts, claimant, lambda one: is_served(one, claimant))
     if not snapshot.topologies:
         return first
     while assigned.fits:

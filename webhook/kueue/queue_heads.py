@@ -17,9 +17,11 @@ from webhook.kueue.assignment import (
     Assignment,
     Claimant,
     Oracle,
+    Parts,
     PreemptionMode,
     assign,
     oracle_by_counts,
+    search,
 )
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.partial_admission import FewerPods, most_that_fit
@@ -166,8 +168,7 @@ class Claims:
 
     def is_served(self, line: ClusterQueueHeads, assigned: Assignment) -> bool:
         """Return whether a queue's head fits as assigned, or Kueue would preempt for it."""
-        may_preempt = PreemptionMode.NO_CANDIDATES < assigned.mode < PreemptionMode.FITS
-        if may_preempt and self.finds_victims is not None:
+        if assignment.asks_for_victims(assigned.mode) and self.finds_victims is not None:
             return self.finds_victims(line, assigned)
         return assigned.fits
 
@@ -290,12 +291,12 @@ def fitting(
     claims: Claims,
     *,
     exact_height: bool,
-    after: Sequence[str] = (),
+    after: Sequence[str] | None = None,
 ) -> Assignment:
     """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
     Without *exact_height* a height of 1 may stand for any above 0, and WAITS for any mode in which
-    it does not fit. *after* as for ``assign``.
+    it does not fit. *after* as for ``assign``; None: all the cycles of its search are as one.
     """
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
@@ -304,12 +305,18 @@ def fitting(
             return shape.outcomes[2]
         return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
     claimant = _claimant(tree, line, claims)
-    whole = assign(shape.parts, claimant, after=after)
+
+    def assigned(parts: Parts) -> Assignment:
+        if after is None:
+            return search(parts, claimant, lambda found: claims.is_served(line, found))
+        return assign(parts, claimant, after=after)
+
+    whole = assigned(shape.parts)
     if not shape.fewer or claims.is_served(line, whole):
         return whole
 
     def fit(missing: int) -> Assignment | None:
-        part = assign(shape.fewer[missing - 1].parts, claimant, after=after)
+        part = assigned(shape.fewer[missing - 1].parts)
         return part if claims.is_served(line, part) else None
 
     # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
