@@ -244,3 +244,17 @@ def test_quota_kept_for_a_strict_head_keeps_out_who_borrows_as_far_up(way):
 
     assert [begun.key for begun in schedule.begun] == ["a1", "b1"]
     assert [(leaf, aside) for _, _, leaf, aside in schedule.kept] == [(1, ((0, 1000),))]
+
+
+def test_quota_kept_for_a_head_keeps_nobody_out_who_asks_for_nothing_of_it():
+    state = snapshot(
+        cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", **STRICT),
+        cluster_queue("b-cq", {"f0": {"cpu": "0"}}, cohort="all"),
+    )
+    schedule = schedules(state)["a-cq"]
+    hold(schedule, "b", 4, 90.0)
+    come(state, schedule, ("lender", "a-lq", 4, 0, 0.0), ("nothing", "b-lq", 0, 0, 0.0))
+
+    schedule.start_what_fits()
+
+    assert [begun.key for begun in schedule.begun] == ["nothing"]

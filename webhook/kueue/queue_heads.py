@@ -257,16 +257,18 @@ def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
 
 def has(tree: UsageTree, node: int, taken: Taken) -> bool:
     """Return whether a node has that much free, borrowing included."""
+    # Where more is used than there is quota, nothing is free, which is enough for nothing:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue_snapshot.go#L172
     if tree.shares_all:
         # As ``available`` has it, without a call for each cell: cycles ask for each head.
         quota, used = tree.subtree, tree.used
         for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-            if quota[cell] - used[cell] < amount:
+            if amount and quota[cell] - used[cell] < amount:
                 return False
         return True
     available = tree.available
     for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-        if available(node, cell) < amount:
+        if amount and available(node, cell) < amount:
             return False
     return True
 
