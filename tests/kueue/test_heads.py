@@ -55,7 +55,7 @@ def test_under_best_effort_nothing_is_kept():
 def test_nothing_is_kept_for_who_may_always_take_its_quota_back():
     found = folded(strict(preemption=Preemption(reclaim_within_cohort="Any")), {"c-cq": used(9)})
 
-    assert found.held("a-cq").head is None
+    assert found.held("a-cq").head == Head(priority=0, height=0, set_aside={})
 
 
 def test_nothing_is_kept_for_pod_sets_that_together_can_never_fit():
@@ -66,14 +66,14 @@ def test_nothing_is_kept_for_pod_sets_that_together_can_never_fit():
 
     found = occupancy.build(state, [waiting])
 
-    assert found.held("a-cq").head is None
+    assert found.held("a-cq").head == Head(priority=0, height=1, set_aside={})
     assert starts(found, "12")
 
 
 def test_nothing_is_kept_for_who_would_have_to_borrow():
     found = folded(strict(), {"c-cq": used(9)}, head="5")
 
-    assert found.held("a-cq").head is None
+    assert found.held("a-cq").head == Head(priority=0, height=1, set_aside={})
     assert starts(found, "3")
 
 

@@ -153,6 +153,80 @@ def test_blocked_admission_starts_nothing_while_anybody_may_not_be_ready():
     assert not starts(snapshot(cluster_queue(quotas=T4), kueue=kueue, held=busy))
 
 
+def test_who_is_more_important_comes_before_the_head_under_strict_fifo():
+    queue = cluster_queue(quotas=T4, queueing=Queueing.STRICT)
+    waiting = arrival("first", {GPU: "9"}, priority=1)
+    found = occupancy.build(snapshot(queue, competing={"gpu-cq": (waiting,)}))
+    local_queue = found.snapshot.local_queues["team", "gpu-lq"]
+    assigned = occupancy.assignment(found, [needs(ONE)], queue)
+
+    def starts(priority):
+        return occupancy.starts_now(found, assigned, local_queue, queue, priority=priority)
+
+    assert starts(priority=2)
+    # Of one priority, the older one is the head.
+    assert not starts(priority=1)
+
+
+def test_quota_just_freed_goes_first_to_who_need_not_borrow_it():
+    queues = [cluster_queue(f"{name}-cq", T4, cohort="all") for name in ("old", "own")]
+    older, owner = (
+        replace(arrival(name, {GPU: "4"}, local_queue=f"{name}-lq"), created=created)
+        for created, name in enumerate(["old", "own"])
+    )
+    state = snapshot(
+        *queues,
+        held={"old-cq": held({"t4": {GPU: "4"}}, reserving=1)},
+        competing={"old-cq": (older,), "own-cq": (owner,)},
+    )
+
+    found = occupancy.build(state)
+
+    assert found.held("old-cq").pending == 1
+    assert found.held("own-cq").reserving == 1
+
+
+def test_shares_decide_who_gets_quota_just_freed():
+    queues = [
+        cluster_queue(f"{name}-cq", {"t4": {GPU: "0"}}, cohort="all") for name in ("old", "new")
+    ]
+    pool = cluster_queue("pool-cq", {"t4": {GPU: "4"}}, cohort="all")
+    older, newer = (
+        replace(arrival(name, {GPU: "2"}, local_queue=f"{name}-lq"), created=created)
+        for created, name in enumerate(["old", "new"])
+    )
+    state = snapshot(
+        *queues,
+        pool,
+        kueue=KueueConfig(fair_sharing=True),
+        held={"old-cq": held({"t4": {GPU: "2"}}, reserving=1)},
+        competing={"old-cq": (older,), "new-cq": (newer,)},
+    )
+
+    found = occupancy.build(state)
+
+    assert (found.held("old-cq").pending, found.held("new-cq").reserving) == (1, 1)
+
+
+def test_one_whose_namespace_is_not_selected_keeps_no_quota_from_others():
+    selective = cluster_queue(
+        "a-cq",
+        T4,
+        cohort="all",
+        queueing=Queueing.STRICT,
+        namespaces=Selector(labels={"team": "other"}),
+    )
+    state = snapshot(
+        selective,
+        cluster_queue("b-cq", T4, cohort="all"),
+        held={"b-cq": held({"t4": {GPU: "6"}}, reserving=1)},
+    )
+
+    found = occupancy.build(state, [arrival("a", {GPU: "3"}, local_queue="a-lq")])
+
+    assert found.held("a-cq") == Held(pending=1)
+
+
 def test_the_search_for_flavors_goes_on_where_it_ended_in_vain():
     # The first pod set takes what the second one needs, until it is tried behind that flavor.
     flavors = {"a": {GPU: "2"}, "b": {GPU: "1"}}
@@ -369,3 +443,13 @@ def test_whom_one_resource_alone_does_not_find_may_be_preempted_for_another():
     assigned = occupancy.assignment(found, [needs({"cpu": "3", GPU: "2"})], queue, priority=1)
 
     assert (assigned.fit, assigned.preempts) == (Fit.MAY_PREEMPT, 1)
+
+
+def test_nobody_is_preempted_for_one_behind_the_head_of_its_queue():
+    strict = cluster_queue(quotas=T4, queueing=Queueing.STRICT, preemption=LOWER)
+    state = full(strict, gpu_cq=reserving(0, 0, 0, 0))
+    waiting = arrival("first", {GPU: "9"}, priority=9)
+    state = replace(state, competing={"gpu-cq": (waiting,)})
+
+    assert fit(state, priority=9) == (Fit.WAITS, 0)
+    assert fit(state, priority=10) == (Fit.MAY_PREEMPT, 1)

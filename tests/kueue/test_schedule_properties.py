@@ -32,21 +32,21 @@ def fill(data, state, found, *, count=None, late=False):
 
 
 BY_GRAIN = 0.01
-"""With it the first cycle goes by priority and age alone, as occupancies do."""
+"""With it the first cycle takes all that are pending one by one, by priority and age."""
 
 
 @pytest.mark.agreement
 @given(st.data())
-def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
-    # Occupancies know nothing of shares, nor of flavors that are taken for whom they may preempt.
+def test_those_who_come_one_by_one_fare_as_in_the_cycles_that_they_share(data):
+    # Placements know nothing of shares, nor of flavors that are taken for whom they may preempt.
     state = data.draw(snapshots(fair_sharing=st.just(False), policies=st.just(Preemption())))
-    come = with_one_strict_head(state, data.draw(arrivals(state)))
+    come = data.draw(arrivals(state))
     found = schedules(state, grain=BY_GRAIN)
     for arrival in come:
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
 
-    expected = occupancy.build(state, come)
+    expected = occupancy.build(state, placements=come)
     for schedule in set(found.values()):
         schedule.start_what_fits()
 
@@ -54,45 +54,9 @@ def test_the_first_look_starts_whom_the_occupancy_says_reserve_quota_now(data):
         held = expected.held(name)
         assert used(schedule, name) == {cell: n for cell, n in held.usage.items() if n}
         assert sum(b.count for b in schedule.begun if b.cluster_queue == name) == held.reserving
-
-
-def with_one_strict_head(state, come):
-    """Leave out who waits behind a StrictFIFO head in a cohort.
-
-    Kueue takes one Workload of each ClusterQueue into a cycle, so heads of others come before the
-    second one of a StrictFIFO queue, for which quota is then set aside; occupancies go by priority
-    and age alone.
-    """
-    kept, heads = [], set()
-    for each in come:
-        name = state.local_queues[each.namespace, each.local_queue].cluster_queue
-        queue = state.cluster_queues[name]
-        if queue.queueing is not Queueing.STRICT or not queue.cohort:
-            kept.append(each)
-        elif name not in heads:
-            heads.add(name)
-            kept.append(replace(each, count=1))
-    return kept
-
-
-@pytest.mark.agreement
-@given(st.data())
-def test_the_first_look_sets_aside_what_the_occupancy_says(data):
     # Outside of cohorts there is nobody to set something aside from.
-    state = data.draw(snapshots(parents=("x", "y"), fair_sharing=st.just(False)))
-    come = data.draw(arrivals(state))
-    found = schedules(state, grain=BY_GRAIN)
-    for arrival in come:
-        each = waiting(arrival, state)
-        found[each.cluster_queue].add_waiting(each)
-
-    expected = occupancy.build(state, come)
-    for schedule in set(found.values()):
-        schedule.start_what_fits()
-
-    heads = {name: expected.held(name).head for name in expected.heads}
-    wanted = {name: dict(head.set_aside) for name, head in heads.items() if head is not None}
-    assert set_aside(found) == wanted
+    heads = [name for name in expected.heads if state.cluster_queues[name].cohort]
+    assert set_aside(found) == {name: expected.held(name).head.set_aside for name in heads}
 
 
 def set_aside(found):

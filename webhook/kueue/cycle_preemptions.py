@@ -26,7 +26,7 @@ from webhook.model.queues import PREEMPTION_OVER_BORROWING
 _NEVER = "Never"
 
 
-_MODES = {
+MODES = {
     Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
     Possibility.PREEMPT: PreemptionMode.PREEMPT,
     Possibility.RECLAIM: PreemptionMode.RECLAIM,
@@ -137,7 +137,7 @@ class CyclePreemptions:
                 return PreemptionMode.NO_CANDIDATES, 0
             preemptor = _preemptor(heads, ((cell, amount),))
             possible, height = self._holders.possibility(preemptor, cell, amount)
-            return _MODES[possible], height
+            return MODES[possible], height
 
         return possibility
 

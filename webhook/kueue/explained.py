@@ -79,6 +79,11 @@ def explained(
     return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims or 0)
 
 
+def as_waiting(found: ExplainedAssignment) -> ExplainedAssignment:
+    """Return an assignment for which nobody is preempted, because another Workload is tried."""
+    return replace(found, fit=Fit.WAITS, preempts=0)
+
+
 def as_unplaced(found: ExplainedAssignment) -> ExplainedAssignment:
     """Return an assignment of which it is not known any more that domains have room for it."""
     if not found.assignment.is_placed:

@@ -149,7 +149,8 @@ class LiveOccupancy:
         competing = held.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
         # Placements come last: their Workloads are younger than all that have been observed.
-        self.occupancy = occupancy.with_arrivals(held, (*waiting, *(run.arrival() for run in runs)))
+        served = occupancy.with_pending(held, waiting)
+        self.occupancy = occupancy.with_arrivals(served, (run.arrival() for run in runs))
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Build all trees again, because more than the counts has changed."""

@@ -1,7 +1,7 @@
 """A snapshot with its pending Workloads counted in, and how it would take a new Workload.
 
-Whether each pending Workload reserves quota is predicted by Kueue's own rules, whatever Kueue has
-written about it so far (docs/decisions/0003). Preemption and fair sharing are not predicted.
+Whether each pending Workload reserves quota is predicted by the cycles of the event loop, whatever
+Kueue has written about it so far (docs/decisions/0003). Whom they preempt is not predicted.
 """
 
 from __future__ import annotations
@@ -9,41 +9,42 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from math import inf
 
 from webhook.kueue import partial_admission, quota
 from webhook.kueue.assignment import (
-    NEVER,
     Assignment,
     Claimant,
-    Level,
-    PreemptionMode,
-    oracle_by_counts,
+    Oracle,
+    is_served,
     set_aside,
 )
 from webhook.kueue.explained import (
     NOWHERE,
     ExplainedAssignment,
     as_unplaced,
+    as_waiting,
     explained,
     parts_of,
     refused,
 )
 from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.placed_assignment import assign_placed, shifted
 from webhook.kueue.preemption import (
-    ANY,
     Preemptor,
-    QuotaHolder,
     candidates_in,
 )
-from webhook.kueue.preemptor import Possibility, Preemptions
-from webhook.kueue.quota import Forest, Taken, UsageTree
+from webhook.kueue.preemption_targets import PreemptionTargets
+from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
+from webhook.kueue.quota import Forest, UsageTree
+from webhook.kueue.schedule import Schedule, is_open
+from webhook.kueue.scheduling_cycle import Kept, at_turn
 from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_room import OccupiedDomains
-from webhook.model.decision import Rejection
+from webhook.kueue.tree_workloads import TreeDemands, grain_of
+from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     Amounts,
     Arrival,
@@ -117,6 +118,9 @@ def assignment(
         detail = f"the cohorts of ClusterQueue {cluster_queue.name} form a cycle"
         return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
     found = explained(needs, place, occupancy.snapshot, occupancy.occupied)
+    held = occupancy.held(cluster_queue.name)
+    if found.fit is Fit.MAY_PREEMPT and _is_behind(held, cluster_queue, priority):
+        return as_waiting(found)
     if found.assignment.placed and _are_domains_claimed(occupancy, cluster_queue):
         return as_unplaced(found)
     return found
@@ -159,7 +163,7 @@ def claimant(
         return None
     leaf = tree.leaves[cluster_queue.name]
     preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=queued_at)
-    targets = _PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
+    targets = PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
     return Claimant(
         tree=tree,
         leaf=leaf,
@@ -169,106 +173,6 @@ def claimant(
         release=occupancy.snapshot.kueue.release,
         victims=targets.victims,
     )
-
-
-_MODES = {
-    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
-    Possibility.PREEMPT: PreemptionMode.PREEMPT,
-    Possibility.RECLAIM: PreemptionMode.RECLAIM,
-}
-
-
-class _PreemptionTargets:
-    """Whom a Workload would preempt; who holds quota is looked up only if that is asked."""
-
-    def __init__(
-        self, occupancy: Occupancy, tree: UsageTree, queue: ClusterQueue, preemptor: Preemptor
-    ) -> None:
-        self._occupancy, self._tree, self._queue = occupancy, tree, queue
-        self._preemptor = preemptor
-
-    def possibility(self, cell: int, amount: int) -> Level:
-        """Return what preempting can do for one cell, as Kueue's oracle does."""
-        if self._preemptions is None:
-            return self._by_counts(cell, amount)
-        possible, height = self._preemptions.possibility(self._preemptor, cell, amount)
-        return _MODES[possible], height
-
-    def victims(self, taken: Taken) -> int | None:
-        """Count those that stop for this quota; None: it is not known who holds it."""
-        if self._preemptions is None:
-            return None
-        available, leaf = self._tree.available, self._preemptor.leaf
-        short = [cell for cell, amount in taken if available(leaf, cell) < amount]
-        preemptor = replace(self._preemptor, taken=taken)
-        return len(self._preemptions.targets(preemptor, short))
-
-    @cached_property
-    def _preemptions(self) -> Preemptions | None:
-        """Those who may be preempted; None: of some of them nothing is known but their number."""
-        names = self._candidates()
-        if not all(_are_known(self._occupancy, name) for name in names):
-            return None
-        snapshot, tree = self._occupancy.snapshot, self._tree.copy()
-        use, is_fair = use_of(snapshot, tree), snapshot.kueue.fair_sharing
-        return Preemptions(
-            tree,
-            {self._preemptor.leaf: self._queue.preemption},
-            (holder for name in names for holder in self._holders(name)),
-            strategies=snapshot.kueue.preemption_strategies if is_fair else None,
-            queue_usages=use.amounts if use is not None else None,
-        )
-
-    def _candidates(self) -> list[str]:
-        """Return the ClusterQueues of which Workloads may be preempted."""
-        tree, policy = self._tree, self._queue.preemption
-        names = [] if policy.within_cluster_queue == NEVER else [self._queue.name]
-        if policy.reclaim_within_cohort != NEVER:
-            leaves = tree.leaves.items()
-            # Kueue reclaims only from those that use more than their quota.
-            names += [
-                name for name, leaf in leaves if name != self._queue.name and tree.borrows(leaf)
-            ]
-        return names
-
-    def _holders(self, name: str) -> Iterator[QuotaHolder]:
-        occupancy, preemptor, tree = self._occupancy, self._preemptor, self._tree
-        policy, leaf = self._queue.preemption, tree.leaves[name]
-        is_any = leaf != preemptor.leaf and policy.reclaim_within_cohort == ANY
-        known = (*occupancy.snapshot.reserving.get(name, ()), *occupancy.reserved.get(name, ()))
-        for reservation in known:
-            if is_any or reservation.priority <= preemptor.priority:
-                namespace = reservation.key.partition("/")[0]
-                yield QuotaHolder(
-                    key=reservation.key,
-                    leaf=leaf,
-                    taken=tree.taken(dict(reservation.charge)),
-                    priority=reservation.priority,
-                    reserved_at=reservation.reserved_at,
-                    queued_at=reservation.queued_at,
-                    is_evicted=reservation.is_evicted,
-                    uid=reservation.uid,
-                    local_queue=f"{namespace}/{reservation.local_queue}",
-                )
-
-    def _by_counts(self, cell: int, amount: int) -> Level:
-        held = self._occupancy.held(self._queue.name)
-        # Where the lowest priority is unknown, preemption cannot be ruled out.
-        is_lower = held.lowest_priority is None or held.lowest_priority < self._preemptor.priority
-        oracle = oracle_by_counts(
-            self._tree,
-            self._preemptor.leaf,
-            self._queue,
-            lower_holds=lambda: held.reserving > 0 and is_lower,
-        )
-        return oracle(cell, amount)
-
-
-def _are_known(occupancy: Occupancy, name: str) -> bool:
-    """Return whether the snapshot names who holds quota in a ClusterQueue, if only the first."""
-    snapshot = occupancy.snapshot
-    observed = occupancy.held(name).reserving - len(occupancy.reserved.get(name, ()))
-    return not observed or name in snapshot.reserving
 
 
 def reserves_now(
@@ -287,13 +191,19 @@ def reserves_now(
     """
     return (
         assigned.fits
-        and cluster_queue.active
+        and is_open(cluster_queue)
         and local_queue.stop_policy is StopPolicy.NONE
-        and cluster_queue.stop_policy is StopPolicy.NONE
         and _namespace_is_selected(occupancy.snapshot, local_queue, cluster_queue)
-        and not _is_behind(occupancy.held(cluster_queue.name), cluster_queue)
-        and not _is_kept_out(occupancy, assigned, cluster_queue, priority)
+        and not _is_behind(occupancy.held(cluster_queue.name), cluster_queue, priority)
+        and _has_room_at_its_turn(occupancy, assigned, cluster_queue, priority)
     )
+
+
+def _has_room_at_its_turn(
+    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
+) -> bool:
+    tree = _at_its_turn(occupancy, assigned, cluster_queue.name, priority)
+    return tree.room(tree.leaves[cluster_queue.name], assigned.taken) >= 1
 
 
 def starts_now(
@@ -338,41 +248,34 @@ def _namespace_is_selected(
     return cluster_queue.namespaces.matches(namespace_labels(snapshot, local_queue.namespace))
 
 
-def _is_behind(held: Held, cluster_queue: ClusterQueue) -> bool:
-    return cluster_queue.queueing is Queueing.STRICT and held.pending > 0
-
-
-def _is_kept_out(
-    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
-) -> bool:
-    """Return whether it fits only with quota that Kueue sets aside for heads that it tries before.
-
-    A cycle tries the heads that borrow from a lower height first, then those of higher priority,
-    then the older ones.
-    """
-    # ``makeClassicalIterator`` in Kueue:
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
-    tree = _at_its_turn(occupancy, assigned, cluster_queue.name, priority)
-    return tree.room(tree.leaves[cluster_queue.name], assigned.taken) < 1
+def _is_behind(held: Held, cluster_queue: ClusterQueue, priority: int) -> bool:
+    """Return whether a new Workload waits behind the head of its queue."""
+    if cluster_queue.queueing is not Queueing.STRICT or not held.pending:
+        return False
+    # Of one priority, the new one is the younger.
+    return held.head is None or held.head.priority >= priority
 
 
 def _at_its_turn(
     occupancy: Occupancy, assigned: Assignment, cluster_queue: str, priority: int
 ) -> UsageTree:
-    """Return a tree with what is set aside for heads that are tried before a new Workload charged.
+    """Return a tree with what is set aside for heads that are served before a new Workload charged.
 
-    *assigned* and *priority* are those of the new Workload.
+    *assigned* and *priority* are those of the new Workload. A cycle serves the heads that borrow
+    from a lower height first, then those of higher priority, then the older ones.
     """
-    tree = charged = occupancy.forest[cluster_queue]
+    # ``makeClassicalIterator`` in Kueue:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
+    tree = occupancy.forest[cluster_queue]
+    return at_turn(tree, (assigned.height, -priority), _kept(occupancy, tree))
+
+
+def _kept(occupancy: Occupancy, tree: UsageTree) -> Iterator[Kept]:
+    """Yield what is set aside for the heads of a tree."""
     for name in occupancy.heads:
         head = occupancy.held(name).head
-        # At equal height and priority the head is tried first, because it is older.
-        if head is None or (head.height, -head.priority) > (assigned.height, -priority):
-            continue
-        if name in tree.leaves:
-            charged = tree.copy() if charged is tree else charged
-            charged.charge(tree.leaves[name], tree.taken(head.set_aside))
-    return charged
+        if head is not None and name in tree.leaves:
+            yield head.height, -head.priority, tree.leaves[name], tree.taken(head.set_aside)
 
 
 def _somebody_is_unready(occupancy: Occupancy) -> bool:
@@ -381,8 +284,8 @@ def _somebody_is_unready(occupancy: Occupancy) -> bool:
 
 def build(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
     """Return the occupancy of a snapshot: its arrivals counted in, then *placements*, in order."""
-    occupancy = as_held(idle(snapshot), snapshot.held)
-    return with_arrivals(occupancy, (*snapshot.arrivals, *placements))
+    occupancy = with_pending(as_held(idle(snapshot), snapshot.held), snapshot.arrivals)
+    return with_arrivals(occupancy, placements)
 
 
 def idle(snapshot: Snapshot) -> Occupancy:
@@ -407,7 +310,7 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
         before, after = holdings.pop(name, EMPTY), held.get(name, EMPTY)
         if name in held:
             holdings[name] = after
-        if after.head is not None:
+        if after.head is not None and after.head.set_aside:
             heads.add(name)
         # Only the difference is charged, so that the usage of all other queues is kept.
         changes[name] = _difference(before.usage, after.usage)
@@ -427,6 +330,117 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
         reserved=reserved,
         occupied=occupied,
     )
+
+
+def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
+    """Count in Workloads that Kueue has queued, in its order, as its cycles serve them.
+
+    They are served one by one where pods are placed in domains, and where the event loop does not
+    run each of Kueue's cycles either.
+    """
+    of_trees: defaultdict[int, list[Arrival]] = defaultdict(list)
+    for arrival in pending:
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if queues is not None:
+            of_trees[occupancy.forest.places.get(queues[1].name, -1)].append(arrival)
+    for index, arrivals in of_trees.items():
+        tree = occupancy.forest.trees[index] if index >= 0 else None
+        if tree is None or not _runs_each_cycle(occupancy, tree, arrivals):
+            occupancy = with_arrivals(occupancy, arrivals)
+        else:
+            occupancy = _with_cycles(occupancy, tree, arrivals)
+    return occupancy
+
+
+def _runs_each_cycle(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> bool:
+    snapshot = occupancy.snapshot
+    if grain_of(tree, sum(arrival.count for arrival in arrivals)) or any(
+        flavors_with_topology(snapshot.cluster_queues[name], snapshot) for name in tree.leaves
+    ):
+        return False
+    queues = ((arrival, _queues_of(snapshot, arrival)) for arrival in arrivals)
+    # Where nobody has room, and no head is tried again and again, the order does not matter.
+    return any(found and _may_reserve(occupancy, arrival, found[1]) for arrival, found in queues)
+
+
+def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Occupancy:
+    """Count in the pending Workloads of one tree, in the first step of its event loop."""
+    schedule = _stepped(occupancy, tree, arrivals)
+    left = [arrival.count for arrival in arrivals]
+    for begun in schedule.begun:
+        number = int(begun.key)
+        left[number] -= begun.count
+        charge = {tree.cells[cell]: amount // begun.count for cell, amount in begun.usage}
+        occupancy = _with_reserving(
+            occupancy, arrivals[number], begun.cluster_queue, charge, begun.count
+        )
+    names = {leaf: name for name, leaf in tree.leaves.items()}
+    joined: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for arrival, count in zip(arrivals, left, strict=True):
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if count and queues is not None:
+            joined[queues[1].name].append(replace(arrival, count=count))
+    for name, of_queue in joined.items():
+        occupancy = _with_joined(occupancy, name, of_queue)
+    for heads in schedule.waiting():
+        if heads.is_strict:
+            first = Head(priority=-int(heads.entries[0][0]), height=0, set_aside={})
+            occupancy = _with_head(occupancy, names[heads.leaf], first)
+    for height, order, leaf, aside in schedule.kept:
+        head = Head(priority=-int(order), height=height, set_aside=tree.amounts(aside))
+        occupancy = _with_head(occupancy, names[leaf], head)
+    return occupancy
+
+
+def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Schedule:
+    """Return the event loop of a tree after its first cycles; keys are the places of *arrivals*."""
+    snapshot = occupancy.snapshot
+
+    def oracle_of(heads: ClusterQueueHeads) -> Oracle:
+        priority, _, entry = heads.entries[0]
+        preemptor = Preemptor(
+            leaf=heads.leaf,
+            taken=(),
+            priority=-int(priority),
+            queued_at=arrivals[int(entry.waiting.key)].created or inf,
+        )
+        return PreemptionTargets(occupancy, schedule.tree, heads.queue, preemptor).possibility
+
+    schedule = Schedule(
+        tree.copy(),
+        [snapshot.cluster_queues[name] for name in tree.leaves],
+        kueue=snapshot.kueue,
+        live=True,
+        oracle_of=oracle_of,
+    )
+    if (use := use_of(snapshot, tree)) is not None:
+        schedule.order_by_use(use)
+    demands = TreeDemands(snapshot)
+    for number, arrival in enumerate(arrivals):
+        queues = _queues_of(snapshot, arrival)
+        if queues is None or not _namespace_is_selected(snapshot, *queues):
+            # Kueue does not keep others waiting for one whose namespace is not selected.
+            continue
+        local_queue, cluster_queue = queues
+        schedule.add_waiting(
+            PendingGroup(
+                cluster_queue=cluster_queue.name,
+                demand=demands.of(cluster_queue.name, arrival) or UNSERVABLE,
+                seconds=inf,
+                priority=arrival.priority,
+                count=arrival.count,
+                key=str(number),
+                local_queue=f"{local_queue.namespace}/{local_queue.name}",
+            )
+        )
+    schedule.start_what_fits()
+    return schedule
+
+
+def _with_head(occupancy: Occupancy, name: str, head: Head) -> Occupancy:
+    occupancy = _holding(occupancy, name, replace(occupancy.held(name), head=head))
+    heads = dict.fromkeys((*occupancy.heads, name)) if head.set_aside else occupancy.heads
+    return replace(occupancy, heads=tuple(heads))
 
 
 def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
@@ -491,22 +505,31 @@ def _with_tried(
             occupancy, assigned, local_queue, cluster_queue, priority=arrival.priority
         ):
             # The others have the same shape, so they cannot reserve quota either.
-            return _waiting(occupancy, arrival, assigned, cluster_queue, left)
+            return _waiting(occupancy, replace(arrival, count=left), assigned, queues)
         tree = _at_its_turn(occupancy, assigned, cluster_queue.name, arrival.priority)
         # As long as nothing is borrowed, the first flavor that fits remains the first that fits.
         alike = tree.own_room(tree.leaves[cluster_queue.name], assigned.taken)
         # Each that is placed leaves other domains to the next one.
         count = 1 if assigned.placed else min(left, max(1, alike))
-        usage = {cell: n * count for cell, n in tree.amounts(assigned.taken).items()}
-        held = _reserving(occupancy.held(cluster_queue.name), arrival, usage, count)
-        forest = occupancy.forest.charged({cluster_queue.name: usage})
-        occupancy = _with_reserved(occupancy, arrival, cluster_queue.name, assigned, count)
-        held = replace(held, placed=held.placed + assigned.placed)
+        charge, name = tree.amounts(assigned.taken), cluster_queue.name
+        occupancy = _with_reserving(occupancy, arrival, name, charge, count)
+        held = occupancy.held(name)
+        occupancy = _holding(occupancy, name, replace(held, placed=held.placed + assigned.placed))
         occupied = shifted(occupancy.occupied, assigned.placed, 1)
-        occupancy = replace(occupancy, forest=forest, occupied=occupied)
-        occupancy = _holding(occupancy, cluster_queue.name, held)
+        occupancy = replace(occupancy, occupied=occupied)
         left -= count
     return occupancy
+
+
+def _with_reserving(
+    occupancy: Occupancy, arrival: Arrival, name: str, charge: Amounts, count: int
+) -> Occupancy:
+    """Count in Workloads that reserve quota; *charge* is that of each."""
+    usage = {cell: amount * count for cell, amount in charge.items()}
+    held = _reserving(occupancy.held(name), arrival, usage, count)
+    occupancy = _with_reserved(occupancy, arrival, name, charge, count)
+    occupancy = replace(occupancy, forest=occupancy.forest.charged({name: usage}))
+    return _holding(occupancy, name, held)
 
 
 _LATEST = 1 << 53
@@ -514,18 +537,17 @@ _LATEST = 1 << 53
 
 
 def _with_reserved(
-    occupancy: Occupancy, arrival: Arrival, name: str, assigned: Assignment, count: int
+    occupancy: Occupancy, arrival: Arrival, name: str, charge: Amounts, count: int
 ) -> Occupancy:
     """Name Workloads that are counted as reserving, if Kueue may preempt them there."""
     if name not in occupancy.preemptible:
         return occupancy
     before = occupancy.reserved.get(name, ())
-    charge = tuple(occupancy.forest[name].amounts(assigned.taken).items())
     added = tuple(
         Reservation(
             key=f"{arrival.namespace}/{arrival.key} {len(before) + number}",
             local_queue=arrival.local_queue,
-            charge=charge,
+            charge=tuple(charge.items()),
             priority=arrival.priority,
             reserved_at=_LATEST + len(before) + number,
             queued_at=arrival.created or _LATEST,
@@ -552,9 +574,8 @@ def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     queues = _queues_of(occupancy.snapshot, arrival)
     if queues is None:
         return occupancy
-    _, cluster_queue = queues
-    assigned = _assigned(occupancy, arrival, cluster_queue)
-    return _waiting(occupancy, arrival, assigned, cluster_queue, arrival.count)
+    assigned = _assigned(occupancy, arrival, queues[1])
+    return _waiting(occupancy, arrival, assigned, queues)
 
 
 def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
@@ -587,23 +608,26 @@ def _waiting(
     occupancy: Occupancy,
     arrival: Arrival,
     assigned: Assignment,
-    cluster_queue: ClusterQueue,
-    count: int,
+    queues: tuple[LocalQueue, ClusterQueue],
 ) -> Occupancy:
     """Add to the pending Workloads; the head of a StrictFIFO queue may get quota set aside."""
+    cluster_queue = queues[1]
     before = occupancy.held(cluster_queue.name)
-    held = _joined(before, (replace(arrival, count=count),))
+    occupancy = _holding(occupancy, cluster_queue.name, _joined(before, (arrival,)))
     # Kueue tries a StrictFIFO head in every cycle. One of a BestEffortFIFO queue that does not fit
-    # is inadmissible until quota is released, and keeps nothing free until then.
-    is_head = cluster_queue.queueing is Queueing.STRICT and not before.pending
-    place = claimant(occupancy, cluster_queue, priority=arrival.priority) if is_head else None
-    if place is not None and (aside := set_aside(assigned, place)):
-        head = Head(
-            priority=arrival.priority, height=assigned.height, set_aside=place.tree.amounts(aside)
-        )
-        held = replace(held, head=head)
-        occupancy = replace(occupancy, heads=(*occupancy.heads, cluster_queue.name))
-    return _holding(occupancy, cluster_queue.name, held)
+    # is inadmissible until quota is released, and keeps nothing free until then. So is one whose
+    # namespace is not selected: ``requeueIfNotPresent`` in ``cluster_queue.go``.
+    if (
+        cluster_queue.queueing is not Queueing.STRICT
+        or not is_open(cluster_queue)
+        or not _namespace_is_selected(occupancy.snapshot, *queues)
+        or _is_behind(before, cluster_queue, arrival.priority)
+    ):
+        return occupancy
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority)
+    aside = {} if place is None else place.tree.amounts(set_aside(assigned, place))
+    head = Head(priority=arrival.priority, height=assigned.height, set_aside=aside)
+    return _with_head(occupancy, cluster_queue.name, head)
 
 
 def _holding(occupancy: Occupancy, name: str, held: Held) -> Occupancy:
@@ -621,14 +645,19 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
         parts = parts_of(wanted, place, snapshot)
         return assign_placed(wanted, parts, place, snapshot, occupancy.occupied)
 
-    whole = assigned(needs)
-    most = 0 if whole.mode >= PreemptionMode.PREEMPT else partial_admission.most_missing(needs)
+    def served(wanted: Sequence[PodSetNeeds]) -> Assignment | None:
+        found = assigned(wanted)
+        return found if is_served(found, place) else None
+
+    # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
+    most = partial_admission.most_missing(needs)
+    if not most:
+        return assigned(needs)
 
     def fitting(missing: int) -> Assignment | None:
-        part = assigned(partial_admission.with_missing(needs, missing))
-        return part if part.fits else None
+        return served(partial_admission.with_missing(needs, missing))
 
-    return partial_admission.most_that_fit(most, fitting) or whole
+    return served(needs) or partial_admission.most_that_fit(most, fitting) or assigned(needs)
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:

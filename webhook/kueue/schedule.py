@@ -8,11 +8,12 @@ the beginning of the schedule.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor, inf, sqrt
 from typing import Final
 
+from webhook.kueue.assignment import Oracle
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.exact_cycles import ExactCycles
 from webhook.kueue.fair_rounds import LocalQueueUse
@@ -36,6 +37,7 @@ from webhook.kueue.quota_releases import (
     may_preempt,
 )
 from webhook.kueue.scheduling_cycle import (
+    Kept,
     SchedulingCycle,
     StartedGroup,
     Turn,
@@ -128,7 +130,7 @@ class Schedule:
     _is_first = True
     _order = 0
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how it is run and what is recorded
         self,
         tree: UsageTree,
         queues: Iterable[ClusterQueue],
@@ -137,7 +139,13 @@ class Schedule:
         grain: float = 0.0,
         keep: bool = False,
         live: bool = False,
+        oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None,
     ) -> None:
+        """Begin with nothing running or pending.
+
+        *oracle_of* says whom a head may preempt, and then nobody is preempted; None: the Workloads
+        that are added.
+        """
         self.tree = tree
         self.now = 0.0
         """Seconds since the beginning of the schedule."""
@@ -163,7 +171,7 @@ class Schedule:
         """The caller may set it before the first step."""
         self._evicted: list[tuple[float, int, RunningGroup]] = []
         """A heap of the groups that lose their quota, by when they do."""
-        self._holders = self._quota_holders(kueue)
+        self._holders = None if oracle_of is not None else self._quota_holders(kueue)
         preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
         self._exact = (
             None
@@ -173,6 +181,8 @@ class Schedule:
         self._cycle = self._exact or SchedulingCycle(
             tree, self._queues.values(), kueue, preemptions=preemptions
         )
+        if oracle_of is not None:
+            self._cycle.claims.oracle_of = oracle_of
         self.shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
         """Demands in the tree's indices, by ClusterQueue and id; the caller may share them among
         the Schedules of copies of one tree."""
@@ -415,9 +425,9 @@ class Schedule:
         return self._cycle.waiting()
 
     @property
-    def kept(self) -> Sequence[tuple[int, Taken]]:
-        """Quota set aside for heads after the last cycle: (node, amounts)."""
-        return [(leaf, aside) for _, _, leaf, aside in self._cycle.kept]
+    def kept(self) -> Sequence[Kept]:
+        """Quota set aside for heads after the last cycle."""
+        return self._cycle.kept
 
     def awaited(self) -> Collection[int]:
         """Return the ClusterQueues, by node, in which a head waits for its victims.

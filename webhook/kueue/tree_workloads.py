@@ -122,6 +122,7 @@ def prepare(
     if before is not None:
         return replace(prepare(case, contents), grain=before.grain)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
+    count = sum(group.arrival.count for _, group in contents.queued)
     unseen = _learned(run_times, contents.occupants, asked)
     return PreparedWorkloads(
         run_times=run_times,
@@ -129,15 +130,15 @@ def prepare(
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=_grain(contents),
+        grain=grain_of(contents.tree, count, len(contents.occupants)),
     )
 
 
-def _grain(contents: TreeContents) -> float:
-    pending = sum(group.arrival.count for _, group in contents.queued)
+def grain_of(tree: UsageTree, pending: int, holding: int = 0) -> float:
+    """Return the grain of the schedule of a tree, by how many Workloads and groups are in it."""
     # A ClusterQueue by itself has no others with which it takes turns.
-    is_shared = len(contents.tree.leaves) > 1
-    is_small = pending <= FEW and len(contents.occupants) <= 2 * FEW
+    is_shared = len(tree.leaves) > 1
+    is_small = pending <= FEW and holding <= 2 * FEW
     return 0.0 if is_shared and is_small else GRAIN
 
 

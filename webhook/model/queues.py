@@ -373,12 +373,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first pending Workload of a StrictFIFO queue, for which Kueue sets free quota aside."""
+    """The first pending Workload of a StrictFIFO queue, behind which the others wait."""
 
     priority: int
     height: int
     """How far up its cohorts it would borrow from; 0: not at all."""
     set_aside: Amounts
+    """Quota that Kueue keeps free for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,7 +400,7 @@ class Held:
     placed: tuple[PlacedPods, ...] = ()
     """Its pods in the domains of Topologies."""
     head: Head | None = None
-    """None also where nothing is set aside for it."""
+    """None: nobody waits there, it is not known who does, or they do not wait for a head."""
 
 
 class Reservation(NamedTuple):
