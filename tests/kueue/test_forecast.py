@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -304,6 +305,17 @@ def test_what_can_never_fit_holds_its_own_clusterqueue_up_for_a_cycle(
 
     running = [runs("short", queue="c-cq")]
     assert starts(queues, running, waiting, priority=priority) == seconds
+
+
+@pytest.mark.parametrize("asks", [{GPU: "9"}, {"example.com/fpga": "1"}], ids=["quota", "flavors"])
+def test_what_can_never_fit_keeps_a_strict_queue_waiting(asks):
+    # It has no flavor, or too little quota.
+    never = QueuedGroup(arrival=replace(arrival("a", asks), priority=5), job_class="short")
+    strict = state(queueing=Queueing.STRICT)
+
+    assert starts(strict, [], [never], priority=5) == inf
+    assert starts(strict, [], [never], priority=9) == 0.0
+    assert starts(state(), [], [never], priority=5) == 0.0
 
 
 def test_nobody_is_tried_in_a_clusterqueue_while_victims_stop_for_its_head():

@@ -286,7 +286,7 @@ def _in_domains(
             count=group.arrival.count,
         )
         for name, group in contents.queued
-        if (pending := prepared.pending[id(group)][1]) is not None
+        if (pending := prepared.pending[id(group)][1]) is not None and pending.demand.is_possible
     )
     return timeline(snapshot, running, waiting, held_elsewhere(snapshot, queues))
 

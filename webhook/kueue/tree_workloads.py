@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.fair_rounds import use_of
-from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.queue_heads import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.schedule import Running, Schedule
@@ -96,7 +96,7 @@ class PreparedWorkloads:
     run_times: Durations
     running: Sequence[Running]
     pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
-    """By the id of a group what it adds to the schedule; None: it cannot be admitted."""
+    """By the id of a group what it adds to the schedule; None: it does not compete."""
     unseen: tuple[Unseen, ...]
     """Workloads of which neither a run time nor a time limit is known."""
     demands: TreeDemands
@@ -155,8 +155,8 @@ def _pending(
     return {
         id(group): (
             group,
-            _waiting(name, group, shape, now, run_times)
-            if shape is not None and shape.is_possible and group.arrival.count
+            _waiting(name, group, shape or NOWHERE, now, run_times)
+            if group.arrival.count
             else None,
         )
         for name, group, shape in asked
@@ -276,7 +276,8 @@ def _waiting(
     runs = run_times.whole_by_flavors(
         name, queued.job_class, shape.combinations, limit=queued.limit_seconds
     )
-    seconds, spread = next(iter(runs.values()))
+    # What no flavor serves never runs, but is tried by Kueue, and keeps a StrictFIFO queue waiting.
+    seconds, spread = next(iter(runs.values()), (0.0, 0.0))
     return PendingGroup(
         cluster_queue=name,
         demand=shape,
