@@ -13,6 +13,7 @@ from webhook.kueue.schedule import Running
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
     AdmissionFairSharing,
+    Arrival,
     KueueConfig,
     LocalQueue,
     PodSetNeeds,
@@ -258,3 +259,33 @@ def test_quota_kept_for_a_head_keeps_nobody_out_who_asks_for_nothing_of_it():
     schedule.start_what_fits()
 
     assert [begun.key for begun in schedule.begun] == ["nothing"]
+
+
+def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors():
+    # The head would go on behind "f0" in the next cycle; "urgent" has not tried that yet.
+    first, urgent = (
+        Arrival(
+            key=key,
+            namespace="team",
+            local_queue="a-lq",
+            needs=tuple(
+                PodSetNeeds(name=name, count=1, per_pod={"cpu": 1}, template=PodTemplate())
+                for name in names
+            ),
+            priority=priority,
+        )
+        for key, names, priority in (("first", ("leader", "main"), 0), ("urgent", ("main",), 1))
+    )
+    state = snapshot(
+        cluster_queue("a-cq", {"f0": {"cpu": "1m"}, "f1": {"cpu": "1m"}}, cohort="all", **STRICT)
+    )
+    schedule = schedules(state)["a-cq"]
+    hold_one = Running(cluster_queue="a-cq", usage={("f1", "cpu"): 1}, seconds=90.0)
+    schedule.add_running(hold_one)
+    schedule.add_waiting(waiting(first, state))
+    schedule.start_what_fits()
+
+    schedule.add_waiting(waiting(urgent, state))
+    schedule.follow(0.0, wakes=False, drawn={})
+
+    assert [(begun.key, begun.flavors) for begun in schedule.begun] == [("urgent", ("f0",))]

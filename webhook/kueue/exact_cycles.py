@@ -31,8 +31,8 @@ from webhook.model.queues import ClusterQueue, KueueConfig
 class _Cycle:
     """What has become of the heads of one cycle so far."""
 
-    tried: dict[ClusterQueueHeads, Sequence[str]] = field(default_factory=dict)
-    """The heads that stay for the next cycle, and where their search for flavors goes on there."""
+    tried: dict[QueueEntry, Sequence[str]] = field(default_factory=dict)
+    """Who stays for the next cycle, and where the search for flavors goes on there."""
     leaving: dict[str, QuotaHolder] = field(default_factory=dict)
     """Whom the heads preempt."""
     started: list[StartedGroup] = field(default_factory=list)
@@ -93,9 +93,9 @@ class ExactCycles:
         tried (``hashToBulkMoveReason``)."""
         self._sticky: dict[int, QueueEntry] = {}
         """ClusterQueue to who has last preempted there, and comes first (``preemptorWorkload``)."""
-        self._progress: dict[ClusterQueueHeads, Sequence[str]] = {}
+        self._progress: dict[QueueEntry, Sequence[str]] = {}
         """Where the search for flavors goes on in the next cycle (``LastAssignment``)."""
-        self._seen: set[tuple[tuple[ClusterQueueHeads, Sequence[str]], ...]] = set()
+        self._seen: set[tuple[tuple[QueueEntry, Sequence[str]], ...]] = set()
         """Searches with which cycles of this moment have ended: they may go round for ever."""
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
@@ -127,7 +127,6 @@ class ExactCycles:
             if len(kept) < len(heads.entries):
                 heads.entries[:] = kept
                 heapq.heapify(heads.entries)
-                self._progress.pop(heads, None)
                 if not kept:
                     self._heap[heads.leaf].pop(heads, None)
                 return
@@ -178,6 +177,8 @@ class ExactCycles:
         cycle.is_alone = self._use is None and sum(map(len, self._heap.values())) == 1
         is_recorded = bool(self.turns) and not self.claims.fair_sharing
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
+        for contender in contenders:
+            self._progress.pop(contender.heads.entries[0][2], None)
         for contender in self._in_order(contenders, cycle):
             if is_recorded:
                 turn = contender.fitting.height, -contender.priority
@@ -190,7 +191,7 @@ class ExactCycles:
         tree.used[:] = began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
-        self._progress = {heads: names for heads, names in cycle.tried.items() if any(names)}
+        self._progress |= {entry: names for entry, names in cycle.tried.items() if any(names)}
         self.kept = cycle.kept
         self._number += 1
         if cycle.changes:
@@ -274,7 +275,11 @@ class ExactCycles:
 
     def _contender(self, heads: ClusterQueueHeads) -> Contender:
         fitting = queue_heads.fitting(
-            self._tree, heads, self.claims, exact_height=True, after=self._progress.get(heads, ())
+            self._tree,
+            heads,
+            self.claims,
+            exact_height=True,
+            after=self._progress.get(heads.entries[0][2], ()),
         )
         victims: Sequence[Victim] = ()
         if self._preemptions is not None and not fitting.fits:
@@ -331,7 +336,7 @@ class ExactCycles:
             self._set_aside(contender, cycle)
             self._rest(contender, cycle)
         elif not self._has_room(contender, cycle):
-            cycle.tried[heads] = fitting.unfinished
+            cycle.tried[heads.entries[0][2]] = fitting.unfinished
         elif victims:
             self._preempt(contender, cycle)
         else:
@@ -354,7 +359,7 @@ class ExactCycles:
         # ``requeueIfNotPresent`` and ``handleInadmissibleHash`` in ``cluster_queue.go``.
         heads, unfinished = contender.heads, contender.fitting.unfinished
         if heads.is_strict or any(unfinished):
-            cycle.tried[heads] = unfinished
+            cycle.tried[heads.entries[0][2]] = unfinished
             return
         kind, lines = _kind(heads.entries[0][2]), self._heap[heads.leaf]
         self._resting[heads.leaf].add(kind)

@@ -267,14 +267,17 @@ def _at_its_turn(
     # ``makeClassicalIterator`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
     tree = occupancy.forest[cluster_queue]
-    return at_turn(tree, (assigned.height, -priority), _kept(occupancy, tree))
+    return at_turn(tree, (assigned.height, -priority), _kept(occupancy, tree, cluster_queue))
 
 
-def _kept(occupancy: Occupancy, tree: UsageTree) -> Iterator[Kept]:
-    """Yield what is set aside for the heads of a tree."""
+def _kept(occupancy: Occupancy, tree: UsageTree, cluster_queue: str) -> Iterator[Kept]:
+    """Yield what is set aside for the heads of the other ClusterQueues of a tree.
+
+    Of its own ClusterQueue a Workload is the head, or waits behind it.
+    """
     for name in occupancy.heads:
         head = occupancy.held(name).head
-        if head is not None and name in tree.leaves:
+        if head is not None and name in tree.leaves and name != cluster_queue:
             yield head.height, -head.priority, tree.leaves[name], tree.taken(head.set_aside)
 
 
