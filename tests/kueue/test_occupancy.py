@@ -263,6 +263,7 @@ def test_the_search_for_flavors_goes_on_where_it_ended_in_vain():
 
 
 LOWER = Preemption(within_cluster_queue="LowerPriority")
+BORROWS = Preemption(within_cluster_queue="LowerPriority", borrow_within_cohort="LowerPriority")
 
 
 def reserving(*priorities, flavor="t4"):
@@ -476,3 +477,15 @@ def test_nobody_is_preempted_for_one_behind_the_head_of_its_queue():
 
     assert fit(state, priority=9) == (Fit.WAITS, 0)
     assert fit(state, priority=10) == (Fit.MAY_PREEMPT, 1)
+
+
+def test_nobody_is_preempted_for_who_needs_quota_that_is_kept_for_a_head():
+    # Another queue's head waits for what was lent; without it, one victim is not enough.
+    strict = cluster_queue("a-cq", T4, cohort="all", queueing=Queueing.STRICT)
+    preempting = cluster_queue("gpu-cq", T4, cohort="all", preemption=BORROWS)
+    state = full(preempting, strict, gpu_cq=reserving(0, 0, 0, 0, 9, 9))
+    waiting = arrival("first", {GPU: "3"}, local_queue="a-lq")
+    kept = replace(state, competing={"a-cq": (waiting,)})
+
+    assert fit(state, gpus=3, priority=1) == (Fit.MAY_PREEMPT, 1)
+    assert fit(kept, gpus=3, priority=1) == (Fit.WAITS, 0)

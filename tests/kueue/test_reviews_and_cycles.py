@@ -117,6 +117,8 @@ def test_a_new_job_is_served_as_its_review_says(data):
             competing=competing(state, pending),
         )
     )
+    # Reviews do not know whose turn it is by shares, where quota is set aside for somebody.
+    assume(not (state.kueue.fair_sharing and review.heads))
 
     for name in found:
         usage = {cell: amount for cell, amount in review.held(name).usage.items() if amount}

@@ -119,11 +119,32 @@ def assignment(
         return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
     found = explained(needs, place, occupancy.snapshot, occupancy.occupied)
     held = occupancy.held(cluster_queue.name)
-    if found.fit is Fit.MAY_PREEMPT and _is_behind(held, cluster_queue, priority):
+    if found.fit is Fit.MAY_PREEMPT and (
+        _is_behind(held, cluster_queue, priority)
+        or _is_kept_from_preempting(occupancy, found.assignment, cluster_queue, priority)
+    ):
         return as_waiting(found)
     if found.assignment.placed and _are_domains_claimed(occupancy, cluster_queue):
         return as_unplaced(found)
     return found
+
+
+def _is_kept_from_preempting(
+    occupancy: Occupancy, assigned: Assignment, cluster_queue: ClusterQueue, priority: int
+) -> bool:
+    """Return whether quota set aside for heads leaves no room even where its victims have gone."""
+    # ``fits`` in Kueue, for a Workload with preemption targets:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L755
+    tree = occupancy.forest[cluster_queue.name]
+    charged = _at_its_turn(occupancy, assigned, cluster_queue.name, priority)
+    if charged is tree:
+        return False
+    leaf = tree.leaves[cluster_queue.name]
+    preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=inf)
+    victims = PreemptionTargets(occupancy, tree, cluster_queue, preemptor).targets(assigned.taken)
+    for victim in victims or ():
+        charged.charge(victim.leaf, victim.taken, -1)
+    return victims is not None and charged.room(leaf, assigned.taken) < 1
 
 
 def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> bool:

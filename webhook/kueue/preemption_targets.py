@@ -6,7 +6,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
@@ -48,12 +48,17 @@ class PreemptionTargets:
 
     def victims(self, taken: Taken) -> int | None:
         """Count those that stop for this quota; None: it is not known who holds it."""
+        found = self.targets(taken)
+        return None if found is None else len(found)
+
+    def targets(self, taken: Taken) -> Sequence[QuotaHolder] | None:
+        """Return those that stop for this quota; None: it is not known who holds it."""
         if self._preemptions is None:
             return None
         available, leaf = self._tree.available, self._preemptor.leaf
         short = [cell for cell, amount in taken if available(leaf, cell) < amount]
         preemptor = replace(self._preemptor, taken=taken)
-        return len(self._preemptions.targets(preemptor, short))
+        return [victim.holder for victim in self._preemptions.targets(preemptor, short)]
 
     @cached_property
     def _preemptions(self) -> Preemptions | None:
