@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import signal
 import ssl
 import time
@@ -120,11 +119,8 @@ def test_a_stale_state_decides_nothing_but_restores_what_was_decided(plane, own_
     decision = decision_of(late.json())
     assert decision_of(early)["option"] == "cpu"
     assert "option" not in decision
-    seen = re.fullmatch(
-        r"left as submitted: stale: the queues were last seen (\d+) s ago \(limit \d+ s\)",
-        decision["reason"],
-    )
-    assert float(seen[1]) >= STALE_SECONDS
+    assert decision["reason"].startswith("left as submitted: stale: the queues were last seen ")
+    assert decision["stateAge"] > STALE_SECONDS
     assert late.warnings == ()
     assert queue_of(late.json()) == NAMES.gpu_queue
     assert OPTION not in late.json()["metadata"]["labels"]

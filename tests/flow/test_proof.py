@@ -86,7 +86,7 @@ def test_a_decision_is_signed_and_believed_when_it_comes_again():
         json.loads(each["metadata"]["annotations"][DECISION]) for each in (stored, copied)
     )
     assert len(first["signature"]) == 22
-    assert second["original"]["/metadata/labels/kueue.x-k8s.io~1queue-name"] == "gpu-lq"
+    assert second["from"] == {"queue": "gpu-lq"}
     assert first["id"] != second["id"]
     assert not any("not made by" in warning for warning in warnings)
 

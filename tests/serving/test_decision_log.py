@@ -48,8 +48,7 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
         "option": "cpu",
         "reason": "decided",
         "state_age_s": 1.5,
-        "decision": {key: value for key, value in written.items() if key != "original"}
-        | {"stateAge": 1.5},
+        "decision": {key: value for key, value in written.items() if key != "original"},
     }
     assert "s3cret" not in json.dumps(line)
 

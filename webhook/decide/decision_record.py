@@ -43,7 +43,7 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.holds import Hold
-from webhook.model.job import DECISION, QUEUE_LABEL, REASON
+from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.words import clip, rfc3339
 
@@ -57,7 +57,6 @@ _WHOLE_FROM = 100.0
 _MOST_OF_COSTS = 1000
 """Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
-_QUEUE: Final = to_pointer(("metadata", "labels", QUEUE_LABEL))
 _RANGES: Final = frozenset({"runsBetween", "finishesBetween"})
 """What the log says of an option, and the annotation does not."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -224,9 +223,7 @@ def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
     ``parsed`` finds it there; what neither an undo nor ``explain`` needs is in the log alone.
     """
     record = decision_json(decision)
-    del record["reason"], record["stateAge"]
-    if original.get(_QUEUE) == decision.from_queue:
-        del record["from"]
+    del record["reason"]
     if decision.moves and decision.history and decision.history[-1].reason == decision.reason:
         del record["history"][-1]["reason"]
     options = [
@@ -361,7 +358,7 @@ def from_object(source: Mapping[str, Any]) -> Recorded:
 def parsed(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the whole JSON object of the decision on a Job, bounded in size, depth and numbers.
 
-    Its sentence, and the queue that the Job came from, are put where older versions wrote them.
+    Its sentence is put where older versions wrote it.
 
     Raises:
         FieldError: it is no JSON object.
@@ -371,10 +368,8 @@ def parsed(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
     source = dict(fields.from_json(text, _PATH, longest=LONGEST))
     if source.get("version") != VERSION:
         return source
-    original, history = source.get("original"), source.get("history")
+    history = source.get("history")
     source.setdefault("reason", _sentence(annotations.get(REASON)))
-    if isinstance(original, dict) and isinstance(original.get(_QUEUE), str):
-        source.setdefault("from", {"queue": original[_QUEUE]})
     if isinstance(history, list) and history and isinstance(history[-1], dict):
         history[-1].setdefault("reason", source["reason"])
     return source
