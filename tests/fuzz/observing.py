@@ -23,6 +23,7 @@ from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import signing_keys, watched
 
 DECISION = "kueue-fallback.dev/decision"
+REASON = "kueue-fallback.dev/reason"
 RESOURCES = (
     signing_keys("kueue-fallback"),
     *watched(namespace="kueue-fallback", kueue_namespace="kueue-system"),
@@ -118,17 +119,18 @@ class Observed:
 
 def decision_in(response: Mapping[str, Any]) -> Any:
     """Read the decision out of an answer's patch, without what differs each time."""
+    written: dict[str, Any] = {}
     for operation in json.loads(base64.b64decode(response.get("patch", "W10="))):
-        found = _annotation(operation)
-        if found is not None:
-            decision = json.loads(found)
-            return {key: value for key, value in decision.items() if key not in _OF_THE_MOMENT}
-    return None
+        written |= _annotations(operation)
+    if DECISION not in written:
+        return None
+    decision = {**json.loads(written[DECISION]), "reason": written[REASON]}
+    return {key: value for key, value in decision.items() if key not in _OF_THE_MOMENT}
 
 
-def _annotation(operation: Mapping[str, Any]) -> str | None:
+def _annotations(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     path, value = operation["path"], operation.get("value")
     if path == "/metadata/annotations" and isinstance(value, dict):
-        return value.get(DECISION)
-    is_ours = path == "/metadata/annotations/" + DECISION.replace("/", "~1")
-    return value if is_ours else None
+        return value
+    parent, _, key = path.rpartition("/")
+    return {key.replace("~1", "/"): value} if parent == "/metadata/annotations" else {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from webhook.commands import terminal
+
 
 @click.command("help", short_help="Print help about a command.")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
@@ -25,4 +27,4 @@ def command(ctx: click.Context, words: tuple[str, ...]) -> None:
         if found is None:
             raise click.UsageError(f"There is no command {word}.")
         shown = click.Context(found, info_name=word, parent=shown)
-    click.echo(shown.get_help())
+    terminal.say(shown.get_help())
