@@ -40,7 +40,6 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     places = queues(results)
-    ticks, unit = ticks_of(max(result.totals.makespan or 0.0 for result in results))
     kinds = sorted(
         {_kind(job) for result in results for job in (*result.jobs, *_lost(result.jobs))}
     )
@@ -62,17 +61,25 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
             lost = [run for run in _lost(result.jobs) if _place(run) == place]
             _draw_running(grid[2 * row][column], jobs, lost, colours)
             _draw_waiting(grid[2 * row + 1][column], jobs)
-        grid[-1][column].set_xticks(*zip(*ticks, strict=True))
-        grid[-1][column].set_xlabel(unit)
+        _name_times(grid[-1][column], max(result.totals.makespan or 0.0 for result in results))
     _name_rows(grid, places)
     shown = {**colours, "waiting": WAITING_COLOUR}
-    handles = [Patch(color=colour, label=kind) for kind, colour in shown.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
+    _explain_colours(figure, [Patch(color=colour, label=kind) for kind, colour in shown.items()])
     figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(
         path, dpi=_PIXELS_PER_INCH, metadata={"Date": None} if path.endswith("svg") else {}
     )
     plt.close(figure)
+
+
+def _name_times(axis: Any, makespan: float) -> None:
+    ticks, unit = ticks_of(makespan)
+    axis.set_xticks(*zip(*ticks, strict=True))
+    axis.set_xlabel(unit)
+
+
+def _explain_colours(figure: Any, handles: Sequence[Any]) -> None:
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
 
 
 def _name_rows(grid: Any, places: Sequence[tuple[str, str]]) -> None:
