@@ -15,7 +15,6 @@ from webhook.adapt.replica_counts import with_replicas
 from webhook.adapt.topology_annotations import with_topology
 from webhook.kueue import topology_requests
 from webhook.model import quantity
-from webhook.model.copies import copy_with
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
@@ -230,7 +229,7 @@ def adapt(job: Job, option: Option) -> Job:
     if not option.adaptation.model_fields_set:
         return job
     pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation)
-    return job if pod_sets is job.pod_sets else copy_with(job, pod_sets=pod_sets)
+    return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
 
 
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:

@@ -8,6 +8,7 @@ not know how the option was chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from webhook.admission import patch
@@ -23,7 +24,6 @@ from webhook.learn import expected_runs, job_class
 from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.copies import copy_with
 from webhook.model.decision import Assessment, Decided, Decision
 from webhook.model.edits import HOLE, Edit, Prepared
 from webhook.model.fields import FieldError, Json
@@ -163,11 +163,11 @@ def apply(
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         after = gated(after) if decision.hold is not None else after
         outcome = _changed(case, after, decision, taken, occupancy=occupancy, class_text=class_text)
-        return copy_with(outcome, warnings=warnings)
+        return replace(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
     prepared = patch.filled(prepared, decision.id)
-    labelled = copy_with(case.submitted, labels=_labels(taken.job, taken, policy))
+    labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
     labelled = gated(labelled) if decision.hold is not None else labelled
     named = case.kind.edits(case.submitted, labelled)
     original = patch.original_of(named, case.submitted_source)
@@ -196,9 +196,9 @@ def _with_changes(
         return decision, warning.decided(decision, Differences(), submitted="", kind=case.kind)
     # Warnings say what differs from the manifest that the user sent, so that is compared.
     left = match.submission(case.current, occupancy.snapshot).queue
-    after = copy_with(taken.job, labels=_labels(taken.job, taken, policy))
+    after = replace(taken.job, labels=_labels(taken.job, taken, policy))
     changed = warning.between(case.current, after, left=left, taken=taken.queue)
-    decision = copy_with(decision, changed=changed.names)
+    decision = replace(decision, changed=changed.names)
     return decision, warning.decided(decision, changed, submitted=left, kind=case.kind)
 
 
@@ -210,7 +210,7 @@ def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
     after = marks.off_templates(case.current)
     if jobs.DECISION in after.annotations and case.recorded is None:
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
-        after = copy_with(after, annotations=left)
+        after = replace(after, annotations=left)
     return case.kind.edits(case.current, after) if after is not case.current else ()
 
 
@@ -224,7 +224,7 @@ def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | No
     # Readers of Workloads trust only signed marks, as users can write any annotation
     # (decision 0024).
     written = (decision.policy, decision.option or "", class_text)
-    return copy_with(decision, id=signed_id(decision.id, job.namespace, written, keys))
+    return replace(decision, id=signed_id(decision.id, job.namespace, written, keys))
 
 
 def under(
@@ -251,7 +251,7 @@ def annotated(
         jobs.DECISION: signed_record(text, job.namespace, keys),
         jobs.REASON: decision_record.reason_of(decision),
     }
-    return copy_with(job, annotations=annotations)
+    return replace(job, annotations=annotations)
 
 
 def _changed(
@@ -293,7 +293,7 @@ def _prepared(
 
     def work() -> Prepared | None:
         marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
-        edits = case.kind.edits(case.submitted, copy_with(case.submitted, pod_sets=marked.pod_sets))
+        edits = case.kind.edits(case.submitted, replace(case.submitted, pod_sets=marked.pod_sets))
         return patch.prepare(edits, case.submitted_source, case.kind.allowed)
 
     # Recalled by which objects these are: comparing templates would cost half of the work.

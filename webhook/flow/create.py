@@ -35,7 +35,6 @@ from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model import marks
-from webhook.model.copies import copy_with
 from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
 from webhook.model.fields import FieldError
 from webhook.model.holds import Hold
@@ -152,7 +151,7 @@ def _outcome(
     if incoming.doubt is Obstacle.NEWER_DECISION:
         return Skipped(skip=Skip.DECIDED_ALREADY, warnings=incoming.warnings)
     case = incoming.recovered_if_possible()
-    case = copy_with(case, submitted=marks.unmarked(case.submitted))
+    case = replace(case, submitted=marks.unmarked(case.submitted))
     outcome = _anew(case, occupancy, moment, rules)
     if incoming.warnings:
         outcome = replace(outcome, warnings=(*incoming.warnings, *outcome.warnings))

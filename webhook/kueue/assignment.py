@@ -9,12 +9,11 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassign
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
 
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.copies import copy_with
 from webhook.model.queues import PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
 from webhook.model.topologies import PlacedPods
 
@@ -179,7 +178,7 @@ def _best_flavor(
             return _UNREADABLE
         attempt = _try_flavor(choice[0], choice[1], usage, claimant=claimant)
         if not _tries_next(attempt.level, claimant.queue):
-            return copy_with(attempt, is_last=_is_last(choice[0], claimant.queue))
+            return replace(attempt, is_last=_is_last(choice[0], claimant.queue))
         if best is _NO_FLAVOR or is_better(
             attempt.level, best.level, claimant.queue, release=claimant.release
         ):

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.model.copies import copy_with
 from webhook.model.queues import Amounts, ClusterQueue, Cohort, FlavorResource, Quota, ResourceGroup
 
 Taken: TypeAlias = tuple[tuple[int, int], ...]
@@ -67,7 +66,7 @@ class UsageTree:
 
     def copy(self) -> UsageTree:
         """Return the same tree with usage of its own."""
-        return copy_with(self, used=list(self.used))
+        return replace(self, used=list(self.used))
 
     def taken(self, amounts: Amounts) -> Taken:
         """Return amounts by index; those of cells without quota in this tree limit nobody."""
