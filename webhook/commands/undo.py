@@ -203,7 +203,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
 
 
 def take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
-    """Remove the annotation that asked for a move or an undo, and the label added with it, if any."""
+    """Remove the annotation that asked for a move or an undo, and the label added with it."""
     if target.is_dry_run:
         return
     metadata: dict[str, Any] = {"annotations": {MOVE_TO: None}}
