@@ -6,6 +6,7 @@ A disagreement prints its seed; ``AGREEMENT_WORLDS=17,40-45`` plays those worlds
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from pathlib import Path
@@ -25,6 +26,8 @@ ENOUGH = 40
 """So many of which a share can be told."""
 NEAR = 0.9
 """Of so many the start is forecast within 5 s or a quarter of the wait."""
+MOST_AGAIN = 0.1
+"""Of the worlds so many may differ once, and are played again."""
 TRIES = 3
 """How often a world is played that was disturbed: Kueue had not calmed down as it was asked."""
 
@@ -32,13 +35,38 @@ TRIES = 3
 @pytest.mark.timeout(14400)
 def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
     worlds = [make_world(seed) for seed in seeds()]
-    ways = (False, True)
 
+    by_priority, by_shares, endless = played_and_judged(tmp_path / "first", worlds)
+    found = by_priority + by_shares
+    late = [item for item in found if not item.agrees]
+    print(f"{len(found)} worlds, {sum(len(item.happened) for item in found)} events")
+    print(f"{len(endless)} are not judged, as Kueue never comes to rest there: seeds {endless}")
+    print(f"{len(late)} differ where Kueue is taken to be at once in order")
+    for item in found:
+        for draw in item.draws:
+            print(f"seed {item.course.world.seed}: {draw}")
+    differing = shown_differing(found)
+    assert len(differing) <= MOST_AGAIN * len(worlds)
+    if differing:
+        # What Kueue's log leaves open comes out otherwise; a rule that is wrong is wrong again.
+        first, second, _ = played_and_judged(tmp_path / "again", differing)
+        assert [world.seed for world in shown_differing(first + second)] == []
+    assert len(endless) <= 0.1 * len(worlds)
+    # Where quota is shared by shares, starts of newcomers are said not to be known.
+    check_newcomers(by_priority)
+    check_pending(by_priority)
+
+
+def played_and_judged(
+    folder: Path, worlds: Sequence[TimedWorld]
+) -> tuple[list[Judgement], list[Judgement], list[int]]:
+    """Play worlds, by priority and by shares, and return both, and the seeds of endless ones."""
+    ways = (False, True)
     with ThreadPoolExecutor(max_workers=len(ways)) as pool:
         courses = list(
             pool.map(
                 lambda is_fair: played(
-                    tmp_path / f"fair-{is_fair}",
+                    folder / f"fair-{is_fair}",
                     [world for world in worlds if world.is_fair == is_fair],
                     is_fair=is_fair,
                 ),
@@ -50,27 +78,21 @@ def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
     by_priority, by_shares = (
         [judge(course) for course in part if not course.is_endless] for part in courses
     )
-    found = by_priority + by_shares
-    late = [item for item in found if not item.agrees]
-    wrong = [item for item in found if not item.agrees_in_kueues_order]
-    events = sum(len(item.happened) for item in found)
-    print(f"{len(found)} worlds, {events} events, {len(wrong)} differ")
-    print(f"{len(endless)} are not judged, as Kueue never comes to rest there: seeds {endless}")
-    print(f"{len(late)} differ where Kueue is taken to be at once in order")
-    for item in found:
-        for draw in item.draws:
-            print(f"seed {item.course.world.seed}: {draw}")
-    for item in wrong:
-        print(f"seed {item.course.world.seed}:\n{item.difference}")
-    assert sorted(item.course.world.seed for item in wrong) == []
-    assert len(endless) <= 0.1 * len(worlds)
-    # Where quota is shared by shares, starts of newcomers are said not to be known.
-    check_newcomers(by_priority)
-    check_pending(by_priority)
+    return by_priority, by_shares, endless
+
+
+def shown_differing(found: Sequence[Judgement]) -> list[TimedWorld]:
+    """Return the worlds in which Kueue did something else, and print what."""
+    differing = [item for item in found if not item.agrees_in_kueues_order]
+    for item in differing:
+        print(f"seed {item.course.world.seed} differs:\n{item.difference}")
+    return [item.course.world for item in differing]
 
 
 def played(folder: Path, worlds: list[TimedWorld], *, is_fair: bool) -> list[Course]:
     """Play worlds in a control plane of their own, some at a time."""
+    if not worlds:
+        return []
     config = {**USAGE_BASED, **(FAIR_SHARING if is_fair else {})}
     done: list[Course] = []
     with ControlPlane(folder / "plane", options=Options(kueue_config=config)) as plane:

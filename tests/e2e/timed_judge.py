@@ -299,11 +299,10 @@ class _Played:
 def _ends(course: Course) -> Mapping[str, deque[float]]:
     """Return when each run after the question ended, by Workload; 0: it was preempted."""
     found: defaultdict[str, deque[float]] = defaultdict(deque)
-    began = _began(course)
     for run in course.runs:
         if run.started >= course.asked:
             found[run.name].append(
-                _freed(course, run, began) - course.asked if run.finished else 0.0
+                quota_free_at(course, run) - course.asked if run.finished else 0.0
             )
     return found
 
@@ -332,34 +331,40 @@ def _preemptors(course: Course) -> frozenset[str]:
     return frozenset(last.values())
 
 
-def _began(course: Course) -> Mapping[int, float]:
-    """Return when cycles had their heads, by number."""
-    return {cycle.number: cycle.at for cycle in course.cycles}
-
-
-def _freed(course: Course, run: Run, began: Mapping[int, float]) -> float:
+def quota_free_at(course: Course, run: Run) -> float:
     """Return when the quota of a run was free for the first cycle that Kueue began after that."""
+    began = {cycle.number: cycle.at for cycle in course.cycles}
+    if run.is_in_between and _started_in(course, run.cycle, after=run.ended):
+        return nextafter(began[run.cycle], -inf)
     # What Kueue writes to its log after the heads of a cycle it may say to be a moment older.
-    freed = max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
+    free_at = max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
     if run.finished:
-        return freed
+        return free_at
     # It says that a Workload has stopped before it takes its quota back and queues it again, in
     # one step. A cycle or two may come in between.
-    tried = (each.at for each in course.cycles if each.at > freed and run.name in each.tried)
+    tried = (each.at for each in course.cycles if each.at > free_at and run.name in each.tried)
     again = next(tried, inf)
-    is_soon = again < freed + HEARD_SECONDS
-    if is_soon and not any(freed < other.started < again for other in course.runs):
+    is_soon = again < free_at + HEARD_SECONDS
+    if is_soon and not any(free_at < other.started < again for other in course.runs):
         return nextafter(again, -inf)
-    return freed
+    return free_at
+
+
+def _started_in(course: Course, number: int, *, after: float) -> bool:
+    """Tell whether a head of a cycle has started in it, after a moment of it."""
+    cycle = next((each for each in course.cycles if each.number == number), None)
+    if cycle is None:
+        return False
+    until = min((each.at for each in course.cycles if each.number > number), default=inf)
+    return any(run.name in cycle.tried and after <= run.started < until for run in course.runs)
 
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:
     """Return when each Workload gave its quota back that was preempted after the question."""
     # Those that stop between two cycles have all stopped for the next one.
     last: dict[int, float] = {}
-    began = _began(course)
     for run in course.runs:
-        last[run.cycle] = max(_freed(course, run, began), last.get(run.cycle, 0.0))
+        last[run.cycle] = max(quota_free_at(course, run), last.get(run.cycle, 0.0))
     found: defaultdict[str, deque[float]] = defaultdict(deque)
     for run in course.runs:
         if run.evicted >= course.asked and run.ended:
@@ -377,7 +382,6 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
     if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
         schedule.order_by_use(use)
     runs = {run.name: run for run in course.runs if run.started < course.asked}
-    began = _began(course)
     demands: dict[Demand, Demand] = {}
     arrivals = as_pending(course)
     for name in snapshot.cluster_queues:
@@ -387,7 +391,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
                 Running(
                     cluster_queue=name,
                     usage=dict(workload.charge),
-                    seconds=_freed(course, run, began) - course.asked
+                    seconds=quota_free_at(course, run) - course.asked
                     if run.finished
                     else MOST_SECONDS * 2,
                     key=workload.name,

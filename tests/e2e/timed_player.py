@@ -65,6 +65,8 @@ class What(StrEnum):
     """A scheduling cycle is about to wait for heads."""
     HEADS = "heads"
     """It has some."""
+    SNAPSHOT = "snapshot"
+    """It has read who holds quota."""
     TRIED = "tried"
     """A cycle has it among its heads."""
     DONE = "done"
@@ -115,6 +117,7 @@ class KueueLog:
 _MEANINGS: Final = {
     "Scheduling cycle starts": What.CYCLE,
     "Obtained heads": What.HEADS,
+    "Snapshot taken": What.SNAPSHOT,
     "Scheduling cycle complete": What.DONE,
     "Attempting to schedule workload": What.TRIED,
     "Attempting to move workloads": What.BATCH,
@@ -178,13 +181,17 @@ class Cycles:
     done: int = 0
     waits_since: float = 0.0
     """When it began to wait for heads; 0: it does not."""
+    is_reading: bool = False
+    """The last one has its heads, and reads who holds quota."""
 
     def see(self, event: LogEvent) -> None:
         if event.what is What.CYCLE:
             self.waits_since = event.at
         elif event.what is What.HEADS:
             self.begun, self.waits_since = self.begun + 1, 0.0
-            self.begun_at = event.at
+            self.begun_at, self.is_reading = event.at, True
+        elif event.what is What.SNAPSHOT:
+            self.is_reading = False
         elif event.what is What.DONE:
             self.done = self.begun
 
@@ -213,6 +220,8 @@ class Run:
     finished: bool = False
     cycle: int = 0
     """How many cycles had begun by then."""
+    is_in_between: bool = False
+    """It ended when that cycle had its heads and read who holds quota: it may have seen it free."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -379,7 +388,7 @@ class _World:
             course.is_over = course.is_over or course.is_endless
         elif run is not None and event.what in (What.FINISHED, What.STOPPED):
             run.ended, run.finished = at, event.what is What.FINISHED
-            run.cycle = self._cycles.begun
+            run.cycle, run.is_in_between = self._cycles.begun, self._cycles.is_reading
             self._batch_at, self._has_batch = self._batch_at or at + BATCH_SECONDS, False
 
     def _note_tried(self, name: str) -> None:

@@ -1,0 +1,69 @@
+"""When quota is free for Kueue, by what its log says of cycles and of Workloads that stop."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.e2e.timed_judge import quota_free_at
+from tests.e2e.timed_player import Course, Cycles, KueueLog, Run, SeenCycle
+from tests.e2e.timed_worlds import make_world
+
+
+def course(*, starts: str = "w08") -> Course:
+    """Build a course in which w00 stopped just after the heads of a cycle that tried w08."""
+    return Course(
+        world=make_world(6),
+        cycles=[SeenCycle(number=7, at=10.0, tried=["w08"]), SeenCycle(number=8, at=10.02)],
+        runs=[
+            Run(name="w00", started=5.0, due=6.0, ended=10.001, cycle=7, is_in_between=True),
+            Run(name=starts, started=10.01, due=20.0),
+        ],
+    )
+
+
+def test_quota_given_back_before_a_cycle_read_it_is_free_for_who_starts_in_it():
+    played = course()
+
+    assert quota_free_at(played, played.runs[0]) < 10.0
+
+
+def test_quota_given_back_after_a_cycle_read_it_is_free_for_the_next():
+    played = course()
+    played.runs[0].is_in_between = False
+
+    assert 10.0 < quota_free_at(played, played.runs[0]) < 10.02
+
+
+def test_quota_of_a_cycle_in_which_nobody_started_is_free_for_the_next():
+    played = course(starts="w03")
+
+    assert 10.0 < quota_free_at(played, played.runs[0]) < 10.02
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_reading"),
+    [
+        (("Scheduling cycle starts",), False),
+        (("Scheduling cycle starts", "Obtained heads"), True),
+        (("Scheduling cycle starts", "Obtained heads", "Snapshot taken"), False),
+    ],
+)
+def test_a_cycle_reads_quota_between_its_heads_and_its_snapshot(tmp_path, messages, is_reading):
+    path = tmp_path / "kueue.log"
+    path.touch()
+    cycles = Cycles()
+    at = datetime(2026, 11, 1, tzinfo=UTC).isoformat()
+
+    with KueueLog(path) as log:
+        path.write_text(
+            "".join(
+                json.dumps({"ts": at, "msg": m}, separators=(",", ":")) + "\n" for m in messages
+            )
+        )
+        for event in log.news():
+            cycles.see(event)
+
+    assert cycles.is_reading == is_reading
