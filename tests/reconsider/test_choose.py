@@ -264,6 +264,17 @@ def test_a_job_is_made_later_only_for_its_equals(policy, priority, moved):
     assert (found.candidates, len(found.moves)) == (1, moved)
 
 
+@pytest.mark.parametrize(("longest", "candidates"), [("2m", 1), ("10s", 0)])
+def test_nobody_may_be_moved_to_where_the_start_is_later_than_allowed(longest, candidates):
+    lines = [running("first"), running("second", queue="cpu"), *map(waiting, range(8))]
+    options = (OPTIONS[0], {**OPTIONS[1], "maxWait": longest})
+
+    found = looked(lines, [pending(7, age=107)], cpu="4", policies=(rule(options=options),))
+
+    assert found.candidates == candidates
+    assert why(found) == (set() if candidates else {Obstacle.OPTION_REFUSED})
+
+
 def test_a_guest_is_foreseen_with_the_priority_that_it_will_have():
     guests = {"maxJobs": 9, "priorityClass": "guests"}
     lines, jobs = [running("first"), *map(waiting, range(8))], [pending(n) for n in range(8)]

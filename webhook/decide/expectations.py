@@ -31,7 +31,7 @@ from webhook.model.costs.prices import NO_PRICES, Cost, Place
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, JobClass, RunTime, Start
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
 from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
@@ -480,6 +480,18 @@ def forecast_of(
     )
 
 
+def _starts_too_late(_case: ForecastCase, option: Option, forecast: Forecast) -> Rejection | None:
+    start = forecast.start
+    if option.max_wait is None or not start.is_known:
+        return None
+    limit = seconds(option.max_wait)
+    if start.seconds <= limit:
+        return None
+    when = "never" if start.seconds == inf else f"in {span(start.seconds)}"
+    detail = f"would start {when}, and the option's maxWait is {span(limit)}"
+    return Rejection(reason=Reason.STARTS_TOO_LATE, detail=detail)
+
+
 def _outlasts_its_limit(
     case: ForecastCase, _option: Option, forecast: Forecast
 ) -> Rejection | None:
@@ -510,7 +522,7 @@ def _is_slower_than_allowed(
     )
 
 
-_LIMITS: tuple[_Limit, ...] = (_outlasts_its_limit, _is_slower_than_allowed)
+_LIMITS: tuple[_Limit, ...] = (_starts_too_late, _outlasts_its_limit, _is_slower_than_allowed)
 
 
 def _by_deadline(assessments: tuple[Assessment, ...], wishes: Wishes) -> tuple[Assessment, ...]:

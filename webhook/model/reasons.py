@@ -600,6 +600,11 @@ class Reason(Explained):
         "the Job names no queue, and Kueue's webhook may have let it pass already",
         "Give Jobs a queue; or see `withoutQueue` in the policy cookbook.",
     )
+    STARTS_TOO_LATE = (
+        "startsTooLate",
+        "the expected start is later than the option's `maxWait` allows",
+        "Nothing, if that is meant: another option is taken; else raise the option's `maxWait`.",
+    )
     TOO_LONG = (
         "tooLong",
         "the expected run exceeds activeDeadlineSeconds or Kueue's maximum execution time",

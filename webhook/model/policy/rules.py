@@ -449,6 +449,15 @@ _SPEC = (
         offender=lambda spec: _endless(spec)[0],
     ),
     Rule(
+        cel="self.strategy.type != 'Threshold' || self.options.all(o, !has(o.maxWait))",
+        holds=lambda spec: (
+            spec.strategy.forecasts or all(option.max_wait is None for option in spec.options)
+        ),
+        message="maxWait may not be given with strategy.type: Threshold, which knows no starts",
+        field=".options",
+        reason=FORBIDDEN,
+    ),
+    Rule(
         cel="!has(self.reconsider) || !has(self.reconsider.minimumSaving) || "
         "self.strategy.type == 'Cost'",
         holds=lambda spec: (

@@ -80,6 +80,10 @@ class Option(Structural):
     start_delay: Duration = "0s"
     """Expected time from the reservation of quota to running pods: AdmissionChecks, the way to a
     worker cluster, node start-up, image pull. What of it is learned takes its place."""
+    max_wait: Duration | None = None
+    """Refused to Jobs that are expected to start later than this, counted from the decision; a
+    start that is not known refuses nothing. Not with strategy Threshold, which knows no starts.
+    Absent: however late."""
     guests: Guests | None = None
     """Limits on the Jobs that this policy sends here. Absent: none."""
     only: Only | None = None
