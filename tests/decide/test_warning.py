@@ -4,12 +4,14 @@ from math import inf
 
 import pytest
 
+from tests.builders import policy
 from webhook.decide import warning
 from webhook.decide.warning import Differences
 from webhook.jobs import BY_NAME, JOB
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.policy.patterns import LONGEST_MESSAGE
 from webhook.model.reasons import LeftAlone, Obstacle, Reason
 
 TO_OBJECT = (
@@ -217,6 +219,15 @@ def test_every_obstacle_stands_whole_in_its_warnings(obstacle):
     text = ": ".join(each.removeprefix(warning.PREFIX) for each in found)
     assert text == f"not moved to a-name-of-twenty-two: {obstacle.meaning}"
     assert max(map(len, found)) < 120
+
+
+def test_the_longest_message_of_a_policy_still_fits_into_one_warning():
+    longest = "m" * LONGEST_MESSAGE
+
+    *_, last = warning.by_policy(policy(message=longest).spec, ("changed",))
+
+    assert last == f"kueue-fallback: {longest}"
+    assert len(last) == warning.LONGEST
 
 
 def test_a_value_of_many_lines_stays_in_few_lines_of_ascii():

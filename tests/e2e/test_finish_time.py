@@ -79,6 +79,25 @@ def test_a_job_that_would_wait_long_runs_where_it_is_done_first(plane, queues, p
     assert paper.GPU not in container_of(done)["resources"]["requests"]
 
 
+def test_a_start_that_the_policy_finds_too_late_is_refused_with_its_message(plane, webhook, queues):
+    limiting = finish_time(queues, runTime="20s")
+    limiting["spec"]["options"][0]["maxWait"] = "1s"
+    limiting["spec"]["message"] = "Questions? #gpu-help"
+    with applied_policy(plane.client, limiting, queues):
+        fill(plane, queues, gpu=6)
+        wait_for(
+            lambda: "rejected" in options(probe(plane.client, queues))["gpu"],
+            "the forecast knows who waits",
+        )
+
+        answer = plane.client.create_for_answer(paper.light_job("late", queues), dry_run=True)
+
+    decision = decision_of(answer.json())
+    assert decision["option"] == "cpu"
+    assert options(decision)["gpu"]["rejected"].startswith("startsTooLate: would start in ")
+    assert answer.warnings[-1] == "kueue-fallback: Questions? #gpu-help"
+
+
 def test_what_a_job_says_of_its_time_is_heeded(plane, queues, policy):
     fill(plane, queues, gpu=14)
     wait_for(lambda: waits_long(plane, queues), "the forecast knows who waits")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders import policy
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.objects import workload
@@ -73,6 +74,16 @@ def test_a_forged_decision_undoes_nothing_that_another_admission_did(policy):
     assert pods_of(admitted)["nodeSelector"] == {"tenant": "b"}
     assert pods_of(admitted)["containers"][0]["image"] == "mirror/stable-diffusion"
     assert warnings[0].startswith("kueue-fallback: its decision was not made by this installation")
+
+
+def test_a_policy_that_does_not_warn_is_silent_of_a_foreign_decision_too():
+    silent = (policy(warn=False),)
+    shown = Server(replace(paper_snapshot(), signing=KEYS, policies=silent))
+
+    admitted, warnings = shown.create(forged(confined(), **UNDOING))
+
+    assert pods_of(admitted)["nodeSelector"] == {"tenant": "b"}
+    assert not warnings
 
 
 def test_a_decision_is_signed_and_believed_when_it_comes_again():

@@ -30,6 +30,8 @@ FULL: dict[str, Any] = {
             "queues": ["gpu-lq", ""],
             "withoutQueue": True,
         },
+        "message": "Questions? #gpu-help, https://wiki.example.com/gpu",
+        "warn": False,
         "options": [
             {
                 "name": "gpu",

@@ -24,7 +24,7 @@ from webhook.model.fields import Json
 from webhook.model.holds import Hold
 from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
-from webhook.model.policy.fallback_policy import Mode
+from webhook.model.policy.fallback_policy import Mode, Spec
 from webhook.model.reasons import LeftAlone
 from webhook.model.words import carbon, figure, span
 
@@ -179,6 +179,16 @@ def decided(
     # Where the queue stays the same, there is no other queue to compare figures with.
     why = _why(taken, alternative) if differences.queue else ("", ())
     return (*_lines(head, why), *((_to_object(kind),) if acts else ()))
+
+
+def by_policy(spec: Spec, warnings: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what a new Job's decision says to whoever creates it, as its policy wants it said.
+
+    With the policy's own message after it where there is anything to say.
+    """
+    if not spec.warn:
+        return ()
+    return (*warnings, PREFIX + spec.message) if warnings and spec.message else warnings
 
 
 def moved(

@@ -152,13 +152,17 @@ def _outcome(
         return Skipped(skip=Skip.DECIDED_ALREADY, warnings=incoming.warnings)
     case = incoming.recovered_if_possible()
     case = replace(case, submitted=marks.unmarked(case.submitted))
-    outcome = _anew(case, occupancy, moment, rules)
-    if incoming.warnings:
+    outcome, policy = _anew(case, occupancy, moment, rules)
+    warns = policy is None or policy.spec.warn
+    if incoming.warnings and warns:
         outcome = replace(outcome, warnings=(*incoming.warnings, *outcome.warnings))
     return outcome
 
 
-def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> CreateOutcome:
+def _anew(
+    case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
+) -> tuple[CreateOutcome, FallbackPolicy | None]:
+    """Return the outcome of a Job as it was submitted, and the policy that applies; None: none."""
     snapshot = occupancy.snapshot
     skipped = match.skip(case.submitted, snapshot)
     if skipped is None and case.submitted.group and not rules.decides_groups:
@@ -166,7 +170,7 @@ def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)
-        return Skipped(skip=skipped, edits=edits, job=case.submitted)
+        return Skipped(skip=skipped, edits=edits, job=case.submitted), None
     try:
         policy = match.policy_for(
             case.submitted,
@@ -178,11 +182,15 @@ def _anew(case: RecoveredJob, occupancy: Occupancy, moment: Moment, rules: Rules
         # The Job names a policy that does not match it. Jobs are never refused, so it only says so.
         warnings = warning.sentence(f"left as submitted: {error}")
         edits = carry_out.unproven(case)
-        return Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
+        skip = Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=case.submitted)
+        return skip, None
     if policy is None:
-        return Skipped(skip=Skip.NO_POLICY, edits=carry_out.unproven(case), job=case.submitted)
+        edits = carry_out.unproven(case)
+        return Skipped(skip=Skip.NO_POLICY, edits=edits, job=case.submitted), None
     decision = _decide(case, policy, occupancy, moment, rules)
-    return _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
+    outcome = _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
+    said = warning.by_policy(policy.spec, outcome.warnings)
+    return replace(outcome, warnings=said), policy
 
 
 def _is_never_queued(outcome: CreateOutcome) -> bool:

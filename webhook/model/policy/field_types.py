@@ -17,7 +17,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from webhook.model.policy import patterns
-from webhook.model.policy.patterns import LONGEST_LABEL
+from webhook.model.policy.patterns import LONGEST_LABEL, LONGEST_MESSAGE
 from webhook.model.policy.rules import RULES
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ LabelValue: TypeAlias = Annotated[
 ]
 FreeText: TypeAlias = Annotated[str, Field(max_length=4096)]
 Image: TypeAlias = Annotated[str, Field(max_length=512, pattern=patterns.IMAGE)]
+Message: TypeAlias = Annotated[
+    str, Field(max_length=LONGEST_MESSAGE, pattern=patterns.ONE_LINE_OR_NONE)
+]
+"""A warning's text; the API server sends it in a header."""
 FlagName: TypeAlias = Annotated[str, Field(min_length=1, max_length=64, pattern=patterns.FLAG)]
 """As a command line has it, with its dashes: ``--steps``, ``-s``."""
 EnvName: TypeAlias = Annotated[str, Field(min_length=1, max_length=253, pattern=patterns.ENV_NAME)]

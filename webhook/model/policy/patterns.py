@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 LONGEST_LABEL: Final = 63
+LONGEST_MESSAGE: Final = 103
+"""What is left of a warning of less than 120 characters after ``kueue-fallback: ``."""
 _SUBDOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 DURATION: Final = r"^([0-9]{1,5}(\.[0-9]{1,3})?(h|m|s|ms))+$"
@@ -19,6 +21,7 @@ QUALIFIED_NAME_OR_NONE: Final = f"^(({_SUBDOMAIN}/)?{_NAME})?$"
 ENV_NAME: Final = r"^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 IMAGE: Final = r"^\S*$"
 FLAG: Final = r"^[^\s=]+$"
+ONE_LINE_OR_NONE: Final = r"^([!-~]([ -~]*[!-~])?)?$"
 RUNTIME_CLASS: Final = f"^(Keep|Remove|{_SUBDOMAIN})$"
 QUANTITY: Final = (
     r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$"
@@ -43,6 +46,7 @@ FORMS: Final[Mapping[str, str]] = {
     QUALIFIED_NAME: _KEY,
     QUALIFIED_NAME_OR_NONE: _KEY,
     IMAGE: "no space",
+    ONE_LINE_OR_NONE: "one line of ASCII without spaces at its ends",
     FLAG: "a flag such as --steps, without its value",
     ENV_NAME: "the name of an environment variable",
     RUNTIME_CLASS: "Keep, Remove or the name of a RuntimeClass",

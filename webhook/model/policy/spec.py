@@ -21,6 +21,7 @@ from webhook.model.policy.field_types import (
     Flag,
     FlagName,
     Key,
+    Message,
     ObjectName,
     ObjectOrNone,
     OptionName,
@@ -176,3 +177,10 @@ class Spec(Structural):
     Environment variables that differ between the options are then read from annotations of the
     pod template, whichever option is taken. A Job that lacks a variable which only some options
     set is not moved."""
+    message: Message = ""
+    """What is said after the warnings of a decision, in one of its own: whom to ask, or a link to
+    your own page. At most 103 characters of ASCII in one line. Empty: nothing."""
+    warn: Flag = True
+    """Whether whoever creates a Job is warned of what is changed, or cannot be read, of it. Without
+    it the Job's annotation `reason` and its Events still tell; who asks for a move or an undo is
+    answered all the same."""
