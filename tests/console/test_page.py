@@ -7,7 +7,9 @@ from math import inf
 import pytest
 
 from tests.console import views
+from tests.console.waiting import waiting
 from webhook.console import page, phrases, routes
+from webhook.console.first_steps import first_steps
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Savings, ShownCluster
 
@@ -88,10 +90,62 @@ def test_an_empty_cluster_says_what_is_not_there_yet():
     assert "State ✓ fresh, 1s old" in said
     assert "Off switch ✓ not in use" in said
     assert "Leader controller-0" in said
-    assert "Saved not known" in said
-    assert "No decisions yet." in said
+    assert "Saved known after the first Jobs have ended" in said
+    assert "Longest wait not known" in said
     assert "No ClusterQueues in this cluster." in said
-    assert "No FallbackPolicies in this cluster." in said
+    assert "No FallbackPolicies" not in said
+
+
+@pytest.mark.parametrize(
+    ("policies", "first", "last"),
+    [
+        ((), "kubectl fallback estimate", "kubectl fallback report"),
+        ((views.policy(),), "kubectl get fallbackpolicies", "kubectl create -f job.yaml"),
+    ],
+)
+def test_where_nothing_is_decided_yet_three_steps_stand_first(policies, first, last):
+    found = read(views.view(policies=policies))
+    said = " ".join(found.words)
+    steps = said[said.index("What to do next") : said.rindex("ClusterQueues 0")]
+
+    commands = [tag for tag, _ in found.tags if tag == "code"]
+    assert len(first_steps(views.view(policies=policies))) == 3
+    assert len(commands) >= 3
+    assert first in steps
+    assert steps.rstrip().endswith(last)
+    assert "Latest decisions" not in said
+
+
+@pytest.mark.parametrize("view", [views.NEVER_SYNCED, views.view(decisions=(views.decision(),))])
+def test_no_steps_are_told_before_the_first_state_or_after_the_first_decision(view):
+    assert "What to do next" not in text(view)
+
+
+def test_gain_and_longest_wait_stand_before_all_else_and_machinery_last():
+    line = (waiting("late", seconds=60.0), waiting("first", namespace="other", seconds=600.0))
+    early = line[1].workload._replace(created=int(views.NOW) - 7_260)
+    line = (line[0], replace(line[1], workload=early))
+
+    said = text(views.view(savings=views.SAVED, waiting=line, decisions=(views.decision(),)))
+
+    places = [
+        said.index(part)
+        for part in ("Saved 4d16h", "Longest wait 2h1m", "Pending 0", "Latest", "State ✓ fresh")
+    ]
+    assert places == sorted(places)
+    assert "Longest wait 2h1m other/first in gpu-cq, starts in 10m" in said
+    assert "Longest wait nobody waits" in text(views.view(waiting=()))
+    assert "Longest wait not known" in text(views.EMPTY)
+
+
+def test_what_is_wrong_with_the_machinery_is_said_at_the_top():
+    clusters = (ShownCluster(name="worker-1", age=75.0, is_stale=True),)
+
+    said = text(views.view(leader="", clusters=clusters))
+
+    assert said.index("Worker cluster worker-1 is silent. Its") < said.index("Saved")
+    assert said.index("No controller leads.") < said.index("Saved")
+    assert "No controller leads" not in text(views.EMPTY)
 
 
 def test_before_the_first_state_nothing_is_claimed():
@@ -290,7 +344,8 @@ def test_what_was_saved_says_on_what_it_rests():
 def test_before_the_first_replay_the_page_says_that_there_was_none():
     said = text(views.EMPTY)
 
-    assert "Saved not known (no controller has replayed the journal yet)" in said
+    unknown = "Saved known after the first Jobs have ended"
+    assert f"{unknown} (no controller has replayed the journal yet)" in said
 
 
 def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():

@@ -20,7 +20,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from webhook.console import phrases
-from webhook.console.starts_picture import starts_picture
+from webhook.console.first_steps import first_steps
+from webhook.console.starts_picture import longest_wait, starts_picture
 from webhook.console.view import Cell, Policy, Queue, ShownDecision, View
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
@@ -399,6 +400,8 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         more_queues=queues[QUEUES_AT_ONCE:],
         timeline=timeline(shown),
         starts=starts_picture(shown.waiting or ()),
+        longest=longest_wait(shown.waiting or (), view.at),
+        steps=first_steps(view),
         listed=page(shown.decisions, asked),
         suggested=_suggested(view),
         colors=_colors(view),

@@ -66,6 +66,30 @@ def starts_picture(waiting: Sequence[WaitingWorkload]) -> StartsPicture | None:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongestWait:
+    namespace: str
+    job: str
+    queue: str
+    waited: str
+    """Since it was created."""
+    starts: str
+
+
+def longest_wait(waiting: Sequence[WaitingWorkload], now: float) -> LongestWait | None:
+    """Return who has waited longest at *now*, in seconds since 1970; None: nobody waits."""
+    if not waiting:
+        return None
+    first = min(waiting, key=lambda each: each.workload.created)
+    return LongestWait(
+        namespace=first.workload.namespace,
+        job=first.workload.job,
+        queue=first.cluster_queue,
+        waited=phrases.duration(now - first.workload.created),
+        starts=start_words.expected(first.start),
+    )
+
+
 def _row(waiting: WaitingWorkload, span: float) -> StartRow:
     workload, start = waiting.workload, waiting.start
     low, high = _percent(start.low, span), _percent(start.high, span)
