@@ -61,6 +61,7 @@ def test_a_queue_is_shown_with_what_it_has_and_holds():
                 used=1000,
             ),
         ),
+        local_queues=("team/gpu-lq",),
     )
     assert [queue.name for queue in found.queues] == ["cpu-cq", "gpu-cq", "spare-cq"]
 
@@ -109,6 +110,7 @@ def test_the_rest_of_the_view_is_of_the_same_moment():
                 mode="Enforce",
                 ready=True,
                 message="its options can be taken",
+                queues=("gpu-lq", "cpu-lq"),
                 decided=(("gpu", 1), ("cpu", 1), ("", 0)),
             ),
         ),
@@ -231,6 +233,13 @@ def test_a_right_to_a_queue_here_is_one_to_those_of_its_name_in_workers():
         ("near", "gpu-cq"),
     }
     assert [cluster.name for cluster in found.clusters] == ["far", "near", "new"]
+
+
+def test_local_queues_are_named_to_those_who_may_list_jobs_in_their_namespace():
+    queue = "clusterqueues.kueue.x-k8s.io/gpu-cq"
+    some, none = (restricted(collect(known()), Only(queue, name)) for name in ("team", "other"))
+
+    assert [found.queues[0].local_queues for found in (some, none)] == [("team/gpu-lq",), ()]
 
 
 def test_a_cluster_of_which_nothing_may_be_seen_is_not_named():

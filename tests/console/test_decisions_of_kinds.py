@@ -9,7 +9,7 @@ from tests import kinds
 from tests.console import views
 from tests.console.viewers import Only
 from tests.servers import Server
-from webhook.console import page, quota_api
+from webhook.console import page, page_filters, quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import restricted
 from webhook.console.decisions import from_job, from_line
@@ -60,11 +60,11 @@ def test_the_log_and_a_job_tell_its_kind():
     ],
 )
 def test_the_page_is_filtered_by_kind(asked, wanted):
-    assert shown(page.narrowed(WORLD, page.read(asked))) == wanted
+    assert shown(page_filters.narrowed(WORLD, page_filters.read(asked))) == wanted
 
 
 def test_the_page_offers_the_kinds_that_were_decided_and_writes_them():
-    text = page.render(WORLD, "nonce", page.read({"kind": "Ray"}))
+    text = page.render(WORLD, "nonce", page_filters.read({"kind": "Ray"}))
 
     assert '<option value="Job"><option value="JobSet"><option value="RayJob">' in text
     assert 'name="kind" type="search" list="names-kind" value="Ray"' in text

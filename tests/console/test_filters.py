@@ -1,12 +1,24 @@
+from dataclasses import replace
+
 import pytest
 
 from tests.console import views
-from webhook.console import page
-from webhook.console.page import Filters
+from tests.console.waiting import waiting
+from tests.console.worlds import gains
+from webhook.console import page_filters
+from webhook.console.collect import enforced
+from webhook.console.page_filters import Filters
+from webhook.console.view import FORECASTS, ShownMove
 
 WORLD = views.view(
-    queues=(views.queue("gpu-cq"), views.queue("cpu-cq", cohort="Research")),
-    policies=(views.policy("light-gpu"), views.policy("heavy")),
+    queues=(
+        views.queue("gpu-cq", local_queues=("team-a/gpu-lq",)),
+        views.queue("cpu-cq", cohort="Research", local_queues=("team-a/cpu-lq", "team-b/big-lq")),
+    ),
+    policies=(
+        views.policy("light-gpu", queues=("gpu-lq", "cpu-lq")),
+        views.policy("heavy", queues=("big-lq",)),
+    ),
     decisions=(
         views.decision(1),
         views.decision(2, namespace="team-b", policy="heavy", queue="big-lq", options=()),
@@ -26,22 +38,80 @@ def names(view):
     ("asked", "wanted"),
     [
         ({}, (["gpu-cq", "cpu-cq"], ["light-gpu", "heavy"], ["id1", "id2"])),
-        ({"namespace": "M-B"}, (["gpu-cq", "cpu-cq"], ["light-gpu", "heavy"], ["id2"])),
-        ({"policy": "heavy"}, (["gpu-cq", "cpu-cq"], ["heavy"], ["id2"])),
-        ({"queue": "gpu"}, (["gpu-cq"], ["light-gpu", "heavy"], ["id1"])),
-        ({"queue": "big-lq"}, ([], ["light-gpu", "heavy"], ["id2"])),
-        ({"queue": "research"}, (["cpu-cq"], ["light-gpu", "heavy"], [])),
-        ({"namespace": "team-a", "policy": "heavy"}, (["gpu-cq", "cpu-cq"], ["heavy"], [])),
+        ({"namespace": "M-B"}, (["cpu-cq"], ["heavy"], ["id2"])),
+        ({"policy": "heavy"}, (["cpu-cq"], ["heavy"], ["id2"])),
+        ({"queue": "gpu"}, (["gpu-cq"], ["light-gpu"], ["id1"])),
+        ({"queue": "big-lq"}, (["cpu-cq"], ["heavy"], ["id2"])),
+        ({"queue": "research"}, (["cpu-cq"], ["light-gpu", "heavy"], ["id1", "id2"])),
+        ({"namespace": "team-a", "policy": "heavy"}, ([], [], [])),
+        ({"namespace": "team-c"}, ([], [], [])),
+        ({"text": "big"}, (["cpu-cq"], ["heavy"], ["id2"])),
+        ({"text": "train-1"}, ([], [], ["id1"])),
+        ({"moved": "1"}, (["gpu-cq", "cpu-cq"], ["light-gpu", "heavy"], ["id1", "id2"])),
     ],
 )
 def test_filters_keep_what_has_their_text_in_its_name(asked, wanted):
-    assert names(page.narrowed(WORLD, page.read(asked))) == wanted
+    assert names(page_filters.narrowed(WORLD, page_filters.read(asked))) == wanted
+
+
+def test_a_policy_that_decided_is_shown_where_its_queues_are_not_seen():
+    found = page_filters.narrowed(replace(WORLD, queues=()), page_filters.read({"queue": "big"}))
+
+    assert names(found) == ([], ["heavy"], ["id2"])
+
+
+STAYED = views.decision(3, option="gpu", queue="gpu-lq")
+LEFT_ALONE = views.decision(4, option="", queue="")
+LATER = views.decision(5, option="gpu", moves=(ShownMove(at=views.NOW, option="gpu", reason=""),))
+REPLAYED = views.decision(6, options=())
+
+
+def test_moved_only_leaves_out_what_stayed_and_what_was_left_alone():
+    world = views.view(
+        policies=(views.policy(),),
+        decisions=(views.decision(1), STAYED, LEFT_ALONE, LATER, REPLAYED),
+    )
+
+    found = page_filters.narrowed(world, Filters(is_moved=True))
+
+    assert names(found)[2] == ["id1", "id5", "id6"]
+
+
+def test_who_waits_is_filtered_as_all_else():
+    line = waiting("train"), waiting("other", namespace="team-b"), waiting("rayjob/tune")
+    moved = replace(line[0], workload=line[0].workload._replace(decision_id="id1"))
+    own = views.decision(1, namespace="team")
+    queues = (views.queue("gpu-cq", cohort="research"),)
+    world = views.view(waiting=(moved, *line[1:]), decisions=(own,), queues=queues)
+
+    def jobs(**asked):
+        found = page_filters.narrowed(world, page_filters.read(asked))
+        return [each.workload.job for each in found.waiting]
+
+    assert jobs(namespace="team-b") == ["other"]
+    assert jobs(kind="ray") == ["rayjob/tune"]
+    assert jobs(text="tun") == ["rayjob/tune"]
+    assert jobs(queue="research") == ["train", "other", "rayjob/tune"]
+    assert jobs(moved="1") == ["train"]
+
+
+def test_savings_are_those_of_the_jobs_that_are_left():
+    rows = (gains(), gains("watched", "Observe"), gains(namespace="other", jobs=5))
+    world = views.view(gained=rows, savings=enforced(rows), decisions=(views.decision(1),))
+
+    by_name = page_filters.narrowed(world, Filters(namespace="team"))
+    by_policy = page_filters.narrowed(world, Filters(policy="watched"))
+    by_text = page_filters.narrowed(world, Filters(text="train"))
+
+    assert (by_name.savings.jobs, by_name.would_save.jobs, len(by_name.gained)) == (30, 30, 2)
+    assert (by_policy.savings, by_policy.would_save.jobs) == (None, 30)
+    assert (by_text.savings.rests, by_text.savings.jobs, by_text.gained) == (FORECASTS, 1, ())
 
 
 def test_queues_are_found_by_the_cluster_that_they_are_in():
     queues = views.queue("a", cluster="worker-1"), views.queue("a"), views.queue("worker-2")
 
-    found = page.narrowed(views.view(queues=queues), Filters(queue="worker"))
+    found = page_filters.narrowed(views.view(queues=queues), Filters(queue="worker"))
 
     assert [(queue.name, queue.cluster) for queue in found.queues] == [
         ("a", "worker-1"),
@@ -50,24 +120,25 @@ def test_queues_are_found_by_the_cluster_that_they_are_in():
 
 
 def test_parameters_are_trimmed_cut_and_the_rest_passed_over():
-    read = page.read({"queue": "  gpu ", "policy": "x" * 1000, "color": "red"})
+    given = {"queue": "  gpu ", "policy": "x" * 1000, "color": "red", "moved": "1"}
 
-    assert read == Filters(queue="gpu", policy="x" * 253)
+    assert page_filters.read(given) == Filters(queue="gpu", policy="x" * 253, is_moved=True)
 
 
 def test_an_address_says_what_was_asked():
-    asked = Filters(namespace="a&b", queue="gpu lq")
+    asked = Filters(namespace="a&b", queue="gpu lq", is_moved=True)
 
-    assert page.address(asked, before="id7") == "?namespace=a%26b&queue=gpu+lq&before=id7"
-    assert page.address(page.NONE) == "?"
+    written = "?namespace=a%26b&queue=gpu+lq&before=id7&moved=1"
+    assert page_filters.address(asked, before="id7") == written
+    assert page_filters.address(page_filters.NONE) == "?"
 
 
 def test_decisions_are_listed_fifty_at_a_time():
     decisions = tuple(views.decision(number) for number in range(120))
 
-    first = page.page(decisions, page.NONE)
-    second = page.page(decisions, Filters(before="id49"))
-    last = page.page(decisions, Filters(before="id99"))
+    first = page_filters.page(decisions, page_filters.NONE)
+    second = page_filters.page(decisions, Filters(before="id49"))
+    last = page_filters.page(decisions, Filters(before="id99"))
 
     assert (first.first, len(first.decisions), first.newer, first.older) == (
         *(1, 50, None),
@@ -84,8 +155,8 @@ def test_a_page_stays_when_new_decisions_arrive():
     decisions = tuple(views.decision(number) for number in range(120))
     asked = Filters(before="id49")
 
-    before = page.page(decisions[1:], asked)
-    after = page.page(decisions, asked)
+    before = page_filters.page(decisions[1:], asked)
+    after = page_filters.page(decisions, asked)
 
     assert after.decisions == before.decisions
 
@@ -93,4 +164,4 @@ def test_a_page_stays_when_new_decisions_arrive():
 def test_a_page_that_is_forgotten_shows_the_latest():
     decisions = tuple(views.decision(number) for number in range(3))
 
-    assert page.page(decisions, Filters(before="gone")).decisions == decisions
+    assert page_filters.page(decisions, Filters(before="gone")).decisions == decisions

@@ -8,7 +8,7 @@ import pytest
 
 from tests.console import views
 from tests.console.waiting import waiting
-from webhook.console import page, phrases, routes
+from webhook.console import page_filters, phrases, routes
 from webhook.console.first_steps import first_steps
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Savings, ShownCluster
@@ -39,7 +39,7 @@ class Reader(HTMLParser):
 
 def read(view, **asked):
     reader = Reader()
-    reader.feed(render(view, "n0nce", page.read(asked)))
+    reader.feed(render(view, "n0nce", page_filters.read(asked)))
     return reader
 
 
@@ -245,8 +245,10 @@ def test_filters_are_filled_in_and_what_is_left_is_counted():
     said = text(view, queue="speech")
     fields = {a["name"]: a["value"] for tag, a in read(view, queue="speech").tags if tag == "input"}
 
-    assert fields == {"namespace": "", "policy": "", "kind": "", "queue": "speech"}
-    assert "Filtered: 0 decisions of 500, 9 ClusterQueues of 50." in said
+    filled = {"namespace": "", "policy": "", "kind": "", "queue": "speech", "text": ""}
+    assert fields == {**filled, "moved": "1"}
+    counted = "0 decisions of 500, 9 ClusterQueues of 50, 0 policies of 12, 0 of 96 who wait"
+    assert f"Filtered: {counted}." in said
     assert "No decisions match the filters." in said
 
 

@@ -5,11 +5,13 @@ from math import inf
 from tests.console import views
 from tests.console.waiting import LINE, waiting
 from webhook.console import page
+from webhook.console.page_filters import Filters
 from webhook.console.starts_picture import MOST_ROWS, starts_picture
 
 
 def rendered(line, **filters):
-    return page.render(views.view(waiting=line), "nonce", page.Filters(**filters))
+    view = views.view(waiting=line, decisions=(views.decision(),))
+    return page.render(view, "nonce", Filters(**filters))
 
 
 def test_nobody_who_waits_is_no_picture():

@@ -203,7 +203,9 @@ def restricted(view: View, rights: Rights) -> View:
     named = rights.may_get(
         (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
     )
-    kept = tuple(queue for queue in view.queues if queue.name in queues)
+    kept = tuple(
+        _with_seen_places([queue for queue in view.queues if queue.name in queues], rights)
+    )
     # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
     namespaces = rights.may_list_jobs(gain.namespace for gain in view.gained)
@@ -228,6 +230,15 @@ def restricted(view: View, rights: Rights) -> View:
         gained=gains,
         waiting=seen_waiting(view, rights),
     )
+
+
+def _with_seen_places(queues: Sequence[Queue], rights: Rights) -> Iterator[Queue]:
+    """Yield ClusterQueues with their LocalQueues in namespaces whose Jobs a user may list."""
+    places = {place: place.partition("/")[0] for queue in queues for place in queue.local_queues}
+    seen = rights.may_list_jobs(sorted(set(places.values())))
+    for queue in queues:
+        named = tuple(place for place in queue.local_queues if places[place] in seen)
+        yield replace(queue, local_queues=named)
 
 
 def shortened(view: View) -> View:
@@ -295,6 +306,7 @@ def policies(
             decided=_decided(
                 policy.name, [*(option.name for option in policy.spec.options), ""], decisions
             ),
+            queues=tuple(option.queue or option.cluster_queue for option in policy.spec.options),
         )
         for policy in active
     )
@@ -373,9 +385,12 @@ def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
     idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     forest = idle.charged({name: held.usage for name, held in snapshot.held.items()})
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for (namespace, name), local_queue in sorted(snapshot.local_queues.items()):
+        places[local_queue.cluster_queue].append(f"{namespace}/{name}")
     for name in sorted(snapshot.cluster_queues):
         queue = _queue(snapshot.cluster_queues[name], counted, forest.tree(name), now)
-        yield replace(queue, cluster=cluster)
+        yield replace(queue, cluster=cluster, local_queues=tuple(places[name]))
 
 
 def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:

@@ -1,4 +1,4 @@
-"""Draws a View as the page for people: HTML without outside resources, and filters in its address.
+"""Draws a View as the page for people: HTML without outside resources.
 
 The timeline shows decisions: a lane for each option of a policy, a column for each step of time.
 
@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from math import ceil, inf, isfinite
 from typing import Any, Final
-from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from webhook.console import phrases
 from webhook.console.first_steps import first_steps
+from webhook.console.page_filters import NONE, Filters, narrowed, page
 from webhook.console.starts_picture import longest_wait, starts_picture
 from webhook.console.view import Cell, Policy, Queue, ShownDecision, View
-from webhook.jobs import referred
-from webhook.state.waiting_line import WaitingWorkload
 
 HEIGHT: Final = 32
 """Of a lane, in pixels, without the room for the marks of moves above it."""
@@ -253,127 +251,6 @@ def bar(cell: Cell) -> Bar:
     )
 
 
-PAGE: Final = 50
-"""Decisions shown at once."""
-_LONGEST: Final = 253
-"""Characters of a Kubernetes name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
-    """Parts of names, in any case; empty: all."""
-
-    namespace: str = ""
-    policy: str = ""
-    queue: str = ""
-    kind: str = ""
-    before: str = ""
-    """The id of a decision: only older ones are listed; empty or not known: the latest."""
-
-    @property
-    def narrow(self) -> bool:
-        return bool(self.namespace or self.policy or self.queue or self.kind)
-
-
-NONE: Final = Filters()
-
-
-def read(parameters: Mapping[str, str]) -> Filters:
-    """Read an address's parameters; unknown ones are ignored."""
-    names = ("namespace", "policy", "queue", "kind", "before")
-    return Filters(**{name: parameters.get(name, "").strip()[:_LONGEST] for name in names})
-
-
-def address(filters: Filters, *, before: str = "") -> str:
-    """Return the relative address with *filters* and the decisions older than *before*."""
-    asked = {
-        "namespace": filters.namespace,
-        "policy": filters.policy,
-        "queue": filters.queue,
-        "kind": filters.kind,
-        "before": before,
-    }
-    return "?" + urlencode({name: value for name, value in asked.items() if value})
-
-
-def narrowed(view: View, filters: Filters) -> View:
-    """Return the part of *view* that *filters* select; the page of decisions is chosen later."""
-    if not filters.narrow:
-        return view
-    return replace(
-        view,
-        queues=tuple(queue for queue in view.queues if _is_queue(queue, filters)),
-        policies=tuple(policy for policy in view.policies if _is_policy(policy, filters)),
-        decisions=tuple(decision for decision in view.decisions if _is_decision(decision, filters)),
-        waiting=None
-        if view.waiting is None
-        else tuple(each for each in view.waiting if _is_waiting(each, filters)),
-    )
-
-
-def _is_waiting(waiting: WaitingWorkload, filters: Filters) -> bool:
-    workload = waiting.workload
-    return (
-        _has(workload.namespace, filters.namespace)
-        and _has(referred(workload.job)[0].kind, filters.kind)
-        and _has(workload.policy, filters.policy)
-        and any(_has(queue, filters.queue) for queue in (waiting.cluster_queue, workload.queue))
-    )
-
-
-def _has(text: str, part: str) -> bool:
-    return part.casefold() in text.casefold()
-
-
-def _is_queue(queue: Queue, filters: Filters) -> bool:
-    return any(_has(text, filters.queue) for text in (queue.name, queue.cohort, queue.cluster))
-
-
-def _is_policy(policy: Policy, filters: Filters) -> bool:
-    return _has(policy.name, filters.policy)
-
-
-def _is_decision(decision: ShownDecision, filters: Filters) -> bool:
-    queues = (decision.queue, *(option.queue for option in decision.options))
-    return (
-        _has(decision.namespace, filters.namespace)
-        and _has(decision.kind, filters.kind)
-        and _has(decision.policy, filters.policy)
-        and any(_has(queue, filters.queue) for queue in queues)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """The part of the decisions that is listed."""
-
-    decisions: tuple[ShownDecision, ...]
-    first: int
-    """Number of the first one, from 1."""
-    total: int
-    newer: str | None
-    """Address of the newest decisions; None: this page lists them."""
-    older: str | None
-
-
-def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
-    """Return the decisions to list.
-
-    The page begins at an id, not at a number, so that it stays the same when new decisions arrive.
-    """
-    ids = [decision.id for decision in decisions]
-    start = ids.index(filters.before) + 1 if filters.before in ids else 0
-    shown = decisions[start : start + PAGE]
-    more = start + PAGE < len(decisions)
-    return Page(
-        decisions=shown,
-        first=start + 1,
-        total=len(decisions),
-        newer=address(filters) if start else None,
-        older=address(filters, before=shown[-1].id) if more else None,
-    )
-
-
 QUEUES_AT_ONCE: Final = 12
 """ClusterQueues shown before the reader expands the rest."""
 
@@ -418,11 +295,13 @@ def _suggested(view: View) -> dict[str, list[str]]:
     return {
         "namespace": sorted(
             {decision.namespace for decision in view.decisions}
+            | {place.partition("/")[0] for queue in view.queues for place in queue.local_queues}
             | {each.workload.namespace for each in view.waiting or ()}
         ),
         "policy": sorted({policy.name for policy in view.policies}),
         "queue": sorted({queue.name for queue in view.queues}),
         "kind": sorted({decision.kind for decision in view.decisions}),
+        "text": [],
     }
 
 

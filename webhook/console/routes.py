@@ -15,7 +15,7 @@ import yaml
 from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
-from webhook.console import page, quota_api
+from webhook.console import page, page_filters, quota_api
 from webhook.console.access import Rights, Unanswered, Unknown
 from webhook.console.collect import restricted, shortened
 from webhook.console.quota_api import RETRY_SECONDS, Problem
@@ -111,7 +111,7 @@ def create_app(
 
     def drawn() -> Response:
         rights = rights_of(request.headers.get("Authorization", ""))
-        nonce, filters = new_nonce(), page.read(request.args)
+        nonce, filters = new_nonce(), page_filters.read(request.args)
         text = page.render(restricted(whole(), rights), nonce, filters)
         return Response(text, headers=headers(nonce))
 

@@ -54,6 +54,8 @@ class Queue:
     cells: tuple[Cell, ...]
     cluster: str = ""
     """The worker cluster that it is in; empty: this one."""
+    local_queues: tuple[str, ...] = ()
+    """``namespace/name`` of those that point to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,8 @@ class Policy:
     decided: tuple[tuple[str, int], ...]
     """Option and how many of the decisions shown took it, in the policy's order; "" last: left
     alone."""
+    queues: tuple[str, ...] = ()
+    """Names of the LocalQueues or ClusterQueues of its options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

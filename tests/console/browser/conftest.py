@@ -9,7 +9,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from hack import chromium
 from tests.console import views
-from webhook.console import page, routes
+from webhook.console import page, page_filters, routes
 
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
@@ -35,7 +35,7 @@ class Site:
                 site.paths.append(self.path)
                 split = urlsplit(self.path)
                 nonce = routes.new_nonce()
-                asked = page.read(dict(parse_qsl(split.query)))
+                asked = page_filters.read(dict(parse_qsl(split.query)))
                 body = page.render(site.view, nonce, asked).encode()
                 self.send_response(503 if site.is_down else 200 if split.path == "/" else 404)
                 for name, value in routes.headers(nonce).items():

@@ -1,0 +1,248 @@
+"""What the reader asked for in the page's address: every section is narrowed to it alike.
+
+A filter is a part of a name, in any case. What may be seen was decided before.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from webhook.console.collect import enforced, promised, savings
+from webhook.console.view import Policy, Queue, ShownDecision, View
+from webhook.jobs import referred
+from webhook.state.waiting_line import WaitingWorkload
+
+PAGE: Final = 50
+"""Decisions shown at once."""
+_LONGEST: Final = 253
+"""Characters of a Kubernetes name."""
+_NAMES: Final = ("namespace", "policy", "queue", "kind", "text", "before")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Parts of names; empty: all."""
+
+    namespace: str = ""
+    policy: str = ""
+    queue: str = ""
+    """Of a LocalQueue or ClusterQueue, or of the cohort or worker cluster that it is in."""
+    kind: str = ""
+    text: str = ""
+    """Of anything that is named."""
+    is_moved: bool = False
+    """Only Jobs that left the option in which they came, or would have."""
+    before: str = ""
+    """The id of a decision: only older ones are listed; empty or not known: the latest."""
+
+    @property
+    def narrow(self) -> bool:
+        return self.narrows_jobs or bool(self.namespace or self.policy)
+
+    @property
+    def narrows_jobs(self) -> bool:
+        """Return whether Jobs of one namespace and policy are told apart."""
+        return bool(self.queue or self.kind or self.text or self.is_moved)
+
+
+NONE: Final = Filters()
+
+
+def read(parameters: Mapping[str, str]) -> Filters:
+    """Read an address's parameters; unknown ones are ignored."""
+    given = {name: parameters.get(name, "").strip()[:_LONGEST] for name in _NAMES}
+    return Filters(**given, is_moved=bool(parameters.get("moved")))
+
+
+def address(filters: Filters, *, before: str = "") -> str:
+    """Return the relative address with *filters* and the decisions older than *before*."""
+    asked: dict[str, Any] = {name: getattr(filters, name) for name in _NAMES}
+    asked |= {"moved": "1" if filters.is_moved else "", "before": before}
+    return "?" + urlencode({name: value for name, value in asked.items() if value})
+
+
+def narrowed(view: View, filters: Filters) -> View:
+    """Return the part of *view* that *filters* select; the page of decisions is chosen later."""
+    if not filters.narrow:
+        return view
+    decisions = tuple(_decisions(view, filters))
+    queues = tuple(_queues(view, filters))
+    return replace(
+        view,
+        queues=queues,
+        policies=tuple(_policies(view, filters, decisions)),
+        decisions=decisions,
+        waiting=None if view.waiting is None else tuple(_waiting(view, filters)),
+        **_gains(view, filters, decisions),
+    )
+
+
+def _has(part: str, *texts: str) -> bool:
+    wanted = part.casefold()
+    return not wanted or any(wanted in text.casefold() for text in texts)
+
+
+def _reached(view: View) -> Mapping[str, tuple[str, ...]]:
+    """Return ``namespace/name`` of LocalQueues to what else their Jobs' queues are called."""
+    reached: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
+    for queue in view.queues:
+        for place in queue.local_queues:
+            reached[place] += (queue.name, queue.cohort, queue.cluster)
+    return reached
+
+
+def _decisions(view: View, filters: Filters) -> Iterator[ShownDecision]:
+    first = {policy.name: policy.decided[0][0] for policy in view.policies if policy.decided}
+    reached = _reached(view)
+    for decision in view.decisions:
+        names = {decision.queue, *(option.queue for option in decision.options)}
+        places = (f"{decision.namespace}/{name}" for name in names)
+        queues = (*names, *chain.from_iterable(reached.get(place, ()) for place in places))
+        own = (decision.namespace, decision.job, decision.policy, decision.option, decision.id)
+        if (
+            _has(filters.namespace, decision.namespace)
+            and _has(filters.kind, decision.kind)
+            and _has(filters.policy, decision.policy)
+            and _has(filters.queue, *queues)
+            and _has(filters.text, *own, *queues, decision.reason)
+            and (not filters.is_moved or _is_moved(decision, first))
+        ):
+            yield decision
+
+
+def _is_moved(decision: ShownDecision, first: Mapping[str, str]) -> bool:
+    """Return whether a Job left its first option; *first* are those of policies."""
+    if decision.moves:
+        return True
+    came = decision.options[0].name if decision.options else first.get(decision.policy)
+    return bool(decision.option) and came is not None and decision.option != came
+
+
+def _waiting(view: View, filters: Filters) -> Iterator[WaitingWorkload]:
+    decided = _ids_of(_decisions(view, filters)) if filters.is_moved else frozenset()
+    cohorts = {queue.name: queue.cohort for queue in view.queues if not queue.cluster}
+    for each in view.waiting or ():
+        workload = each.workload
+        queues = (each.cluster_queue, workload.queue, cohorts.get(each.cluster_queue, ""))
+        own = (workload.namespace, workload.job, workload.policy, workload.option)
+        if (
+            _has(filters.namespace, workload.namespace)
+            and _has(filters.kind, referred(workload.job)[0].kind)
+            and _has(filters.policy, workload.policy)
+            and _has(filters.queue, *queues)
+            and _has(filters.text, *own, *queues)
+            and (not filters.is_moved or (workload.namespace, workload.decision_id) in decided)
+        ):
+            yield each
+
+
+def _ids_of(decisions: Iterable[ShownDecision]) -> frozenset[tuple[str, str]]:
+    return frozenset((decision.namespace, decision.id) for decision in decisions)
+
+
+def _queues(view: View, filters: Filters) -> Iterator[Queue]:
+    """Yield ClusterQueues; one belongs to the namespaces and policies that have a way to it."""
+    named = {
+        name
+        for policy in view.policies
+        if _has(filters.policy, policy.name)
+        for name in policy.queues
+    }
+    for queue in view.queues:
+        places = _places(queue, filters)
+        leads = not filters.policy or not named.isdisjoint({queue.name, *places.values()})
+        if (
+            leads
+            and (places or not filters.namespace)
+            and (places or _is_called(queue, filters.queue))
+            and _has(filters.text, queue.name, queue.cohort, queue.cluster, *places)
+        ):
+            yield queue
+
+
+def _is_called(queue: Queue, part: str) -> bool:
+    return _has(part, queue.name, queue.cohort, queue.cluster)
+
+
+def _places(queue: Queue, filters: Filters) -> Mapping[str, str]:
+    """Return the LocalQueues that are asked for and point to it, to their names there."""
+    part = "" if _is_called(queue, filters.queue) else filters.queue
+    parts = {place: place.partition("/") for place in queue.local_queues}
+    return {
+        place: name
+        for place, (namespace, _, name) in parts.items()
+        if _has(filters.namespace, namespace) and _has(part, name)
+    }
+
+
+def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) -> Iterator[Policy]:
+    """Yield policies; one is in a namespace or queue if an option leads there, or it decided."""
+    decided = {decision.policy for decision in decisions}
+    within = replace(NONE, namespace=filters.namespace, queue=filters.queue)
+    names: set[str] = set()
+    for queue in view.queues:
+        places = _places(queue, within)
+        names.update(places.values())
+        if _is_called(queue, filters.queue) and (places or not filters.namespace):
+            names.add(queue.name)
+    for policy in view.policies:
+        options = (option for option, _ in policy.decided)
+        is_within = not (within.narrow and names.isdisjoint(policy.queues))
+        if (
+            _has(filters.policy, policy.name)
+            and _has(filters.text, policy.name, policy.mode, *options, *policy.queues)
+            and (is_within or policy.name in decided)
+        ):
+            yield policy
+
+
+def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -> Mapping[str, Any]:
+    """Return what was saved by these Jobs alone: replays tell it by namespace and policy only."""
+    if filters.narrows_jobs:
+        return {"gained": (), "savings": savings(decisions), "would_save": None}
+    gained = tuple(
+        gain
+        for gain in view.gained
+        if _has(filters.namespace, gain.namespace) and _has(filters.policy, gain.policy)
+    )
+    return {
+        "gained": gained,
+        "savings": enforced(gained) or savings(decisions),
+        "would_save": promised(gained),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """The part of the decisions that is listed."""
+
+    decisions: tuple[ShownDecision, ...]
+    first: int
+    """Number of the first one, from 1."""
+    total: int
+    newer: str | None
+    """Address of the newest decisions; None: this page lists them."""
+    older: str | None
+
+
+def page(decisions: tuple[ShownDecision, ...], filters: Filters) -> Page:
+    """Return the decisions to list.
+
+    The page begins at an id, not at a number, so that it stays the same when new decisions arrive.
+    """
+    ids = [decision.id for decision in decisions]
+    start = ids.index(filters.before) + 1 if filters.before in ids else 0
+    shown = decisions[start : start + PAGE]
+    more = start + PAGE < len(decisions)
+    return Page(
+        decisions=shown,
+        first=start + 1,
+        total=len(decisions),
+        newer=address(filters) if start else None,
+        older=address(filters, before=shown[-1].id) if more else None,
+    )
