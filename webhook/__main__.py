@@ -18,7 +18,7 @@ _COMMANDS = {
     "check": (
         "webhook.commands.check",
         "command",
-        "Check policies, and a sample Job in each option.",
+        "Check policies and tariffs, and a sample Job in each option.",
     ),
     "completion": ("webhook.commands.completion", "command", "Print a shell's completion script."),
     "control": ("webhook.commands.serve", "control", "Run the controller."),
@@ -67,7 +67,11 @@ _COMMANDS = {
         "Print Tariffs made from prices and intensities known elsewhere.",
     ),
     "undo": ("webhook.commands.undo", "command", "Put a pending Job back as it was submitted."),
-    "unfinished": ("webhook.commands.unfinished", "command", "List decided Jobs still to do."),
+    "unfinished": (
+        "webhook.commands.unfinished",
+        "command",
+        "List unfinished Jobs that carry a decision.",
+    ),
     "version": (
         "webhook.commands.show_version",
         "command",
@@ -95,8 +99,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        module, name, _ = _COMMANDS[cmd_name]
+        module, name, text = _COMMANDS[cmd_name]
         command: click.Command = getattr(importlib.import_module(module), name)
+        command.short_help = text
         return command
 
     def resolve_command(

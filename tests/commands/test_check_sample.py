@@ -239,7 +239,7 @@ def test_an_option_may_name_a_cluster_queue(check, tmp_path, target, forbidden, 
     ("changed", "message"),
     [
         (("name: diffusion", "name: 7"), "job.yaml:19: spec.template.spec.containers[0].name: "),
-        (("kind: Job", "kind: CronJob"), "job.yaml: expected one Job, found 0"),
+        (("kind: Job", "kind: CronJob"), "job.yaml:10: spec.jobTemplate: expected an object"),
         (("  template:", " template: ["), "job.yaml:13: not YAML: "),
     ],
 )

@@ -37,7 +37,7 @@ def words(tmp_path, monkeypatch):
 def test_commands_are_completed_with_what_they_do(words):
     assert words("un") == [
         "undo\tPut a pending Job back as it was submitted.",
-        "unfinished\tList decided Jobs still to do.",
+        "unfinished\tList unfinished Jobs that carry a decision.",
         ":4",
     ]
 

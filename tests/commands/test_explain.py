@@ -118,7 +118,8 @@ def test_the_job_may_come_from_standard_input():
     ("job", "message"),
     [
         ("kind: Job\n  x: [", "not YAML"),
-        ("kind: CronJob", "expected one Job, found 0"),
+        ("kind: ConfigMap", "no Job in it, only ConfigMap"),
+        ("kind: CronJob\nmetadata: {name: a}", "job.yaml:1: spec.jobTemplate: expected an object"),
         ("kind: Job", "metadata: expected an object"),
         ("[1]", "document 1: expected an object"),
         (

@@ -20,7 +20,7 @@ OF_A_CLUSTER = {
     "advise": ["--all-namespaces", "--namespace", "--output"],
     "check": ["--namespace", "--output"],
     "estimate": ["--namespace", "--output"],
-    "explain": ["--namespace", "--output"],
+    "explain": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "list": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "move": ["--namespace"],
     "off": ["--namespace"],
@@ -28,15 +28,16 @@ OF_A_CLUSTER = {
     "probe": ["--namespace"],
     "queue": ["--all-namespaces", "--namespace", "--output"],
     "release": ["--namespace"],
-    "report": ["--all-namespaces", "--namespace", "--output"],
-    "status": ["--namespace", "--output"],
+    "report": ["--all-namespaces", "--namespace", "--output", "--selector"],
+    "status": ["--all-namespaces", "--namespace", "--output"],
     "tail": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "tariff from-opencost": [],
     "undo": ["--namespace"],
-    "unfinished": [],
+    "unfinished": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "version": ["--output"],
 }
 WITHOUT_CLUSTER = {"completion", "control", "help", "serve", "simulate", "tariff"}
+OF_JOBS = {"list", "queue", "unfinished"}
 SHORT = {
     "--all-namespaces": "-A",
     "--namespace": "-n",
@@ -70,7 +71,8 @@ def test_a_command_of_a_cluster_has_kubectls_flags_with_one_help(words):
     }
     assert "The kubeconfig's context to use." in text
     if "--output" in shared:
-        assert "[text|wide|json|yaml]" in text
+        names = "|name" if words in OF_JOBS else ""
+        assert f"[text|wide|json|yaml{names}]" in text
 
 
 @pytest.mark.parametrize("words", ["", *OF_A_CLUSTER, "simulate", "help", "completion"])

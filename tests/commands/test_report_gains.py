@@ -75,6 +75,32 @@ def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
     assert all(len(line) <= 100 for line in lines)
 
 
+def test_labels_choose_the_jobs_that_are_counted(tmp_path):
+    def of_two_teams(entries):
+        teams = ("ml", "vision", "ml")
+        return [
+            replace(entry, labels={**entry.labels, "team": teams[number % 3]})
+            for number, entry in enumerate(entries)
+        ]
+
+    state = saved_state(tmp_path, "FinishTime", mode="Enforce", change=of_two_teams)
+
+    seen = [
+        sum(row["seen"] for row in json.loads(found.output)["rows"])
+        for found in (
+            report("--snapshot", state, "-l", query, "-o", "json")
+            for query in ("team=ml", "team!=ml")
+        )
+    ]
+    wrong = report("--snapshot", state, "-l", "a b")
+
+    assert seen == [20, 10]
+    assert (wrong.exit_code, wrong.stderr) == (
+        2,
+        "--selector: expected a label query such as team=ml,env!=dev, got 'a b'\n",
+    )
+
+
 def test_what_would_be_gained_is_told_apart(tmp_path):
     found = report("--snapshot", saved_state(tmp_path, "static", mode="Observe"), "-o", "wide")
 

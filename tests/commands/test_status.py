@@ -224,11 +224,22 @@ def test_what_is_forbidden_is_said_in_one_line(status):
         "Kueue (v1beta2) on Kubernetes v1.36.0",
         f"You may not see: {names} (-o json has the reasons).",
         "",
-        "LOCALQUEUE CLUSTERQUEUE PENDING RESERVING",
+        "NAMESPACE LOCALQUEUE CLUSTERQUEUE PENDING RESERVING",
     ]
-    assert {line.split()[0] for line in lines[4:]} == {
+    assert {line.split()[1] for line in lines[4:]} == {
         item["metadata"]["name"] for item in SNAPSHOT if item["kind"] == "LocalQueue"
     }
+
+
+@pytest.mark.parametrize(("words", "namespaces"), [((), set()), (("-A",), {"research", "other"})])
+def test_local_queues_are_shown_to_who_asks_for_them(status, words, namespaces):
+    (queue,) = [item for item in SNAPSHOT if item["kind"] == "LocalQueue"][:1]
+    other = {**queue, "metadata": {**queue["metadata"], "namespace": "other"}}
+
+    found = status(*WELL, other, words=[*words, "-o", "json"])
+
+    shown = json.loads(found.stdout).get("localQueues", [])
+    assert {each["namespace"] for each in shown} == namespaces
 
 
 def many_queues(number):

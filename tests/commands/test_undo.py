@@ -263,10 +263,10 @@ def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, 
 
 
 def test_a_kind_that_nobody_decides_is_refused_with_those_that_are(server, undo):
-    result = undo(Cluster(server, None), "cronjob/light")
+    result = undo(Cluster(server, None), "secret/light")
 
     assert result.exit_code == 2
-    assert "cronjob/light: expected one of appwrapper, " in result.stderr
+    assert "secret: no type of Job (there are appwrapper, " in result.stderr
 
 
 @pytest.fixture

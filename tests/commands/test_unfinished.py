@@ -1,9 +1,12 @@
 """What an uninstall leaves to itself: unfinished Jobs that carry a decision."""
 
+import json
+
 import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
+from tests.commands.cluster import Cluster
 from webhook.commands.unfinished import command
 
 
@@ -85,3 +88,25 @@ def test_a_list_that_is_refused_does_not_hold_up_an_uninstall(run):
     assert result.stderr == (
         "The unfinished Jobs with a decision could not be listed: not allowed\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), ["team/a", "team/b"]),
+        (("-A",), ["team/a", "team/b"]),
+        (("-n", "team"), ["team/a", "team/b"]),
+        (("-n", "other"), []),
+        (("-l", "kueue.x-k8s.io/queue-name=gpu-lq"), []),
+    ],
+)
+def test_namespaces_and_labels_choose(tmp_path, words, expected):
+    jobs = [{**job(name), "kind": "Job"} for name in ("a", "b")]
+    with serving(Cluster(*jobs), tmp_path) as kubeconfig:
+        asked = [*words, "--kubeconfig", kubeconfig]
+        found = CliRunner().invoke(command, [*asked, "-o", "json"])
+        names = CliRunner().invoke(command, [*asked, "-o", "name"])
+
+    listed = [f"{each['namespace']}/{each['name']}" for each in json.loads(found.stdout)["jobs"]]
+    assert listed == expected
+    assert names.stdout.splitlines() == [f"job/{each.removeprefix('team/')}" for each in expected]

@@ -21,6 +21,7 @@ from webhook.commands.connect import (
     missing_job,
     named,
     namespace_or_current,
+    references,
     release_namespace_of,
 )
 from webhook.commands.kubectl_flags import (
@@ -106,7 +107,7 @@ def _place(assessment: Any) -> dict[str, Any]:
     }
 
 
-@click.command("advise", short_help="Say which running Jobs would cost less elsewhere.")
+@click.command("advise")
 @click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
 @namespace_option
 @all_namespaces_option
@@ -182,7 +183,7 @@ def _changes_resources(client: Client) -> bool:
 
 def _named(client: Client, namespace: str, names: Sequence[str]) -> Iterator[Pending]:
     """Yield the Jobs of these names; end the program if one is not there."""
-    for given in names:
+    for given in references(names):
         kind, name = named(given)
         try:
             yield from _read(client.get(kind.path(namespace, name)), kind)

@@ -112,7 +112,7 @@ class Finding:
         return f"{where}: {'API server: ' if self.is_servers else ''}{self.message}"
 
 
-@click.command("check", short_help="Check policies and tariffs, and a sample Job in each option.")
+@click.command("check")
 @click.option(
     "-f",
     "--filename",

@@ -20,11 +20,11 @@ from webhook.api.resources import kueue_path
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
-from webhook.commands.manifest import ManifestObject, read_job, read_policies
+from webhook.commands.manifest import ManifestObject, read_one_job, read_policies
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, moving
-from webhook.jobs import BY_NAME, batch, kind_of
+from webhook.jobs import batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, Job
@@ -90,10 +90,10 @@ def tried_on_cluster(
         FieldError: the sample cannot be read; names file and line.
 
     """
-    source, manifest = read_job(sample, namespace_or_current(namespace, access), BY_NAME)
+    job = read_one_job(sample, namespace_or_current(namespace, access))
     policies = [policy for path in paths for policy in read_policies(path)]
     with connected(access) as client:
-        trials = _Trials(client, as_submitted(source), manifest)
+        trials = _Trials(client, as_submitted(job.source), job.place)
         return [trial for policy in policies for trial in trials.of_policy(policy)]
 
 

@@ -24,7 +24,7 @@ _NO_FILES = 4
 _FILES = 0
 
 
-@click.command("completion", short_help="Print the script that completes words in a shell.")
+@click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import click
 
@@ -18,6 +19,8 @@ from webhook.api.kubernetes_api import Forbidden
 from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.jobs import JOB, KINDS, JobKind
+from webhook.model.fields import EMPTY
+from webhook.model.words import nearest
 from webhook.state.readers import OUR_WEBHOOK
 
 if TYPE_CHECKING:
@@ -61,11 +64,40 @@ def named(job: str) -> tuple[JobKind, str]:
     given, slash, name = job.partition("/")
     if not slash:
         return JOB, job
+    if cron_job_named(job):
+        raise click.UsageError(f"{job}: a CronJob is no Job; name one of those that it has made")
+    return type_named(given), name
+
+
+def type_named(given: str) -> JobKind:
+    """Return the kind of Job that a word names as kubectl takes it: ``rayjobs``, ``deploy``.
+
+    Raises:
+        click.UsageError: it is none that is decided.
+
+    """
     kind = _KINDS.get(given.lower())
     if kind is None:
-        known = ", ".join(sorted(each.kind.lower() for each in KINDS.values()))
-        raise click.UsageError(f"{given}/{name}: expected one of {known} before the slash")
-    return kind, name
+        known = sorted(each.kind.lower() for each in KINDS.values())
+        hint = nearest(given.lower(), known) or f" (there are {', '.join(known)})"
+        raise click.UsageError(f"{given}: no type of Job{hint}")
+    return kind
+
+
+def with_type(reference: str) -> str:
+    """Return ``job/train`` for ``train``; the reference of another kind has its type already."""
+    return reference if "/" in reference else f"{JOB.kind.lower()}/{reference}"
+
+
+def cron_job_named(job: str) -> str:
+    """Return the name of a CronJob from ``cronjob/nightly``; empty: it is something else."""
+    given, _, name = job.partition("/")
+    return name if given.lower().removesuffix(".batch") in _CRON_JOBS else ""
+
+
+def cron_job_path(namespace: str, name: str = "") -> str:
+    path = f"/apis/{JOB.api_version}/namespaces/{quote(namespace, safe='')}/cronjobs"
+    return f"{path}/{quote(name, safe='')}" if name else path
 
 
 def references(words: Sequence[str]) -> Sequence[str]:
@@ -73,29 +105,41 @@ def references(words: Sequence[str]) -> Sequence[str]:
 
     As with kubectl a first word that is a type counts as one if a name follows it.
     """
+    if not words:
+        return words
     first, *names = words
-    if names and first.lower() in _KINDS and not any("/" in name for name in names):
+    is_type = "/" not in first and (first.lower() in _KINDS or cron_job_named(f"{first}/any"))
+    if names and is_type and not any("/" in name for name in names):
         return [f"{first}/{name}" for name in names]
     return words
 
 
 def missing_job(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Return a sentence that there is no such Job, with a similar name if one exists."""
-    from webhook.model.words import nearest
-
-    hint = nearest(name, _names(client, kind, namespace))
+    hint = similar(client, kind.path(namespace), name)
     return f"There is no {kind.kind} {namespace}/{name}{hint}."
 
 
-def _names(client: Client, kind: JobKind, namespace: str) -> Sequence[str]:
-    """Return the names of a namespace's Jobs of a kind; empty if they may not be listed."""
+def similar(client: Client, path: str, name: str) -> str:
+    """Return `` (there is NAME)`` for the object below *path* with the most similar name.
+
+    Empty: none is similar, or they may not be listed.
+    """
     from webhook.api.kubernetes_api import ClusterError
 
     try:
-        listed = list(list_pages(client, kind.path(namespace)))
+        names = [item["metadata"]["name"] for item in listed(client, path)]
     except ClusterError:
-        return ()
-    return [job["metadata"]["name"] for page in listed for job in page.get("items") or ()]
+        return ""
+    return nearest(name, names)
+
+
+def listed(
+    client: Client, path: str, params: Mapping[str, str] = EMPTY
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects below a path, page by page."""
+    for page in list_pages(client, path, params):
+        yield from page.get("items") or ()
 
 
 _SHORT: Final = {
@@ -105,6 +149,7 @@ _SHORT: Final = {
     "StatefulSet": "sts",
 }
 """The short names that kubectl knows, of the kinds that have some."""
+_CRON_JOBS: Final = ("cj", "cronjob", "cronjobs")
 _KINDS: Final = {
     name: kind
     for kind in KINDS.values()

@@ -38,7 +38,7 @@ class _EstimateOptions:
     access: ClusterAccess
 
 
-@click.command("estimate", short_help="Say what a policy would have gained, before any install.")
+@click.command("estimate")
 @click.option(
     "--policy", "policies", multiple=True, metavar="FILE", help="Default: a suggested one."
 )

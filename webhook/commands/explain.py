@@ -16,24 +16,38 @@ from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import completion, deciding, decision_table, terminal
 from webhook.commands.connect import (
     connected,
+    cron_job_named,
+    cron_job_path,
+    listed,
     missing_job,
     named,
     namespace_or_current,
     references,
+    similar,
+    type_named,
 )
 from webhook.commands.decision_table import state_of, table
-from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    filename_option,
+    namespace_option,
+    one_of_both,
+    output_option,
+    recursive_option,
+    selector_option,
+)
 from webhook.commands.queue import sentences
 from webhook.decide import decision_record
 from webhook.decide.wishes import DEADLINE, read_wishes
-from webhook.jobs import BY_NAME, kind_of
+from webhook.jobs import JOB, kind_of
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION, PLAIN, reference_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
-    from webhook.commands.manifest import ManifestObject
+    from webhook.commands.manifest import JobManifest, ManifestObject
     from webhook.model.decision import CreateOutcome
     from webhook.model.requester import Requester
 
@@ -51,17 +65,20 @@ def explained(
     policies: tuple[str, ...],
     output: str,
     requester: Requester | None = None,
-) -> str:
-    """Return the explanation of one Job; end the program if it does not exist.
+) -> str | Mapping[str, Any]:
+    """Return the explanation of one Job, as text or for programs.
 
     *requester* is who is taken to create it; None: who asks now.
+
+    Raises:
+        NotThereError: it does not exist.
+
     """
     kind, name = named(name)
     try:
         job = client.get(kind.path(namespace, name))
     except NotServed:
-        terminal.say(missing_job(client, kind, namespace, name), err=True)
-        sys.exit(1)
+        raise NotThereError(missing_job(client, kind, namespace, name)) from None
     decision, undone = decision_table.decision_on(job), decision_table.undone_on(job)
     now: CreateOutcome | str
     waits: list[str] = []
@@ -82,13 +99,16 @@ def explained(
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
-        answer = _as_json(job, decision, now, mismatches)
-        return terminal.dump({**answer, **extra}, output)
+        return {**_as_json(job, decision, now, mismatches), **extra}
     if isinstance(now, str):
         shown = f"Not known: {now}."
     else:
         shown = table(now, terminal.columns(output), mismatches)
     return "\n".join(_as_text(job, decision, waits, shown, output))
+
+
+class NotThereError(Exception):
+    """Something that is named does not exist; the text says so."""
 
 
 def as_if_created(job: Mapping[str, Any], unix: float) -> Mapping[str, Any]:
@@ -172,11 +192,14 @@ def _diff(title: str, changes: Sequence[str], output: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ExplainOptions:
-    names: tuple[str, ...]
-    file: str | None
+    words: tuple[str, ...]
+    files: tuple[str, ...]
+    recursive: bool
+    selector: str
     policies: tuple[str, ...]
     snapshot: str | None
     namespace: str | None
+    all_namespaces: bool
     output: str
     access: ClusterAccess
 
@@ -194,25 +217,48 @@ class _ExplainOptions:
         """Return how the cluster is read: by one's own rights, whoever creates the Job."""
         return self.access.as_oneself()
 
+    def check(self) -> None:
+        """Refuse what contradicts itself.
 
-@click.command("explain", short_help="Say what was or would be decided for a Job, and why.")
-@click.argument("names", metavar="[JOB]...", nargs=-1, shell_complete=completion.jobs)
-@click.option("-f", "--filename", "file", metavar="FILE", help="A Job's manifest, or -: stdin.")
+        Raises:
+            click.UsageError: it is not clear which Jobs are meant.
+
+        """
+        one_of_both(self.namespace, all_namespaces=self.all_namespaces)
+        if not self.selector and bool(self.words) == bool(self.files):
+            raise click.UsageError("Give the name of a Job, or a manifest with -f.")
+        if self.selector and self.files:
+            raise click.UsageError("-l goes without -f.")
+        if self.all_namespaces and not self.selector:
+            raise click.UsageError("-A goes with -l: a name is one of a namespace.")
+        if self.snapshot is not None and not self.files:
+            raise click.UsageError(
+                "--snapshot goes with -f: a Job that is there is in the cluster."
+            )
+
+
+@click.command("explain")
+@click.argument("words", metavar="[JOB]...", nargs=-1, shell_complete=completion.jobs)
+@filename_option("Manifests of Jobs and CronJobs: a file, a folder, or -: stdin; repeatable.")
+@recursive_option
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
 @namespace_option
+@all_namespaces_option
+@selector_option
 @output_option
 @connection_options
 def command(**given: Any) -> None:
     """Show why a Job goes where it goes: every option with its numbers. Nothing is changed.
 
     For a JOB of the cluster you see its recorded decision, and what would be decided if you
-    submitted it again now. With -f a manifest is decided as admission would decide it. If you may
-    not list ClusterQueues, you see the Job's recorded decision; a manifest is sent to the webhook
-    as a dry run.
+    submitted it again now. JOB is a name, or TYPE/NAME; with -l all Jobs with these labels are
+    shown. With -f manifests are decided as admission would decide them. For a CronJob you see what
+    would be decided for the next Job that it makes.
 
-    With --as a Job is decided as if that user created it. The queues are read with your own
-    rights, so you need no right to impersonate.
+    If you may not list ClusterQueues, you see the Job's recorded decision; a manifest is sent to
+    the webhook as a dry run. With --as a Job is decided as if that user created it. The queues are
+    read with your own rights, so you need no right to impersonate.
 
     A snapshot is what this prints:
 
@@ -223,72 +269,166 @@ def command(**given: Any) -> None:
     With MultiKueue also admissionchecks,multikueueconfigs,multikueueclusters.
 
     \b
-    Exit codes: 0 done, 1 there is no such Job or the API server refuses it, 2 a file is wrong,
-    3 the cluster cannot be reached or forbids it.
+    Exit codes: 0 done, 1 there is no such Job, the API server refuses it, or the cluster cannot be
+    reached or forbids it, 2 a file is wrong.
 
     \b
     Examples:
       kubectl fallback explain train -n team
-      kubectl fallback explain rayjob/train -n team
+      kubectl fallback explain rayjob/train cronjob/nightly -n team
       kubectl fallback explain jobs train sweep
+      kubectl fallback explain -l team=ml -A
       kubectl fallback explain -f job.yaml
+      kubectl fallback explain -f manifests/ -R
       kubectl fallback explain -f job.yaml --snapshot snapshot.json --policy policy.yaml
       kubectl fallback explain -f job.yaml --as alice --as-group ml-research
       kubectl get job train -o yaml | kubectl fallback explain -f - -o json
     """
     asked = _ExplainOptions(**given)
-    if bool(asked.names) == (asked.file is not None):
-        raise click.UsageError("Give the name of a Job, or a manifest with -f.")
-    if asked.names and asked.snapshot is not None:
-        raise click.UsageError("--snapshot goes with -f: a Job that is there is in the cluster.")
+    asked.check()
     try:
-        if asked.names:
-            shown = [_live(asked, name) for name in references(asked.names)]
+        whole = True
+        if asked.files:
+            shown = _of_files(asked)
         else:
-            shown = [_of_file(asked)]
-        for number, text in enumerate(shown):
-            terminal.say(f"\n{text}" if number else text)
+            shown, whole = _live(asked)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
+    _say(shown, asked.output)
+    if not whole:
+        sys.exit(1)
 
 
-def _live(asked: _ExplainOptions, name: str) -> str:
+def _say(shown: Sequence[str | Mapping[str, Any]], output: str) -> None:
+    """Print explanations; several for programs are items of one object."""
+    if output in ("json", "yaml"):
+        documents = [each for each in shown if not isinstance(each, str)]
+        one = documents[0] if len(documents) == 1 else {"items": documents}
+        if documents:
+            terminal.say(terminal.dump(one, output))
+        return
+    for number, text in enumerate(shown):
+        terminal.say(f"\n{text}" if number else str(text))
 
+
+def _live(asked: _ExplainOptions) -> tuple[Sequence[str | Mapping[str, Any]], bool]:
+    """Return the explanations of the Jobs that are named, and whether all of them are there."""
     with connected(asked.own_access) as client:
-        where = namespace_or_current(asked.namespace, asked.access)
-        return explained(
-            client,
-            where,
-            name,
-            policies=asked.policies,
-            output=asked.output,
-            requester=asked.requester,
-        )
+        namespace = namespace_or_current(asked.namespace, asked.access)
+        meant = [(namespace, name) for name in references(asked.words)]
+        if asked.selector:
+            meant = _selected(client, asked, "" if asked.all_namespaces else namespace)
+        found: list[str | Mapping[str, Any]] = []
+        missing = False
+        for where, name in meant:
+            try:
+                if cron_job := cron_job_named(name):
+                    found += _of_cron_job(client, asked, where, cron_job)
+                else:
+                    found.append(
+                        explained(
+                            client,
+                            where,
+                            name,
+                            policies=asked.policies,
+                            output=asked.output,
+                            requester=asked.requester,
+                        )
+                    )
+            except NotThereError as error:
+                terminal.say(str(error), err=True)
+                missing = True
+        return found, not missing
 
 
-def _of_file(asked: _ExplainOptions) -> str:
-    from webhook.api.kubernetes_api import Forbidden
-    from webhook.commands import deciding
-    from webhook.commands.manifest import read_job
+def _selected(client: Client, asked: _ExplainOptions, namespace: str) -> list[tuple[str, str]]:
+    """Return namespace and reference of the Jobs with the labels that are asked for.
 
-    file, output = asked.file or "", asked.output
+    Raises:
+        NotThereError: there is none.
+
+    """
+    if len(asked.words) > 1 or any("/" in word for word in asked.words):
+        raise click.UsageError("-l goes with a type at most: explain rayjobs -l team=ml.")
+    kind = type_named(asked.words[0]) if asked.words else JOB
+    path = kind.path(namespace) if namespace else kind.path()
+    names = [job["metadata"] for job in listed(client, path, {"labelSelector": asked.selector})]
+    if not names:
+        terminal.say(f"There is no {kind.kind} with these labels.", err=True)
+        sys.exit(1)
+    return [(each["namespace"], reference_of(kind.kind, each["name"])) for each in names]
+
+
+def _of_cron_job(
+    client: Client, asked: _ExplainOptions, namespace: str, name: str
+) -> Sequence[str | Mapping[str, Any]]:
+    from webhook.commands.manifest import CRON_JOB, JobManifest, ManifestObject, next_job
+
+    try:
+        cron_job = client.get(cron_job_path(namespace, name))
+    except NotServed:
+        hint = similar(client, cron_job_path(namespace), name)
+        raise NotThereError(f"There is no {CRON_JOB} {namespace}/{name}{hint}.") from None
+    job = next_job(cron_job)
+    place = ManifestObject.of_cluster(job, f"{CRON_JOB} {namespace}/{name}")
+    return _of_manifests(client, asked, [JobManifest(source=job, place=place)], is_titled=True)
+
+
+def _of_files(asked: _ExplainOptions) -> Sequence[str | Mapping[str, Any]]:
+    from webhook.commands.manifest import files_in, read_jobs
+
+    files = files_in(asked.files, is_recursive=asked.recursive)
     if asked.snapshot is not None:
-        job, manifest = read_job(file, asked.namespace or "default", BY_NAME)
+        jobs = read_jobs(files, asked.namespace or "default")
         view = deciding.view_of_file(asked.snapshot, asked.policies)
         view = deciding.asked_by(view, asked.requester, None)
-        return _render(_consider(job, manifest, view), job, view, output)
-    job, manifest = read_job(file, namespace_or_current(asked.namespace, asked.access), BY_NAME)
+        return _considered(jobs, view, asked.output, is_titled=len(jobs) > 1)
+    jobs = read_jobs(files, namespace_or_current(asked.namespace, asked.access))
     with connected(asked.own_access) as client:
-        try:
-            view = deciding.view_of_cluster(client, asked.policies)
-            view = deciding.asked_by(view, asked.requester, client)
-        except Forbidden as error:
-            if asked.requester is not None:
-                raise click.UsageError(f"--as: {error}") from error
-            terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
-            return _dry_run(client, job, output)
-    return _render(_consider(job, manifest, view), job, view, output)
+        return _of_manifests(client, asked, jobs, is_titled=len(jobs) > 1)
+
+
+def _of_manifests(
+    client: Client, asked: _ExplainOptions, jobs: Sequence[JobManifest], *, is_titled: bool
+) -> Sequence[str | Mapping[str, Any]]:
+    try:
+        view = deciding.view_of_cluster(client, asked.policies)
+        view = deciding.asked_by(view, asked.requester, client)
+    except Forbidden as error:
+        if asked.requester is not None:
+            raise click.UsageError(f"--as: {error}") from error
+        terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
+        titled = [_titled(job) if is_titled else "" for job in jobs]
+        answers = [_dry_run(client, job.source, asked.output) for job in jobs]
+        return [_under(*each) for each in zip(titled, answers, strict=True)]
+    return _considered(jobs, view, asked.output, is_titled=is_titled)
+
+
+def _considered(
+    jobs: Sequence[JobManifest], view: DecidingView, output: str, *, is_titled: bool
+) -> Sequence[str | Mapping[str, Any]]:
+    return [
+        _under(
+            _titled(job) if is_titled else "",
+            _render(_consider(job.source, job.place, view), job.source, view, output),
+        )
+        for job in jobs
+    ]
+
+
+def _titled(job: JobManifest) -> str:
+    """Return a line that says which of several manifests is meant."""
+    metadata = job.source["metadata"]
+    name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
+    where = job.place.where
+    return f"{kind_of(job.source).kind} {metadata['namespace']}/{name} ({where}):"
+
+
+def _under(title: str, shown: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
+    if not title or not isinstance(shown, str):
+        return shown
+    return f"{terminal.strong(title)}\n{shown}"
 
 
 def _consider(
@@ -305,7 +445,7 @@ def _consider(
     return outcome
 
 
-def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
+def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str | Mapping[str, Any]:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
     from webhook.api.kubernetes_api import Refused
     from webhook.commands import decision_table
@@ -316,10 +456,10 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str:
         terminal.say(f"The API server refuses the Job: {error}", err=True)
         sys.exit(1)
     decision = decision_table.decision_on(created)
+    if output in ("json", "yaml"):
+        return decision or {"decision": None}
     if decision is None:
         return "Left untouched: no decision came back."
-    if output in ("json", "yaml"):
-        return terminal.dump(decision, output)
     return "\n".join(decision_table.as_text(decision, terminal.width(output)))
 
 
@@ -338,7 +478,9 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return client.post(path, {**job, "metadata": metadata}, params)
 
 
-def _render(outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str) -> str:
+def _render(
+    outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str
+) -> str | Mapping[str, Any]:
     mismatches = deciding.mismatches(job, outcome, view)
     changes = deciding.changes(job, view)
     if output in ("text", "wide"):
@@ -348,4 +490,4 @@ def _render(outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, 
     answer = {**_outcome_json(outcome, mismatches), "changes": changes}
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
-    return terminal.dump(answer, output)
+    return answer

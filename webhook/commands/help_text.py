@@ -7,7 +7,7 @@ import click
 from webhook.commands import terminal
 
 
-@click.command("help", short_help="Print help about a command.")
+@click.command("help")
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.pass_context
 def command(ctx: click.Context, words: tuple[str, ...]) -> None:

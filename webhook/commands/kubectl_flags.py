@@ -86,9 +86,26 @@ def one_of_both(namespace: str | None, *, all_namespaces: bool) -> None:
         raise click.UsageError("Give -n or -A, not both.")
 
 
+def filename_option(text: str) -> Callable[[Any], Any]:
+    """Return -f of a command: *text* is what it takes."""
+    return click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help=text)
+
+
+recursive_option: Callable[[Any], Any] = click.option(
+    "-R", "--recursive", is_flag=True, help="Folders of -f with all below them."
+)
 selector_option: Callable[[Any], Any] = click.option(
     "-l", "--selector", metavar="QUERY", default="", help="Label query, as in -l team=ml,env!=dev."
 )
+FOR_PROGRAMS: Final = ("json", "yaml", "name")
+output_of_jobs_option: Callable[[Any], Any] = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", *FOR_PROGRAMS]),
+    default="text",
+    help="Output format.",
+)
+"""Of commands that list Jobs: as kubectl does, these print names alone, too."""
 output_option: Callable[[Any], Any] = click.option(
     "-o",
     "--output",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,15 +9,16 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
-from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands.connect import connected, listed, namespace_or_current, with_type
 from webhook.commands.decision_table import decision_on, state_of
 from webhook.commands.kubectl_flags import (
+    FOR_PROGRAMS,
     all_namespaces_option,
     connection_options,
     namespace_option,
-    output_option,
+    one_of_both,
+    output_of_jobs_option,
     selector_option,
 )
 from webhook.jobs import JOB, KINDS, JobKind
@@ -31,11 +31,11 @@ _KINDS: Final = (JOB, *(kind for kind in KINDS.values() if kind is not JOB))
 _HEADER: Final = ("NAMESPACE", "NAME", "POLICY", "OPTION", "QUEUE", "STATE", "DECIDED", "REASON")
 
 
-@click.command("list", short_help="List Jobs that carry a decision.")
+@click.command("list")
 @namespace_option
 @all_namespaces_option
 @selector_option
-@output_option
+@output_of_jobs_option
 @connection_options
 def command(
     *,
@@ -57,41 +57,62 @@ def command(
     Examples:
       kubectl fallback list
       kubectl fallback list -A -l team=ml
+      kubectl fallback list -l team=ml -o name | xargs -n1 kubectl fallback undo
       kubectl fallback list -o json | jq -r '.jobs[] | select(.state == "pending") | .name'
     """
+    one_of_both(namespace, all_namespaces=all_namespaces)
     with connected(access) as client:
         where = "" if all_namespaces else namespace_or_current(namespace, access)
-        wanted = ",".join(part for part in (OPTION_LABEL, selector) if part)
-        found = [job for kind in _KINDS for job in _jobs(client, kind, where, wanted)]
-    found.sort(key=lambda job: job["decided"], reverse=True)
-    if output in ("json", "yaml"):
-        terminal.say(terminal.dump({"jobs": found}, output))
+        found = decided_jobs(client, where, selector)
+    if output in FOR_PROGRAMS:
+        say_for_programs(found, output)
         return
     if not found:
         place = f"in namespace {where}" if where else "in any namespace"
         terminal.say(f"No Job {place} carries a decision.", err=True)
-        sys.exit(0)
+        return
     header = _HEADER if all_namespaces else _HEADER[1:]
     rows = [_row(job, is_everywhere=all_namespaces) for job in found]
     for line in terminal.table(header, rows, limit=terminal.width(output)):
         terminal.say(line)
 
 
+def decided_jobs(client: Client, namespace: str, selector: str) -> Sequence[Mapping[str, str]]:
+    """Return the Jobs of all kinds that carry a decision, the latest first.
+
+    Of kinds that are not there, or not for the user, there are none.
+
+    Raises:
+        Forbidden: the user may not even list batch Jobs.
+
+    """
+    wanted = ",".join(part for part in (OPTION_LABEL, selector) if part)
+    found = [job for kind in _KINDS for job in _jobs(client, kind, namespace, wanted)]
+    return sorted(found, key=lambda job: job["decided"], reverse=True)
+
+
+def say_for_programs(jobs: Sequence[Mapping[str, str]], output: str) -> None:
+    """Print Jobs as JSON or YAML, or type and name of each as kubectl does."""
+    if output != "name":
+        terminal.say(terminal.dump({"jobs": list(jobs)}, output))
+        return
+    for job in jobs:
+        terminal.say(with_type(job["name"]))
+
+
 def _jobs(
     client: Client, kind: JobKind, namespace: str, selector: str
-) -> Iterator[Mapping[str, Any]]:
+) -> Iterator[Mapping[str, str]]:
     """Yield the decided Jobs of a kind; of one that is not there, or not for the user, none."""
-    path = kind.path(namespace) if namespace else kind.path()
     try:
-        for page in list_pages(client, path, {"labelSelector": selector}):
-            for job in page.get("items") or ():
-                yield _shown(job, kind)
+        for job in listed(client, kind.path(namespace), {"labelSelector": selector}):
+            yield _shown(job, kind)
     except (Forbidden, NotServed):
         if kind is JOB:
             raise
 
 
-def _shown(job: Mapping[str, Any], kind: JobKind) -> Mapping[str, Any]:
+def _shown(job: Mapping[str, Any], kind: JobKind) -> Mapping[str, str]:
     metadata, decision = job["metadata"], decision_on(job) or {}
     labels = metadata["labels"]
     return {
@@ -106,6 +127,6 @@ def _shown(job: Mapping[str, Any], kind: JobKind) -> Mapping[str, Any]:
     }
 
 
-def _row(job: Mapping[str, Any], *, is_everywhere: bool) -> Sequence[str]:
+def _row(job: Mapping[str, str], *, is_everywhere: bool) -> Sequence[str]:
     names = ("name", "policy", "option", "queue", "state", "decided", "reason")
     return [job[name] for name in (("namespace", *names) if is_everywhere else names)]

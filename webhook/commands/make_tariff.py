@@ -44,7 +44,7 @@ _SLICE: Final = "/mig-"
 """In the name of a resource that is a part of a device."""
 
 
-@click.group("tariff", short_help="Print Tariffs made from prices and intensities known elsewhere.")
+@click.group("tariff")
 def command() -> None:
     """Print a Tariff, to be looked through and applied by you.
 

@@ -1,15 +1,20 @@
-"""YAML files with the line of each path, and the Jobs and policies in them."""
+"""YAML files with the line of each path, and the Jobs and policies in them.
+
+A CronJob counts as the Job that it would make next.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
+from webhook.jobs import BY_NAME, JOB
+from webhook.model import fields
 from webhook.model.fields import FieldError, child
 from webhook.model.policy.fallback_policy import KIND
 from webhook.model.yaml_loader import Loader
@@ -18,7 +23,10 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
 
 
+CRON_JOB: Final = "CronJob"
 DEEPEST: Final = 100
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_TEMPLATE: Final = "spec.jobTemplate"
 _TAG: Final = "tag:yaml.org,2002:"
 _JSON_TAGS: Final = {f"{_TAG}{name}" for name in ("null", "bool", "int", "float")}
 """Of scalars that are no text in JSON, which is what the API server takes."""
@@ -134,6 +142,17 @@ class ManifestObject:
     """Path of the object in its document: empty, or ``items[0].``."""
     document: Document
 
+    @classmethod
+    def of_cluster(cls, value: Any, name: str) -> ManifestObject:
+        """Return an object that is in no file, under a name for people."""
+        return cls(value=value, file=name, prefix="", document=Document(value=value, lines={"": 0}))
+
+    @property
+    def where(self) -> str:
+        """Return file and line at which it begins; of what is in no file its name."""
+        line = self.line("")
+        return f"{self.file}:{line}" if line else self.file
+
     def line(self, path: str) -> int:
         return self.document.line((self.prefix + path).rstrip("."))
 
@@ -174,30 +193,109 @@ def objects(file: str) -> Iterator[ManifestObject]:
         ManifestError: it cannot be read, or is not YAML.
 
     """
-    name = "stdin" if file == "-" else file
+    name = _name(file)
     for document in read(read_text(file)):
         for value, prefix in _items(document.value):
             yield ManifestObject(value=value, file=name, prefix=prefix, document=document)
 
 
-def read_job(
-    file: str, namespace: str, kinds: Collection[str]
-) -> tuple[Mapping[str, Any], ManifestObject]:
-    """Read the one Job of a file, of one of *kinds*; *namespace* is for one that names none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobManifest:
+    """A Job of a file, in the namespace in which it would be created."""
+
+    source: Mapping[str, Any]
+    place: ManifestObject
+
+
+def files_in(paths: Iterable[str], *, is_recursive: bool = False) -> Iterator[str]:
+    """Yield the files that -f names; of a folder, as with kubectl, its JSON and YAML by name.
+
+    Raises:
+        FieldError: a folder has none.
+
+    """
+    for path in paths:
+        folder = Path(path)
+        if path == "-" or not folder.is_dir():
+            yield path
+            continue
+        every = folder.rglob("*") if is_recursive else folder.iterdir()
+        found = sorted(str(file) for file in every if file.suffix in _SUFFIXES and file.is_file())
+        if not found:
+            raise FieldError(path, f"no file ends with {', '.join(_SUFFIXES)}")
+        yield from found
+
+
+def read_jobs(files: Iterable[str], namespace: str) -> Sequence[JobManifest]:
+    """Read the Jobs and CronJobs of files; *namespace* is for those that name none.
+
+    Raises:
+        FieldError: there is none, or one cannot be read; names file and line.
+
+    """
+    names = list(files)
+    wanted = {*BY_NAME, CRON_JOB}
+    entries = [entry for file in names for entry in _readable(file)]
+    jobs = [_job(entry, namespace) for entry in entries if entry.value.get("kind") in wanted]
+    if not jobs:
+        there = sorted({str(entry.value.get("kind")) for entry in entries})
+        only = f", only {', '.join(there)}" if there else ""
+        raise FieldError(", ".join(map(_name, names)), f"no Job in it{only}")
+    return jobs
+
+
+def read_one_job(file: str, namespace: str) -> JobManifest:
+    """Read the one Job of a file, as ``read_jobs`` does.
 
     Raises:
         FieldError: there is none, or several; names file and line.
 
     """
-    jobs = [entry for entry in _readable(file) if entry.value.get("kind") in kinds]
+    jobs = read_jobs([file], namespace)
     if len(jobs) != 1:
-        raise FieldError("stdin" if file == "-" else file, f"expected one Job, found {len(jobs)}")
-    (job,) = jobs
-    metadata = job.value.get("metadata")
-    if not isinstance(metadata, dict):
-        raise job.wrong("metadata", "expected an object")
-    where = metadata.get("namespace") or namespace
-    return {**job.value, "metadata": {**metadata, "namespace": where}}, job
+        raise FieldError(_name(file), f"expected one Job, found {len(jobs)}")
+    return jobs[0]
+
+
+def _job(entry: ManifestObject, namespace: str) -> JobManifest:
+    if not isinstance(entry.value.get("metadata"), dict):
+        raise entry.wrong("metadata", "expected an object")
+    source, place = entry.value, entry
+    if source["kind"] == CRON_JOB:
+        try:
+            source = next_job(source)
+        except FieldError as error:
+            raise entry.wrong(error.path, error.message) from error
+        place = replace(entry, value=source, prefix=f"{entry.prefix}{_TEMPLATE}.")
+    metadata = {**source["metadata"]}
+    metadata["namespace"] = metadata.get("namespace") or namespace
+    return JobManifest(source={**source, "metadata": metadata}, place=place)
+
+
+def next_job(cron_job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the Job that a CronJob would make, as its controller does.
+
+    https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/cronjob/utils.go#L239
+
+    Raises:
+        FieldError: it has no template.
+
+    """
+    metadata = fields.mapping(cron_job, "metadata", "")
+    template = fields.mapping(fields.mapping(cron_job, "spec", ""), "jobTemplate", "spec")
+    if not template:
+        raise FieldError(_TEMPLATE, "expected an object")
+    own = fields.mapping(template, "metadata", _TEMPLATE)
+    return {
+        "apiVersion": JOB.api_version,
+        "kind": JOB.kind,
+        "metadata": {
+            **{key: own[key] for key in ("labels", "annotations") if key in own},
+            **{key: metadata[key] for key in ("namespace",) if key in metadata},
+            "generateName": f"{fields.text(metadata, 'name', 'metadata')}-",
+        },
+        "spec": fields.mapping(template, "spec", _TEMPLATE),
+    }
 
 
 def read_policies(file: str) -> list[FallbackPolicy]:
@@ -221,12 +319,16 @@ def read_policies(file: str) -> list[FallbackPolicy]:
                 )
                 raise FieldError("", "\n".join(lines)) from error
     if not policies:
-        raise FieldError("stdin" if file == "-" else file, f"expected a {KIND}")
+        raise FieldError(_name(file), f"expected a {KIND}")
     return policies
 
 
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
+
+
 def _readable(file: str) -> Iterator[ManifestObject]:
-    name = "stdin" if file == "-" else file
+    name = _name(file)
     try:
         for number, entry in enumerate(objects(file), 1):
             if not isinstance(entry.value, dict):
@@ -238,7 +340,7 @@ def _readable(file: str) -> Iterator[ManifestObject]:
 
 
 def _items(value: Any) -> Iterator[tuple[Any, str]]:
-    if isinstance(value, dict) and value.get("kind") in ("List", "JobList", f"{KIND}List"):
+    if isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
         items = value.get("items")
         for index, entry in enumerate(items if isinstance(items, list) else ()):
             yield entry, f"items[{index}]."

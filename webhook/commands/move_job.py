@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
-@click.command("move", short_help="Move a pending Job to another option of its policy.")
+@click.command("move")
 @click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")

@@ -40,7 +40,7 @@ Look at, in this order:
      asks for one (its log names the error)."""
 
 
-@click.command("probe", short_help="Check that the API server calls the webhook.")
+@click.command("probe")
 @namespace_option
 @click.option(
     "--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="Seconds."

@@ -18,12 +18,15 @@ from webhook.commands.connect import (
     named,
     namespace_or_current,
     release_namespace_of,
+    with_type,
 )
 from webhook.commands.kubectl_flags import (
+    FOR_PROGRAMS,
     all_namespaces_option,
     connection_options,
     namespace_option,
-    output_option,
+    one_of_both,
+    output_of_jobs_option,
 )
 from webhook.model import start_words
 from webhook.model.fields import FieldError
@@ -59,12 +62,12 @@ class LineView:
         return [each for each in self.waiting if each.key == f"{namespace}/{reference}"]
 
 
-@click.command("queue", short_help="Say who waits, and when each is expected to start.")
+@click.command("queue")
 @click.argument("name", metavar="[JOB]", required=False, shell_complete=completion.jobs)
 @namespace_option
 @all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
-@output_option
+@output_of_jobs_option
 @connection_options
 def command(**given: Any) -> None:
     """Show pending Jobs in Kueue's order, with the time at which each is expected to start.
@@ -87,6 +90,7 @@ def command(**given: Any) -> None:
       kubectl fallback queue -A --snapshot snapshot.json
     """
     asked = _QueueOptions(**given)
+    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
     try:
         _of_file(asked) if asked.snapshot is not None else _live(asked)
     except FieldError as error:
@@ -197,7 +201,7 @@ def _chosen(view: LineView, namespace: str) -> Sequence[WaitingWorkload]:
 
 
 def _say_all(chosen: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
-    if output in ("json", "yaml"):
+    if output in FOR_PROGRAMS:
         terminal.say(_dumped(chosen, output))
         return
     if not chosen:
@@ -211,7 +215,7 @@ def _say_all(chosen: Sequence[WaitingWorkload], view: LineView, output: str) -> 
 
 
 def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
-    if output in ("json", "yaml"):
+    if output in FOR_PROGRAMS:
         terminal.say(_dumped(found, output))
         return
     for each in found:
@@ -223,6 +227,8 @@ def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> N
 
 
 def _dumped(waiting: Sequence[WaitingWorkload], output: str) -> str:
+    if output == "name":
+        return "\n".join(with_type(each.workload.job or each.workload.name) for each in waiting)
     return terminal.dump({"workloads": [each.figures() for each in waiting]}, output)
 
 

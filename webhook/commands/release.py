@@ -14,9 +14,16 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, NotServed, Refused
-from webhook.commands import terminal
-from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands import completion, terminal
+from webhook.commands.connect import (
+    connected,
+    missing_job,
+    named,
+    namespace_or_current,
+    references,
+)
 from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.jobs import JOB
 from webhook.model.holds import is_gated, release_patch, without_ours
 
 if TYPE_CHECKING:
@@ -26,8 +33,8 @@ _OVERDUE_SECONDS = 120.0
 _TRIES = 3
 
 
-@click.command("release", short_help="Start Jobs that are held for a better hour.")
-@click.argument("names", nargs=-1, metavar="[JOB]...")
+@click.command("release")
+@click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
 @namespace_option
 @click.option("--all", "everything", is_flag=True, help="All held Jobs, in all namespaces.")
 @click.option("--overdue", is_flag=True, help="Those whose latest start is past, likewise.")
@@ -62,7 +69,7 @@ def command(
     with connected(access) as client:
         if names:
             where = namespace_or_current(namespace, access)
-            found = [_named(client, where, name) for name in names]
+            found = [_named(client, where, name) for name in references(names)]
             jobs = [job for job in found if job is not None]
             failed = len(found) - len(jobs)
         else:
@@ -77,17 +84,19 @@ def command(
 
 
 def _path(namespace: str, name: str = "") -> str:
-    from webhook.jobs import JOB
-
     path = JOB.path(namespace) if namespace else JOB.path()
     return f"{path}/{name}" if name else path
 
 
-def _named(client: Client, namespace: str, name: str) -> Mapping[str, Any] | None:
+def _named(client: Client, namespace: str, reference: str) -> Mapping[str, Any] | None:
     """Return a held Job; None, and say why: it is not there, or not held."""
+    kind, name = named(reference)
+    if kind is not JOB:
+        terminal.say(f"{reference}: only batch Jobs are ever held.", err=True)
+        return None
     job = _found(client, namespace, name)
     if job is None:
-        terminal.say(f"There is no Job {namespace}/{name}.", err=True)
+        terminal.say(missing_job(client, kind, namespace, name), err=True)
         return None
     if is_gated(_annotations(job)):
         return job
@@ -119,7 +128,6 @@ def _annotations(job: Mapping[str, Any]) -> Mapping[str, Any]:
 def _is_overdue(job: Mapping[str, Any]) -> bool:
     """Tell whether a Job should have been released; one that does not say when should have."""
     from webhook.flow import decided_job
-    from webhook.jobs import JOB
     from webhook.model.faults import attempted
 
     read, _ = attempted(lambda: decided_job.read({"metadata": job["metadata"]}, JOB))

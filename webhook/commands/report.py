@@ -20,7 +20,9 @@ from webhook.commands.kubectl_flags import (
     namespace_option,
     one_of_both,
     output_option,
+    selector_option,
 )
+from webhook.commands.label_query import read_query
 from webhook.commands.terminal import harmless
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
@@ -217,6 +219,7 @@ class ReportOptions:
     since: float
     namespace: str | None
     all_namespaces: bool
+    selector: str
     policy: str | None
     run_times: bool
     slices: bool
@@ -229,10 +232,11 @@ class ReportOptions:
     access: ClusterAccess
 
 
-@click.command("report", short_help="Show what was gained, or the run times that were learned.")
+@click.command("report")
 @click.option("--since", type=Duration(), default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
 @namespace_option
 @all_namespaces_option
+@selector_option
 @click.option("--policy", help="Only Jobs that this policy matches.")
 @click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
 @click.option("--slices", is_flag=True, help="How GPUs are better cut into slices, instead.")
@@ -286,6 +290,7 @@ def command(**given: Any) -> None:
     Examples:
       kubectl fallback report
       kubectl fallback report --since 2h -n research --policy light-gpu -o wide
+      kubectl fallback report -l team=ml
       kubectl fallback report --cluster gpu-east=gpu-east.json
       kubectl fallback report --run-times
       kubectl fallback report --slices --journal monday.json --journal tuesday.json
@@ -295,7 +300,10 @@ def command(**given: Any) -> None:
 
     asked = ReportOptions(**given)
     one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
+    if asked.selector and (asked.run_times or asked.slices):
+        raise click.UsageError("-l goes without --run-times and --slices.")
     try:
+        wanted = read_query(asked.selector)
         if asked.run_times:
             _show_run_times(_learned(asked), asked.output)
             return
@@ -308,8 +316,14 @@ def command(**given: Any) -> None:
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
-    chosen = {"namespace": asked.namespace, "policy": asked.policy}
-    report = gains(hindsight, since=until - asked.since, until=until, **chosen)
+    report = gains(
+        hindsight,
+        since=until - asked.since,
+        until=until,
+        namespace=asked.namespace,
+        policy=asked.policy,
+        selector=wanted,
+    )
     covered = coverage(past.oldest_slot, since=until - asked.since, until=until)
     options = _slice_options(past, until - asked.since, until)
     _show_gains(report, options, covered, output=asked.output)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from webhook.server.gunicorn_app import Application
 
 
-@click.command("serve", short_help="Run the webhook's server.")
+@click.command("serve")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
 @click.option("--listen", help="Address of TLS POST /mutate.  [default: 0.0.0.0:10250]")
 @click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
@@ -47,7 +47,7 @@ def serve(config: str | None, **given: Any) -> None:
     _run(settings)
 
 
-@click.command("control", short_help="Run the controller.")
+@click.command("control")
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
 @click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")

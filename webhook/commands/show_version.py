@@ -30,7 +30,7 @@ _TITLES: Final = {
 }
 
 
-@click.command("version", short_help="Print the versions of client, servers and APIs.")
+@click.command("version")
 @click.option("--client", "client_only", is_flag=True, help="Of this program alone.")
 @output_option
 @connection_options

@@ -131,7 +131,7 @@ class SimulateOptions:
     plot: str | None
 
 
-@click.command("simulate", short_help="Replay Jobs under several strategies.")
+@click.command("simulate")
 @click.option(
     "-f",
     "--filename",

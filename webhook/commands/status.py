@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,13 @@ from webhook.adapt.accelerators import is_accelerator
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
-from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
+from webhook.commands.kubectl_flags import (
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    one_of_both,
+    output_option,
+)
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
 from webhook.model.words import figure, span
@@ -26,7 +33,7 @@ if TYPE_CHECKING:
 
 _POLICIES = ("POLICY", "MODE", "STRATEGY", "READY", "OPTIONS", "MESSAGE")
 _QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE", "USED", "QUOTA")
-_LOCAL_QUEUES = ("LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
+_LOCAL_QUEUES = ("NAMESPACE", "LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
 _REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
 _CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
 _NAMES_WIDTH = 14
@@ -241,7 +248,8 @@ def _next_free(quota: Mapping[str, Any]) -> str:
 
 
 def _local_queue(shown: Mapping[str, Any]) -> tuple[str, ...]:
-    return shown["name"], shown["clusterQueue"], str(shown["pending"]), str(shown["reserving"])
+    names = (shown[key] for key in ("namespace", "name", "clusterQueue"))
+    return *names, str(shown["pending"]), str(shown["reserving"])
 
 
 def _nothing(_: Any) -> str:
@@ -266,28 +274,32 @@ _PROXY_SECONDS = 5.0
 """Longest wait for a server that the API server cannot reach."""
 
 
-@click.command("status", short_help="Show policies, queues, and what needs a look.")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StatusOptions:
+    namespace: str | None
+    all_namespaces: bool
+    release_namespace: str | None
+    kueue_namespace: str
+    is_whole: bool
+    output: str
+    access: ClusterAccess
+
+
+@click.command("status")
 @namespace_option
+@all_namespaces_option
 @click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
 @click.option("--kueue-namespace", default="kueue-system", show_default=True)
 @click.option("--all", "is_whole", is_flag=True, help="All queues and policies, not one screen.")
 @output_option
 @connection_options
-def command(
-    *,
-    namespace: str | None,
-    release_namespace: str | None,
-    kueue_namespace: str,
-    is_whole: bool,
-    output: str,
-    access: ClusterAccess,
-) -> None:
+def command(**given: Any) -> None:
     """Show what runs and how fresh it is, the policies, and what ClusterQueues hold.
 
     NEXT FREE is when a new Job would get one unit there (a core, a GiB, a device), after all who
     wait. At most 40 lines are printed: the ClusterQueues that policies use, those with devices
     first, by cohort; --all prints the rest. What you may not see is named, and the rest is shown.
-    If you may not see ClusterQueues, you see the LocalQueues of your namespace (-n).
+    LocalQueues are shown with -n or -A, and to you who may not see ClusterQueues.
 
     \b
     Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
@@ -303,37 +315,27 @@ def command(
     """
     from webhook.api.client import Client
 
-    with connected(access) as client:
-        parts = _parts(
-            client,
-            Client(access, answer_seconds=_PROXY_SECONDS),
-            namespace=namespace_or_current(namespace, access),
-            release_namespace=release_namespace,
-            kueue_namespace=kueue_namespace,
-        )
-    if output in ("json", "yaml"):
+    asked = _StatusOptions(**given)
+    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
+    with connected(asked.access) as client:
+        parts = _parts(client, Client(asked.access, answer_seconds=_PROXY_SECONDS), asked)
+    if asked.output in ("json", "yaml"):
         shown = {name: part.as_json() for name, part in parts.items()}
         trouble = [why for part in parts.values() for why in part.trouble]
-        terminal.say(terminal.dump({"attention": trouble, **shown}, output))
+        terminal.say(terminal.dump({"attention": trouble, **shown}, asked.output))
     else:
-        terminal.say(as_text(parts, limit=terminal.width(output), is_whole=is_whole))
+        limit = terminal.width(asked.output)
+        terminal.say(as_text(parts, limit=limit, is_whole=asked.is_whole))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 
-def _parts(
-    client: Client,
-    proxied: Client,
-    *,
-    namespace: str,
-    release_namespace: str | None,
-    kueue_namespace: str,
-) -> Mapping[str, StatusPart]:
+def _parts(client: Client, proxied: Client, asked: _StatusOptions) -> Mapping[str, StatusPart]:
     from webhook.commands import status_parts
     from webhook.commands.status_parts import part_of, replicas
 
     kubernetes = _kubernetes(client)
-    unix = time.time()
-    ours, certificates = _installation(client, release_namespace, unix)
+    kueue_namespace, unix = asked.kueue_namespace, time.time()
+    ours, certificates = _installation(client, asked.release_namespace, unix)
     parts = {
         "switch": part_of(lambda: status_parts.switch(client, ours)),
         "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
@@ -351,8 +353,9 @@ def _parts(
         lambda: status_parts.dispatcher(client, kueue_namespace, parts["leader"], unix)
     )
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
-    if parts["clusterQueues"].forbidden:
-        parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, namespace))
+    if asked.all_namespaces or asked.namespace or parts["clusterQueues"].forbidden:
+        where = "" if asked.all_namespaces else namespace_or_current(asked.namespace, asked.access)
+        parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, where))
     return parts
 
 

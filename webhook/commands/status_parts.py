@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
 
 from webhook.api import lease
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
@@ -378,14 +379,15 @@ def _used_by_policies(snapshot: Snapshot) -> frozenset[str]:
 
 
 def local_queues(client: Client, namespace: str) -> StatusPart:
-    """Return the LocalQueues of one namespace, for users who may see no ClusterQueues.
+    """Return the LocalQueues of one namespace; empty: of all.
 
     Raises:
         Forbidden: the user may not list them either.
 
     """
     try:
-        path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
+        place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        path = kueue_path(client.kueue_version(), f"{place}localqueues")
         sources = [
             source for page in list_pages(client, path) for source in page.get("items") or ()
         ]

@@ -41,7 +41,7 @@ _release: Callable[[Any], Any] = click.option(
 )
 
 
-@click.command("off", short_help="Stop all new decisions within a second.")
+@click.command("off")
 @_namespaces
 @_release
 @connection_options
@@ -72,7 +72,7 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, access: Clus
     terminal.say(f"Off{_where(after)}: {what}")
 
 
-@click.command("on", short_help="Decide again.")
+@click.command("on")
 @_namespaces
 @_release
 @connection_options

@@ -336,7 +336,7 @@ _WIDTHS = (19, 8, 30, 10)
 """Of time, event, Job and option; the reason takes what is left."""
 
 
-@click.command("tail", short_help="Print decisions as they are made.")
+@click.command("tail")
 @namespace_option
 @all_namespaces_option
 @selector_option

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -58,6 +59,11 @@ def columns(output: str = "text") -> int:
     if output == "wide":
         return _ENDLESS
     return width() or WRAPPED
+
+
+def wrapped(text: str, output: str = "text") -> str:
+    """Return a paragraph in lines of the width that there is."""
+    return textwrap.fill(" ".join(text.split()), columns(output), break_on_hyphens=False)
 
 
 def has_colours() -> bool:

@@ -68,7 +68,7 @@ It can be deleted and created as it was submitted, at the end of its queue:
 _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
 
 
-@click.command("undo", short_help="Put a pending Job back as it was submitted.")
+@click.command("undo")
 @click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")

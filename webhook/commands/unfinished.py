@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from webhook.api.cluster_access import ClusterAccess
-from webhook.api.kubernetes_api import Forbidden, NotServed
-from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.decision_table import state_of
-from webhook.commands.kubectl_flags import connection_options
-from webhook.jobs import JOB, KINDS, JobKind
-from webhook.model.job import OPTION_LABEL, QUEUE_LABEL, reference_of
+from webhook.commands.kubectl_flags import (
+    FOR_PROGRAMS,
+    all_namespaces_option,
+    connection_options,
+    namespace_option,
+    one_of_both,
+    output_of_jobs_option,
+    selector_option,
+)
+from webhook.commands.list_jobs import decided_jobs, say_for_programs
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
-_KINDS: Final = (JOB, *(kind for kind in KINDS.values() if kind is not JOB))
 _STATES: Final = {"pending": "pending", "started": "running"}
 _HEADER = ("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE")
 _AFTER = """\
@@ -28,61 +31,67 @@ applying a manifest again takes a pending Job back to what the manifest says, an
 the API server refuses the change."""
 
 
-@click.command("unfinished", short_help="List decided Jobs still to do.")
+@click.command("unfinished")
 @click.option("--release", is_flag=True, help="Start those that are held for a better hour.")
+@namespace_option
+@all_namespaces_option
+@selector_option
+@output_of_jobs_option
 @connection_options
-def command(*, release: bool, access: ClusterAccess) -> None:
-    """List the unfinished Jobs that carry a decision, in all namespaces.
+def command(
+    *,
+    release: bool,
+    namespace: str | None,
+    all_namespaces: bool,
+    selector: str,
+    output: str,
+    access: ClusterAccess,
+) -> None:
+    """List the unfinished Jobs that carry a decision, in all namespaces or in that of -n.
 
-    It informs before an uninstall, so it never fails: what it cannot list or release it says.
+    It informs before an uninstall, so it never fails: it says what it cannot list or release.
 
     \b
-    Example:
+    Examples:
       kubectl fallback unfinished
+      kubectl fallback unfinished -n team -o name
     """
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
+    one_of_both(namespace, all_namespaces=all_namespaces)
     try:
         client = Client(access)
         if release:
-            _release(client)
-        unfinished = [row for kind in _KINDS for row in _rows(client, kind)]
+            _release(client, namespace or "")
+        jobs = decided_jobs(client, namespace or "", selector)
     except ClusterError as error:
         terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
         return
+    unfinished = [
+        {**job, "state": _STATES[job["state"]]} for job in jobs if job["state"] in _STATES
+    ]
+    if output in FOR_PROGRAMS:
+        say_for_programs(unfinished, output)
+        return
+    _show(unfinished, output)
+
+
+def _show(unfinished: Sequence[Mapping[str, str]], output: str) -> None:
     if not unfinished:
         terminal.say("No unfinished Job carries a decision.")
         return
-    for line in terminal.table(_HEADER, unfinished, limit=terminal.width()):
+    rows = [[job[name.lower()] for name in _HEADER] for job in unfinished]
+    for line in terminal.table(_HEADER, rows, limit=terminal.width(output)):
         terminal.say(line)
-    terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.\n{_AFTER}")
+    terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.")
+    terminal.say(terminal.wrapped(_AFTER, output))
 
 
-def _release(client: Client) -> None:
+def _release(client: Client, namespace: str) -> None:
     """Start held Jobs first of all: nobody else will, once the controller is gone."""
     from webhook.commands.release import held_jobs, released
 
-    count = sum(released(client, job) for job in held_jobs(client, ""))
+    count = sum(released(client, job) for job in held_jobs(client, namespace))
     if count:
         terminal.say(f"Held Jobs released: {count}.")
-
-
-def _rows(client: Client, kind: JobKind) -> Iterator[tuple[str, ...]]:
-    """Yield the unfinished Jobs of a kind; of one that is not there, or not for the user, none."""
-    try:
-        for page in list_pages(client, kind.path(), {"labelSelector": OPTION_LABEL}):
-            for job in page.get("items") or ():
-                state = state_of(job, kind)
-                if state in _STATES:
-                    yield _row(job, kind, _STATES[state])
-    except (Forbidden, NotServed):
-        if kind is JOB:
-            raise
-
-
-def _row(job: Mapping[str, Any], kind: JobKind, state: str) -> tuple[str, ...]:
-    metadata = job["metadata"]
-    labels = metadata["labels"]
-    name = reference_of(kind.kind, metadata["name"])
-    return metadata["namespace"], name, labels[OPTION_LABEL], labels.get(QUEUE_LABEL, ""), state

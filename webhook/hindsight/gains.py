@@ -21,6 +21,7 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob, Rests
 from webhook.hindsight.savings_record import MOST_DECISIONS, Gained, PastDecision, SavingsRecord
 from webhook.model.costs.prices import Prices
+from webhook.model.pods import EVERYTHING, Selector
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Stayed, why_stayed
 from webhook.model.words import rfc3339
@@ -222,11 +223,12 @@ def gains(
     until: float,
     namespace: str | None = None,
     policy: str | None = None,
+    selector: Selector = EVERYTHING,
 ) -> Gains:
     """Sum up the Jobs created from *since* on; earlier ones count only as load.
 
-    *since* and *until* are in seconds since 1970. Only Jobs of *namespace* and of *policy* count;
-    None: those of all.
+    *since* and *until* are in seconds since 1970. Only Jobs of *namespace* and of *policy* count
+    (None: those of all), with labels as *selector* has it.
     """
     jobs = [
         job
@@ -234,6 +236,7 @@ def gains(
         if job.entry.created >= since
         and namespace in (None, job.entry.namespace)
         and policy in (None, _policy(job))
+        and selector.matches(job.entry.labels)
     ]
     over = [job for job in jobs if _is_compared(job)]
     confidence = confidence_of(over)
