@@ -28,6 +28,11 @@ _COMMANDS = {
         "Say what a policy would have gained, before any install.",
     ),
     "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
+    "gitops": (
+        "webhook.commands.gitops",
+        "command",
+        "Print what Argo CD or Flux must ignore for your policies.",
+    ),
     "help": ("webhook.commands.help_text", "command", "Print help about a command."),
     "list": ("webhook.commands.list_jobs", "command", "List Jobs that carry a decision."),
     "move": (

@@ -21,6 +21,8 @@ OF_A_CLUSTER = {
     "check": ["--namespace", "--output"],
     "estimate": ["--namespace", "--output"],
     "explain": ["--all-namespaces", "--namespace", "--output", "--selector"],
+    "gitops argocd": [],
+    "gitops flux": [],
     "list": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "move": ["--namespace"],
     "off": ["--namespace"],

@@ -55,7 +55,8 @@ def _place(words: list[str]) -> str:
             return _place(["kueue-fallback", *rest])
         case [name, *rest] if Path(name).name == "kueue-fallback":
             # With --decisions it reads a server's log, which comes from a cluster.
-            is_here = _SAVED & set(rest) and "--decisions" not in rest
+            saved = _SAVED & set(rest) or {"gitops", "-f"} <= set(rest)
+            is_here = saved and "--decisions" not in rest
             return "here" if is_here else "cluster"
         case ["kubectl" | "helm", *_]:
             return "cluster"
