@@ -71,6 +71,7 @@ def test_case(path, tmp_path):
 
     assert beyond_rules(outcome, case["job"], known.policies) == []
     patched = apply(outcome, case["job"])
+    assert edits.HOLE not in str(patched)
     assert found(outcome, patched, case["want"]) == case["want"]
 
 
@@ -378,7 +379,9 @@ def place_of(queue: str, items: list[Object]) -> tuple[str, str]:
 
 def apply(outcome: CreateOutcome, job: Object) -> Object:
     # Verifying a patch applies it to the very object that it is given.
-    operations = patch.operations(outcome.edits, copy.deepcopy(job), kind_of(job).allowed)
+    prepared = outcome.prepared if isinstance(outcome, Decided) else None
+    allowed = kind_of(job).allowed
+    operations = patch.operations(outcome.edits, copy.deepcopy(job), allowed, prepared)
     return jsonpatch.apply_patch(copy.deepcopy(job), operations)
 
 

@@ -31,7 +31,7 @@ from webhook.model.edits import (
     Prepared,
 )
 from webhook.model.fields import FieldError, Json
-from webhook.model.job import ENV_PREFIX
+from webhook.model.job import DECISION_ID, ENV_PREFIX
 from webhook.model.marks import MARKS, MARKS_OF_EDITS
 from webhook.model.pods import recalling
 
@@ -248,9 +248,6 @@ def _index(part: str, end: int, pointer: str) -> int:
     return int(part)
 
 
-_METADATA = "/metadata"
-
-
 class PatchError(Exception):
     """The edits make no patch that is certain to apply."""
 
@@ -327,7 +324,7 @@ def prepare(
         original=original,
         record=original_json(original),
         operations=tuple(written),
-        open_edits=tuple(n for n, edit in enumerate(edits) if edit.value == HOLE),
+        open_edits=tuple(n for n, edit in enumerate(edits) if _is_hole(edit.path[-1], edit.value)),
         open_operations=tuple(n for n, operation in enumerate(written) if _is_open(operation)),
     )
 
@@ -344,7 +341,8 @@ def filled(prepared: Prepared, text: str) -> Prepared:
     for index in prepared.open_edits:
         edits[index] = replace(edits[index], value=text)
     for index in prepared.open_operations:
-        written[index] = {**written[index], "value": _filled(written[index]["value"], text)}
+        key, value = _last(written[index]), written[index]["value"]
+        written[index] = {**written[index], "value": _filled(key, value, text)}
     return Prepared(
         edits=tuple(edits),
         original=prepared.original,
@@ -354,18 +352,28 @@ def filled(prepared: Prepared, text: str) -> Prepared:
 
 
 def _is_open(operation: Operation) -> bool:
-    # The hole is in an annotation; anywhere else the same text would be the submitter's own.
-    return _METADATA in operation["path"] and _holds_hole(operation.get("value"))
+    return _holds_hole(_last(operation), operation.get("value"))
 
 
-def _holds_hole(value: Any) -> bool:
-    return value == HOLE or (isinstance(value, dict) and any(map(_holds_hole, value.values())))
+def _last(operation: Operation) -> str:
+    return _from_pointer(operation["path"])[-1]
 
 
-def _filled(value: Any, text: str) -> Any:
+def _holds_hole(key: str, value: Any) -> bool:
     if isinstance(value, dict):
-        return {key: _filled(below, text) for key, below in value.items()}
-    return text if value == HOLE else value
+        return any(_holds_hole(name, below) for name, below in value.items())
+    return _is_hole(key, value)
+
+
+def _filled(key: str, value: Any, text: str) -> Any:
+    if isinstance(value, dict):
+        return {name: _filled(name, below, text) for name, below in value.items()}
+    return text if _is_hole(key, value) else value
+
+
+def _is_hole(key: str, value: Any) -> bool:
+    # Under another key the same text is the submitter's own.
+    return key == DECISION_ID and value == HOLE
 
 
 def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
