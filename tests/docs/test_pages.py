@@ -8,6 +8,9 @@ import yaml
 from tests.docs.pages import PAGES, ROOT
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+# With its registry and a version: what `latest` or no registry means differs from place to place.
+PULLED = re.compile(r"registry\.k8s\.io/\S+:\d\S*")
 
 
 def anchors(text):
@@ -41,3 +44,12 @@ def test_every_alert_has_its_row_in_the_table_of_failures():
 
     named = {name for row in rows for name in re.findall(r"`(KueueFallback\w+)`", row)}
     assert named == alerts
+
+
+def images(text):
+    return re.findall(r"^ *(?:- )?image: (.+)$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_an_image_of_an_example_can_be_pulled_anywhere_and_stays_the_same(path):
+    assert [image for image in images(path.read_text()) if not PULLED.fullmatch(image)] == []
