@@ -1,14 +1,17 @@
 """What the pages promise: links that lead somewhere, and a row for every alert."""
 
 import re
+import tomllib
 
 import pytest
 import yaml
 
+from hack import tools
 from tests.docs.pages import PAGES, ROOT
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # With its registry and a version: what `latest` or no registry means differs from place to place.
 PULLED = re.compile(r"registry\.k8s\.io/\S+:\d\S*")
 
@@ -53,3 +56,24 @@ def images(text):
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_image_of_an_example_can_be_pulled_anywhere_and_stays_the_same(path):
     assert [image for image in images(path.read_text()) if not PULLED.fullmatch(image)] == []
+
+
+def test_the_page_of_kind_has_the_versions_that_are_tested():
+    page = (ROOT / "docs/kind.md").read_text()
+    kueue = tools.required_version(tools.KUEUE).removeprefix("v")
+
+    assert re.findall(r"charts/kueue --version (\S+)", page) == [kueue]
+    assert re.findall(r"kueue-fallback:(\S+)", page) == [PROJECT["version"]]
+
+
+def test_the_cluster_of_kind_has_a_worker_for_the_fake_gpus():
+    cluster = yaml.safe_load((ROOT / "examples/kind/cluster.yaml").read_text())
+    page = (ROOT / "docs/kind.md").read_text()
+
+    assert (cluster["apiVersion"], cluster["kind"]) == ("kind.x-k8s.io/v1alpha4", "Cluster")
+    assert f"--name {cluster['name']}" in page
+    assert cluster["nodes"] == [
+        {"role": "control-plane"},
+        {"role": "worker", "labels": {"accelerator": "t4"}},
+    ]
+    assert "-l accelerator=t4" in page
