@@ -127,6 +127,12 @@ image:
 		echo "$$builder: $${said##*$$'\n'}" >&2; \
 	done; echo "No image can be built here; start one of these, or install it." >&2; exit 1
 
+## Make what a release publishes, without credentials: wheel, chart, plugin; RELEASE=v0.1.0.
+.PHONY: release
+release: setup
+	@$(BIN)/python -m hack.artifacts $(or $(RELEASE),v$(VERSION)) \
+		$(if $(REPOSITORY),--repository $(REPOSITORY))
+
 ## Build the control plane's programs and promtool into ~/.cache/kueue-fallback, if needed.
 .PHONY: programs
 programs: setup

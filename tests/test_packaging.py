@@ -1,15 +1,25 @@
-"""The wheel, built and installed as users get it, with nothing of the checkout on its path."""
+"""What a release publishes, made as the release workflow does, and installed as users get it.
 
+Nothing of the checkout is on its path.
+"""
+
+import hashlib
+import platform
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 POLICY = ROOT / "examples/policy.yaml"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+PROCESSORS = {"x86_64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 # What the command line needs before it has a command; the rest waits for who asks for it.
 NEEDED = ("annotated-types", "click", "pydantic", "pydantic-core", "PyYAML")
 NEEDED += ("typing-extensions", "typing-inspection")
@@ -29,24 +39,30 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 def run(*command, cwd=None):
     result = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300
+        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=600
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    # A copy, so that the build leaves nothing in the checkout and takes nothing old from it.
-    for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
-        if name.startswith(("webhook/", "certs/", "hack/", "bench/", "tests/")) or "/" not in name:
-            copy = source / name
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_bytes((ROOT / name).read_bytes())
-    build = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
-    run(sys.executable, "-m", *build, "--wheel-dir", str(target), str(source))
-    (built,) = target.glob("*.whl")
+def released(tmp_path_factory):
+    """What a release publishes, of the platform and the Python that the tests run under alone."""
+    folder = tmp_path_factory.mktemp("released")
+    here = f"{platform.system()}-{PROCESSORS[platform.machine()]}".lower()
+    python = "{}.{}".format(*sys.version_info)
+    given = ("--repository", "Some-Org/kueue-fallback", "--platforms", here, "--pythons", python)
+    run(
+        *(sys.executable, "-m", "hack.artifacts", f"v{VERSION}", *given),
+        *("--folder", str(folder)),
+        cwd=ROOT,
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(released):
+    (built,) = released.glob("*.whl")
     return built
 
 
@@ -125,3 +141,47 @@ def test_no_server_client_or_cryptography_is_loaded_to_answer(tmp_path, argument
     text = run(sys.executable, "-c", LOADED, *arguments, cwd=tmp_path)
 
     assert text.splitlines()[-1] == "loaded: []"
+
+
+def test_the_chart_has_the_tags_version_and_runs_the_published_image(released):
+    """What it renders was looked at when it was made: it would not be here otherwise."""
+    with tarfile.open(released / f"kueue-fallback-{VERSION}.tgz") as packed:
+        chart, values = (
+            yaml.safe_load(packed.extractfile(f"kueue-fallback/{name}.yaml"))
+            for name in ("Chart", "values")
+        )
+
+    assert (chart["version"], chart["appVersion"]) == (VERSION, VERSION)
+    assert values["image"]["repository"] == "ghcr.io/some-org/kueue-fallback"
+
+
+def test_the_plugin_for_krew_runs_with_nothing_but_python(released, tmp_path):
+    (archive,) = released.glob("kubectl-fallback_*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "store", filter="data")
+    # krew links to the file in its store.
+    (tmp_path / "kubectl-fallback").symlink_to(tmp_path / "store/kubectl-fallback")
+
+    bare = (sys.executable, "-S", str(tmp_path / "kubectl-fallback"))
+    version = run(*bare, "version", "--client", cwd=tmp_path)
+    explained = run(
+        *(*bare, "explain", "-f", str(ROOT / "examples/light-job.yaml")),
+        *("--snapshot", str(ROOT / "examples/snapshot.json")),
+        cwd=tmp_path,
+    )
+
+    assert version == f"Client: {VERSION}\n"
+    assert explained.startswith("Policy light-gpu (Enforce): sent to cpu-lq (cpu): starts now")
+
+
+def test_the_checksums_are_those_of_all_files(released):
+    lines = (released / "SHA256SUMS").read_text().splitlines()
+
+    sums = dict(reversed(line.split("  ")) for line in lines)
+    files = {path.name: path for path in released.iterdir() if path.name != "SHA256SUMS"}
+    assert sums == {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()
+    }
+    manifest = yaml.safe_load((released / "fallback.yaml").read_text())
+    (archive,) = manifest["spec"]["platforms"]
+    assert archive["sha256"] == sums[archive["uri"].rpartition("/")[2]]

@@ -77,3 +77,14 @@ def test_the_cluster_of_kind_has_a_worker_for_the_fake_gpus():
         {"role": "worker", "labels": {"accelerator": "t4"}},
     ]
     assert "-l accelerator=t4" in page
+
+
+def test_the_page_of_installs_names_each_program_and_python():
+    page = (ROOT / "docs/install.md").read_text()
+
+    assert {name for name in PROJECT["scripts"] if f"`{name}`" in page} >= {
+        "kubectl-fallback",
+        "kueue-fallback",
+    }
+    named = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each}
+    assert {version for version in named if version in page} == named
