@@ -136,8 +136,8 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 done, 1 negative result (not found, refused, needs attention), "
-    "2 input is wrong, 3 the cluster cannot be reached or forbids it.",
+    epilog="Exit codes: 0 done; 1 negative result (not found, refused, needs attention), or the "
+    "cluster cannot be reached or forbids it; 2 the command or a file is wrong.",
 )
 @click.version_option(package_name="kueue-fallback", prog_name="kueue-fallback")
 def main() -> None:

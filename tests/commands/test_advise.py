@@ -115,4 +115,4 @@ def test_who_may_not_list_what_it_needs_is_told(tmp_path, cluster):
 
     found = run(tmp_path, cluster)
 
-    assert (found.exit_code, "clusterqueues" in found.stderr) == (3, True)
+    assert (found.exit_code, "clusterqueues" in found.stderr) == (1, True)

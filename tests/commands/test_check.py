@@ -275,10 +275,10 @@ def test_json_says_which_findings_are_the_api_servers(asked):
         ((503, {"message": "later"}), "503 later"),
     ],
 )
-def test_a_cluster_that_cannot_be_asked_ends_with_3(asked, answer, text):
+def test_a_cluster_that_cannot_be_asked_ends_with_1(asked, answer, text):
     (code, out, err), _ = asked(POST=answer)
 
-    assert (code, out, err) == (3, "", f"{text}\n")
+    assert (code, out, err) == (1, "", f"{text}\n")
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "--help"], ["check", "-f", "-"]])

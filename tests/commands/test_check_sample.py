@@ -127,7 +127,7 @@ def test_who_may_not_create_jobs_cannot_try(check):
 
     result = check(Creating(jobs=lambda body: (403, text)))
 
-    assert (result.exit_code, result.stderr) == (3, f"{text}\n")
+    assert (result.exit_code, result.stderr) == (1, f"{text}\n")
 
 
 def test_a_sample_that_the_policy_is_not_for_is_told_which_value_misses(check, tmp_path):

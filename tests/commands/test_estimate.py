@@ -127,5 +127,5 @@ def test_without_rights_one_line_says_so(tmp_path):
     with serving(cluster, tmp_path) as kubeconfig:
         found = estimated("--kubeconfig", kubeconfig)
 
-    assert found.exit_code == 3
+    assert found.exit_code == 1
     assert len(found.output.splitlines()) == 1

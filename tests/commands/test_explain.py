@@ -148,13 +148,13 @@ def test_a_missing_file_ends_with_2_and_its_name():
     assert (found.exit_code, found.output) == (2, "nowhere.yaml: No such file or directory\n")
 
 
-def test_a_cluster_that_cannot_be_reached_ends_with_3(tmp_path):
+def test_a_cluster_that_cannot_be_reached_ends_with_1(tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text("apiVersion: v1\nkind: Config\n")
 
     found = explain("-f", LIGHT, "--kubeconfig", str(path))
 
-    assert found.exit_code == 3
+    assert found.exit_code == 1
     assert "Invalid kube-config file" in found.output
 
 

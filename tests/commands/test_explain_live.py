@@ -231,7 +231,7 @@ def test_a_manifest_is_explained_by_a_dry_run(explain, decided, tmp_path, confli
 
     result = explain(cluster, "-f", str(path))
 
-    assert "asking the webhook by a server-side dry run instead" in result.stderr
+    assert "the webhook was asked by a server-side dry run instead" in result.stderr
     (table,) = rows(result.stdout)
     assert [row[0] for row in table] == ["gpu", "cpu"]
 

@@ -149,10 +149,10 @@ def test_a_context_says_which_cluster_and_which_namespace(tmp_path):
 
     assert (found.exit_code, found.stderr) == (0, "No Job in namespace prod carries a decision.\n")
     assert (other.exit_code, other.stderr) == (
-        3,
+        1,
         'context "prodd" does not exist (there is prod)\n',
     )
-    assert current.exit_code == 3
+    assert current.exit_code == 1
     assert current.stderr == (
         "The connection to the server 127.0.0.1:1 was refused - did you specify the right host "
         "or port?\n"

@@ -176,7 +176,7 @@ def test_flavors_cost_what_their_nodes_cost_on_average(tmp_path):
     ids=["no prices", "no answer"],
 )
 def test_a_prometheus_that_knows_nothing_is_told(tmp_path, gauges, message):
-    assert message in from_opencost(tmp_path, gauges, code=2).stderr
+    assert message in from_opencost(tmp_path, gauges, code=1).stderr
 
 
 def test_what_is_no_url_is_told(tmp_path):

@@ -85,5 +85,5 @@ def test_a_refused_dry_run_is_told_in_the_api_servers_words(run):
 
     result = run(lambda method, path, body: (403, [], refused))
 
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     assert "jobs.batch is forbidden" in result.stderr

@@ -107,7 +107,7 @@ def test_a_job_that_is_not_there_is_not_looked_for_in_vain(live):
 def test_without_rights_one_line_says_so(live):
     found = live(Cluster(*SNAPSHOT, forbidden=("*/clusterqueues",)), LIGHT)
 
-    assert found.exit_code == 3
+    assert found.exit_code == 1
     assert len(found.output.splitlines()) == 1
 
 

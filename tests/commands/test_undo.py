@@ -151,7 +151,7 @@ def test_without_the_webhook_the_job_is_left_as_it_was(server, undo, added):
     labels = {"labels": added} if added else {}
     assert cluster.patched[1:] == [{"annotations": {MOVE_TO: None}, **labels}]
     assert cluster.job == before
-    assert (result.exit_code, result.stdout) == (3, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         "The webhook did not answer, so Job team/light is as it was.\n"
         "`kubectl fallback probe` says whether the API server calls it.\n"
@@ -168,7 +168,7 @@ def test_a_wish_that_cannot_be_taken_off_again_is_named(server, undo):
 
     result = undo(answer, "light")
 
-    assert result.exit_code == 3
+    assert result.exit_code == 1
     assert result.stderr.startswith(f"Its annotation {MOVE_TO} could not be taken off again: 500")
 
 
@@ -246,7 +246,7 @@ OLDER = "its resources would change, which Kubernetes allows from 1.36 on only"
     [
         (422, 1, f"Job team/light is as it was: {OLDER}: {IMMUTABLE} (422)\n{WAY_OUT}"),
         (400, 1, f"Job team/light is as it was: {IMMUTABLE} (400)\n{WAY_OUT}"),
-        (403, 3, f"{IMMUTABLE}\n"),
+        (403, 1, f"{IMMUTABLE}\n"),
     ],
 )
 def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, code, text):
@@ -316,7 +316,7 @@ def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
 
     assert MOVE_TO not in cluster.job["metadata"]["annotations"]
     assert (result.exit_code, result.stderr) == (
-        3,
+        1,
         "The webhook did not answer, so Job team/light is as it was.\n",
     )
 

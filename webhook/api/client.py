@@ -437,10 +437,10 @@ class Client:
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unreachable(_why_unreached(error, configuration.host)) from error
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
-            self._refuse(response, path)
+            self._refuse(response, method, path)
         return response
 
-    def _refuse(self, response: urllib3.BaseHTTPResponse, path: str) -> None:
+    def _refuse(self, response: urllib3.BaseHTTPResponse, method: str, path: str) -> None:
         status, (message, causes) = response.status, refusal(response)
         match status:
             case http.HTTPStatus.UNAUTHORIZED:
@@ -448,7 +448,9 @@ class Client:
                     self._loaded = None
                 raise Unreachable(f"401 {message}")
             case http.HTTPStatus.FORBIDDEN:
-                raise Forbidden(path, message)
+                # A proxy in between gives no reason that names verb and resource.
+                bare = message == response.reason
+                raise Forbidden(path, f"{message}: {method} {path}" if bare else message)
             case http.HTTPStatus.NOT_FOUND:
                 raise NotServed(path)
             case http.HTTPStatus.GONE:
@@ -481,15 +483,19 @@ class Client:
         return {"User-Agent": "kueue-fallback", **credentials}
 
 
+_POOL: Final = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")
+"""How urllib3 names a server."""
+
+
 def _why_unreached(error: Exception, host: str) -> str:
-    """Say what kubectl says of a server that nobody listens at; else what the error says."""
+    """Say what kubectl says of a server that nobody listens at; else name it and the error."""
+    server = host.partition("://")[2] or host
     if isinstance(error.__cause__, ConnectionRefusedError):
-        server = host.partition("://")[2] or host
         return (
             f"The connection to the server {server} was refused - did you specify the right "
             "host or port?"
         )
-    return str(error)
+    return f"The server {server} cannot be reached: {_POOL.sub('', str(error))}"
 
 
 def connect(kubeconfig: str = "") -> Client:

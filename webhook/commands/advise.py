@@ -121,18 +121,18 @@ def command(
     output: str,
     access: ClusterAccess,
 ) -> None:
-    """Show the running Jobs that would save by going on elsewhere from a checkpoint.
+    """Show running Jobs that would cost less if they went on elsewhere from a checkpoint.
 
-    Of Jobs with the annotation kueue-fallback.dev/checkpoint, whose policy decides by cost. What is
-    left of them must cost less there, the wait and the start included, by twice the policy's
-    minimumSaving. Nothing is moved: the commands that would do it are printed, to be run once the
-    Job has written a checkpoint.
+    A Job is considered if it has the annotation kueue-fallback.dev/checkpoint and its policy
+    decides by cost. The rest of its run must cost less elsewhere by twice the policy's
+    minimumSaving, with the wait and the start included.
 
-    Without JOB: all of the namespace that -n gives, or of all namespaces. Who runs the commands
-    needs the right to patch the Job and its Workload.
+    Nothing is moved. The commands that would move the Job are printed; run them once it has
+    written a checkpoint. They need the right to patch the Job and its Workload.
 
-    \b
-    Exit codes: 0 done, 1 there is no such Job, 3 the cluster cannot be reached or forbids it.
+    Without JOB all Jobs of -n are considered, or of all namespaces.
+
+    Exit codes: 0 done, 1 there is no such Job, or the cluster cannot be asked.
 
     \b
     Examples:
@@ -147,7 +147,7 @@ def command(
     if output in ("json", "yaml"):
         terminal.say(terminal.dump(as_json(found, snapshot.currency), output))
     else:
-        terminal.say(as_text(found, limit=terminal.columns(output)))
+        terminal.say(terminal.fitted(as_text(found, limit=terminal.columns(output)), output))
 
 
 def _advised(

@@ -17,7 +17,13 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.commands import manifest, terminal
-from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
+from webhook.commands.kubectl_flags import (
+    connection_options,
+    filename_option,
+    namespace_option,
+    output_option,
+    recursive_option,
+)
 from webhook.decide import undo_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
@@ -112,50 +118,42 @@ class Finding:
         return f"{where}: {'API server: ' if self.is_servers else ''}{self.message}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CheckOptions:
+    files: tuple[str, ...]
+    recursive: bool
+    server: bool
+    sample: str | None
+    namespace: str | None
+    output: str
+    access: ClusterAccess
+
+
 @click.command("check")
+@filename_option("Policies", required=True)
+@recursive_option
+@click.option("--server", is_flag=True, help="Also ask the API server, by a dry run.")
 @click.option(
-    "-f",
-    "--filename",
-    "paths",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="A file with policies, YAML or JSON, or - for stdin; repeatable.",
-)
-@click.option("--server", is_flag=True, help="Ask the API server, too, by a dry run.")
-@click.option(
-    "--sample", metavar="JOB", help="A Job of any kind to try in every option, on the cluster."
+    "--sample", metavar="JOB", help="A Job's manifest to try in every option, on the cluster."
 )
 @namespace_option
 @output_option
 @connection_options
-def command(
-    *,
-    paths: tuple[str, ...],
-    server: bool,
-    sample: str | None,
-    namespace: str | None,
-    output: str,
-    access: ClusterAccess,
-) -> None:
-    """Check FallbackPolicies, AcceleratorProfiles and Tariffs.
-
-    What the API server would refuse is a mistake.
+def command(**given: Any) -> None:
+    """Check FallbackPolicies, AcceleratorProfiles and Tariffs for what the API server would refuse.
 
     Each mistake is one line: file, line, path and what was expected. Other kinds are skipped with
     a note. No cluster is needed.
 
-    With --server the API server is asked, too, by a dry run, and its own texts are shown. You
-    need the right to create FallbackPolicies there, and to get and update one that exists.
+    With --server the API server is also asked, by a dry run, and its own texts are shown. You need
+    the right to create FallbackPolicies, and to get and update one that exists.
 
-    With --sample the API server is asked, by a dry run, whether it would create the Job under
-    each option, and a pod of it, so that quotas, LimitRanges and other admission policies speak
-    before a user meets them. You need the rights to create Jobs and pods there, and to list
-    LocalQueues.
+    With --sample the API server is asked whether it would create the Job, and a pod of it, in each
+    option. That shows what quotas, LimitRanges and other admission policies refuse, before a user
+    meets it. You need the rights to create Jobs and pods, and to list LocalQueues.
 
-    \b
-    Exit codes: 0 all are valid, 1 the sample is refused in an option, 2 a policy or a file is
-    wrong, 3 the cluster cannot be reached (with --server or --sample).
+    Exit codes: 0 all are valid, 1 the sample is refused in an option, or the cluster cannot be
+    asked (with --server or --sample), 2 a policy or a file is wrong.
 
     \b
     Examples:
@@ -164,19 +162,21 @@ def command(
       kubectl fallback check -f policy.yaml --server
       kubectl fallback check -f policy.yaml --sample job.yaml -n team
     """
-    findings = _on_cluster(paths, access) if server else _findings(paths)
-    failed = any(finding.kind == "error" for finding in findings)
+    asked = _CheckOptions(**given)
     trials: Sequence[Trial] | None = None
-    if sample is not None and not failed:
-        from webhook.commands.check_sample import tried_on_cluster
+    try:
+        paths = tuple(manifest.files_in(asked.files, is_recursive=asked.recursive))
+        findings = _on_cluster(paths, asked) if asked.server else _findings(paths, asked)
+        failed = any(finding.kind == "error" for finding in findings)
+        if asked.sample is not None and not failed:
+            from webhook.commands.check_sample import tried_on_cluster
 
-        try:
-            trials = tried_on_cluster(paths, sample, namespace, access)
-        except FieldError as error:
-            terminal.say(str(error), err=True)
-            sys.exit(2)
-    if output in ("json", "yaml"):
-        terminal.say(terminal.dump(_summary(findings, trials, valid=not failed), output))
+            trials = tried_on_cluster(paths, asked.sample, asked.namespace, asked.access)
+    except FieldError as error:
+        terminal.say(str(error), err=True)
+        sys.exit(2)
+    if asked.output in ("json", "yaml"):
+        terminal.say(terminal.dump(_summary(findings, trials, valid=not failed), asked.output))
     else:
         for finding in findings:
             terminal.say(str(finding), err=finding.kind in ("skipped", "note"))
@@ -186,19 +186,29 @@ def command(
     sys.exit(2 if failed else int(refused))
 
 
-def _on_cluster(paths: Sequence[str], access: ClusterAccess) -> Sequence[Finding]:
+def _on_cluster(paths: Sequence[str], asked: _CheckOptions) -> Sequence[Finding]:
     from webhook.commands.connect import connected
 
-    with connected(access) as client:
-        return _findings(paths, client)
+    with connected(asked.access) as client:
+        return _findings(paths, asked, client)
 
 
-def _findings(paths: Sequence[str], client: Client | None = None) -> Sequence[Finding]:
-    return [finding for file in paths for finding in check(file, client)]
+def _findings(
+    paths: Sequence[str], asked: _CheckOptions, client: Client | None = None
+) -> Sequence[Finding]:
+    return [
+        finding
+        for file in paths
+        for finding in check(file, client, is_of_folder=file not in asked.files)
+    ]
 
 
-def check(file: str, client: Client | None = None) -> Iterator[Finding]:
-    """Check each document of a file, in order; a file without a policy is a mistake, too.
+def check(
+    file: str, client: Client | None = None, *, is_of_folder: bool = False
+) -> Iterator[Finding]:
+    """Check each document of a file, in order.
+
+    A file without a policy is a mistake, too, unless it was found in a folder.
 
     With *client* the API server is asked about each policy as well.
     """
@@ -213,7 +223,8 @@ def check(file: str, client: Client | None = None) -> Iterator[Finding]:
     else:
         if not ours:
             message = f"no {KIND} in it"
-            yield Finding(kind="error", file=name, line=0, path="", message=message)
+            kind = "skipped" if is_of_folder else "error"
+            yield Finding(kind=kind, file=name, line=0, path="", message=message)
 
 
 def _kind_of(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Connects a command to a cluster, or ends it with exit code 3 and one line that says why.
+"""Connects a command to a cluster, or ends it with exit code 1 and one line that says why.
 
 Also the namespace and the Job that are meant, as kubectl finds them, and durations as options.
 """
@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
-UNREACHED = 3
-"""Exit code: the cluster cannot be reached, or forbids it."""
+FAULT = 1
+"""Exit code of a command that finds something wrong, or cannot ask the cluster.
+
+0 is good, and 2 says that the command itself, or a file that it was given, is wrong.
+"""
 
 
 @contextlib.contextmanager
 def connected(access: ClusterAccess, *, metadata_only: bool = False) -> Iterator[Client]:
     """Connect as kubectl does: by the flags, else by the pod's ServiceAccount.
 
-    A ``ClusterError`` inside the block is printed and ends the program with code ``UNREACHED``.
+    A ``ClusterError`` inside the block is printed and ends the program with code ``FAULT``.
     """
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
@@ -44,7 +47,7 @@ def connected(access: ClusterAccess, *, metadata_only: bool = False) -> Iterator
         yield Client(access, metadata_only=metadata_only)
     except ClusterError as error:
         terminal.say(str(error), err=True)
-        sys.exit(UNREACHED)
+        sys.exit(FAULT)
 
 
 def namespace_or_current(namespace: str | None, access: ClusterAccess) -> str:

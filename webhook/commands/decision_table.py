@@ -43,6 +43,8 @@ _CLUSTER = _NAMES.index("CLUSTER")
 """The column that is shown only if some option has a worker cluster."""
 _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
+_SPARE: Final = ("RESERVING", "CLUSTERQUEUE", "PENDING", "RUNS", "CLUSTER", "QUEUE")
+"""Left out one by one where a terminal is too narrow."""
 _TERMS: Final[Mapping[str, str]] = {
     "RATES": "money",
     "POWER": "electricity",
@@ -109,7 +111,7 @@ def _rows(decision: Decision, costs: _Costs, width: int) -> list[str]:
         "> " if option.option == decision.option else "  " for option in decision.options
     ]
     remote = any(option.cluster for option in decision.options)
-    cells = _cells(decision, costs, width, remote=remote)
+    cells = _within(_cells(decision, costs, width, remote=remote), width)
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
     left = sum(widths) + 2 * len(widths) + 2
     lines = []
@@ -122,6 +124,18 @@ def _rows(decision: Decision, costs: _Costs, width: int) -> list[str]:
         else:
             lines += _below(start, row[-1], width)
     return lines
+
+
+def _within(cells: list[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
+    """Leave out columns that tell least, until the others fit."""
+    for name in _SPARE:
+        *numbers, _ = ([len(cell) for cell in column] for column in zip(*cells, strict=True))
+        if sum(map(max, numbers)) + 2 * len(numbers) <= width:
+            break
+        if name in cells[0]:
+            at = cells[0].index(name)
+            cells = [(*row[:at], *row[at + 1 :]) for row in cells]
+    return cells
 
 
 def _cells(decision: Decision, costs: _Costs, width: int, *, remote: bool) -> list[tuple[str, ...]]:
@@ -398,7 +412,9 @@ def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) 
     if limit is None or max(len(click.unstyle(line)) for line in whole) <= limit:
         yield from whole
         return
-    head, *numbers = terminal.table(header[:-1], [row[:-1] for row in rows], limit=limit)
+    names, shown = header[:-1], [row[:-1] for row in rows]
+    spare = [name for name in _SPARE if name in names]
+    head, *numbers = terminal.table(names, shown, limit=limit, spare=spare)
     yield head
     for line, row in zip(numbers, rows, strict=True):
         yield line

@@ -40,29 +40,32 @@ class _EstimateOptions:
 
 @click.command("estimate")
 @click.option(
-    "--policy", "policies", multiple=True, metavar="FILE", help="Default: a suggested one."
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="FILE",
+    help="The policy; default: a suggested one.",
 )
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
-@click.option("--since", type=Duration(), default="30d", help="So far back: 90m, 24h, 7d.  [30d]")
+@click.option("--since", type=Duration(), default="30d", help="How far back: 90m, 24h, 7d.  [30d]")
 @namespace_option
 @output_option
 @connection_options
 def command(**given: Any) -> None:
-    """Estimate what a policy would have gained, by Workloads and Jobs that have ended.
+    """Estimate what a policy would have gained, from Workloads and Jobs that have ended.
 
-    Nothing is changed, and nothing has to be installed. The Jobs that are still there are replayed
-    twice, as they went and as the policy would have decided. The replay of what really happened
-    shows how far that can be trusted. Without --policy one is suggested from the cluster's queues,
-    with what it assumes.
+    Nothing is changed, and nothing has to be installed. Jobs that still exist are replayed twice:
+    as they went, and as the policy would have decided. The first replay shows how far the second
+    can be trusted. Without --policy one is suggested from the cluster's queues, with what it
+    assumes.
 
     \b
     A snapshot is what this prints:
       kubectl get jobs,workloads,clusterqueues,localqueues,cohorts,resourceflavors,\\
         namespaces -A -o json
 
-    \b
-    Exit codes: 0 done, 1 no Job that has ended can be replayed, or no policy can be suggested,
-    2 a file is wrong, 3 the cluster cannot be reached or forbids it.
+    Exit codes: 0 done, 1 no Job that has ended can be replayed, no policy can be suggested, or the
+    cluster cannot be asked, 2 a file is wrong.
 
     \b
     Examples:
@@ -119,7 +122,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         look_back.look_back([*ended, *unended], world), left_out=past.left_out + len(past.unread)
     )
     if asked.output in ("text", "wide"):
-        terminal.say(estimated_gains.as_text(found))
+        terminal.say(terminal.fitted(estimated_gains.as_text(found), asked.output))
         if suggestion is not None:
             terminal.say("\n" + _suggested(suggestion))
     else:

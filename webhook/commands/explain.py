@@ -239,7 +239,7 @@ class _ExplainOptions:
 
 @click.command("explain")
 @click.argument("words", metavar="[JOB]...", nargs=-1, shell_complete=completion.jobs)
-@filename_option("Manifests of Jobs and CronJobs: a file, a folder, or -: stdin; repeatable.")
+@filename_option("Manifests of Jobs and CronJobs")
 @recursive_option
 @click.option("--policy", "policies", multiple=True, metavar="FILE", help="Only these policies.")
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
@@ -268,9 +268,8 @@ def command(**given: Any) -> None:
 
     With MultiKueue also admissionchecks,multikueueconfigs,multikueueclusters.
 
-    \b
     Exit codes: 0 done, 1 there is no such Job, the API server refuses it, or the cluster cannot be
-    reached or forbids it, 2 a file is wrong.
+    asked, 2 a file is wrong.
 
     \b
     Examples:
@@ -309,7 +308,8 @@ def _say(shown: Sequence[str | Mapping[str, Any]], output: str) -> None:
             terminal.say(terminal.dump(one, output))
         return
     for number, text in enumerate(shown):
-        terminal.say(f"\n{text}" if number else str(text))
+        whole = terminal.fitted(str(text), output)
+        terminal.say(f"\n{whole}" if number else whole)
 
 
 def _live(asked: _ExplainOptions) -> tuple[Sequence[str | Mapping[str, Any]], bool]:
@@ -398,9 +398,9 @@ def _of_manifests(
     except Forbidden as error:
         if asked.requester is not None:
             raise click.UsageError(f"--as: {error}") from error
-        terminal.say(f"{error}: asking the webhook by a server-side dry run instead", err=True)
         titled = [_titled(job) if is_titled else "" for job in jobs]
         answers = [_dry_run(client, job.source, asked.output) for job in jobs]
+        terminal.say(f"{error}: the webhook was asked by a server-side dry run instead", err=True)
         return [_under(*each) for each in zip(titled, answers, strict=True)]
     return _considered(jobs, view, asked.output, is_titled=is_titled)
 

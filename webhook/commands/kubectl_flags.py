@@ -75,6 +75,11 @@ namespace_option: Callable[[Any], Any] = click.option(
     shell_complete=completion.namespaces,
     help="Namespace; default: the context's.",
 )
+release_namespace_option: Callable[[Any], Any] = click.option(
+    "--release-namespace",
+    metavar="NAMESPACE",
+    help="Namespace of the kueue-fallback release; default: from the webhook configuration.",
+)
 all_namespaces_option: Callable[[Any], Any] = click.option(
     "-A", "--all-namespaces", is_flag=True, help="All namespaces."
 )
@@ -86,9 +91,17 @@ def one_of_both(namespace: str | None, *, all_namespaces: bool) -> None:
         raise click.UsageError("Give -n or -A, not both.")
 
 
-def filename_option(text: str) -> Callable[[Any], Any]:
+def filename_option(text: str, *, required: bool = False) -> Callable[[Any], Any]:
     """Return -f of a command: *text* is what it takes."""
-    return click.option("-f", "--filename", "files", multiple=True, metavar="FILE", help=text)
+    return click.option(
+        "-f",
+        "--filename",
+        "files",
+        multiple=True,
+        required=required,
+        metavar="FILE",
+        help=f"{text}: a file, a folder, or -: stdin; may be repeated.",
+    )
 
 
 recursive_option: Callable[[Any], Any] = click.option(

@@ -45,13 +45,12 @@ def command(
     output: str,
     access: ClusterAccess,
 ) -> None:
-    """List the Jobs that carry a decision: policy, option, queue, state, time and reason.
+    """List the Jobs that carry a decision, with policy, option, queue, state, time and reason.
 
-    Jobs of all kinds are listed, the latest decision first. You need the right to list Jobs;
-    other kinds that you may not list are left out.
+    The latest decision comes first. You need the right to list Jobs. Jobs of other kinds are
+    listed if you may list them.
 
-    \b
-    Exit codes: 0 done, also if there is none; 3 the cluster cannot be reached or forbids it.
+    Exit codes: 0 done, also if there is none, 1 the cluster cannot be asked.
 
     \b
     Examples:

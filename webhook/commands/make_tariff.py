@@ -25,7 +25,7 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import connected
+from webhook.commands.connect import FAULT, connected
 from webhook.commands.kubectl_flags import connection_options
 from webhook.model.fields import FieldError
 
@@ -66,17 +66,17 @@ _file_option = click.option(
     help="A CSV of hourly intensities, as Electricity Maps offers for a zone and year.",
 )
 _cluster_option = click.option(
-    "--cluster", "clusters", multiple=True, help="A MultiKueueCluster that it is for; repeatable."
+    "--cluster", "clusters", multiple=True, help="The MultiKueueCluster it is for; may be repeated."
 )
 _life_cycle_option = click.option(
-    "--life-cycle", is_flag=True, help="Take the intensity over the life cycle, not the direct one."
+    "--life-cycle", is_flag=True, help="Use life-cycle intensities instead of direct ones."
 )
 
 
 @command.command("typical", short_help="Carbon intensities by season, kind of day and hour.")
 @_file_option
 @click.option("--name", default="typical", help="The Tariff's name.  [typical]")
-@click.option("--time-zone", default="UTC", help="In which hours and days are told.  [UTC]")
+@click.option("--time-zone", default="UTC", help="Time zone of the hours and days.  [UTC]")
 @_life_cycle_option
 @_cluster_option
 def typical(
@@ -84,8 +84,7 @@ def typical(
 ) -> None:
     """Print the `carbon` of a Tariff, from the hours of a past year.
 
-    \b
-    Exit code 2: the file cannot be read.
+    Exit codes: 0 done, 2 the file cannot be read.
     """
     from webhook.cost import typical_hours
     from webhook.model.costs.tariff import TARIFF_KIND
@@ -102,16 +101,15 @@ def typical(
 
 @command.command("series", short_help="Carbon intensities hour by hour, with their ConfigMap.")
 @_file_option
-@click.option("--name", default="series", help="Of the Tariff and the ConfigMap.  [series]")
+@click.option("--name", default="series", help="Name of the Tariff and the ConfigMap.  [series]")
 @_life_cycle_option
 @_cluster_option
 def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -> None:
     """Print a Tariff with a series of carbon intensities, and the ConfigMap that has its points.
 
-    For what is known hour by hour, and for billing a simulation by what really was.
+    Use it if intensities are known hour by hour, or to bill a simulation by what really happened.
 
-    \b
-    Exit code 2: the file cannot be read.
+    Exit codes: 0 done, 2 the file cannot be read.
     """
     import yaml
 
@@ -141,14 +139,15 @@ def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -
 )
 @click.option("--zone", required=True, help="The availability zone.")
 @click.option("--flavor", required=True, help="The ResourceFlavor whose Nodes these are.")
-@click.option("--resource", default="nvidia.com/gpu", help="What is paid for.  [nvidia.com/gpu]")
-@click.option("--per", default=1, help="How many of it an instance has.  [1]")
-@click.option("--name", default="spot", help="Of the Tariff and the ConfigMap.  [spot]")
+@click.option(
+    "--resource", default="nvidia.com/gpu", help="The resource the price is for.  [nvidia.com/gpu]"
+)
+@click.option("--per", default=1, help="How many of the resource an instance has.  [1]")
+@click.option("--name", default="spot", help="Name of the Tariff and the ConfigMap.  [spot]")
 def spot(*, path: str, zone: str, flavor: str, resource: str, per: int, name: str) -> None:
     """Print a Tariff with a series of rates, and the ConfigMap that has its points.
 
-    \b
-    Exit code 2: the file cannot be read, or has no price of the zone.
+    Exit codes: 0 done, 2 the file cannot be read, or has no price of the zone.
     """
     import yaml
 
@@ -206,9 +205,9 @@ def _points(path: str, *, life_cycle: bool) -> Sequence[tuple[float, float]]:
     return points
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = 2) -> NoReturn:
     terminal.say(message, err=True)
-    sys.exit(2)
+    sys.exit(code)
 
 
 def _print(kind: str, name: str, spec: Mapping[str, Any], comment: str) -> None:
@@ -271,23 +270,22 @@ def _columns(header: Sequence[str], path: str, *, life_cycle: bool) -> tuple[str
     return time, wanted[0]
 
 
-@command.command("from-opencost", short_help="Rates by what OpenCost says that Nodes cost.")
+@command.command("from-opencost", short_help="Rates from what Nodes cost according to OpenCost.")
 @click.option(
-    "--prometheus", required=True, metavar="URL", help="Where OpenCost's gauges are: a Prometheus."
+    "--prometheus", required=True, metavar="URL", help="The Prometheus with OpenCost's gauges."
 )
 @click.option("--name", default="opencost", help="The Tariff's name.  [opencost]")
 @connection_options
 def from_opencost(*, prometheus: str, name: str, access: ClusterAccess) -> None:
-    """Print the `rates` of a Tariff, for each ResourceFlavor the mean over its Nodes.
+    """Print the `rates` of a Tariff: for each ResourceFlavor the mean over its Nodes.
 
-    These are list prices, and so for comparing with them: what an owned machine costs that would
-    idle otherwise is little more than its electricity (docs/costs.md).
+    These are list prices. A machine that you own, and that would idle otherwise, costs little more
+    than its electricity (docs/costs.md).
 
-    \b
     You need the right to list Nodes and ResourceFlavors.
 
-    \b
-    Exit code 2: Prometheus does not answer, or knows no price of any flavor.
+    Exit codes: 0 done, 1 Prometheus or the cluster cannot be asked, or knows no price of any
+    flavor.
     """
     from webhook.cost import node_prices
     from webhook.model.costs.tariff import TARIFF_KIND
@@ -297,13 +295,13 @@ def from_opencost(*, prometheus: str, name: str, access: ClusterAccess) -> None:
     try:
         prices = {part: _gauge(prometheus, gauge) for part, gauge in node_prices.GAUGES.items()}
     except (FieldError, OSError, http.client.HTTPException) as error:
-        _fail(f"{prometheus}: {error}")
+        _fail(f"{prometheus}: {error}", FAULT)
     nodes = [_priced(node, prices) for node in labelled]
     entries, unknown = node_prices.rates(nodes, flavors)
     for flavor in unknown:
         terminal.say(f"ResourceFlavor {flavor}: no price of a Node with its nodeLabels", err=True)
     if not entries:
-        _fail(f"{prometheus}: no price of any ResourceFlavor")
+        _fail(f"{prometheus}: no price of any ResourceFlavor", FAULT)
     _print(TARIFF_KIND, name, {"rates": entries}, "List prices, by OpenCost")
 
 
@@ -375,7 +373,7 @@ def _get(url: str, gauge: str) -> str:
     parts = urlsplit(url)
     kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
     if parts.scheme not in kinds or not parts.hostname:
-        raise FieldError("--prometheus", "expected a URL such as http://localhost:9090")
+        raise click.UsageError("--prometheus: expected a URL such as http://localhost:9090")
     connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=_SECONDS)
     try:
         path = f"{parts.path.rstrip('/')}/api/v1/query?{urlencode({'query': gauge})}"

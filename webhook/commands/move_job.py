@@ -11,7 +11,7 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed, Refused
 from webhook.commands import completion, terminal
-from webhook.commands.connect import UNREACHED, connected, named, namespace_or_current
+from webhook.commands.connect import FAULT, connected, named, namespace_or_current
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.commands.undo import TRIES, Target, missing, take_off, without_decision
 from webhook.model.job import MOVE_TO, OPTION_LABEL, QUEUE_LABEL
@@ -29,16 +29,14 @@ if TYPE_CHECKING:
 def command(
     *, job: str, option: str, dry_run: bool, namespace: str | None, access: ClusterAccess
 ) -> None:
-    """Move a decided Job that still waits to the option that you name.
+    """Move a pending Job to another option of its policy.
 
-    `kubectl fallback explain JOB` lists the options. `undo` puts the Job back as it was submitted.
+    `kubectl fallback explain JOB` lists the options. `kubectl fallback undo JOB` puts the Job back
+    as it was submitted.
 
-    \b
     You need the rights to get and patch Jobs in their namespace.
 
-    \b
-    Exit codes: 0 it is there, 1 it was not moved, for the reason given, 3 the cluster cannot be
-    reached or forbids it, or the webhook did not answer; then the Job is as it was.
+    Exit codes: 0 it is there, 1 it was not moved, for the reason given; then the Job is as it was.
 
     \b
     Examples:
@@ -49,19 +47,19 @@ def command(
         kind, name = named(job)
         where = namespace_or_current(namespace, access)
         target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
-        problem, code = _moved(client, target, option)
+        problem = _moved(client, target, option)
     if problem:
         terminal.say(problem, err=True)
-    sys.exit(code)
+        sys.exit(FAULT)
 
 
-def _moved(client: Client, target: Target, option: str) -> tuple[str, int]:
-    """Move the Job; return what is wrong (empty: nothing) and the exit code."""
+def _moved(client: Client, target: Target, option: str) -> str:
+    """Move the Job; return what is wrong; empty: nothing."""
     for _ in range(TRIES):
         try:
             job = client.get(target.path)
             if without_decision(target, job):
-                return f"{target} carries no decision: there is no option to move it to.", 1
+                return f"{target} carries no decision: there is no option to move it to."
             wish = {
                 "resourceVersion": job["metadata"]["resourceVersion"],
                 "annotations": {MOVE_TO: option},
@@ -69,11 +67,11 @@ def _moved(client: Client, target: Target, option: str) -> tuple[str, int]:
             answer = client.patch_with_warnings(target.path, {"metadata": wish}, target.params)
             return _told(client, target, option, *answer)
         except NotServed:
-            return missing(client, target), 1
+            return missing(client, target)
         except Refused as error:
             if not error.is_conflict:
-                return f"{target} is as it was: {error}", 1
-    return f"{target} changes all the time; it is as it was. Try again.", 1
+                return f"{target} is as it was: {error}"
+    return f"{target} changes all the time; it is as it was. Try again."
 
 
 def _told(
@@ -82,15 +80,15 @@ def _told(
     option: str,
     after: Mapping[str, Any],
     warnings: tuple[str, ...],
-) -> tuple[str, int]:
+) -> str:
     for warning in warnings:
         terminal.say(f"Warning: {warning}", err=True)
     labels = after["metadata"].get("labels") or {}
     if MOVE_TO in (after["metadata"].get("annotations") or {}):
         take_off(client, target, after)
-        return f"The webhook did not answer, so {target} is as it was.", UNREACHED
+        return f"The webhook did not answer, so {target} is as it was."
     if labels.get(OPTION_LABEL) != option:
-        return f"{target} is as it was.", 1
+        return f"{target} is as it was."
     verb = "would be" if target.is_dry_run else "is"
     terminal.say(f"{target} {verb} in LocalQueue {labels.get(QUEUE_LABEL)} ({option}).")
-    return "", 0
+    return ""

@@ -11,7 +11,7 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import UNREACHED, namespace_or_current
+from webhook.commands.connect import FAULT, namespace_or_current
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.jobs import JOB
 from webhook.model.words import span
@@ -43,17 +43,20 @@ Look at, in this order:
 @click.command("probe")
 @namespace_option
 @click.option(
-    "--wait", type=click.FloatRange(min=0), default=120, show_default=True, help="Seconds."
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=120,
+    show_default=True,
+    help="How long to try, in seconds.",
 )
 @connection_options
 def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> None:
-    """Create a Job as a dry run and wait until the webhook's own words come back with it.
+    """Create a Job as a dry run, and wait until the answer shows that the webhook was called.
 
-    Nothing is created. Whoever asks needs the right to create Jobs in the namespace.
+    Nothing is created. You need the right to create Jobs in the namespace.
 
-    \b
-    Exit codes: 0 it is called, 1 it was not within the time, 3 the cluster cannot be reached or
-    forbids it.
+    Exit codes: 0 the webhook is called, 1 it was not called in that time, or the cluster cannot be
+    asked.
 
     \b
     Examples:
@@ -75,7 +78,7 @@ def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> Non
             trouble = str(error)
         if left <= 0:
             terminal.say(trouble or _UNSEEN.format(wait=span(wait), namespace=namespace), err=True)
-            sys.exit(UNREACHED if trouble else 1)
+            sys.exit(FAULT)
         time.sleep(min(EVERY_SECONDS, left))
     terminal.say(f"The API server calls the webhook: the probe was seen by {seen_by}.")
 

@@ -49,6 +49,9 @@ _HEADER: Final = (
     "SURE",
 )
 
+_SPARE: Final = ("SURE", "WITHIN", "WAITS", "CLUSTERQUEUE")
+"""Left out where a terminal is too narrow."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineView:
@@ -70,17 +73,16 @@ class LineView:
 @output_of_jobs_option
 @connection_options
 def command(**given: Any) -> None:
-    """Show pending Jobs in Kueue's order, with the time at which each is expected to start.
+    """Show pending Jobs in Kueue's order, and when each is expected to start.
 
-    With JOB that one alone, and what its time rests on. Nothing is changed. Times are those of the
-    forecasts by which Jobs are decided; WITHIN holds about 80 % of cases.
+    With JOB you see one Job, and what its time is based on. Nothing is changed. Times come from
+    the forecasts that decisions use. About 80 % of Jobs start in the range of WITHIN.
 
-    You need the right to list ClusterQueues and Workloads. Without it ask the console for the
+    You need the right to list ClusterQueues and Workloads. Without it, ask the console about the
     Jobs of your namespace: docs/quota-api.md.
 
-    \b
-    Exit codes: 0 done, 1 there is no such Job or it does not wait, 2 a file is wrong, 3 the
-    cluster cannot be reached or forbids it.
+    Exit codes: 0 done, 1 there is no such Job, it does not wait, or the cluster cannot be asked,
+    2 a file is wrong.
 
     \b
     Examples:
@@ -208,7 +210,7 @@ def _say_all(chosen: Sequence[WaitingWorkload], view: LineView, output: str) -> 
         terminal.say("No Job waits there.")
         return
     rows = [_row(each, view.unix) for each in chosen]
-    for line in terminal.table(_HEADER, rows, limit=terminal.width(output)):
+    for line in terminal.table(_HEADER, rows, limit=terminal.width(output), spare=_SPARE):
         terminal.say(line)
     if not all(each.start.is_known for each in chosen):
         terminal.say("\nWhat a guess rests on: kubectl fallback queue JOB")
@@ -223,7 +225,7 @@ def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> N
         name = workload.name if len(found) > 1 else workload.job or workload.name
         terminal.say(terminal.strong(f"{workload.namespace}/{name}"))
         for line in sentences(each, view.unix):
-            terminal.say(line)
+            terminal.say(terminal.fitted(line, output))
 
 
 def _dumped(waiting: Sequence[WaitingWorkload], output: str) -> str:

@@ -36,8 +36,10 @@ _TRIES = 3
 @click.command("release")
 @click.argument("names", nargs=-1, metavar="[JOB]...", shell_complete=completion.jobs)
 @namespace_option
-@click.option("--all", "everything", is_flag=True, help="All held Jobs, in all namespaces.")
-@click.option("--overdue", is_flag=True, help="Those whose latest start is past, likewise.")
+@click.option(
+    "--all", "everything", is_flag=True, help="All held Jobs, of -n or of all namespaces."
+)
+@click.option("--overdue", is_flag=True, help="Held Jobs whose latest start has passed.")
 @connection_options
 def command(
     *,
@@ -47,16 +49,16 @@ def command(
     overdue: bool,
     access: ClusterAccess,
 ) -> None:
-    """Take the gate off held Jobs, so that Kueue admits them as soon as there is quota.
-
-    The plain way, without this program:
-    kubectl annotate job -A -l kueue-fallback.dev/held=true kueue.x-k8s.io/admission-gated-by-
+    """Start held Jobs: take their gate off, so that Kueue admits them once there is quota.
 
     \b
+    The same with kubectl alone:
+      kubectl annotate job -A -l kueue-fallback.dev/held=true kueue.x-k8s.io/admission-gated-by-
+
     You need the right to list and patch Jobs there.
 
-    \b
-    Exit codes: 0 all are released, 1 some could not be, 2 nothing was named.
+    Exit codes: 0 all are released, 1 some could not be, or the cluster cannot be asked, 2 nothing
+    was named.
 
     \b
     Examples:
@@ -65,7 +67,7 @@ def command(
       kubectl fallback release --all
     """
     if bool(names) == (everything or overdue):
-        raise click.UsageError("name Jobs, or give --all or --overdue")
+        raise click.UsageError("Name Jobs, or give --all or --overdue.")
     with connected(access) as client:
         if names:
             where = namespace_or_current(namespace, access)

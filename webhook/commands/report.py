@@ -20,6 +20,7 @@ from webhook.commands.kubectl_flags import (
     namespace_option,
     one_of_both,
     output_option,
+    release_namespace_option,
     selector_option,
 )
 from webhook.commands.label_query import read_query
@@ -233,20 +234,20 @@ class ReportOptions:
 
 
 @click.command("report")
-@click.option("--since", type=Duration(), default="24h", help="So far back: 90m, 24h, 1d.  [24h]")
+@click.option("--since", type=Duration(), default="24h", help="How far back: 90m, 24h, 1d.  [24h]")
 @namespace_option
 @all_namespaces_option
 @selector_option
-@click.option("--policy", help="Only Jobs that this policy matches.")
-@click.option("--run-times", is_flag=True, help="Run times, and what keeps failing, instead.")
-@click.option("--slices", is_flag=True, help="How GPUs are better cut into slices, instead.")
-@click.option("--days", type=float, default=7, help="For --slices: by the Jobs of so many.  [7]")
+@click.option("--policy", metavar="NAME", help="Only Jobs that this policy matches.")
+@click.option("--run-times", is_flag=True, help="Show run times and what keeps failing instead.")
+@click.option("--slices", is_flag=True, help="Show how to cut GPUs into slices instead.")
+@click.option("--days", type=float, default=7, help="With --slices: days of Jobs to look at.  [7]")
 @click.option(
     "--journal",
     "journals",
     multiple=True,
     metavar="FILE",
-    help="For --slices: an earlier saved state, whose journal counts, too; repeatable.",
+    help="With --slices: an earlier saved state, for its journal; may be repeated.",
 )
 @click.option("--snapshot", metavar="FILE", help="A saved state; default: the cluster's.")
 @click.option(
@@ -254,37 +255,40 @@ class ReportOptions:
     "clusters",
     multiple=True,
     metavar="NAME=FILE",
-    help="A worker cluster's saved state; repeatable.",
+    help="A worker cluster's saved state; may be repeated.",
 )
-@click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
+@release_namespace_option
 @output_option
 @connection_options
 def command(**given: Any) -> None:
-    """Show what policies have gained, and what those that only observe would have.
+    """Show what policies have gained, and what those in mode Observe would have gained.
 
-    Jobs are counted by policy and namespace: seen, moved, left and why, and the seconds that they
-    were done sooner, against a replay of the same arrivals without any decision. Where a policy
-    observes or advises, a replay with its decisions is set against what happened. How far such a
-    replay can be trusted is told by one of what really happened.
+    Jobs are counted by policy and namespace: how many came, how many were moved, why others
+    stayed, and how much sooner they were done. The comparison is a replay of the same arrivals
+    without any decision. For a policy that only observes or advises, a replay with its decisions
+    is compared with what happened. The report says how far such a replay was off where it can be
+    checked.
+
+    A snapshot holds what `explain` takes, plus Jobs, Workloads and the ConfigMaps of the release's
+    namespace. If queues lead to worker clusters, give the state of each with --cluster. Jobs of a
+    cluster without such a state are left out, and the report says so. This prints a worker's
+    state:
 
     \b
-    A snapshot is what `explain` takes, with Jobs, Workloads and the ConfigMaps of our namespace.
-    Where queues lead to worker clusters, give each one's queues with --cluster: what `kubectl get
-    clusterqueues,localqueues,cohorts,resourceflavors,namespaces -A -o json` prints there. Jobs
-    of a cluster of which nothing is known are in no replay, and the report says so.
+      kubectl get clusterqueues,localqueues,cohorts,resourceflavors,\\
+        namespaces -A -o json
 
-    \b
     With --run-times: how long each class of Jobs runs on which flavors, which options it is
     refused, and what it uses of devices, if a Prometheus is asked.
 
-    With --slices: by the journal and the Nodes' present partition, how GPUs are better cut, as a
-    file for mig-parted with the commands. It is never applied, and where a replay of what Jobs
-    waited would not have gained much, it says so. The journal holds a day and some hours; a week
-    with the setting journal_days: 7, or from states that were saved each day (--journal). A
-    snapshot must have Nodes, and Pods for whose Jobs must end.
+    With --slices: how GPUs would be cut better, by the journal and the Nodes' present partition,
+    as a file for mig-parted with its commands. Nothing is applied. If a replay shows that little
+    would be gained, the report says so. The journal holds about a day; for a week, set
+    journal_days: 7 or give states that were saved each day (--journal). A snapshot must hold
+    Nodes, and Pods to say which Jobs must end.
 
-    \b
-    Exit code 1: no Job has come in that time.
+    Exit codes: 0 done, 1 no Job has come in that time, or the cluster cannot be asked, 2 a file is
+    wrong.
 
     \b
     Examples:
@@ -392,7 +396,7 @@ def _show_slices(report: SlicesReport, output: str) -> None:
     from webhook.hindsight import slices_table
 
     if output in ("text", "wide"):
-        terminal.say(harmless_lines(slices_table.as_text(report)))
+        terminal.say(terminal.fitted(harmless_lines(slices_table.as_text(report)), output))
     else:
         _dump(slices_table.as_json(report), output)
     if not any(advice.jobs for advice in report.advice):
@@ -423,11 +427,12 @@ def _show_gains(
         text = gains_table.as_text(report, wide=output == "wide")
         lost = f" ({report.left_out} are left out: their queues are not known.)"
         nobody = "No Job has come in that time." + (lost if report.left_out else "")
-        terminal.say(text if report.rows else nobody)
+        terminal.say(terminal.fitted(text if report.rows else nobody, output))
         if options is not None:
-            terminal.say("\n" + harmless_lines(slice_options.as_text(options)))
+            suggestion = harmless_lines(slice_options.as_text(options))
+            terminal.say("\n" + terminal.fitted(suggestion, output))
         if told := coverage.as_text(covered):
-            terminal.say("\n" + told)
+            terminal.say("\n" + terminal.fitted(told, output))
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
@@ -439,7 +444,7 @@ def _show_gains(
 def _show_run_times(learned: Learned, output: str) -> None:
 
     if output in ("text", "wide"):
-        terminal.say(as_text(learned))
+        terminal.say(terminal.fitted(as_text(learned), output))
     else:
         _dump(as_json(learned), output)
 

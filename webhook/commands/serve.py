@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 @click.option("--client-ca", type=click.Path(), help="Authorities of the clients, PEM.")
 @click.option("--path-segments", type=click.Path(), help="Secret ends of the paths, JSON.")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
-@click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
-@click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
+@click.option("--namespace", help="Namespace of the release.  [kueue-fallback]")
+@click.option("--kueue-namespace", help="Namespace of Kueue.  [kueue-system]")
 @click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
 @click.option("--drain-seconds", type=float, help="Seconds to serve on after SIGTERM.  [15]")
 def serve(config: str | None, **given: Any) -> None:
@@ -51,12 +51,12 @@ def serve(config: str | None, **given: Any) -> None:
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="Settings, YAML.")
 @click.option("--metrics-listen", help="Address of /healthz, /readyz, /metrics.  [0.0.0.0:8080]")
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
-@click.option("--namespace", help="Our own namespace.  [kueue-fallback]")
-@click.option("--kueue-namespace", help="Where Kueue's configuration lies.  [kueue-system]")
+@click.option("--namespace", help="Namespace of the release.  [kueue-fallback]")
+@click.option("--kueue-namespace", help="Namespace of Kueue.  [kueue-system]")
 def control(config: str | None, **given: Any) -> None:
-    """Write the status of policies, keep records of runs and move pending Jobs, until SIGTERM.
+    """Write the status of policies, record runs and move pending Jobs, until SIGTERM.
 
-    Of several replicas one writes, by a Lease; the others take over when it ends.
+    Of several replicas one writes, the holder of a Lease. The others take over when it ends.
 
     Settings come from --config, and options win over it.
 

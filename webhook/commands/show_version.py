@@ -12,7 +12,7 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.commands import terminal
-from webhook.commands.connect import UNREACHED, release_namespace_of
+from webhook.commands.connect import FAULT, release_namespace_of
 from webhook.commands.kubectl_flags import connection_options, output_option
 
 if TYPE_CHECKING:
@@ -31,14 +31,13 @@ _TITLES: Final = {
 
 
 @click.command("version")
-@click.option("--client", "client_only", is_flag=True, help="Of this program alone.")
+@click.option("--client", "client_only", is_flag=True, help="Only the version of this program.")
 @output_option
 @connection_options
 def command(*, client_only: bool, output: str, access: ClusterAccess) -> None:
     """Print the version of this program, and what runs on the cluster.
 
-    \b
-    Exit codes: 0 done, 3 the cluster cannot be reached; the client's version is printed first.
+    Exit codes: 0 done, 1 the cluster cannot be asked; the client's version is printed first.
 
     \b
     Examples:
@@ -62,7 +61,7 @@ def command(*, client_only: bool, output: str, access: ClusterAccess) -> None:
             terminal.say(f"{_TITLES[name]}: {text or 'none'}")
     if problem:
         terminal.say(problem, err=True)
-        sys.exit(UNREACHED)
+        sys.exit(FAULT)
 
 
 def _of_cluster(client: Client) -> Mapping[str, Any]:

@@ -139,28 +139,42 @@ class SimulateOptions:
     metavar="SCENARIO",
     help="A scenario, or - for stdin.",
 )
-@click.option("--decisions", metavar="LOG", help="The server's log in the place of a scenario.")
-@click.option("--snapshot", metavar="FILE", help="With --decisions: the queues, a saved state.")
-@click.option("--policy", "policies", multiple=True, metavar="FILE", help="With it: who decides.")
-@click.option("--run-time", metavar="TIME", help="With it: of Jobs of which nothing else tells.")
+@click.option("--decisions", metavar="LOG", help="Replay the server's log instead of a scenario.")
+@click.option("--snapshot", metavar="FILE", help="With --decisions: a saved state, for its queues.")
+@click.option(
+    "--policy",
+    "policies",
+    multiple=True,
+    metavar="FILE",
+    help="With --decisions: policies to use instead of the saved ones.",
+)
+@click.option(
+    "--run-time",
+    metavar="TIME",
+    help="With --decisions: run time for Jobs whose run time is not known otherwise.",
+)
 @click.option(
     "--cluster",
     "clusters",
     multiple=True,
     metavar="NAME=FILE",
-    help="With it: a worker cluster's saved state; repeatable.",
+    help="With --decisions: a worker cluster's saved state; may be repeated.",
 )
 @click.option(
     "--strategy",
     "strategies",
     multiple=True,
     metavar="NAME",
-    help="static, Threshold, FinishTime or a policy; repeatable. Default: all there are.",
+    help="static, Threshold, FinishTime or a policy; may be repeated. Default: all.",
 )
 @click.option(
-    "--set", "assignments", multiple=True, metavar="NAME=VALUE", help="A parameter; repeatable."
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a parameter of the scenario; may be repeated.",
 )
-@click.option("--seed", default=0, show_default=True, help="Of everything that is drawn.")
+@click.option("--seed", default=0, show_default=True, help="Random seed.")
 @output_option
 @click.option("--plot", metavar="FILE", help="Draw timelines into a .png or .svg file.")
 def command(**given: Any) -> None:
@@ -169,8 +183,10 @@ def command(**given: Any) -> None:
     Admission's own code decides each Job, on queues that behave as Kueue's do. The same file,
     parameters and seed give the same result.
 
-    The server's log replays too: the Jobs that its lines carry come as they came, and run as long
-    as the snapshot tells, its journal first.
+    A server's log can be replayed, too (--decisions). Its Jobs arrive as they arrived, and run as
+    long as the snapshot and its journal say.
+
+    Exit codes: 0 done, 2 a file or a parameter is wrong.
 
     \b
     Examples:
@@ -307,7 +323,7 @@ def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: i
     from webhook.simulate import comparison
 
     if output in ("text", "wide"):
-        terminal.say(comparison.table(scenario, results))
+        terminal.say(terminal.fitted(comparison.table(scenario, results), output))
     else:
         terminal.say(terminal.dump(comparison.to_json(scenario, results, seed=seed), output))
 

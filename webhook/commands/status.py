@@ -21,6 +21,7 @@ from webhook.commands.kubectl_flags import (
     namespace_option,
     one_of_both,
     output_option,
+    release_namespace_option,
 )
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
@@ -36,6 +37,8 @@ _QUEUES = ("CLUSTERQUEUE", "STATE", "PENDING", "RESERVING", "FLAVOR", "RESOURCE"
 _LOCAL_QUEUES = ("NAMESPACE", "LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVING")
 _REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
 _CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
+_SPARE = ("RESERVING", "STATE", "FLAVOR", "QUOTA")
+"""Of ClusterQueues, left out where a terminal is too narrow."""
 _NAMES_WIDTH = 14
 _SCREEN = 40
 """Lines, unless all is asked for."""
@@ -57,7 +60,8 @@ def as_text(parts: Mapping[str, StatusPart], *, limit: int | None, is_whole: boo
         lines += [f"You may not see: {', '.join(hidden)} (-o json has the reasons)."]
     for header, rows in _tables(parts):
         lines += ["", *_some(terminal.table(header, rows, limit=limit), is_whole=is_whole)]
-    trouble = [f"  {terminal.harmless(why)}" for part in parts.values() for why in part.trouble]
+    whys = [f"  {terminal.harmless(why)}" for part in parts.values() for why in part.trouble]
+    trouble = [line for why in whys for line in terminal.broken(why, limit)]
     end: list[str] = []
     if trouble:
         title = terminal.tinted("Needs attention:", like="not ready")
@@ -97,7 +101,8 @@ def _queues(queues: Sequence[Mapping[str, Any]], limit: int | None, left: int) -
         if rows and len(rows) + len(added) > left - 3:
             break
         rows, shown = [*rows, *added], shown + 1
-    lines = ["", *terminal.table(header, rows[: max(left - 3, 1)], limit=limit)]
+    shown_rows = rows[: max(left - 3, 1)]
+    lines = ["", *terminal.table(header, shown_rows, limit=limit, spare=_SPARE)]
     others = len(queues) - shown
     if others:
         busy = sum(1 for queue in queues if queue["pending"]) - sum(
@@ -288,24 +293,31 @@ class _StatusOptions:
 @click.command("status")
 @namespace_option
 @all_namespaces_option
-@click.option("--release-namespace", help="Ours; default: where the API server sends reviews to.")
-@click.option("--kueue-namespace", default="kueue-system", show_default=True)
-@click.option("--all", "is_whole", is_flag=True, help="All queues and policies, not one screen.")
+@release_namespace_option
+@click.option(
+    "--kueue-namespace",
+    metavar="NAMESPACE",
+    default="kueue-system",
+    show_default=True,
+    help="Namespace of Kueue.",
+)
+@click.option("--all", "is_whole", is_flag=True, help="Show all queues and policies.")
 @output_option
 @connection_options
 def command(**given: Any) -> None:
-    """Show what runs and how fresh it is, the policies, and what ClusterQueues hold.
+    """Show the servers and their state, the policies, and what ClusterQueues hold.
 
-    NEXT FREE is when a new Job would get one unit there (a core, a GiB, a device), after all who
-    wait. At most 40 lines are printed: the ClusterQueues that policies use, those with devices
-    first, by cohort; --all prints the rest. What you may not see is named, and the rest is shown.
-    LocalQueues are shown with -n or -A, and to you who may not see ClusterQueues.
+    NEXT FREE: when a Job submitted now would get one core, GiB or device, after those already
+    queued.
 
-    \b
-    Exit codes: 0 all is well, 1 something needs attention: a server's state is stale, nobody
-    leads, a certificate is expired, a policy is not ready, Kueue is another one than is tested, a
-    worker cluster is not active, or nobody nominates one where that is ours to do; 3 the cluster
-    cannot be reached.
+    At most 40 lines are printed. ClusterQueues that policies use come first, then those with
+    devices, by cohort; --all prints the rest. With -n or -A you also see LocalQueues. If you may
+    not see something, one line names it; without ClusterQueues you see your LocalQueues.
+
+    Exit codes: 0 all is well, 1 something needs attention, or the cluster cannot be asked.
+    Attention is needed if a server's state is stale, no controller leads, a certificate has
+    expired, a policy is not ready, this version of Kueue is not tested, a worker cluster is not
+    active, or Workloads wait without a nominated cluster.
 
     \b
     Examples:

@@ -11,7 +11,7 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion, terminal
 from webhook.commands.connect import connected
-from webhook.commands.kubectl_flags import connection_options
+from webhook.commands.kubectl_flags import connection_options, release_namespace_option
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -34,16 +34,13 @@ _namespaces: Callable[[Any], Any] = click.option(
     "namespaces",
     multiple=True,
     shell_complete=completion.namespaces,
-    help="Only there; repeatable.",
-)
-_release: Callable[[Any], Any] = click.option(
-    "--release-namespace", help="Ours; default: where the API server sends reviews to."
+    help="Only this namespace; may be repeated.",
 )
 
 
 @click.command("off")
 @_namespaces
-@_release
+@release_namespace_option
 @connection_options
 def off(namespaces: tuple[str, ...], release_namespace: str | None, access: ClusterAccess) -> None:
     """Leave every new Job as it is submitted, whatever the policies say, and move no Job.
@@ -52,8 +49,9 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, access: Clus
     `kubectl fallback status` tells whether it is off. With -n it is off in these namespaces too,
     beside those in which it is off already.
 
-    \b
     You need the right to get, create and update ConfigMaps in our namespace.
+
+    Exit codes: 0 it is off, 1 the cluster cannot be asked.
 
     \b
     Examples:
@@ -74,19 +72,17 @@ def off(namespaces: tuple[str, ...], release_namespace: str | None, access: Clus
 
 @click.command("on")
 @_namespaces
-@_release
+@release_namespace_option
 @connection_options
 def on(namespaces: tuple[str, ...], release_namespace: str | None, access: ClusterAccess) -> None:
-    """Take `off` back: new Jobs that a policy matches are decided.
+    """Switch decisions on again: new Jobs that a policy matches are decided.
 
-    With -n it is on again in these namespaces alone, and stays off in the others that were named.
+    With -n they are on again in these namespaces only, and stay off in the others.
 
-    \b
-    You need the right to get, update and delete ConfigMaps in our namespace.
+    You need the right to get, update and delete ConfigMaps in the release's namespace.
 
-    \b
-    Exit codes: 0 it is on there, 1 it is off everywhere, so that no namespace can be taken out,
-    3 the cluster cannot be reached.
+    Exit codes: 0 decisions are on, 1 they are off in all namespaces, so -n cannot exempt one, or
+    the cluster cannot be asked.
 
     \b
     Examples:

@@ -18,7 +18,7 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed,
 from webhook.api.watch import list_pages
 from webhook.commands import decision_table, terminal
 from webhook.commands.connect import (
-    UNREACHED,
+    FAULT,
     Duration,
     connected,
     namespace_or_current,
@@ -340,21 +340,21 @@ _WIDTHS = (19, 8, 30, 10)
 @namespace_option
 @all_namespaces_option
 @selector_option
-@click.option("--since", type=Duration(), help="Begin with the decisions of this last time.")
-@click.option("--for", "lasting", type=Duration(), help="End after this time.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many lines.")
+@click.option("--since", type=Duration(), help="Begin with decisions of the last 10m, 1h, 1d.")
+@click.option("--for", "lasting", type=Duration(), help="End after this time: 30s, 10m.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this many lines.")
 @output_option
 @connection_options
 def command(**given: Any) -> None:
-    """Follow Jobs and print a line when a decision appears, is moved, or is undone.
+    """Follow Jobs, and print a line when one is decided, moved or undone.
 
-    With -o json each decision is an object on a line, with -o yaml a document. A policy in mode
-    Observe writes nothing on Jobs: its decisions are in the server's log, not here. The kinds that
-    policies name are followed; all kinds, if you may not list policies. You need the rights to
-    list and watch Jobs. Other kinds that you may not list are left out.
+    With -o json each line is an object, with -o yaml a document. A policy in mode Observe writes
+    nothing on Jobs, so its decisions are only in the server's log.
 
-    \b
-    Ctrl-C ends it with exit code 0; 3: the cluster cannot be reached.
+    The kinds that policies name are followed; if you may not list policies, all kinds. You need
+    the rights to list and watch Jobs. Other kinds that you may not list are left out.
+
+    Exit codes: 0 it has ended, also by Ctrl-C, 1 the cluster cannot be asked.
 
     \b
     Examples:
@@ -389,7 +389,7 @@ def _follow(given: Mapping[str, Any]) -> None:
                     return
         except Unreachable as error:
             terminal.say(f"The watch is lost: {error}", err=True)
-            sys.exit(UNREACHED)
+            sys.exit(FAULT)
 
 
 def written(line: DecisionLine, output: str) -> str:

@@ -37,6 +37,7 @@ TONES: Final[Mapping[str, str]] = {
     "undone": "magenta",
 }
 """Words that have a colour."""
+_COMMANDS: Final = ("kubectl ", "kueue-fallback ")
 _OURS: Final = re.compile("(\x1b\\[(?:0|1|3[1-7])m)")
 """What ``tinted`` and ``strong`` write; other control characters come from elsewhere."""
 
@@ -64,6 +65,29 @@ def columns(output: str = "text") -> int:
 def wrapped(text: str, output: str = "text") -> str:
     """Return a paragraph in lines of the width that there is."""
     return textwrap.fill(" ".join(text.split()), columns(output), break_on_hyphens=False)
+
+
+def fitted(text: str, output: str = "text") -> str:
+    """Return lines in the width that there is; commands stay whole, to be copied."""
+    limit = width(output)
+    return "\n".join(part for line in text.split("\n") for part in broken(line, limit))
+
+
+def broken(line: str, limit: int | None) -> list[str]:
+    """Return a line as lines of at most *limit* columns; None: no limit."""
+    shown = harmless(line)
+    indent = " " * (len(shown) - len(shown.lstrip()))
+    is_command = shown.lstrip().startswith(_COMMANDS)
+    if limit is None or is_command or len(click.unstyle(line)) <= limit:
+        return [line]
+    return textwrap.wrap(
+        shown,
+        limit,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def has_colours() -> bool:
@@ -105,17 +129,41 @@ def cut(text: str, limit: int | None) -> str:
 
 
 def table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, limit: int | None, indent: str = ""
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    limit: int | None,
+    indent: str = "",
+    spare: Sequence[str] = (),
 ) -> list[str]:
-    """Return rows in columns; if they do not fit, the widest columns are cut."""
+    """Return rows in columns; if they do not fit, the widest columns are cut.
+
+    Where that is not enough, the columns of *spare* are left out one by one.
+    """
     cells = [tuple(header), *(tuple(harmless(cell) or "-" for cell in row) for row in rows)]
+    for name in spare:
+        if limit is None or len(indent) + _least(cells) <= limit:
+            break
+        at = cells[0].index(name)
+        cells = [(*row[:at], *row[at + 1 :]) for row in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     if limit is not None:
-        least = [
-            min(size, max(len(name), _NARROWEST)) for name, size in zip(header, widths, strict=True)
-        ]
-        _shrink(widths, least, limit - len(indent) - len(GAP) * (len(widths) - 1))
+        room = limit - len(indent) - len(GAP) * (len(widths) - 1)
+        _shrink(widths, _least_widths(cells), room)
     return [_line(row, widths, indent, strong if row is cells[0] else tinted) for row in cells]
+
+
+def _least_widths(cells: Sequence[Sequence[str]]) -> list[int]:
+    return [
+        min(max(map(len, column)), max(len(column[0]), _NARROWEST))
+        for column in zip(*cells, strict=True)
+    ]
+
+
+def _least(cells: Sequence[Sequence[str]]) -> int:
+    """Return how many columns a terminal must have at least."""
+    widths = _least_widths(cells)
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _shrink(widths: list[int], least: Sequence[int], room: int) -> None:

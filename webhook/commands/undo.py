@@ -25,7 +25,7 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refus
 from webhook.commands import completion, terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import (
-    UNREACHED,
+    FAULT,
     connected,
     missing_job,
     named,
@@ -76,9 +76,11 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error
     "--recreate",
     "recreates",
     is_flag=True,
-    help="Delete the Job and create it as it was submitted, for what cannot change in place.",
+    help="Delete the Job and create it as it was submitted.",
 )
-@click.option("-y", "--yes", "is_sure", is_flag=True, help="With --recreate: do not ask first.")
+@click.option(
+    "-y", "--yes", "is_sure", is_flag=True, help="With --recreate: do not ask for confirmation."
+)
 @connection_options
 def command(
     job: str,
@@ -89,23 +91,20 @@ def command(
     is_sure: bool,
     access: ClusterAccess,
 ) -> None:
-    """Take back what was decided for a Job that still waits, and have it left alone.
+    """Put a pending Job back as it was submitted, and leave it alone from then on.
 
-    It goes back to its queue with what it asked for, and keeps its age, unless Kueue gives it quota
-    at that very moment: then it joins the line anew. What has started, has quota or is being
-    stopped is not undone. It works whatever the policies say, and while decisions are switched off.
+    The Job returns to its queue with what it asked for, and keeps its age. If Kueue gives it quota
+    at that very moment, it queues anew. A Job that has started, has quota or is being stopped is
+    not undone. Undo works whatever the policies say, and while decisions are switched off.
 
-    What Kubernetes lets nobody change later, as an image, keeps a decision from being undone so;
-    then --recreate deletes the Job and creates it as it was submitted, with another UID and at the
-    end of its queue. It asks before; with --dry-run it prints the manifest.
+    Some fields cannot change on an existing Job, such as an image. With --recreate the Job is
+    deleted and created as it was submitted, with another UID and at the end of its queue. You are
+    asked first. With --dry-run the manifest is printed.
 
-    \b
     You need the rights to get and patch Jobs in their namespace; with --recreate to get, create
     and delete them.
 
-    \b
-    Exit codes: 0 it is undone, 1 it is not, for the reason given, 3 the cluster cannot be reached
-    or the webhook did not answer; then the Job is as it was.
+    Exit codes: 0 it is undone, 1 it is not, for the reason given; then the Job is as it was.
 
     \b
     Examples:
@@ -125,7 +124,7 @@ def command(
                 after = _in_place(client, target)
         except NotUndoneError as error:
             terminal.say(error.text, err=True)
-            sys.exit(error.code)
+            sys.exit(FAULT)
     _tell(target, after, err=recreates and dry_run)
 
 
@@ -197,7 +196,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
     annotations = after["metadata"].get("annotations") or {}
     if MOVE_TO in annotations:
         take_off(client, target, after)
-        raise NotUndoneError(_UNANSWERED.format(job=target), UNREACHED)
+        raise NotUndoneError(_UNANSWERED.format(job=target))
     if DECISION in annotations:
         raise NotUndoneError(f"{target} is as it was.{_way_out(target, after)}")
 
@@ -417,7 +416,6 @@ def _is_still_there(client: Client, target: Target, old: str) -> bool:
         return True
 
 
-_NO = 1
 _ALONE = """\
 To have it left alone all the same:
   kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy=none"""
@@ -456,10 +454,9 @@ class Target:
 class NotUndoneError(Exception):
     """The Job was not undone: why not, or what has become of it."""
 
-    def __init__(self, text: str, code: int = _NO) -> None:
-        super().__init__(text, code)
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
         self.text = text
-        self.code = code
 
 
 def missing(client: Client, target: Target) -> str:

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 _STATES: Final = {"pending": "pending", "started": "running"}
 _HEADER = ("NAMESPACE", "NAME", "OPTION", "QUEUE", "STATE")
 _AFTER = """\
-They go on as they are: what was decided stands in the Jobs themselves. Without the webhook,
-applying a manifest again takes a pending Job back to what the manifest says, and on a running Job
-the API server refuses the change."""
+They go on as decided, because the decision is in the Jobs themselves. Without the webhook, applying
+a manifest again takes a pending Job back to what the manifest says. On a running Job the API server
+refuses that change."""
 
 
 @click.command("unfinished")
-@click.option("--release", is_flag=True, help="Start those that are held for a better hour.")
+@click.option("--release", is_flag=True, help="Start Jobs that are held for a better hour.")
 @namespace_option
 @all_namespaces_option
 @selector_option
@@ -47,9 +47,11 @@ def command(
     output: str,
     access: ClusterAccess,
 ) -> None:
-    """List the unfinished Jobs that carry a decision, in all namespaces or in that of -n.
+    """List unfinished Jobs that carry a decision, in all namespaces or in that of -n.
 
-    It informs before an uninstall, so it never fails: it says what it cannot list or release.
+    The chart runs this before an uninstall, so it never fails. It says what it could not do.
+
+    Exit codes: 0, also if the cluster cannot be asked.
 
     \b
     Examples:
