@@ -253,7 +253,7 @@ def test_who_may_not_list_policies_is_told_in_one_line(tmp_path):
     with serving(Cluster(forbidden=["*/fallbackpolicies"]), tmp_path) as kubeconfig:
         result = run("flux", "--kubeconfig", kubeconfig)
 
-    assert (result.exit_code, result.stdout) == (3, "")
+    assert (result.exit_code, result.stdout) == (1, "")
     assert len(result.stderr.splitlines()) == 1
 
 

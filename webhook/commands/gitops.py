@@ -18,7 +18,8 @@ from webhook.admission.patch import to_pointer
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import connected
-from webhook.commands.kubectl_flags import connection_options
+from webhook.commands.kubectl_flags import connection_options, filename_option, recursive_option
+from webhook.commands.manifest import files_in
 from webhook.model.edits import KEYED_BY_NAME, LISTED, Path
 from webhook.model.fields import FieldError
 from webhook.model.omitted_namespaces import CONDITION
@@ -45,7 +46,7 @@ _Changed = Sequence[tuple["JobKind", tuple[Path, ...]]]
 """Kinds of Jobs, with the places that policies change in them."""
 
 
-@click.group("gitops", short_help="Print what Argo CD or Flux must ignore for your policies.")
+@click.group("gitops")
 def command() -> None:
     """Print, as YAML to copy from, what a GitOps tool must ignore of Jobs that policies change.
 
@@ -56,63 +57,52 @@ def command() -> None:
     """
 
 
-_file_option = click.option(
-    "-f",
-    "--filename",
-    "paths",
-    multiple=True,
-    metavar="FILE",
-    help="Policies of a file instead of the cluster's, or - for stdin; repeatable.",
-)
-
-
 @command.command("argocd", short_help="Rules for Argo CD's Applications.")
-@_file_option
+@filename_option("Policies, instead of the cluster's")
+@recursive_option
 @connection_options
-def argocd(*, paths: tuple[str, ...], access: ClusterAccess) -> None:
+def argocd(*, files: tuple[str, ...], recursive: bool, access: ClusterAccess) -> None:
     """Print the `ignoreDifferences` of Applications with Jobs, and of kueue-fallback's own.
 
     All policies count, whatever their mode is. You need the right to list FallbackPolicies.
 
-    \b
-    Exit codes: 0 done, 2 a policy or a file is wrong, 3 the cluster cannot be reached or
-    forbids it.
+    Exit codes: 0 done, 1 the cluster cannot be asked, 2 a policy or a file is wrong.
 
     \b
     Examples:
       kubectl fallback gitops argocd
       kubectl fallback gitops argocd -f policy.yaml
     """
-    _print(paths, access, _for_argo_cd)
+    _print(files_in(files, is_recursive=recursive), access, _for_argo_cd)
 
 
 @command.command("flux", short_help="Rules for Flux's HelmReleases and Kustomizations.")
-@_file_option
+@filename_option("Policies, instead of the cluster's")
+@recursive_option
 @connection_options
-def flux(*, paths: tuple[str, ...], access: ClusterAccess) -> None:
+def flux(*, files: tuple[str, ...], recursive: bool, access: ClusterAccess) -> None:
     """Print the rules of HelmReleases and Kustomizations with Jobs.
 
     All policies count, whatever their mode is. You need the right to list FallbackPolicies.
 
-    \b
-    Exit codes: 0 done, 2 a policy or a file is wrong, 3 the cluster cannot be reached or
-    forbids it.
+    Exit codes: 0 done, 1 the cluster cannot be asked, 2 a policy or a file is wrong.
 
     \b
     Examples:
       kubectl fallback gitops flux
       kubectl fallback gitops flux -f policy.yaml
     """
-    _print(paths, access, _for_flux)
+    _print(files_in(files, is_recursive=recursive), access, _for_flux)
 
 
 def _print(
-    paths: Sequence[str], access: ClusterAccess, rules: Callable[[_Changed], Iterator[str]]
+    files: Iterable[str], access: ClusterAccess, rules: Callable[[_Changed], Iterator[str]]
 ) -> None:
     from webhook.decide import written_places
     from webhook.jobs import KINDS
 
     try:
+        paths = list(files)
         policies = _of_files(paths) if paths else _of_cluster(access)
     except FieldError as error:
         terminal.say(str(error), err=True)
