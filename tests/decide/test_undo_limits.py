@@ -113,7 +113,8 @@ def test_an_option_with_a_priority_is_named():
         ("JobSet", {"accelerator": "Remove", "replicas": {"w": 2}}, ["resources, replicas"]),
         ("JobSet", {"nodeSelector": {"set": {"a": "b"}}}, []),
         ("AppWrapper", {"image": "a:1", "env": {"A": "b"}}, ["image, env"]),
-        ("Deployment", {"accelerator": "Remove"}, ["resources"]),
+        ("TrainJob", {"image": "a:1", "env": {"A": "b"}}, ["image, env"]),
+        ("TrainJob", {"nodeSelector": {"set": {"a": "b"}}}, []),
         ("JobSet", {"accelerator": "Replace", "by": {"amd.com/gpu": 1}}, ["resources"]),
     ],
 )
@@ -127,4 +128,19 @@ def test_what_a_kind_takes_at_its_creation_only_is_named_by_the_kind(kind, adapt
         f"spec.match.kinds[0]: undo needs --recreate for each {kind} of which it changes {what}: "
         "taken at creation only"
         for what in expected
+    ]
+
+
+@pytest.mark.parametrize("adaptation", [{}, {"accelerator": "Remove"}])
+def test_what_is_decided_at_its_creation_only_is_undone_by_a_new_job_alone(adaptation):
+    options = ({"queue": "gpu-lq"}, {"queue": "cpu-lq", "adaptation": adaptation})
+    found = policy(
+        *options, match={"jobSelector": {}, "kinds": ["Pod"]}, threshold=[{"option": "cpu-lq"}]
+    )
+
+    assert [str(limit) for limit in undo_limits.of_policy(found)] == [
+        (
+            "spec.match.kinds[0]: undo needs --recreate for each Pod, as a Job of its kind is "
+            "decided at its creation only"
+        )
     ]

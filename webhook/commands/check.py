@@ -24,7 +24,7 @@ from webhook.commands.kubectl_flags import (
     output_option,
     recursive_option,
 )
-from webhook.decide import undo_limits
+from webhook.decide import move_limits, undo_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
     PROFILES_PLURAL,
@@ -76,8 +76,13 @@ class CheckedKind:
 
 
 def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
-    for limit in undo_limits.of_policy(read_policy(value)):
-        yield limit.path, str(limit)
+    policy = read_policy(value)
+    for undone in undo_limits.of_policy(policy):
+        yield undone.path, str(undone)
+    for moved in move_limits.of_policy(policy):
+        yield moved.path, str(moved)
+    if policy.spec.message and not policy.spec.warn:
+        yield "spec.message", "spec.message: nobody reads it, as spec.warn is false"
 
 
 def _of_profile(value: Mapping[str, Any]) -> Iterator[_Note]:
@@ -143,7 +148,8 @@ def command(**given: Any) -> None:
     """Check FallbackPolicies, AcceleratorProfiles and Tariffs for what the API server would refuse.
 
     Each mistake is one line: file, line, path and what was expected. Other kinds are skipped with
-    a note. No cluster is needed.
+    a note. Notes on a valid policy say which Jobs it never moves, and which of its decisions can
+    be undone only by a new Job. No cluster is needed.
 
     With --server the API server is also asked, by a dry run, and its own texts are shown. You need
     the right to create FallbackPolicies, and to get and update one that exists.

@@ -15,6 +15,7 @@ from webhook.jobs import BY_NAME, JobKind
 from webhook.jobs.job_kind import REPLICAS
 from webhook.kueue import multikueue
 from webhook.model.edits import ABSENT, Edit, Path
+from webhook.model.fields import Json
 from webhook.model.job import PLAIN
 from webhook.model.policy.fallback_policy import (
     Accelerator,
@@ -26,7 +27,9 @@ from webhook.model.policy.fallback_policy import (
     TolerationChanges,
 )
 from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.reasons import Obstacle
 
+_CONTAINERS: Final = ("spec", "containers")
 _AT_CREATION = "Kubernetes takes {} at creation only"
 
 
@@ -56,8 +59,7 @@ def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
             for field, why in _of_adaptation(option.adaptation):
                 yield UndoLimit(path=f"{path}.adaptation{field}", why=why)
     for index, name in enumerate(policy.spec.match.kinds):
-        if name != PLAIN and (what := _immutable_of(BY_NAME[name], policy)):
-            why = f"for each {name} of which it changes {', '.join(what)}: taken at creation only"
+        if name != PLAIN and (why := _of_kind(BY_NAME[name], policy)):
             yield UndoLimit(path=f"spec.match.kinds[{index}]", why=why)
 
 
@@ -78,16 +80,35 @@ def of_cluster_queues(
         yield UndoLimit(path=path, why=why)
 
 
+def _of_kind(kind: JobKind, policy: FallbackPolicy) -> str:
+    """Return for which Jobs of a kind other than batch an undo needs a new Job; empty: none."""
+    if not kind.is_movable:
+        return f"for each {kind.kind}, as {Obstacle.CREATION_ONLY.meaning}"
+    what = _immutable_of(kind, policy)
+    if not what:
+        return ""
+    return f"for each {kind.kind} of which it changes {', '.join(what)}: taken at creation only"
+
+
 def _immutable_of(kind: JobKind, policy: FallbackPolicy) -> list[str]:
     """Return what options change that a Job of a kind takes at its creation only, in words."""
     changed = [_changed(option.adaptation) for option in policy.spec.options]
     words = dict.fromkeys(word for each in changed for word in each)
-    return [word for word in words if kind.immutable(*_sample(_BELOW[word]))]
+    edits = {word: sample_edit(kind, _BELOW[word], {"podAffinity": {}}) for word in words}
+    return [word for word, edit in edits.items() if kind.immutable(_BELOW[word], edit)]
 
 
-def _sample(below: Path) -> tuple[Path, Edit]:
-    """Return an edit of a main container's pod template, with its path below the template."""
-    return below, Edit(path=below, value={"podAffinity": {}}, was=ABSENT)
+def sample_edit(kind: JobKind, below: Path, value: Json) -> Edit:
+    """Return an edit to a Job of a kind, at a path *below* the template of some of its pods."""
+    if below == REPLICAS:
+        return Edit(path=_some(kind.replicas[0]), value=value, was=ABSENT)
+    # What trains in a TrainJob has its container in the last template, all else in the first.
+    template = kind.templates[-1 if below[:2] == _CONTAINERS else 0]
+    return Edit(path=(*_some(template), *below), value=value, was=ABSENT)
+
+
+def _some(pattern: Path) -> Path:
+    return tuple("main" if part == "*" else part for part in pattern)
 
 
 def _changed(adaptation: Adaptation) -> Iterator[str]:

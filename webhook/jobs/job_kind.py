@@ -66,6 +66,12 @@ def allowed_in(templates: tuple[Path, ...]) -> tuple[Path, ...]:
     return (*OF_THE_OBJECT, *below)
 
 
+def _whole(
+    source: Mapping[str, Any], _runtimes: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    return source
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
     """How Jobs of one kind are named and served, read, edited and held back."""
@@ -106,7 +112,7 @@ class JobKind:
     else it depends on its own controller alone."""
     completed: Callable[
         [Mapping[str, Any], Mapping[tuple[str, str], Mapping[str, Any]]], Mapping[str, Any]
-    ] = lambda source, _runtimes: source
+    ] = _whole
     """Returns the object with what it refers to and ``read`` needs, out of what is known of the
     kind ``trainingruntimes``, by namespace and name."""
     write: Callable[[Path, PodTemplate, PodTemplate], Iterable[Edit]] = template.edits
@@ -135,6 +141,11 @@ class JobKind:
     def is_movable(self) -> bool:
         """Whether anything of a Job of it can be changed after its creation."""
         return self.held_back is not creation_only
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of a Job's pods stands in its own object, which is all a controller reads."""
+        return self.completed is _whole
 
     def kept_from_anew(self, source: Mapping[str, Any]) -> Obstacle | None:
         """Return why an object cannot be deleted and created anew as submitted; None: it can.
