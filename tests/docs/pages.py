@@ -11,7 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/reference").glob("*.md")),
+)
 TRANSCRIPTS = {ROOT / "docs/walk.md"}
 """Pages whose commands were run when they were written, and are run again by their own test."""
 ELSEWHERE = {"docs/quota-api.md": "tests/e2e/test_console.py"}
