@@ -133,27 +133,27 @@ def test_an_address_says_what_was_asked():
     assert page_filters.address(page_filters.NONE) == "?"
 
 
-def test_decisions_are_listed_fifty_at_a_time():
-    decisions = tuple(views.decision(number) for number in range(120))
+def test_decisions_are_listed_ten_at_a_time():
+    decisions = tuple(views.decision(number) for number in range(24))
 
     first = page_filters.page(decisions, page_filters.NONE)
-    second = page_filters.page(decisions, Filters(before="id49"))
-    last = page_filters.page(decisions, Filters(before="id99"))
+    second = page_filters.page(decisions, Filters(before="id9"))
+    last = page_filters.page(decisions, Filters(before="id19"))
 
     assert (first.first, len(first.decisions), first.newer, first.older) == (
-        *(1, 50, None),
-        "?before=id49",
+        *(1, 10, None),
+        "?before=id9",
     )
     assert (second.first, len(second.decisions), second.newer, second.older) == (
-        *(51, 50, "?"),
-        "?before=id99",
+        *(11, 10, "?"),
+        "?before=id19",
     )
-    assert (last.first, len(last.decisions), last.newer, last.older) == (101, 20, "?", None)
+    assert (last.first, len(last.decisions), last.newer, last.older) == (21, 4, "?", None)
 
 
 def test_a_page_stays_when_new_decisions_arrive():
-    decisions = tuple(views.decision(number) for number in range(120))
-    asked = Filters(before="id49")
+    decisions = tuple(views.decision(number) for number in range(24))
+    asked = Filters(before="id9")
 
     before = page_filters.page(decisions[1:], asked)
     after = page_filters.page(decisions, asked)

@@ -247,9 +247,9 @@ def test_filters_are_filled_in_and_what_is_left_is_counted():
 
     filled = {"namespace": "", "policy": "", "kind": "", "queue": "speech", "text": ""}
     assert fields == {**filled, "moved": "1"}
-    counted = "0 decisions of 500, 9 ClusterQueues of 50, 0 policies of 12, 0 of 96 who wait"
+    counted = "102 decisions of 500, 9 ClusterQueues of 50, 8 policies of 12, 0 of 96 who wait"
     assert f"Filtered: {counted}." in said
-    assert "No decisions match the filters." in said
+    assert "Nobody waits whom the filters match." in said
 
 
 def hostile_view():

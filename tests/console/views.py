@@ -79,8 +79,8 @@ SAVED = Savings(since=NOW, jobs=1_284, moved=97, saved_seconds=402_120, slower=1
 NEVER_SYNCED = view(age=inf, is_stale=True, leader="")
 
 
-def large(*, now=NOW, newer=0):
-    """Make 50 ClusterQueues with 2,000 pending, 12 policies and 500 decisions.
+def large(*, now=NOW, newer=0, queues=50):
+    """Make *queues* ClusterQueues, 40 pending in each on average, 12 policies, 500 decisions.
 
     *newer* decisions came after them, and time went on.
     """
@@ -93,7 +93,7 @@ def large(*, now=NOW, newer=0):
     return view(
         at=moment,
         age=0.8,
-        queues=tuple(_queue(number, draw) for number in range(50)),
+        queues=tuple(_queue(number, draw) for number in range(queues)),
         policies=tuple(_counted(each, decisions) for each in policies),
         decisions=decisions,
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
@@ -142,7 +142,14 @@ def _queue(number, draw):
         reserving=draw.randint(2, 60),
         admitted=draw.randint(1, 50),
         waits=None if number % 9 == 0 else draw.choice((0.0, 45.0, 380.0, 2_900.0, 15_000.0)),
+        local_queues=(f"{team}/{'gpu' if gpu else 'cpu'}-lq",),
+        history=_history(number)[-48 if number % 6 else -9 :],
     )
+
+
+def _history(number):
+    counts = (abs(step * (number % 7) - 40) for step in range(48))
+    return tuple(None if step == number % 48 else count for step, count in enumerate(counts))
 
 
 def _cpu(draw):
@@ -168,6 +175,7 @@ def _policy(number):
         if ready is False
         else "",
         decided=tuple((name, 0) for name in (*names, "")),
+        queues=tuple(f"{name}-lq" for name in names),
     )
 
 

@@ -15,6 +15,7 @@ from webhook.api import lease
 from webhook.api.resources import KUEUE_GROUP
 from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
+from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
     JOURNAL,
     Cell,
@@ -159,6 +160,7 @@ class ConsoleInput:
     leads: Leads | None = None
     workers: Mapping[str, Counted | None] = field(default_factory=dict)
     """Each watched worker cluster's state; None: not known yet."""
+    history: Mapping[Place, Series] = field(default_factory=dict)
 
 
 def collect(known: ConsoleInput) -> View:
@@ -179,7 +181,7 @@ def collect(known: ConsoleInput) -> View:
             queue
             for name, state in (("", counted), *workers)
             if state is not None
-            for queue in _queues(state, known.now, name)
+            for queue in _queues(state, known, name)
         ),
         policies=policies(snapshot.policies, known.judged, decisions),
         decisions=decisions,
@@ -381,7 +383,7 @@ def _seen_leader(view: View, rights: Rights) -> str:
     return view.leader if may_know or not view.leader else "a replica"
 
 
-def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
+def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
     idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
     forest = idle.charged({name: held.usage for name, held in snapshot.held.items()})
@@ -389,20 +391,24 @@ def _queues(counted: Counted, now: float, cluster: str) -> Iterator[Queue]:
     for (namespace, name), local_queue in sorted(snapshot.local_queues.items()):
         places[local_queue.cluster_queue].append(f"{namespace}/{name}")
     for name in sorted(snapshot.cluster_queues):
-        queue = _queue(snapshot.cluster_queues[name], counted, forest.tree(name), now)
-        yield replace(queue, cluster=cluster, local_queues=tuple(places[name]))
+        queue = _queue(snapshot.cluster_queues[name], counted, forest.tree(name), known.now)
+        yield replace(
+            queue,
+            cluster=cluster,
+            local_queues=tuple(places[name]),
+            history=known.history.get((cluster, name), ()),
+        )
 
 
 def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
     held = counted.snapshot.held.get(queue.name, _NOTHING)
     admitted = counted.admitted.get(queue.name, _NOBODY)
-    competing = counted.snapshot.competing.get(queue.name, ())
     trouble = _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
         trouble=trouble,
-        pending=held.pending + sum(arrival.count for arrival in competing),
+        pending=pending_in(counted.snapshot, queue.name),
         reserving=held.reserving,
         admitted=admitted.workloads,
         waits=_waits(counted.profiles.get(queue.name), now),

@@ -24,6 +24,7 @@ from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.dry_runs import DryRuns
 from webhook.console.line_forecasts import LineForecasts
+from webhook.console.queue_history import QueueHistory
 from webhook.console.view import ShownDecision, View
 from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
@@ -261,6 +262,7 @@ class Console:
         self._is_open = is_loopback(split_address(settings.console_listen)[0])
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
+        self._history = QueueHistory()
         self._line = LineForecasts(clock=time.monotonic, unix=time.time)
         self._dry_runs = DryRuns(
             lambda: self._counted[0],
@@ -287,6 +289,7 @@ class Console:
         *contents_of* returns the Workloads of a ClusterQueue, and is called in this thread alone.
         """
         self._counted = counted, workers
+        self._history.take({"": counted, **workers}, time.time())
         self._line.offer(counted, contents_of)
 
     def take_certificates(self, certificates: Certificates) -> None:
@@ -321,6 +324,7 @@ class Console:
             published=self._followed.published,
             judged=self._followed.judged,
             leads=self._followed.leads,
+            history=self._history.series,
         )
         return collect(known)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from math import ceil, inf, isfinite
@@ -20,13 +20,15 @@ from markupsafe import Markup
 
 from webhook.console import phrases
 from webhook.console.first_steps import first_steps
-from webhook.console.page_filters import NONE, Filters, narrowed, page
+from webhook.console.page_filters import NONE, Filters, address, narrowed, page
+from webhook.console.queue_history import STEPS
+from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
 from webhook.console.starts_picture import longest_wait, starts_picture
-from webhook.console.view import Cell, Policy, Queue, ShownDecision, View
+from webhook.console.view import Cell, Policy, ShownDecision, View
 
-HEIGHT: Final = 32
+HEIGHT: Final = 12
 """Of a lane, in pixels, without the room for the marks of moves above it."""
-MOST_LANES: Final = 12
+MOST_LANES: Final = 9
 _MOST_COLUMNS: Final = 48
 _STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
 _LONG_STEP: Final = 3600
@@ -251,8 +253,8 @@ def bar(cell: Cell) -> Bar:
     )
 
 
-QUEUES_AT_ONCE: Final = 12
-"""ClusterQueues shown before the reader expands the rest."""
+POLICIES_AT_ONCE: Final = 5
+"""Policies shown before the reader expands the rest; those that are not ready come first."""
 
 
 def render(view: View, nonce: str, asked: Filters = NONE) -> str:
@@ -261,7 +263,8 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
     """
     shown = narrowed(view, asked)
-    queues = sorted(shown.queues, key=_busiest_first)
+    policies = sorted(shown.policies, key=lambda policy: policy.ready is not False)
+    table = queue_table(shown.queues, view.at)
     template = _environment().get_template("page.html")
     return template.render(
         nonce=nonce,
@@ -273,8 +276,11 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         synced=isfinite(view.age),
         silent={cluster.name: cluster.age for cluster in view.clusters if cluster.is_stale},
         never=inf,
-        queues=queues[:QUEUES_AT_ONCE],
-        more_queues=queues[QUEUES_AT_ONCE:],
+        policies=policies[:POLICIES_AT_ONCE],
+        more_policies=policies[POLICIES_AT_ONCE:],
+        table=table,
+        detailed=table.queues if len(shown.queues) <= DETAILED else (),
+        only=lambda queue: address(replace(asked, queue=queue)),
         timeline=timeline(shown),
         starts=starts_picture(shown.waiting or ()),
         longest=longest_wait(shown.waiting or (), view.at),
@@ -284,10 +290,6 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         colors=_colors(view),
         modes={policy.name: policy.mode for policy in view.policies},
     )
-
-
-def _busiest_first(queue: Queue) -> tuple[bool, int, str, str]:
-    return (not queue.trouble, -queue.pending, queue.name, queue.cluster)
 
 
 def _suggested(view: View) -> dict[str, list[str]]:
@@ -331,7 +333,11 @@ def _environment() -> Environment:
     )
     used: dict[str, Any] = {"bar": bar, "outcome": outcome, "words": phrases}
     environment.globals.update(used)
-    environment.globals["lane_height"] = HEIGHT
+    environment.globals |= {
+        "lane_height": HEIGHT,
+        "spark_height": SPARK_HEIGHT,
+        "spark_steps": STEPS,
+    }
     return environment
 
 

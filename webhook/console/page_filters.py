@@ -17,7 +17,7 @@ from webhook.console.view import Policy, Queue, ShownDecision, View
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
-PAGE: Final = 50
+PAGE: Final = 10
 """Decisions shown at once."""
 _LONGEST: Final = 253
 """Characters of a Kubernetes name."""

@@ -14,7 +14,7 @@ from webhook.console import phrases
 from webhook.model import start_words
 from webhook.state.waiting_line import WaitingWorkload
 
-MOST_ROWS: Final = 15
+MOST_ROWS: Final = 8
 _LEAST_SPAN_SECONDS: Final = 60.0
 _ROOM: Final = 1.25
 """Of the axis behind the last expected start: its range is cut there if it is wider."""

@@ -5,7 +5,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.console import views
-from tests.console.browser.conftest import GROUP, PHONE, refreshed
+from tests.console.browser.conftest import DESK, GROUP, PHONE, refreshed
 
 pytestmark = GROUP
 
@@ -34,6 +34,7 @@ def test_axe_finds_nothing_however_the_page_looks(open_window, look):
     window = open_window(**LOOKS[look])
     window.page.locator("#decision-list summary").nth(3).click()
     window.page.locator("#more-queues > summary").click()
+    window.page.locator("#more-policies > summary").click()
 
     assert violations(window.page) == ""
 
@@ -70,6 +71,24 @@ def test_the_page_asks_nobody_but_its_own_server_and_breaks_no_rule(open_window,
     assert window.complaints == []
 
 
+def test_two_hundred_queues_take_at_most_three_screens(open_window, site):
+    site.view = views.large(queues=200)
+
+    page = open_window().page
+
+    assert page.evaluate("document.documentElement.scrollHeight") <= 3 * DESK["height"]
+
+
+def test_one_queue_is_shown_with_all_of_its_quota(open_window):
+    page = open_window().page
+    name = page.locator("#queues tbody a").first.inner_text()
+
+    page.locator("#queues tbody a").first.click()
+
+    expect(page.locator("#queues .card h3")).to_have_text([name])
+    expect(page.locator("#filter-queue")).to_have_value(name)
+
+
 def test_the_first_paint_is_measured(open_window, record_property):
     milliseconds = open_window().page.evaluate(PAINTED)
 
@@ -101,13 +120,13 @@ def test_everything_but_updates_works_without_a_script(open_window):
 
     page.get_by_label("Queue contains").fill("robotics-cpu")
     page.get_by_label("Queue contains").press("Enter")
-    expect(page.locator("#queues h3").first).to_contain_text("robotics-cpu")
+    expect(page.locator("#queues tbody a").first).to_contain_text("robotics-cpu")
     page.get_by_role("link", name="Show all").click()
     page.get_by_role("link", name="Older decisions").click()
-    expect(page.locator("#decision-list > li").first).to_have_id("item-id50")
-    page.locator("#decision-id50 > summary").click()
+    expect(page.locator("#decision-list > li").first).to_have_id("item-id10")
+    page.locator("#decision-id10 > summary").click()
 
-    expect(page.locator("#decision-id50 table")).to_be_visible()
+    expect(page.locator("#decision-id10 table")).to_be_visible()
     expect(page.get_by_role("button", name="Pause updates")).to_have_count(0)
     expect(page.get_by_role("link", name="Reload")).to_be_visible()
 
