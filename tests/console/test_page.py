@@ -8,7 +8,9 @@ import pytest
 
 from tests.console import views
 from tests.console.waiting import waiting
+from tests.console.worlds import gains, hour
 from webhook.console import page_filters, phrases, routes
+from webhook.console.collect import enforced
 from webhook.console.first_steps import first_steps
 from webhook.console.page import render
 from webhook.console.view import JOURNAL, Savings, ShownCluster
@@ -366,3 +368,19 @@ def test_a_decision_of_which_the_job_alone_tells_is_marked():
     said = text(views.view(decisions=(claimed,)))
 
     assert f"Decided at {phrases.day_and_minute(claimed.at)} by the Job's own word by" in said
+
+
+def test_the_page_says_who_gained_what():
+    lost = gains("heavy", namespace="other", saved_seconds=-90.0, slower=3, mode="Observe")
+    won = gains(device_hours=2.25)
+    shown = {"gained": (won, lost), "hours": (hour(),), "decisions": (views.decision(),)}
+
+    said = text(views.view(**shown, savings=enforced((won,))))
+
+    assert "2 slower; 2.2 GPU hours given back" in said
+
+    assert "team light-gpu 30 2 12m20s" in said
+    assert "other heavy, would be 30 3 -1m30s" in said
+    assert "Known after the first Jobs have ended." in text(
+        views.view(decisions=shown["decisions"])
+    )

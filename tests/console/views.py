@@ -16,6 +16,7 @@ from webhook.console.view import (
     ShownOption,
     View,
 )
+from webhook.hindsight.savings_record import Gained, GainedHour
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -100,6 +101,8 @@ def large(*, now=NOW, newer=0, queues=50):
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
         savings_as_of=now - 150,
+        gained=tuple(_gained(number, now) for number in range(12)),
+        hours=tuple(_gained_hour(number, now) for number in range(60)),
         waiting=tuple(
             waiting(
                 f"train-{number}",
@@ -111,6 +114,33 @@ def large(*, now=NOW, newer=0, queues=50):
             )
             for number in range(96)
         ),
+    )
+
+
+def _gained(number, now):
+    return Gained(
+        policy=f"{_TEAMS[number % 6]}-{'light' if number < 6 else 'heavy'}",
+        namespace=_TEAMS[number % 6],
+        mode="Enforce",
+        since=now - 21_600,
+        jobs=107,
+        moved=8,
+        saved_seconds=40_000.0 - 4_200.0 * number,
+        margin_seconds=750.0,
+        slower=number,
+        device_hours=2.5,
+    )
+
+
+def _gained_hour(number, now):
+    return GainedHour(
+        at=(now - 3600 * (number // 3)) // 3600 * 3600,
+        policy=f"{_TEAMS[number % 6]}-light",
+        namespace=_TEAMS[number % 6],
+        is_enforced=True,
+        jobs=5,
+        gained_seconds=200.0 * (number * 7 % 17),
+        lost_seconds=60.0 * (number * 5 % 11),
     )
 
 

@@ -3,7 +3,7 @@
 from tests.builders import arrival, cluster_queue, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
-from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
+from webhook.hindsight.savings_record import Gained, GainedHour, PastDecision, SavingsRecord
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
 from webhook.state.workloads import Admitted
@@ -115,6 +115,12 @@ def gains(policy="light-gpu", mode="Enforce", **rest):
     return Gained(policy=policy, mode=mode, **(given | amounts | rest))
 
 
+def hour(ago=0.0, policy="light-gpu", **rest):
+    given = {"namespace": "team", "is_enforced": True, "jobs": 10}
+    sums = {"gained_seconds": 900.0, "lost_seconds": 60.0}
+    return GainedHour(at=(UNIX - ago) // 3600 * 3600, policy=policy, **(given | sums | rest))
+
+
 def past(identity="job-9", **rest):
     given = {
         "at": UNIX - 60,
@@ -130,5 +136,8 @@ def past(identity="job-9", **rest):
 
 
 PUBLISHED = SavingsRecord(
-    as_of=UNIX - 120, decisions=(past(),), gained=(gains(), gains("watched", "Observe"))
+    as_of=UNIX - 120,
+    decisions=(past(),),
+    gained=(gains(), gains("watched", "Observe")),
+    hours=(hour(),),
 )

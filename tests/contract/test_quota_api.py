@@ -242,7 +242,7 @@ def test_what_the_controller_published_is_told_with_what_it_rests_on(console):
 
     sums = {"since": UNIX - 3600, "jobs": 30, "moved": 10, "savedSeconds": 740.5, "slower": 2}
     rests = {"rests": "journal", "marginSeconds": 70.0}
-    no_costs = {"spent": {}, "saved": {}, "late": 0, "deadlines": 0}
+    no_costs = {"spent": {}, "saved": {}, "late": 0, "deadlines": 0, "deviceHours": 0.0}
     assert view["savings"] == view["wouldSave"] == sums | rests | no_costs
     assert view["savingsAsOf"] == UNIX - 120
     assert [each["policy"] for each in view["gained"]] == ["light-gpu", "watched"]
@@ -254,6 +254,17 @@ def test_what_the_controller_published_is_told_with_what_it_rests_on(console):
         "marginSeconds": 70.0,
         **no_costs,
     }
+    assert view["hours"] == [
+        {
+            "at": UNIX // 3600 * 3600,
+            "policy": "light-gpu",
+            "namespace": "team",
+            "isEnforced": True,
+            "jobs": 10,
+            "gainedSeconds": 900.0,
+            "lostSeconds": 60.0,
+        }
+    ]
     assert {each["id"]: each["isReplayed"] for each in listed} == {
         "d-1": False,
         "d-2": False,

@@ -51,6 +51,34 @@ def test_what_was_carried_out_stands_on_jobs_and_only_its_gains_are_told():
     assert record.decisions == ()
 
 
+def test_gains_and_losses_are_told_by_the_hour_the_newest_first():
+    early = [
+        replace(each, created=each.created - 7200) if each.job_class == "light" else each
+        for each in DECIDED
+    ]
+
+    record = published(early, Mode.ENFORCE)
+
+    began = journals.BEGAN // 3600 * 3600
+    assert [(each.at, each.policy, each.jobs) for each in record.hours] == [
+        (began, "heavy", 15),
+        (began - 7200, "light", 15),
+    ]
+    assert {each.is_enforced for each in record.hours} == {True}
+    saved = sum(each.gained_seconds - each.lost_seconds for each in record.hours)
+    assert saved == pytest.approx(sum(each.saved_seconds for each in record.gained))
+    assert all(min(each.gained_seconds, each.lost_seconds) >= 0 for each in record.hours)
+
+
+def test_hours_of_devices_that_were_given_back_are_told():
+    record = published(DECIDED, Mode.ENFORCE)
+
+    assert {each.policy: each.device_hours > 0 for each in record.gained} == {
+        "heavy": False,
+        "light": True,
+    }
+
+
 def test_advice_is_told_as_it_was_given():
     advised = [replace(each, mode="Advise", queue="gpu-lq") for each in DECIDED]
 

@@ -8,9 +8,15 @@ from base64 import b64encode
 
 import pytest
 
-from tests.console.worlds import PUBLISHED, UNIX, gains, past
+from tests.console.worlds import PUBLISHED, UNIX, gains, hour, past
 from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.savings_record import SavingsRecord, config_map, packed, read_savings
+from webhook.hindsight.savings_record import (
+    MOST_HOURS,
+    SavingsRecord,
+    config_map,
+    packed,
+    read_savings,
+)
 
 MIB = 1 << 20
 OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
@@ -27,8 +33,9 @@ def noise(length):
         SavingsRecord(as_of=UNIX),
         PUBLISHED,
         SavingsRecord(as_of=UNIX, decisions=(past(options=(OPTION,), mode="Advise"),)),
+        SavingsRecord(as_of=UNIX, hours=(hour(), hour(3600))),
     ],
-    ids=["empty", "replayed", "advised"],
+    ids=["empty", "replayed", "advised", "by hour"],
 )
 def test_what_is_written_is_read(record):
     assert read_savings(config_map(packed(record))) == record
@@ -58,6 +65,19 @@ def test_a_namespace_for_each_entry_that_is_replayed_fits():
 
     assert len(json.dumps(source)) < MIB
     assert read_savings(source).gained == rows
+
+
+def test_of_too_many_hours_the_newest_fit():
+    hours = tuple(hour(60 * number, policy=noise(200)) for number in range(MOST_HOURS))
+    rows = tuple(gains(noise(63), namespace=noise(63)) for _ in range(5_000))
+
+    source = config_map(packed(SavingsRecord(as_of=UNIX, gained=rows, hours=hours)))
+
+    found = read_savings(source)
+    assert len(json.dumps(source)) < MIB
+    assert 0 < len(found.hours) < MOST_HOURS
+    assert found.hours == hours[: len(found.hours)]
+    assert found.gained == rows
 
 
 def written(**changed):

@@ -111,6 +111,7 @@ def _summed(gained: Sequence[Gained]) -> Savings | None:
         saved=_added(gain.saved for gain in gained),
         late=sum(gain.late for gain in gained),
         deadlines=sum(gain.deadlines for gain in gained),
+        device_hours=sum(gain.device_hours for gain in gained),
     )
 
 
@@ -189,6 +190,7 @@ def collect(known: ConsoleInput) -> View:
         clusters=tuple(_cluster(name, state, known) for name, state in workers),
         would_save=promised(record.gained),
         gained=record.gained,
+        hours=record.hours,
         savings_as_of=None if known.published is None else known.published.as_of,
         currency=record.currency,
     )
@@ -210,7 +212,8 @@ def restricted(view: View, rights: Rights) -> View:
     )
     # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
-    namespaces = rights.may_list_jobs(gain.namespace for gain in view.gained)
+    named_in = (row.namespace for rows in (view.gained, view.hours) for row in rows)
+    namespaces = rights.may_list_jobs(named_in)
     decisions = seen_decisions(view, rights)
     gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
@@ -230,6 +233,7 @@ def restricted(view: View, rights: Rights) -> View:
         clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
         would_save=promised(gains),
         gained=gains,
+        hours=tuple(hour for hour in view.hours if hour.namespace in namespaces),
         waiting=seen_waiting(view, rights),
     )
 

@@ -23,6 +23,7 @@ from webhook.console.first_steps import first_steps
 from webhook.console.page_filters import NONE, Filters, address, narrowed, page
 from webhook.console.queue_history import STEPS
 from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
+from webhook.console.savings_picture import SAVED_HEIGHT, gain_rows, saved_over_time
 from webhook.console.starts_picture import longest_wait, starts_picture
 from webhook.console.view import Cell, Policy, ShownDecision, View
 
@@ -282,6 +283,8 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         detailed=table.queues if len(shown.queues) <= DETAILED else (),
         only=lambda queue: address(replace(asked, queue=queue)),
         timeline=timeline(shown),
+        over_time=saved_over_time(shown.hours, view.at),
+        gain_rows=gain_rows(shown.gained),
         starts=starts_picture(shown.waiting or ()),
         longest=longest_wait(shown.waiting or (), view.at),
         steps=first_steps(view),
@@ -335,6 +338,7 @@ def _environment() -> Environment:
     environment.globals.update(used)
     environment.globals |= {
         "lane_height": HEIGHT,
+        "saved_height": SAVED_HEIGHT,
         "spark_height": SPARK_HEIGHT,
         "spark_steps": STEPS,
     }

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from webhook.console.collect import enforced, promised, savings
 from webhook.console.view import Policy, Queue, ShownDecision, View
+from webhook.hindsight.savings_record import Gained, GainedHour
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -204,17 +205,19 @@ def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) 
 def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -> Mapping[str, Any]:
     """Return what was saved by these Jobs alone: replays tell it by namespace and policy only."""
     if filters.narrows_jobs:
-        return {"gained": (), "savings": savings(decisions), "would_save": None}
-    gained = tuple(
-        gain
-        for gain in view.gained
-        if _has(filters.namespace, gain.namespace) and _has(filters.policy, gain.policy)
-    )
+        return {"gained": (), "hours": (), "savings": savings(decisions), "would_save": None}
+    gained = tuple(gain for gain in view.gained if _is_row(gain, filters))
+    hours = tuple(hour for hour in view.hours if _is_row(hour, filters))
     return {
         "gained": gained,
+        "hours": hours,
         "savings": enforced(gained) or savings(decisions),
         "would_save": promised(gained),
     }
+
+
+def _is_row(row: Gained | GainedHour, filters: Filters) -> bool:
+    return _has(filters.namespace, row.namespace) and _has(filters.policy, row.policy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

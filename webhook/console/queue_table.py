@@ -16,7 +16,7 @@ from webhook.console.queue_history import STEP_SECONDS, STEPS, Series
 from webhook.console.view import Cell, Queue
 from webhook.model.quantity import CPU
 
-AT_ONCE: Final = 12
+AT_ONCE: Final = 10
 """Rows shown before the reader expands the rest."""
 DETAILED: Final = 4
 """So few ClusterQueues are shown with all of their quota, too."""

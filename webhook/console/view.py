@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic.alias_generators import to_camel
 
 from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.savings_record import Gained
+from webhook.hindsight.savings_record import Gained, GainedHour
 from webhook.model.job import PLAIN
 from webhook.model.quantity import CPU
 from webhook.state.waiting_line import WaitingWorkload
@@ -148,6 +148,8 @@ class Savings:
     late: int = 0
     """Of ``deadlines`` Jobs that have one, those that ended after it."""
     deadlines: int = 0
+    device_hours: float = 0.0
+    """Hours of devices that were given back; negative: more were taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +176,7 @@ class View:
     would_save: Savings | None = None
     """Gain that those of policies that observe or advise would have had; None: unknown."""
     gained: tuple[Gained, ...] = ()
+    hours: tuple[GainedHour, ...] = ()
     savings_as_of: float | None = None
     """When the journal was last replayed, in seconds since 1970; None: not yet."""
     currency: str = ""

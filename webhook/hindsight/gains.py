@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from statistics import fmean, median
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,14 @@ from webhook.hindsight import bills
 from webhook.hindsight.bills import Bill
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob, Rests
-from webhook.hindsight.savings_record import MOST_DECISIONS, Gained, PastDecision, SavingsRecord
+from webhook.hindsight.savings_record import (
+    MOST_DECISIONS,
+    MOST_HOURS,
+    Gained,
+    GainedHour,
+    PastDecision,
+    SavingsRecord,
+)
 from webhook.model.costs.prices import Prices
 from webhook.model.pods import EVERYTHING, Selector
 from webhook.model.policy.fallback_policy import Mode
@@ -480,7 +487,31 @@ def summed_up(hindsight: Hindsight, *, now: float) -> SavingsRecord:
         gained=tuple(_gained(hindsight, since=since, until=now)),
         decisions=tuple(newest[:MOST_DECISIONS]),
         currency=hindsight.currency,
+        hours=tuple(islice(_by_hour(hindsight.jobs), MOST_HOURS)),
     )
+
+
+_HOUR: Final = 3600
+
+
+def _by_hour(jobs: Iterable[ReplayedJob]) -> Iterator[GainedHour]:
+    """Yield what Jobs of policies have gained by the hour in which they came, the newest first."""
+    groups: defaultdict[tuple[int, str, str, bool], list[float]] = defaultdict(list)
+    replayed = (job for job in jobs if not job.unseen and _policy(job) != NOBODY)
+    for job, before, after in _pairs(replayed):
+        hour = int(job.entry.created // _HOUR)
+        key = (-hour, _policy(job), job.entry.namespace, job.is_enforced)
+        groups[key].append(before - after)
+    for (newest, policy, namespace, is_enforced), gained in sorted(groups.items()):
+        yield GainedHour(
+            at=-newest * _HOUR,
+            policy=policy,
+            namespace=namespace,
+            is_enforced=is_enforced,
+            jobs=len(gained),
+            gained_seconds=sum(seconds for seconds in gained if seconds > 0),
+            lost_seconds=-sum(seconds for seconds in gained if seconds < 0),
+        )
 
 
 def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gained]:
@@ -488,6 +519,10 @@ def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gai
     jobs = tuple(job for job in hindsight.jobs if not job.unseen)
     rows = gains(replace(hindsight, jobs=jobs), since=since, until=until).rows
     known = (row for row in rows if row.policy and row.saved is not None)
+    compared: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
+    for job in jobs:
+        if job.entry.created >= since and _is_compared(job):
+            compared[_policy(job), job.entry.namespace].append(job)
     for (policy, namespace), group in groupby(known, lambda row: (row.policy, row.namespace)):
         of_all_kinds = list(group)
         yield Gained(
@@ -500,6 +535,7 @@ def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gai
             saved_seconds=sum(row.saved or 0.0 for row in of_all_kinds),
             margin_seconds=sum(row.margin for row in of_all_kinds),
             slower=sum(row.slower for row in of_all_kinds),
+            device_hours=_given_back(compared[policy, namespace]),
             **_billed([row.bill for row in of_all_kinds]),
         )
 

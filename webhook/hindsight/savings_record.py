@@ -21,6 +21,8 @@ from webhook.model.fields import FieldError, field_errors
 from webhook.model.job import PLAIN
 
 MOST_DECISIONS: Final = 500
+MOST_HOURS: Final = 2000
+"""Rows, each of one hour, policy and namespace."""
 MOST_BYTES: Final = 700_000
 """Of the record, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 16_000_000
@@ -57,6 +59,25 @@ class Gained:
     late: int = 0
     """Of ``deadlines`` Jobs that have one, those that ended after it."""
     deadlines: int = 0
+    device_hours: Finite = 0.0
+    """Hours of devices that were given back; negative: more were taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GainedHour:
+    """What Jobs of one policy and namespace that came in one hour have gained and lost."""
+
+    at: Unix
+    """When the hour began."""
+    policy: str
+    namespace: str
+    is_enforced: bool
+    """Whether it was so; else it would have been."""
+    jobs: int
+    gained_seconds: Finite
+    """Of those that were done sooner."""
+    lost_seconds: Finite
+    """Of those that were done later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,19 +108,22 @@ class SavingsRecord:
     """The newest first."""
     currency: str = ""
     """What money is in; empty: not known."""
+    hours: tuple[GainedHour, ...] = ()
+    """By hour; the newest first."""
 
 
 _RECORD: Final = TypeAdapter(SavingsRecord)
 
 
 def packed(record: SavingsRecord) -> bytes:
-    """Return the record, compressed; while it is too large, the older half of its decisions goes.
+    """Return the record, compressed; while it is too large, what is older in it goes by halves.
 
     It is what one process tells another, and what stands in the ConfigMap.
     """
-    while len(written := _packed(record)) > MOST_BYTES and record.decisions:
-        kept = record.decisions[: len(record.decisions) // 2]
-        record = replace(record, decisions=kept)
+    while len(written := _packed(record)) > MOST_BYTES and (record.decisions or record.hours):
+        decisions = record.decisions[: len(record.decisions) // 2]
+        hours = record.hours[: len(record.hours) // 2]
+        record = replace(record, decisions=decisions, hours=hours)
     return written
 
 

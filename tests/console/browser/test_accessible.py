@@ -103,7 +103,7 @@ def test_a_decision_is_opened_by_keys_alone(open_window):
     page.keyboard.press("Enter")
 
     focused = "document.activeElement.parentElement.id"
-    for _ in range(10):
+    for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate(focused) == "decision-id0":
             break
