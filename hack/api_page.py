@@ -26,10 +26,7 @@ _BOUNDS: Final = {
     "maxItems": "at most {} items",
     "minProperties": "at least {} keys",
     "maxProperties": "at most {} keys",
-    "pattern": "as `{}`",
 }
-_LONGEST_PATTERN: Final = 50
-"""Longer ones tell a reader nothing; the API server's refusal names them."""
 
 
 def text() -> str:
@@ -73,12 +70,7 @@ def _row(path: str, schema: Mapping[str, Any], is_required: bool) -> str:  # noq
     said = [schema["description"]] if "description" in schema else []
     if "enum" in schema:
         said.append(f"One of {', '.join(f'`{each}`' for each in schema['enum'])}.")
-    bounds = [
-        words.format(schema[key])
-        for key, words in _BOUNDS.items()
-        if key in schema and len(str(schema[key])) <= _LONGEST_PATTERN
-    ]
-    if bounds:
+    if bounds := [words.format(schema[key]) for key, words in _BOUNDS.items() if key in schema]:
         said.append(f"({', '.join(bounds)})")
     if schema.get("default") not in (None, {}):
         said.append(f"Default: `{_written(schema['default'])}`.")

@@ -118,7 +118,7 @@ def _section(group: Group) -> Iterator[str]:
     yield "| reason | means | what to do |"
     yield "|---|---|---|"
     for reason in group.reasons:
-        yield f"| `{reason}` | {reason.meaning} | {reason.advice} |"
+        yield f'| <a id="{reason.anchor}"></a>`{reason}` | {reason.meaning} | {reason.advice} |'
     yield ""
 
 

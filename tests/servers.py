@@ -42,7 +42,7 @@ def paper_snapshot(*, pending=10, cpu_reserving=0, mode="Enforce", kinds=("Job",
 class Server:
     """What the API server sees, and what an admin sees: answers, metrics and the log."""
 
-    def __init__(self, snapshot=None, now=100.0, **rules):
+    def __init__(self, snapshot=None, now=100.0, reasons_url="", **rules):
         self.now = now
         self.metrics = Metrics()
         self.considered = []
@@ -55,6 +55,7 @@ class Server:
             tell=own.note,
             clock=lambda: own.now,
         )
+        self.handler.reasons_url = reasons_url
         if snapshot is not None:
             self.show(snapshot)
         self.log = io.StringIO()

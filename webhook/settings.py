@@ -164,6 +164,10 @@ class Settings(BaseModel):
     """Kinds of Jobs that are switched on: those that reviews are sent of. Others are not followed,
     so that no right to them is needed."""
 
+    reasons_url: str = Field(default="", pattern=r"^(https?://[^\s#]+)?$", max_length=80)
+    """Where users find a copy of ``docs/reasons.md``: warnings that have a reason then end with a
+    link to it, where that fits into 120 characters. Empty: none."""
+
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
     """What the money of Tariffs is in. It is printed, and never converted."""
 

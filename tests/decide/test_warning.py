@@ -221,6 +221,20 @@ def test_every_obstacle_stands_whole_in_its_warnings(obstacle):
     assert max(map(len, found)) < 120
 
 
+def test_a_warning_is_linked_to_its_reason_where_that_fits():
+    said, why = ("kueue-fallback: not undone: …",), Obstacle.IMMUTABLE_ENV
+    url = "https://docs.example/reasons.md"
+
+    assert warning.linked(said, why, url) == (
+        *said,
+        "kueue-fallback: see https://docs.example/reasons.md#Obstacle.immutableEnv",
+    )
+    assert warning.linked(said, why, url + "x" * 80) == said
+    assert warning.linked(said, why, "") == said
+    assert warning.linked(said, None, url) == said
+    assert warning.linked((), why, url) == ()
+
+
 def test_the_longest_message_of_a_policy_still_fits_into_one_warning():
     longest = "m" * LONGEST_MESSAGE
 

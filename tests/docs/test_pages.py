@@ -18,7 +18,11 @@ PULLED = re.compile(r"registry\.k8s\.io/\S+:\d\S*")
 
 def anchors(text):
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+    named = re.findall(r'<a id="([^"]+)">', text)
+    return {
+        *named,
+        *(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings),
+    }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

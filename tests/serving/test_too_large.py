@@ -80,6 +80,19 @@ def test_a_job_is_not_moved_where_the_move_would_make_it_too_large():
     assert str(server.considered[-1].outcome.obstacle) == "tooLarge"
 
 
+def test_a_warning_leads_to_its_reason_where_the_settings_say_so():
+    server = Server(reconsidering(pending=0), reasons_url="https://docs.example/reasons.md")
+    stored, warned = server.create(light_job())
+    running = {**stored, "spec": {**stored["spec"], "suspend": False}}
+
+    _, warnings = server.update(running, asking(running, "cpu"))
+
+    assert not any("reasons.md" in each for each in warned)
+    assert warnings[-1] == (
+        "kueue-fallback: see https://docs.example/reasons.md#Obstacle.notSuspended"
+    )
+
+
 def test_an_update_is_given_nothing_back_that_would_make_the_job_too_large():
     server = Server(paper_snapshot())
     stored, _ = server.create(light_job())

@@ -25,7 +25,7 @@ from webhook.model.holds import Hold
 from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode, Spec
-from webhook.model.reasons import LeftAlone
+from webhook.model.reasons import Explained, LeftAlone
 from webhook.model.words import carbon, figure, span
 
 
@@ -189,6 +189,12 @@ def by_policy(spec: Spec, warnings: tuple[str, ...]) -> tuple[str, ...]:
     if not spec.warn:
         return ()
     return (*warnings, PREFIX + spec.message) if warnings and spec.message else warnings
+
+
+def linked(warnings: tuple[str, ...], reason: Explained | None, url: str) -> tuple[str, ...]:
+    """Add where *reason* is explained: *url* is that of a copy of docs/reasons.md; empty: none."""
+    link = f"{PREFIX}see {url}#{reason.anchor}" if reason is not None and url else ""
+    return (*warnings, link) if warnings and 0 < len(link) <= LONGEST else warnings
 
 
 def moved(

@@ -27,6 +27,11 @@ class Explained(StrEnum):
         member.advice = advice
         return member
 
+    @property
+    def anchor(self) -> str:
+        """Return the name of its row in docs/reasons.md, which no other reason has."""
+        return f"{type(self).__name__}.{self}"
+
 
 class Ready(Explained):
     """Why a FallbackPolicy's condition Ready is as it is: True with the first, else False."""

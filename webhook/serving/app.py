@@ -131,6 +131,7 @@ class _Server:
             placement_ttl_seconds=settings.placement_ttl,
             tell=self._tell,
         )
+        self.handler.reasons_url = settings.reasons_url
         if settings.pod_groups:
             self.handler.groups = PodGroups(
                 lambda asked: self._link.tell(line_of(asked)),

@@ -17,6 +17,7 @@ from typing import Any
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
+from webhook.decide import warning
 from webhook.flow import create, follow, update
 from webhook.flow.follow import CannotFollow
 from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
@@ -37,7 +38,7 @@ from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.pod_groups import GroupClaim, key_of
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.reasons import Skip
+from webhook.model.reasons import Explained, Skip
 from webhook.model.words import rfc3339
 from webhook.serving.group_agreement import NotAgreedError, PodGroups
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
@@ -72,6 +73,8 @@ class Handler:
         seen_by: str = "",
     ) -> None:
         self._rules = rules
+        self.reasons_url = ""
+        """Where reasons are explained to users; empty: nowhere."""
         self._metrics = metrics
         self._tell = tell
         self._clock = clock
@@ -186,7 +189,7 @@ class Handler:
             operations += update.disowned(source, kind)
         elif isinstance(outcome, Skipped | Decided) and not review.dry_run:
             self._enter(outcome, moment.now)
-        return _considered(review, outcome, operations)
+        return _considered(review, outcome, operations, self.reasons_url)
 
     def _create(
         self,
@@ -284,14 +287,26 @@ def _name_namespace(review: Review) -> None:
     metadata["namespace"] = review.namespace or metadata.get("namespace") or "default"
 
 
-def _considered(review: Review, outcome: Outcome, operations: list[Operation]) -> Considered:
+def _considered(
+    review: Review, outcome: Outcome, operations: list[Operation], reasons_url: str
+) -> Considered:
     verdict = Verdict(
         uid=review.uid,
         patch=operations or None,
-        warnings=outcome.warnings,
+        warnings=warning.linked(outcome.warnings, _reason(outcome), reasons_url),
         audit=_audit(outcome),
     )
     return Considered(review=review, verdict=verdict, outcome=outcome)
+
+
+def _reason(outcome: Outcome) -> Explained | None:
+    """Return why what was wished, or a decision, is not made; None: it is."""
+    match outcome:
+        case Declined():
+            return outcome.obstacle
+        case Decided():
+            return outcome.decision.left_alone
+    return None
 
 
 def _audit(outcome: Outcome) -> dict[str, str]:
