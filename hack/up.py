@@ -60,7 +60,7 @@ def _up(cluster: Cluster, lock: int, *, bare: bool) -> None:
             for ending in ENDINGS:
                 signal.signal(ending, signal.SIG_IGN)
             cluster.remove()
-    print(f"Up in {time.monotonic() - started:.0f} s.\n\n{_next_steps(cluster, bare=bare)}")
+    print(f"Up in {time.monotonic() - started:.0f} s.\n\n{next_steps(cluster, bare=bare)}")
 
 
 def _clear_leftovers(cluster: Cluster) -> None:
@@ -102,7 +102,7 @@ def _tell_to_keep(process: "subprocess.Popen[str]") -> None:
         process.stdin.flush()
 
 
-def _next_steps(cluster: Cluster, *, bare: bool) -> str:
+def next_steps(cluster: Cluster, *, bare: bool) -> str:
     folder = os.path.relpath(cluster.folder)
     name = f" NAME={cluster.name}" if cluster.name else ""
     lines = [
@@ -115,7 +115,7 @@ def _next_steps(cluster: Cluster, *, bare: bool) -> str:
             "  kubectl apply -f examples/policy.yaml",
             "  for n in {1..14}; do kubectl create -f examples/heavy-job.yaml; done",
             "  kubectl create -f examples/light-job.yaml",
-            "  kubectl get jobs -L kueue-fallback.dev/option",
+            "  kubectl get jobs -n research -L kueue-fallback.dev/option",
             "  kubectl fallback explain -f examples/light-job.yaml",
         ]
     lines += [
@@ -129,7 +129,7 @@ def _say_who_holds(cluster: Cluster) -> None:
     if not cluster.kubeconfig.exists():
         sys.exit(f"{cluster.folder.name} is being started elsewhere.")
     bare = not cluster.ca_certificate.exists()
-    print(f"Already running.\n\n{_next_steps(cluster, bare=bare)}")
+    print(f"Already running.\n\n{next_steps(cluster, bare=bare)}")
 
 
 def _name(text: str) -> str:
