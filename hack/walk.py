@@ -42,8 +42,8 @@ What a new admin types, from the install to the uninstall, and what was printed.
 
 Made by `python -m hack.walk` on a real control plane (etcd, kube-apiserver, Kueue).
 The machine had two cores, and was busy with other things.
-What pods would run is run beside it.
-So helm finds no logs of pods, which is left out below, and `status` no servers.
+The webhook runs as local processes, not pods.
+So `status` lists no servers, and that helm finds no logs of pods is left out below.
 Run times are 1/{faster:g} of the examples'.
 A test runs the same commands at each change.
 """
@@ -67,7 +67,7 @@ def steps() -> tuple[Step, ...]:
 def _install() -> Step:
     return Step(
         title="Install",
-        text="The install ends when the API server was seen to call the webhook.",
+        text="`helm install` returns only after the API server has called the webhook.",
         commands=(
             "helm install kueue-fallback helm/ -n kueue-fallback --create-namespace",
             "kubectl fallback probe",

@@ -176,11 +176,11 @@ def test_the_notes_say_what_to_do_first_and_how_to_check(notes):
 
     assert "Do first:\n  1. Write a policy; its default mode, Observe," in text
     assert "kubectl fallback probe" in text
-    assert "The API server was seen to call it, just now." in text
+    assert "The API server has just called the webhook." in text
 
 
 def test_the_notes_claim_no_check_that_was_not_made(notes):
-    assert "was seen to call it" not in notes({"hooks.probe.enabled": "false"})
+    assert "has just called" not in notes({"hooks.probe.enabled": "false"})
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,7 @@ def test_the_first_line_has_the_number_and_the_last_what_is_missing(some, policy
 def test_without_a_policy_one_is_suggested_with_what_it_assumes(some, tmp_path):
     found = estimated("--snapshot", some)
 
-    text, _, suggested = found.output.partition("Mend it, and give it with --policy:\n")
+    text, _, suggested = found.output.partition("Correct it, and give it with --policy:\n")
     assert "  - Jobs run 4 times as long in cpu-lq without accelerators, and can do so" in text
     file = tmp_path / "suggested.yaml"
     file.write_text(suggested, encoding="utf-8")

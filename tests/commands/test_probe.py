@@ -37,7 +37,7 @@ def test_an_answer_that_comes_back_says_who_saw_the_probe(run):
     assert asked == [("POST", JOBS, "Job", True)]
     assert (result.exit_code, result.stdout) == (
         0,
-        "The API server calls the webhook: the probe was seen by web-1 0.1.0.\n",
+        "The API server calls the webhook: the probe was answered by web-1 0.1.0.\n",
     )
 
 

@@ -7,7 +7,7 @@ from webhook.model.queues import (
     Snapshot,
 )
 
-RESOLVED = "every option has its queue, and what it names exists"
+RESOLVED = "all queues and classes that the options name exist"
 
 
 UNSET = (

@@ -160,5 +160,5 @@ def _observing(snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> Snapsh
 
 def _suggested(suggestion: Suggestion) -> str:
     lines = ["The suggested policy assumes:", *(f"  - {text}" for text in suggestion.assumed)]
-    lines += ["Mend it, and give it with --policy:", ""]
+    lines += ["Correct it, and give it with --policy:", ""]
     return "\n".join([*lines, terminal.dump(suggestion.manifest, "yaml")])

@@ -80,7 +80,7 @@ def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> Non
             terminal.say(trouble or _UNSEEN.format(wait=span(wait), namespace=namespace), err=True)
             sys.exit(FAULT)
         time.sleep(min(EVERY_SECONDS, left))
-    terminal.say(f"The API server calls the webhook: the probe was seen by {seen_by}.")
+    terminal.say(f"The API server calls the webhook: the probe was answered by {seen_by}.")
 
 
 def _ask(client: Client, namespace: str) -> str:

@@ -326,7 +326,7 @@ def _congested(known: Sequence[_Known]) -> Iterator[str]:
 def _first_in_time(taken: _Known | None, wishes: Wishes) -> tuple[str, ...]:
     if taken is None or wishes.max_wait is None:
         return ()
-    return (f"the first to start within {span(wishes.max_wait)}",)
+    return (f"the first that starts within your max-wait of {span(wishes.max_wait)}",)
 
 
 def _known(index: int, option: Assessment) -> _Known | None:

@@ -38,13 +38,13 @@ class Ready(Explained):
 
     RESOLVED = (
         "Resolved",
-        "every option has its queue, and what it names exists",
+        "all queues and classes that the options name exist",
         "Nothing.",
     )
     INVALID = (
         "Invalid",
         "the policy breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names; `kubectl fallback check` says the same.",
     )
     NO_NAMESPACE = (
         "NoNamespace",
@@ -54,12 +54,12 @@ class Ready(Explained):
     QUEUE_NOT_FOUND = (
         "QueueNotFound",
         "no selected namespace has the LocalQueue of an option",
-        "Create the LocalQueue, or mend its name.",
+        "Create the LocalQueue, or correct its name.",
     )
     CLUSTER_QUEUE_NOT_FOUND = (
         "ClusterQueueNotFound",
         "the ClusterQueue of an option does not exist",
-        "Create the ClusterQueue, or mend its name in the policy or the LocalQueue.",
+        "Create the ClusterQueue, or correct its name in the policy or the LocalQueue.",
     )
     KIND_NOT_SERVED = (
         "KindNotServed",
@@ -79,7 +79,7 @@ class Ready(Explained):
     PRIORITY_CLASS_NOT_FOUND = (
         "PriorityClassNotFound",
         "the WorkloadPriorityClass that an option gives does not exist",
-        "Create it, or mend the option's `priorityClass` or `guests.priorityClass`.",
+        "Create it, or correct the option's `priorityClass` or `guests.priorityClass`.",
     )
     RUNTIME_CLASS_NOT_FOUND = (
         "RuntimeClassNotFound",
@@ -99,17 +99,17 @@ class ProfileReady(Explained):
     INVALID = (
         "Invalid",
         "the profile breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names; `kubectl fallback check` says the same.",
     )
     UNKNOWN_MODEL = (
         "UnknownModel",
         "the built-in table does not have the product that `like` names",
-        "Mend the name, or give the figures in the profile.",
+        "Correct the name, or give the figures in the profile.",
     )
     NO_FLAVOR = (
         "NoFlavor",
         "no ResourceFlavor is among its `flavors` or has its `nodeLabels`",
-        "Create the ResourceFlavor, or mend the name or the labels.",
+        "Create the ResourceFlavor, or correct the name or the labels.",
     )
     AMBIGUOUS = (
         "Ambiguous",
@@ -129,22 +129,22 @@ class TariffReady(Explained):
     INVALID = (
         "Invalid",
         "the tariff breaks a rule; it was stored before that rule was there, and is passed over",
-        "Mend what the message names; `kubectl fallback check` says the same.",
+        "Correct what the message names; `kubectl fallback check` says the same.",
     )
     BAD_TIME_ZONE = (
         "BadTimeZone",
-        "nobody knows the time zone",
+        "there is no such time zone",
         "Mend `timeZone`. Until then only entries count that hold always.",
     )
     UNKNOWN_CLUSTER = (
         "UnknownCluster",
         "there is no MultiKueueCluster of a name in `clusters`",
-        "Create it, or mend the name.",
+        "Create it, or correct the name.",
     )
     NO_FLAVOR = (
         "NoFlavor",
         "a ResourceFlavor that `rates` names does not exist",
-        "Create it, or mend the name.",
+        "Create it, or correct the name.",
     )
     AMBIGUOUS = (
         "Ambiguous",
@@ -159,7 +159,7 @@ class TariffReady(Explained):
     BAD_SERIES = (
         "BadSeries",
         "the points of a series cannot be read",
-        "Mend what writes the ConfigMap. Until then the entries count.",
+        "Correct what writes the ConfigMap. Until then the entries count.",
     )
     SERIES_ENDED = (
         "SeriesEnded",
@@ -228,7 +228,7 @@ class Obstacle(Explained):
     )
     STARTED = (
         "started",
-        "it has been started, and Kubernetes has not taken note of its suspension",
+        "it has started once, and Kubernetes has not recorded its suspension yet",
         "Nothing: it can be moved when its condition Suspended is True.",
     )
     BEING_DELETED = (
@@ -288,7 +288,7 @@ class Obstacle(Explained):
     )
     IMMUTABLE_PRIORITY = (
         "immutablePriority",
-        "its label kueue.x-k8s.io/priority-class would go, which Kueue does not take",
+        "its label kueue.x-k8s.io/priority-class would be removed, which Kueue refuses",
         "Give every option a priority class, or none.",
     )
     KUEUE_WOULD_NOT_NOTICE = (
@@ -298,7 +298,7 @@ class Obstacle(Explained):
     )
     UNCOUNTED_GUEST = (
         "uncountedGuest",
-        "the option limits its guests, and it could not be counted among them",
+        "the option limits its guests, and this Job could not be counted as one",
         "Let the options differ in a container's resources as well, or leave `guests` out.",
     )
     OLDER_KUBERNETES = (
@@ -363,7 +363,7 @@ class Obstacle(Explained):
     )
     EVICTED = (
         "evicted",
-        "its Workload was evicted, and Kueue does not take up its queue before it has quota again",
+        "its Workload was evicted, and Kueue ignores a new queue until it has quota again",
         "Nothing; options that differ in a container's resources are not affected.",
     )
     TOO_SOON = (
@@ -399,7 +399,7 @@ class Obstacle(Explained):
     UNREADABLE = (
         "unreadable",
         "something in it cannot be read",
-        "Mend what the warning names.",
+        "Correct what the warning names.",
     )
     TOO_LARGE = (
         "tooLarge",
@@ -448,7 +448,7 @@ class Obstacle(Explained):
     )
     UNMODELLED = (
         "unmodelled",
-        "something about it is not modelled, as the runtime of a TrainJob is not by the controller",
+        "something about it is not modelled, such as the runtime of a TrainJob",
         "Nothing: such Jobs are moved only when the annotation `move-to` asks for it.",
     )
     OPTION_REFUSED = (
@@ -473,7 +473,7 @@ class Reason(Explained):
     QUEUE_NOT_FOUND = (
         "queueNotFound",
         "the Job's namespace has no such LocalQueue",
-        "Create the LocalQueue there, or mend its name in the policy; a near name is suggested.",
+        "Create the LocalQueue there, or correct its name in the policy; a near name is suggested.",
     )
     QUEUE_AMBIGUOUS = (
         "queueAmbiguous",
@@ -483,7 +483,7 @@ class Reason(Explained):
     CLUSTER_QUEUE_NOT_FOUND = (
         "clusterQueueNotFound",
         "the LocalQueue points to a ClusterQueue that does not exist",
-        "Create the ClusterQueue, or mend the LocalQueue.",
+        "Create the ClusterQueue, or correct the LocalQueue.",
     )
     STOPPED = (
         "stopped",
@@ -503,7 +503,7 @@ class Reason(Explained):
     NO_CLUSTER_FITS = (
         "noClusterFits",
         "each worker cluster behind the ClusterQueue was silent for too long, or can never hold it",
-        "The detail names each cluster and its reason: reach it again, or mend its queues.",
+        "The detail names each cluster and its reason: reach it again, or correct its queues.",
     )
     NAMESPACE_NOT_SELECTED = (
         "namespaceNotSelected",
@@ -558,12 +558,12 @@ class Reason(Explained):
     NOT_FOR_YOU = (
         "notForYou",
         "the option is for other users, groups or priority classes",
-        "Nothing, if that is meant; else mend the option's `only`.",
+        "Nothing, if that is meant; else correct the option's `only`.",
     )
     WOULD_BE_INVALID = (
         "wouldBeInvalid",
         "the API server, or a LimitRange, would refuse the adapted Job",
-        "Mend the adaptation; the detail names the container and the amounts.",
+        "Correct the adaptation; the detail names the container and the amounts.",
     )
     STILL_PINNED = (
         "stillPinned",
@@ -572,17 +572,17 @@ class Reason(Explained):
     )
     TOO_MANY_DEVICES = (
         "tooManyDevices",
-        "a pod uses several devices, or several pods do, and slices cannot stand in for that",
+        "a pod uses several devices, or several pods use some, and slices cannot replace that",
         "Nothing, for pods with several devices; for several pods see the policy's `slices.pods`.",
     )
     NOT_ISOLATED = (
         "notIsolated",
-        "less keeps those apart who share a device there than the policy's `slices.isolation`",
+        "Jobs that share a device there are isolated less than `slices.isolation` asks for",
         "Nothing, if that is meant; else lower `slices.isolation`, to None for time-slicing.",
     )
     MEMORY_UNKNOWN = (
         "memoryUnknown",
-        "how much device memory the Job needs, or gets there, is not known",
+        "it is not known how much device memory the Job needs, or gets there",
         "Annotate the Job with `gpu-memory`, write an AcceleratorProfile, or see `slices.unknown`.",
     )
     MEMORY_TOO_SMALL = (
@@ -592,7 +592,7 @@ class Reason(Explained):
     )
     GUESTS_FULL = (
         "guestsFull",
-        "as many guests are in the ClusterQueue as the option allows",
+        "the ClusterQueue has as many guests as the option allows",
         "Nothing: it frees itself; or raise `guests.maxJobs`.",
     )
     UNSUPPORTED = (
@@ -722,7 +722,7 @@ class Skip(Explained):
     )
     DECIDED_ALREADY = (
         "decidedAlready",
-        "it was decided in this very admission",
+        "it was decided earlier in this same admission",
         "Nothing: the API server asked twice, and the first answer stands.",
     )
     NOT_SYNCED = (
@@ -737,22 +737,22 @@ class LeftAlone(Explained):
 
     STALE = (
         "stale",
-        "some watch has given no sign of life for 15 s, so the queues are not known well enough",
+        "a watch of the cluster has been silent for 15 s, so the state of the queues may be old",
         "Look at `kueue_fallback_watch_age_seconds` and at how the API server is.",
     )
     UNREADABLE = (
         "unreadable",
         "one of the Job's own annotations, a label of ours, or an amount in it cannot be read",
-        "Mend what the warning names.",
+        "Correct what the warning names.",
     )
     UNMODELLED = (
         "unmodelled",
-        "what Kueue does with a topology, a device claim or fewer pods cannot be foreseen",
+        "it uses a topology, a device claim or fewer pods, and no forecast covers that",
         "Nothing: Kueue serves it as it was submitted.",
     )
     TOO_LARGE = (
         "tooLarge",
-        "with a decision on it the API server would refuse it, so none is written",
+        "a decision would make it too large for the API server, so none is written",
         "Make its annotations smaller, or the variables that an option changes.",
     )
     NO_OPTION = (
@@ -767,7 +767,7 @@ class Stayed(Explained):
 
     BEST = (
         "best",
-        "where it was submitted is the option that the strategy takes",
+        "the strategy takes the option where it was submitted",
         "Nothing.",
     )
     ONLY = (
@@ -777,7 +777,7 @@ class Stayed(Explained):
     )
     UNDECIDED = (
         "noDecision",
-        "a policy matches it, yet no decision stands on it",
+        "a policy matches it, but it carries no decision",
         "Nothing, if all was off or the policy is newer; else see `kubectl fallback status`.",
     )
 
