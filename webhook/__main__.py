@@ -27,7 +27,11 @@ _COMMANDS = {
         "command",
         "Say what a policy would have gained, before any install.",
     ),
-    "explain": ("webhook.commands.explain", "command", "Say what is or would be decided, and why."),
+    "explain": (
+        "webhook.commands.explain",
+        "command",
+        "Say what was or would be decided for a Job, and why.",
+    ),
     "gitops": (
         "webhook.commands.gitops",
         "command",

@@ -450,7 +450,7 @@ def test_a_policy_says_which_of_its_kinds_cannot_be_decided_until_it_can(plane, 
 
 CRD, JAX_DEFINITION = "apiextensions.k8s.io/v1", "jaxjobs.kubeflow.org"
 WORDS = {
-    "JAXJob": "every option has its queue",
+    "JAXJob": "all queues and classes",
     "RayCluster": "RayCluster is not among the chart's kinds",
     "XGBoostJob": "Kueue's integration kubeflow.org/xgboostjob is off",
 }

@@ -295,10 +295,10 @@ def _patch(job: Pending, move: Move) -> Mapping[str, Any]:
 
 def _because(move: Move) -> str:
     before = "never" if move.before == inf else f"in {span(move.before)}"
-    gained = f"are done {span(move.gain)} sooner together"
+    gained = f"are done {span(move.gain)} sooner in total"
     if move.saved is not None:
-        gained = f"cost {figure(move.saved)} less together"
-    return f"done in {span(move.after)}, not {before}; all who wait {gained}"
+        gained = f"cost {figure(move.saved)} less in total"
+    return f"done in {span(move.after)}, not {before}; pending Jobs {gained}"
 
 
 def sentence(move: Move) -> str:
