@@ -117,3 +117,19 @@ def test_a_queue_that_all_have_left_is_shown_empty():
     found = plot.queues([Result(strategy="x", jobs=(job("1", 0.0, 1.0, queue="cpu"),))])
 
     assert found == [("gpu", ""), ("cpu", "")]
+
+
+def test_warm_colours_mean_moved_whatever_else_is_drawn():
+    stayed, moved = job("a", 0.0, 1.0), job("b", 0.0, 1.0, queue="cpu")
+    other = replace(stayed, template="other")
+
+    one = plot.colours_of([moved, stayed])
+    both = plot.colours_of([stayed, other, moved])
+
+    assert one == {"work": plot.STAYED_COLOURS[0], "work, ": plot.MOVED_COLOURS[0]}
+    assert both == {
+        "other": plot.STAYED_COLOURS[0],
+        "work": plot.STAYED_COLOURS[1],
+        "work, ": plot.MOVED_COLOURS[0],
+    }
+    assert not set(plot.STAYED_COLOURS) & {*plot.MOVED_COLOURS, plot.WAITING_COLOUR}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -10,9 +11,9 @@ from webhook.simulate.comparison import duration
 from webhook.simulate.results import JobResult, Result
 
 FORMATS: Final = (".png", ".svg")
-COLOURS: Final = (
-    "#2b5b84", "#e59866", "#7fb3d5", "#82b366", "#9673a6", "#d6b656", "#b85450", "#6c757d",
-)  # fmt: skip
+STAYED_COLOURS: Final = ("#2b5b84", "#7fb3d5", "#82b366", "#9673a6", "#6c757d")
+MOVED_COLOURS: Final = ("#e59866", "#d6b656", "#b5651d", "#f0c39a")
+"""Warm means moved, in every picture."""
 WAITING_COLOUR: Final = "#c0392b"
 MOST_BARS: Final = 3_000
 """With more Jobs than this, the number that run is drawn instead of each one's bar."""
@@ -40,10 +41,7 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
     from matplotlib.patches import Patch  # noqa: PLC0415
 
     places = queues(results)
-    kinds = sorted(
-        {_kind(job) for result in results for job in (*result.jobs, *_lost(result.jobs))}
-    )
-    colours = {kind: COLOURS[number % len(COLOURS)] for number, kind in enumerate(kinds)}
+    colours = colours_of([job for result in results for job in result.jobs])
     figure, grid = plt.subplots(
         2 * len(places),
         len(results),
@@ -105,6 +103,17 @@ def _place(job: JobResult) -> tuple[str, str]:
 
 def _kind(job: JobResult) -> str:
     return f"{job.template}, {job.option}" if job.is_moved else job.template
+
+
+def colours_of(jobs: Sequence[JobResult]) -> dict[str, str]:
+    """Return the colour of each kind that is drawn, those that stayed first."""
+    drawn = [*jobs, *_lost(jobs)]
+    moved = {_kind(job) for job in drawn if job.is_moved}
+    stayed = {_kind(job) for job in drawn} - moved
+    return {
+        **dict(zip(sorted(stayed), itertools.cycle(STAYED_COLOURS), strict=False)),
+        **dict(zip(sorted(moved), itertools.cycle(MOVED_COLOURS), strict=False)),
+    }
 
 
 def lanes(jobs: Sequence[JobResult]) -> list[tuple[int, JobResult]]:
