@@ -1,62 +1,54 @@
-"""Show a run while it goes on: redrawn in place on a terminal, plain lines elsewhere."""
+"""Show all arms of a round while it runs: redrawn in place on a terminal, else as plain lines."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hack.timeline import Course
+from bench.experiment.course import Course
 
-PLAIN_EVERY_SECONDS: Final = 5.0
-DECISIONS_SHOWN: Final = 6
+PLAIN_EVERY_SECONDS: Final = 10.0
 BAR_WIDTH: Final = 30
-COLUMNS: Final = 100
+RUNNING, MOVED, WAITING = "#", "+", "."
+"""A Job that runs where it was submitted to, one that runs elsewhere, one that waits."""
+
+# By key: its title.
+Titles = Mapping[str, str]
+Courses = Mapping[str, Sequence[Course]]
 
 
-def lines(courses: Sequence[Course], queues: Sequence[str], now: float) -> list[str]:
-    """Return the whole view: a line for each queue, then the newest decisions."""
-    view = [f"{now:6.1f} s  {len(courses)} submitted, {_count_finished(courses)} finished"]
-    for queue in queues:
-        here = [course for course in courses if course.queue == queue]
-        running = sum(course.started is not None and course.finished is None for course in here)
-        waiting = sum(course.started is None for course in here)
-        bar = ("#" * running + "." * waiting)[:BAR_WIDTH].ljust(BAR_WIDTH)
-        numbers = f"{running:2} running {waiting:2} waiting {_count_finished(here):2} finished"
-        view.append(f"  {queue:8} {bar} {numbers}")
-    decided = [course for course in courses if course.reason]
-    newest = [f"  {course.name:9} {course.reason}"[:COLUMNS] for course in decided]
-    return view + newest[-DECISIONS_SHOWN:]
+def lines(courses: Courses, titles: Titles, now: float) -> list[str]:
+    """Return a line for each arm: its Jobs as a bar, and how many have ended."""
+    width = max(map(len, titles.values()))
+    view = [f"{max(0.0, now):4.0f} s   {RUNNING} runs   {MOVED} runs, moved   {WAITING} waits"]
+    for key, title in titles.items():
+        created = [course for course in courses[key] if course.created is not None]
+        ended = sum(course.is_over for course in created)
+        view.append(f"  {title:{width}}  {_bar(created)}  {ended:2} of {len(courses[key])} ended")
+    return view
 
 
-def _count_finished(courses: Sequence[Course]) -> int:
-    return sum(course.finished is not None for course in courses)
+def _bar(courses: Sequence[Course]) -> str:
+    begun = [each for each in courses if each.started is not None and not each.is_over]
+    moved = sum(course.queue != course.submitted_to for course in begun)
+    waiting = sum(course.started is None and not course.is_over for course in courses)
+    bar = RUNNING * (len(begun) - moved) + MOVED * moved + WAITING * waiting
+    return bar[:BAR_WIDTH].ljust(BAR_WIDTH)
 
 
 class View:
-    """Draws over its last drawing on a terminal; else prints decisions and a state now and then."""
+    """Draws over its last drawing on a terminal; else prints the state now and then."""
 
-    def __init__(self, queues: Sequence[str]) -> None:
-        self._queues = queues
+    def __init__(self, titles: Titles) -> None:
+        self._titles = titles
         self._drawn = 0
-        self._said: set[str] = set()
-        self._next_line = 0.0
+        self._next_seconds = 0.0
 
-    def show(self, courses: Sequence[Course], now: float) -> None:
+    def show(self, courses: Courses, now: float) -> None:
         if sys.stdout.isatty():
-            self._redraw(lines(courses, self._queues, now))
-        else:
-            self._say(courses, now)
-
-    def _redraw(self, view: Sequence[str]) -> None:
-        up = f"\x1b[{self._drawn}A" if self._drawn else ""
-        print(up + "\x1b[J" + "\n".join(view), flush=True)
-        self._drawn = len(view)
-
-    def _say(self, courses: Sequence[Course], now: float) -> None:
-        for course in courses:
-            if course.reason and course.name not in self._said:
-                self._said.add(course.name)
-                print(f"{now:6.1f} s  {course.name}: {course.reason}", flush=True)
-        if now >= self._next_line:
-            self._next_line = now + PLAIN_EVERY_SECONDS
-            state = lines(courses, self._queues, now)[: 1 + len(self._queues)]
-            print("\n".join(state), flush=True)
+            up = f"\x1b[{self._drawn}A\x1b[J" if self._drawn else ""
+            view = lines(courses, self._titles, now)
+            print(up + "\n".join(view), flush=True)
+            self._drawn = len(view)
+        elif now >= self._next_seconds:
+            self._next_seconds = now + PLAIN_EVERY_SECONDS
+            print("\n".join(lines(courses, self._titles, now)), flush=True)

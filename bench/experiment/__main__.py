@@ -54,8 +54,7 @@ def main() -> None:
             comparison,
             rounds=given.rounds,
             time_scale=given.time_scale,
-            say=say,
-            look=look,
+            audience=play.Audience(say=say, look=look),
         )
     agree = _tell_agreements(agreements)
     sys.exit(0 if _tell(outcome, comparison, given) and agree else 1)

@@ -10,7 +10,7 @@ from bench.experiment import bills, objects, remote, rounds
 from bench.experiment.arms import RECONSIDER, Arm, Beginning, Comparison, scenario_of
 from bench.experiment.course import Course
 from bench.experiment.figures import Figures, overhead_of
-from bench.experiment.rounds import Round, Say
+from bench.experiment.rounds import Round, Say, Show
 from hack.controlplane import ControlPlane, NotReadyError
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.job import DECISION
@@ -45,23 +45,31 @@ class Site:
     worker: ControlPlane | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who is told what happens."""
+
+    say: Say
+    show: Show = lambda _courses, _now: None
+    """While a round runs."""
+    look: Look = lambda _: None
+    """When a round has ended, before its Jobs are removed."""
+
+
 def play(
     site: Site,
     comparison: Comparison,
     *,
     rounds: int,
     time_scale: float,
-    say: Say,
-    look: Look = lambda _: None,
+    audience: Audience,
 ) -> Outcome:
-    """Run all scenarios with all arms at once, so many times.
-
-    *look* is called when a round has ended, before its Jobs are removed.
-    """
+    """Run all scenarios with all arms at once, so many times."""
+    say = audience.say
     for arm in comparison.arms:
         say(f"queues and policies for {arm.title}")
         set_up(site, arm, scenario_of(comparison.scenarios[0], arm), time_scale)
-    player = _Player(site, time_scale, say, look)
+    player = _Player(site, time_scale, audience)
     learning = [arm for arm in comparison.arms if arm.learns]
     if learning:
         for name in comparison.scenarios:
@@ -77,12 +85,11 @@ def play(
 
 
 class _Player:
-    def __init__(self, site: Site, time_scale: float, say: Say, look: Look) -> None:
-        self._look = look
+    def __init__(self, site: Site, time_scale: float, audience: Audience) -> None:
+        self._audience = audience
         self._plane = site.plane
         self._worker = site.worker
         self._time_scale = time_scale
-        self._say = say
         self.beginnings: dict[str, Beginning] = {}
         """Of the round that was played last."""
 
@@ -98,14 +105,18 @@ class _Player:
             if arm.adopts
         }
         prices = bills.write_series(self._plane, name, arms[0])
-        a_round = Round(self._plane, scenarios, name=f"{label}-{name}", late=late)
-        played = a_round.run(timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._say)
+        a_round = Round(
+            self._plane, scenarios, name=f"{label}-{name}", late=late, show=self._audience.show
+        )
+        played = a_round.run(
+            timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._audience.say
+        )
         if prices is not None:
             played = bills.with_quota(self._plane, arms, played)
             self.beginnings = {
                 key: Beginning(jobs=began, prices=prices) for key, began in a_round.began.items()
             }
-        self._look(played)
+        self._audience.look(played)
         rounds.remove_jobs(self._plane, arms)
         for policy in (each for own in late.values() for each in own):
             name = policy["metadata"]["name"]

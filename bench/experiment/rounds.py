@@ -21,6 +21,7 @@ from webhook.simulate.scenario import Scenario, Submission
 
 Say = Callable[[str], None]
 Courses = dict[tuple[str, str], Course]
+Show = Callable[[Mapping[str, Sequence[Course]], float], None]
 
 LEAD_SECONDS: Final = 1.0
 # Between the beginnings of two arms, whole: two cores do not create several bursts at once in time.
@@ -48,13 +49,16 @@ class Round:
         name: str,
         late: Mapping[str, Sequence[objects.Object]] = MappingProxyType({}),
         before: Callable[[Arm, objects.Object], None] = lambda _arm, _job: None,
+        show: Show = lambda _courses, _now: None,
     ) -> None:
         """*late*: by arm, what is applied when all its Jobs are created.
 
-        *before* is called with each Job before it is created, in a thread of its arm.
+        *before* is called with each Job before it is created, in a thread of its arm; *show*, at
+        each change and once a second, with the courses so far and the seconds since the beginning.
         """
         self._plane = plane
         self._before = before
+        self._show = show
         self._late = late
         self._scenarios = scenarios
         self._name = name
@@ -99,10 +103,13 @@ class Round:
                 stop.set()
                 for thread in threads:
                     thread.join()
+        return self._by_arm(self._courses)
+
+    def _by_arm(self, courses: Courses) -> dict[str, tuple[Course, ...]]:
         return {
             key: tuple(
                 course
-                for (namespace, _), course in self._courses.items()
+                for (namespace, _), course in courses.items()
                 if namespace == objects.namespace_of(arm)
             )
             for key, (arm, _) in self._scenarios.items()
@@ -186,6 +193,7 @@ class Round:
             if self._failed:
                 raise RoundError(f"a Job or a policy could not be created: {self._failed}")
             courses = dict(self._courses)
+            self._show(self._by_arm(courses), self._now())
             if all(each.is_over for each in courses.values()):
                 return
             if self._now() > timeout_seconds + max(self._offsets.values()):

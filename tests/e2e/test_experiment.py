@@ -37,8 +37,9 @@ def burst(plane, webhook):
         since = time.time() - began
         agreements.append(reports.agreement(plane, played, since_seconds=since))
 
+    audience = play.Audience(say=said.append, look=look)
     outcome = play.play(
-        play.Site(plane), COMPARISON, rounds=1, time_scale=TIME_SCALE, say=said.append, look=look
+        play.Site(plane), COMPARISON, rounds=1, time_scale=TIME_SCALE, audience=audience
     )
     left = plane.client.list("batch/v1", "Job", namespace="experiment-static")
     yield Burst(outcome.rounds, *agreements, said, left)

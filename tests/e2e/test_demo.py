@@ -1,0 +1,29 @@
+"""`make demo` after its control plane has started, in a fraction of its time."""
+
+import pytest
+
+from bench.experiment import objects
+from hack import played_burst
+from tests.e2e.decisions import POLICY_API
+
+FASTER = 12.0
+
+
+@pytest.fixture
+def picture(plane, tmp_path):
+    yield tmp_path / "demo.png"
+    for policy in plane.client.list(POLICY_API, "FallbackPolicy"):
+        if objects.PART_OF.items() <= policy["metadata"].get("labels", {}).items():
+            plane.client.delete(POLICY_API, "FallbackPolicy", policy["metadata"]["name"])
+
+
+def test_the_demonstration_shows_what_it_saves_and_how_to_ask_and_object(webhook, picture, capsys):
+    played_burst.play_on(webhook, faster=FASTER, picture=picture)
+
+    printed = capsys.readouterr().out
+    assert all(f"\n{title}" in printed for title in played_burst.TITLES.values())
+    assert f"{webhook.endpoints['console']}/" in printed
+    commands = [line for line in printed.splitlines() if line.startswith("$ ")]
+    assert [line.split()[3] for line in commands] == ["explain", "report", "undo"]
+    assert "How sure: a replay of what happened" in printed
+    assert picture.read_bytes().startswith(b"\x89PNG")
