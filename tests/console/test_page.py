@@ -12,7 +12,8 @@ from tests.console.worlds import gains, hour
 from webhook.console import page_filters, phrases, routes
 from webhook.console.collect import enforced
 from webhook.console.first_steps import first_steps
-from webhook.console.page import render
+from webhook.console.job_story import job_story
+from webhook.console.page import render, render_job
 from webhook.console.view import JOURNAL, Savings, ShownCluster
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
@@ -284,6 +285,29 @@ def test_no_name_can_add_to_the_markup():
 
 def test_hostile_names_are_shown_as_they_are():
     assert text(hostile_view()).count("".join(HOSTILE.split(" ")[:1])) >= 15
+
+
+def test_a_jobs_own_page_is_led_to_by_its_name_whatever_that_is():
+    view = views.large()
+    links = [a["href"] for tag, a in read(view).tags if tag == "a"]
+    odd = waiting("rayjob/a&b", namespace="team")
+
+    assert links.count("job?namespace=vision&job=train-1") == 1
+    assert "job?namespace=team&job=rayjob%2Fa%26b" in [
+        a.get("href") for _, a in read(views.view(waiting=(odd,))).tags
+    ]
+
+
+def test_the_page_of_a_job_adds_nothing_to_the_markup():
+    view = hostile_view()
+    story = job_story(view, HOSTILE, HOSTILE, ())
+    reader = Reader()
+    reader.feed(render_job(view, story, "n0nce"))
+
+    scripts = [attributes for tag, attributes in reader.tags if tag in ("script", "style")]
+    assert scripts == [{"nonce": "n0nce"}, {"nonce": "n0nce"}]
+    assert [tag for tag, _ in reader.tags if tag == "img"] == []
+    assert [tag for tag, attributes in reader.tags if "style" in attributes] == []
 
 
 def test_no_attribute_needs_what_the_policy_forbids():

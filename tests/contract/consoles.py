@@ -6,7 +6,7 @@ import json
 import threading
 
 from webhook.console.access import Everybody
-from webhook.console.routes import LOOPBACK, create_app
+from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
 from webhook.console.web_server import ConsoleServer
 
 
@@ -14,7 +14,8 @@ from webhook.console.web_server import ConsoleServer
 def served(view, *, rights_of=lambda _: Everybody(), context=None, **rest):
     """Serve the console on a port of loopback."""
     bugs = []
-    app = create_app(view, rights_of, hosts=LOOPBACK, on_error=bugs.append, **rest)
+    sources = ConsoleSources(view=view, **rest)
+    app = create_app(sources, rights_of, hosts=LOOPBACK, on_error=bugs.append)
     serving = ConsoleServer("127.0.0.1", 0, app, bugs.append, context)
     thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
     thread.start()

@@ -7,12 +7,13 @@ import ssl
 
 import pytest
 
+from tests.console.viewers import Only
 from tests.console.worlds import known
 from tests.contract.consoles import ask, read, served
 from webhook.console import routes, web_server
 from webhook.console.access import Everybody, Unanswered, Unknown
 from webhook.console.collect import collect
-from webhook.console.routes import create_app
+from webhook.console.routes import ConsoleSources, create_app
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,8 @@ class Nothing:
         return frozenset()
 
 
-PATHS = ("/", "/view", "/decisions", "/quota", "/workloads?clusterqueue=gpu-cq")
+JOB = "/job?namespace=team&job=light-1"
+PATHS = ("/", JOB, "/view", "/decisions", "/quota", "/workloads?clusterqueue=gpu-cq")
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -121,7 +123,9 @@ def test_who_is_not_known_is_asked_for_a_token_first(path):
 
 def test_an_api_server_that_does_not_answer_is_told_and_lets_nobody_in():
     bugs = []
-    app = create_app(lambda: collect(known()), unanswered, on_error=bugs.append)
+    app = create_app(
+        ConsoleSources(view=lambda: collect(known())), unanswered, on_error=bugs.append
+    )
 
     answer = app.test_client().get("/view")
 
@@ -136,7 +140,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_client():
     def fail():
         raise RuntimeError("secret")
 
-    app = create_app(fail, lambda _: Everybody(), on_error=bugs.append)
+    app = create_app(ConsoleSources(view=fail), lambda _: Everybody(), on_error=bugs.append)
 
     answer = app.test_client().get("/view")
 
@@ -190,3 +194,38 @@ def test_connections_that_last_too_long_are_ended_so_that_others_are_served(monk
 
         assert read(port, "/workloads?clusterqueue=gpu-cq")[0] == 200
         assert silent.sock.recv(1) == b""
+
+
+def test_a_jobs_page_is_told_to_those_who_may_list_its_kind_there(console):
+    response, body = ask(console, JOB)
+    policy = response.headers["Content-Security-Policy"]
+
+    assert (response.status, response.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    assert b"Forecast beside truth" in body
+    nonce = policy.split("'nonce-")[1].split("'")[0]
+    assert f'<script nonce="{nonce}"'.encode() in body
+    with served(lambda: collect(known()), rights_of=lambda _: Only("other")) as port:
+        assert read(port, JOB) == (403, {"error": "needs list jobs in namespace team"})
+        assert ask(port, JOB.replace("team", "other").replace("light-1", "none"))[0].status == 404
+    with served(lambda: collect(known()), rights_of=lambda _: Only("team")) as port:
+        assert ask(port, JOB)[0].status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("", "namespace: must be given"),
+        ("?namespace=team", "job: must be given"),
+        ("?namespace=team&job=oddjob/x", "job: must be a name, or kind/name"),
+        ("?namespace=team&job=x&kind=y", "unknown parameter kind; known: job, namespace"),
+    ],
+)
+def test_a_job_that_is_not_named_rightly_is_a_bad_question(console, query, text):
+    assert read(console, f"/job{query}") == (400, {"error": text})
+
+
+def test_a_job_of_which_nothing_is_known_is_not_found(console):
+    assert read(console, "/job?namespace=team&job=rayjob/none") == (
+        404,
+        {"error": "nothing is known of team/rayjob/none"},
+    )

@@ -17,7 +17,7 @@ from webhook.console.access import Everybody
 from webhook.console.collect import collect
 from webhook.console.console import JUDGED, Followed, NewestJobs, jobs, savings_in
 from webhook.console.decisions import DecisionStore
-from webhook.console.routes import create_app
+from webhook.console.routes import ConsoleSources, create_app
 from webhook.hindsight import savings_record
 from webhook.settings import Settings
 
@@ -49,7 +49,9 @@ class Shown:
         self.observed = Observed()
         self._followed = Followed(self.book, Settings(), self.lines.append)
         self._jobs = jobs(NewestJobs())
-        app = create_app(self._view, lambda _: Everybody(), on_error=self.bugs.append)
+        app = create_app(
+            ConsoleSources(view=self._view), lambda _: Everybody(), on_error=self.bugs.append
+        )
         self._client = app.test_client()
 
     def follow_job(self, source):

@@ -11,7 +11,7 @@ import heapq
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -23,6 +23,7 @@ from webhook.console.access import Everybody, Reviews, Rights
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.dry_runs import DryRuns
+from webhook.console.job_workloads import JobWorkloads
 from webhook.console.line_forecasts import LineForecasts
 from webhook.console.queue_history import QueueHistory
 from webhook.console.view import ShownDecision, View
@@ -35,7 +36,7 @@ from webhook.server.probes import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
-from webhook.state.workload import QueueContents
+from webhook.state.workload import QueueContents, Workload
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""
@@ -263,6 +264,7 @@ class Console:
         self._sent = SentContext(on_error=log)
         self._counted: tuple[Counted | None, Mapping[str, Counted | None]] = None, {}
         self._history = QueueHistory()
+        self._jobs = JobWorkloads()
         self._line = LineForecasts(clock=time.monotonic, unix=time.time)
         self._dry_runs = DryRuns(
             lambda: self._counted[0],
@@ -283,14 +285,17 @@ class Console:
         counted: Counted | None,
         workers: Mapping[str, Counted | None],
         contents_of: Callable[[str], QueueContents],
+        workloads: Callable[[], Iterable[Workload]],
     ) -> None:
         """Replace the state of all clusters; called for each update.
 
-        *contents_of* returns the Workloads of a ClusterQueue, and is called in this thread alone.
+        *contents_of* returns the Workloads of a ClusterQueue, *workloads* all of this cluster; both
+        are called in this thread alone.
         """
         self._counted = counted, workers
         self._history.take({"": counted, **workers}, time.time())
         self._line.offer(counted, contents_of)
+        self._jobs.offer(workloads)
 
     def take_certificates(self, certificates: Certificates) -> None:
         """Replace what the keeper of certificates has reported."""
@@ -334,14 +339,17 @@ class Console:
         Another observer may still have the address for a moment.
         """
         # Flask takes half a second of CPU to import, which the first sync needs more.
-        from webhook.console.routes import LOOPBACK, create_app  # noqa: PLC0415
+        from webhook.console.routes import LOOPBACK, ConsoleSources, create_app  # noqa: PLC0415
 
         host, port = split_address(self._settings.console_listen)
         app = create_app(
-            self.view,
+            ConsoleSources(
+                view=self.view,
+                waiting=self._line.waiting,
+                workloads_of=self._jobs.of,
+                decide=self._dry_runs.decide,
+            ),
             _everybody if self._is_open else self._reviews().rights_of,
-            waiting=self._line.waiting,
-            decide=self._dry_runs.decide,
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )

@@ -14,12 +14,14 @@ from functools import cache
 from importlib import resources
 from math import ceil, inf, isfinite
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from webhook.console import phrases
 from webhook.console.first_steps import first_steps
+from webhook.console.job_story import JobStory
 from webhook.console.page_filters import NONE, Filters, address, narrowed, page
 from webhook.console.queue_history import STEPS
 from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
@@ -295,6 +297,24 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     )
 
 
+def render_job(view: View, story: JobStory, nonce: str) -> str:
+    """Return the page of one Job; *nonce* is as for ``render``."""
+    template = _environment().get_template("job.html")
+    return template.render(
+        nonce=nonce,
+        style=_asset("style.css"),
+        script=_asset("live.js"),
+        view=view,
+        story=story,
+        colors=_colors(view),
+    )
+
+
+def job_address(namespace: str, job: str) -> str:
+    """Return the relative address of a Job's page."""
+    return "job?" + urlencode({"namespace": namespace, "job": job})
+
+
 def _suggested(view: View) -> dict[str, list[str]]:
     """Return the names to suggest for each filter."""
     return {
@@ -334,7 +354,12 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    used: dict[str, Any] = {"bar": bar, "outcome": outcome, "words": phrases}
+    used: dict[str, Any] = {
+        "bar": bar,
+        "job_address": job_address,
+        "outcome": outcome,
+        "words": phrases,
+    }
     environment.globals.update(used)
     environment.globals |= {
         "lane_height": HEIGHT,

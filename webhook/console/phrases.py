@@ -106,6 +106,10 @@ def day_and_minute(at: float) -> str:
     return _utc(at).strftime("%Y-%m-%d %H:%M UTC")
 
 
+def day_and_second(at: float) -> str:
+    return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def machine_time(at: float) -> str:
     """Return a time for the attribute ``datetime``."""
     return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")

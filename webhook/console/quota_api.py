@@ -106,6 +106,27 @@ def queue(view: View, given: Mapping[str, str], rights: Rights) -> Mapping[str, 
     return {"total": len(seen), "workloads": [plain(each) for each in seen[:limit]]}
 
 
+def one_job(given: Mapping[str, str], rights: Rights) -> tuple[str, str]:
+    """Return namespace and reference of the Job that is asked for, if the user may list such.
+
+    Raises:
+        Problem: it is not named, of no known kind, or not theirs to see.
+
+    """
+    for name in ("namespace", "job"):
+        if name not in given:
+            raise Problem(HTTPStatus.BAD_REQUEST, f"{name}: must be given")
+    namespace, job = given["namespace"], given["job"]
+    try:
+        kind, _ = referred(job)
+    except KeyError:
+        raise Problem(HTTPStatus.BAD_REQUEST, "job: must be a name, or kind/name") from None
+    if namespace not in rights.may_list_jobs((namespace,), kind.kind):
+        text = f"needs list {kind.plural} in namespace {namespace}"
+        raise Problem(HTTPStatus.FORBIDDEN, text)
+    return namespace, job
+
+
 Decide: TypeAlias = Callable[[Mapping[str, Any], Requester | None], CreateOutcome | None]
 """What would be decided for a manifest that somebody submits; None: not now."""
 LONGEST_MANIFEST = 65_536

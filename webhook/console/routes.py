@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -18,10 +18,12 @@ from werkzeug.exceptions import HTTPException
 from webhook.console import page, page_filters, quota_api
 from webhook.console.access import Rights, Unanswered, Unknown
 from webhook.console.collect import restricted, shortened
+from webhook.console.job_story import job_story
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
 from webhook.jobs import BY_NAME
 from webhook.state.waiting_line import WaitingWorkload
+from webhook.state.workload import Workload
 
 _DIRECTIVES = (
     "default-src 'none'",
@@ -83,60 +85,84 @@ _WITH_WAITING = frozenset({"/queue", "/view"})
 """Those, and the page, for which it is forecast who starts when."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSources:
+    """What answers are made from."""
+
+    view: Callable[[], View]
+    waiting: Callable[[], tuple[WaitingWorkload, ...] | None] = lambda: None
+    """Forecasts who starts when."""
+    workloads_of: Callable[[str, str], tuple[Workload, ...] | None] = lambda _namespace, _job: None
+    """Returns the Workloads of a Job, by its namespace and reference; None: not known now."""
+    decide: quota_api.Decide = lambda _source, _requester: None
+
+    def whole(self) -> View:
+        return replace(self.view(), waiting=self.waiting())
+
+
 def create_app(
-    view: Callable[[], View],
+    sources: ConsoleSources,
     rights_of: Callable[[str], Rights],
     *,
-    waiting: Callable[[], tuple[WaitingWorkload, ...] | None] = lambda: None,
-    decide: quota_api.Decide = lambda _source, _requester: None,
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
     """Build the application; *rights_of* returns the rights for a header ``Authorization``.
 
-    *waiting* forecasts who waits, and *decide* makes dry runs. It answers only for *hosts*, by
-    default for any.
+    It answers only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
     description = _description()
 
-    def whole() -> View:
-        return replace(view(), waiting=waiting())
-
-    def asked(path: str) -> Response:
-        rights = rights_of(request.headers.get("Authorization", ""))
-        names, answer = _API[path]
-        given = _given(names)
-        return _to_json(answer(whole() if path in _WITH_WAITING else view(), given, rights))
-
-    def drawn() -> Response:
-        rights = rights_of(request.headers.get("Authorization", ""))
-        nonce, filters = new_nonce(), page_filters.read(request.args)
-        text = page.render(restricted(whole(), rights), nonce, filters)
-        return Response(text, headers=headers(nonce))
-
-    def tried() -> Response:
-        rights = rights_of(request.headers.get("Authorization", ""))
-        _given(frozenset())
-        if request.mimetype != "application/json":
-            raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "must be application/json")
-        if (now := view()).is_stale:
-            raise quota_api.stale(now.age)
-        body = request.get_data().decode("utf-8", errors="replace")
-        return _to_json(quota_api.dry_run(body, rights, decide))
+    def seeing(answer: Callable[[ConsoleSources, Rights], Response]) -> Callable[[], Response]:
+        return lambda: answer(sources, rights_of(request.headers.get("Authorization", "")))
 
     def described() -> Response:
         return _to_json(description)
 
     for path in _API:
-        _route(app, path, partial(asked, path))
+        _route(app, path, seeing(partial(_asked, path)))
     app.config["MAX_CONTENT_LENGTH"] = quota_api.LONGEST_MANIFEST
-    _route(app, _DRY_RUN, tried, method="POST")
-    _route(app, "/", drawn)
+    _route(app, _DRY_RUN, seeing(_tried), method="POST")
+    _route(app, "/", seeing(_drawn))
+    _route(app, "/job", seeing(_told))
     _route(app, "/openapi.json", described)
     _answer_errors(app, on_error)
     _guard(app, hosts)
     return app
+
+
+def _asked(path: str, sources: ConsoleSources, rights: Rights) -> Response:
+    names, answer = _API[path]
+    given = _given(names)
+    view = sources.whole() if path in _WITH_WAITING else sources.view()
+    return _to_json(answer(view, given, rights))
+
+
+def _drawn(sources: ConsoleSources, rights: Rights) -> Response:
+    nonce, filters = new_nonce(), page_filters.read(request.args)
+    text = page.render(restricted(sources.whole(), rights), nonce, filters)
+    return Response(text, headers=headers(nonce))
+
+
+def _told(sources: ConsoleSources, rights: Rights) -> Response:
+    namespace, job = quota_api.one_job(_given(frozenset({"namespace", "job"})), rights)
+    seen = restricted(sources.whole(), rights)
+    story = job_story(seen, namespace, job, sources.workloads_of(namespace, job))
+    if story is None:
+        raise Problem(HTTPStatus.NOT_FOUND, f"nothing is known of {namespace}/{job}")
+    nonce = new_nonce()
+    return Response(page.render_job(seen, story, nonce), headers=headers(nonce))
+
+
+def _tried(sources: ConsoleSources, rights: Rights) -> Response:
+    _given(frozenset())
+    if request.mimetype != "application/json":
+        raise Problem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "must be application/json")
+    if (now := sources.view()).is_stale:
+        raise quota_api.stale(now.age)
+    body = request.get_data().decode("utf-8", errors="replace")
+    return _to_json(quota_api.dry_run(body, rights, sources.decide))
 
 
 def _description() -> Mapping[str, Any]:

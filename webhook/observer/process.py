@@ -254,7 +254,7 @@ def publish(
         if news is not None:
             console.take_certificates(news)
         states = {} if workers is None else workers.counted()
-        console.offer(feed.counted, states, feed.contents_of)
+        console.offer(feed.counted, states, feed.contents_of, feed.workloads)
         if feed.synced and not frozen:
             _freeze()
             frozen = True

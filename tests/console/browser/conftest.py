@@ -26,6 +26,8 @@ class Site:
 
     def __init__(self):
         self.view = views.large()
+        self.story = None
+        """With one, the page of this Job is all that is served."""
         self.is_down = False
         self.paths = []
         site = self
@@ -36,8 +38,9 @@ class Site:
                 split = urlsplit(self.path)
                 nonce = routes.new_nonce()
                 asked = page_filters.read(dict(parse_qsl(split.query)))
-                body = page.render(site.view, nonce, asked).encode()
-                self.send_response(503 if site.is_down else 200 if split.path == "/" else 404)
+                body = (site.job(nonce) or page.render(site.view, nonce, asked)).encode()
+                is_there = split.path in ("/", "/job")
+                self.send_response(503 if site.is_down else 200 if is_there else 404)
                 for name, value in routes.headers(nonce).items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
@@ -51,6 +54,9 @@ class Site:
         self.address = f"http://127.0.0.1:{self.server.server_address[1]}/"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
         self.thread.start()
+
+    def job(self, nonce):
+        return page.render_job(self.view, self.story, nonce) if self.story else ""
 
     def close(self):
         self.server.shutdown()

@@ -6,6 +6,7 @@ from playwright.sync_api import expect
 
 from tests.console import views
 from tests.console.browser.conftest import DESK, GROUP, PHONE, refreshed
+from webhook.console.job_story import job_story
 
 pytestmark = GROUP
 
@@ -49,6 +50,21 @@ def test_axe_finds_nothing_when_something_is_wrong(open_window, site, look, view
     site.view = view
 
     assert violations(open_window(**LOOKS[look]).page) == ""
+
+
+@pytest.mark.parametrize("look", ["light", "dark-phone"])
+def test_axe_finds_nothing_on_the_page_of_a_job_and_it_is_as_wide_as_the_window(
+    open_window, site, look
+):
+    moved = views.large().decisions[3]
+    site.story = job_story(site.view, moved.namespace, moved.job, ())
+    window = open_window(**LOOKS[look])
+    width = window.page.viewport_size["width"]
+
+    assert moved.moves
+    assert violations(window.page) == ""
+    assert window.page.evaluate("document.documentElement.scrollWidth") == width
+    assert window.complaints == []
 
 
 @pytest.mark.parametrize("view", [views.large(), views.EMPTY], ids=["large", "empty"])

@@ -5,7 +5,7 @@
   const EVERY = 5000, PATIENCE = 10000, TYPING = 250, PARTS = ["header", "main", "footer"];
   const pause = document.getElementById("pause");
   const connection = document.getElementById("connection");
-  const form = document.getElementById("filter-form");
+  const form = document.getElementById("filter-form"); // A Job's own page has none.
   let timer = 0, asked = 0, isPaused = false;
 
   const keyOf = (node) => (node.nodeType === Node.ELEMENT_NODE && node.id) || "";
@@ -117,11 +117,11 @@
   }
 
   let typing = 0;
-  form.addEventListener("input", () => {
+  form?.addEventListener("input", () => {
     clearTimeout(typing);
     typing = setTimeout(filter, TYPING);
   });
-  form.addEventListener("submit", (event) => {
+  form?.addEventListener("submit", (event) => {
     event.preventDefault();
     clearTimeout(typing);
     filter();

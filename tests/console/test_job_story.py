@@ -1,0 +1,157 @@
+"""One Job from its submission to its end: what is known, in order, and forecast beside truth."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.console import views
+from tests.console.waiting import waiting
+from tests.state.objects import PENDING, condition, workload
+from webhook.console.job_story import JobMoment, job_story
+from webhook.console.view import ShownMove
+from webhook.state.workload import read_workload
+
+CREATED = datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()
+NOW = CREATED + 3600
+
+
+def at(seconds):
+    """Write a time so many seconds after the creation."""
+    return datetime.fromtimestamp(CREATED + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def since(name, seconds):
+    return {**condition(name), "lastTransitionTime": at(seconds)}
+
+
+RESERVED = since("QuotaReserved", 100), since("Admitted", 100)
+READY = (*RESERVED, since("PodsReady", 130))
+ENDED = (
+    *READY,
+    {**since("Finished", 700), "reason": "Succeeded"},
+)
+
+
+def found(*conditions, **rest):
+    given = {"job": "train-1", "conditions": conditions, **rest}
+    return read_workload(workload(**given))
+
+
+def admitted(*conditions):
+    return found(*conditions, admitted_to="cpu-cq")
+
+
+OPTIONS = (
+    views.option("gpu", starts_in=1200.0, runs=300.0, finishes_in=1500.0),
+    views.option("cpu", starts_in=60.0, runs=500.0, finishes_in=560.0),
+)
+DECIDED = views.decision(1, namespace="team", at=CREATED, options=OPTIONS, reason="sent to cpu-lq")
+
+
+def told(*workloads, decision=DECIDED, line=None, at=NOW):
+    view = views.view(at=at, decisions=(decision,) if decision else (), waiting=line)
+    return job_story(view, "team", "train-1", workloads)
+
+
+def moments(story):
+    return [(each.what, each.at and each.at - CREATED, each.words) for each in story.moments]
+
+
+def test_a_job_that_ended_has_all_its_moments():
+    story = told(admitted(*ENDED))
+
+    assert story.state == "succeeded"
+    assert moments(story) == [
+        ("Submitted", 0, ""),
+        ("Decided", 0, "to cpu in cpu-lq, by light-gpu: sent to cpu-lq"),
+        ("Quota", 100, "in cpu-cq on a100"),
+        ("Pods ready", 130, "30s after its admission"),
+        ("End", 700, "succeeded"),
+    ]
+
+
+def test_forecast_stands_beside_truth():
+    story = told(admitted(*ENDED))
+
+    assert [(row.what, row.forecast, row.truth) for row in story.compared] == [
+        ("Starts after", "1m", "1m40s"),
+        ("Runs", "8m20s", "10m"),
+        ("Done after", "9m20s", "11m40s"),
+        ("Done after, in gpu instead", "25m", ""),
+    ]
+    forecast, truth = story.lanes
+    assert (forecast.sentence, truth.sentence) == (
+        "Forecast: waits 1m, runs 8m20s",
+        "Truth: waits 1m40s, runs 10m",
+    )
+    assert truth.waits + truth.runs == pytest.approx(98, abs=0.1)
+
+
+def test_one_that_waits_tells_its_place_and_when_it_starts():
+    line = (waiting("train-1", seconds=120.0, position=4, pending=9),)
+
+    story = told(found(PENDING), line=line)
+
+    assert story.state == "pending"
+    assert moments(story)[2:] == [
+        ("Quota", None, "4 of 9 who wait in gpu-cq; starts in 2m, within 1m to 3m"),
+        ("Pods ready", None, ""),
+        ("End", None, ""),
+    ]
+    assert [lane.what for lane in story.lanes] == ["Forecast", "So far"]
+    assert {row.truth for row in story.compared} == {""}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [(RESERVED[:1], "holds quota"), (RESERVED, "starting"), (READY, "running")],
+)
+def test_its_state_is_said_in_a_word(conditions, state):
+    assert told(admitted(*conditions)).state == state
+
+
+def test_one_that_failed_or_was_ended_by_kueue_is_not_said_to_have_succeeded():
+    failed = (*READY, {**since("Finished", 700), "reason": "Failed"})
+
+    assert told(admitted(*failed)).moments[-1].words == "failed"
+    assert told(found(condition("Finished"))).moments[-1] == JobMoment(
+        at=None, what="End", words="over; when is not known"
+    )
+
+
+def test_moves_stand_between_decision_and_quota():
+    move = ShownMove(at=CREATED + 40, option="cpu", reason="done sooner there")
+    moved = replace(DECIDED, at=CREATED + 40, moves=(move,))
+
+    story = told(admitted(*READY), decision=moved)
+
+    assert [(each.what, each.at - CREATED) for each in story.moments if each.at] == [
+        ("Submitted", 0),
+        ("Decided", 0),
+        ("Moved", 40),
+        ("Quota", 100),
+        ("Pods ready", 130),
+    ]
+    # From the move on: its forecast was made then.
+    assert (story.compared[0].forecast, story.compared[0].truth) == ("1m", "1m")
+
+
+def test_of_several_workloads_the_newest_tells():
+    again = found(PENDING, name="again", created=at(900))
+
+    assert told(admitted(*ENDED), again).state == "pending"
+
+
+def test_without_a_decision_or_a_workload_the_other_is_told():
+    assert told(found(PENDING), decision=None).compared == ()
+    assert [each.what for each in told().moments] == ["Submitted", "Decided"]
+    assert told().state == "gone, or not seen"
+    assert told(decision=None) is None
+
+
+def test_a_workload_that_could_not_be_looked_for_is_not_said_to_be_gone():
+    view = views.view(at=NOW, decisions=(DECIDED,))
+
+    assert not job_story(view, "team", "train-1", None).is_searched
+    assert told().is_searched
