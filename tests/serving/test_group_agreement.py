@@ -22,11 +22,12 @@ POD = {"group": "", "version": "v1", "kind": "Pod"}
 RESOURCE = {"group": "", "version": "v1", "resource": "pods"}
 
 
-def snapshot(*, mode="Enforce", pending=10, **more):
+def snapshot(*, mode="Enforce", pending=10, said=None, **more):
     for_pods = policy(
         match={"kinds": ["Pod"], "jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
         threshold=PAPER_THRESHOLD,
         mode=mode,
+        **(said or {}),
     )
     kueue = KueueConfig(frameworks=("pod",))
     return replace(paper_snapshot(pending=pending), policies=(for_pods,), kueue=kueue, **more)
@@ -101,6 +102,19 @@ def test_a_group_is_judged_and_counted_once_by_all_of_its_pods():
     (arrival, again) = (each.outcome.arrival for each in server.considered)
     assert (arrival.key, again.key, arrival.count) == ("job:team/pod/g", "job:team/pod/g", 1)
     assert [(need.count, need.per_pod["cpu"]) for need in arrival.needs] == [(4, 4000)]
+
+
+def test_all_pods_of_a_group_are_warned_as_their_policy_says():
+    asked = "kueue-fallback: ask us"
+
+    def warnings(**said):
+        (server,) = replicas(snapshot(said=said))
+        server.pod("a")
+        server.pod("b")
+        return [each.outcome.warnings for each in server.considered]
+
+    assert [each[-1] for each in warnings(message="ask us")] == [asked, asked]
+    assert warnings(message="ask us", warn=False) == [(), ()]
 
 
 @pytest.mark.parametrize(

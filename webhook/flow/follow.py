@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from webhook.adapt import validity
-from webhook.decide import match, options
+from webhook.decide import match, options, warning
 from webhook.flow import carry_out, create, decided_job
 from webhook.flow.create import Moment
 from webhook.flow.decided_job import RecoveredJob
@@ -125,7 +125,8 @@ def _followed(
         submitted=case.current.submitted,
         options=(assessment,),
     )
-    return carry_out.apply(case, policy, decision, occupancy)
+    outcome = carry_out.apply(case, policy, decision, occupancy)
+    return replace(outcome, warnings=warning.by_policy(policy.spec, outcome.warnings))
 
 
 def _cannot(case: RecoveredJob, claim: GroupClaim, why: str) -> CannotFollow:
