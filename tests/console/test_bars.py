@@ -10,24 +10,24 @@ from webhook.console.page import BarPart, bar
         (
             {"nominal": 8, "reserved": 6},
             [("own", 0, 75), ("free", 75, 25)],
-            "6 of 8 reserved, nothing borrowed, 2 free for a newcomer",
+            "6 of 8 reserved, nothing borrowed; for a newcomer 2 free",
         ),
         (
             {"nominal": 8, "reserved": 10, "available": 6},
             [("own", 0, 50), ("borrowed", 50, 12.5), ("free", 62.5, 37.5)],
-            "8 of 8 reserved, 2 borrowed, 6 free for a newcomer",
+            "8 of 8 reserved, 2 borrowed; for a newcomer 6 free, 6 by borrowing",
         ),
         (
             # The rest of the quota is lent to others.
             {"nominal": 8, "reserved": 2, "available": 2},
             [("own", 0, 25), ("free", 25, 25)],
-            "2 of 8 reserved, nothing borrowed, 2 free for a newcomer",
+            "2 of 8 reserved, nothing borrowed; for a newcomer 2 free",
         ),
         (
             # Lowered below what was reserved.
             {"nominal": 0, "reserved": 0, "available": -3},
             [],
-            "0 of 0 reserved, nothing borrowed, 0 free for a newcomer",
+            "0 of 0 reserved, nothing borrowed; for a newcomer 0 free",
         ),
     ],
 )
@@ -41,4 +41,4 @@ def test_a_bar_shows_what_is_reserved_borrowed_and_free(values, parts, sentence)
 def test_amounts_are_in_the_units_of_the_resource():
     drawn = bar(views.cell(resource="cpu", nominal=64_000, reserved=500))
 
-    assert (drawn.used, drawn.free) == ("0.5 of 64", "63.5")
+    assert (drawn.used, drawn.free) == ("0.5 of 64", "63.5 free")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests import worlds
 from tests.builders import cluster_queue, cohort, held, snapshot
 from tests.console.viewers import Only
+from tests.console.waiting import waiting
 from tests.console.worlds import (
     GPU,
     MOVED,
@@ -22,7 +23,7 @@ from tests.console.worlds import (
     option,
     with_workers,
 )
-from webhook.console.collect import Judged, Leads, collect, restricted, savings
+from webhook.console.collect import Judged, Leads, collect, restricted, savings, with_waiting
 from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, View
 from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
@@ -64,6 +65,25 @@ def test_a_queue_is_shown_with_what_it_has_and_holds():
         local_queues=("team/gpu-lq",),
     )
     assert [queue.name for queue in found.queues] == ["cpu-cq", "gpu-cq", "spare-cq"]
+
+
+def test_a_queue_that_no_policy_has_forecast_waits_as_long_as_its_last_one():
+    line = (
+        waiting("a", seconds=30.0),
+        waiting("b", seconds=90.0),
+        replace(waiting("c", seconds=inf), cluster_queue="cpu-cq"),
+    )
+    found = {
+        name: {queue.name: queue.waits for queue in with_waiting(view, line).queues}
+        for name, view in {
+            "forecast": collect(known()),
+            "not": collect(known(counted=counted(None, {}))),
+        }.items()
+    }
+
+    assert found["forecast"] == {"cpu-cq": inf, "gpu-cq": 60.0, "spare-cq": None}
+    assert found["not"] == {"cpu-cq": inf, "gpu-cq": 90.0, "spare-cq": None}
+    assert with_waiting(collect(known()), None) == collect(known())
 
 
 def test_a_workers_queues_come_after_those_of_this_cluster():

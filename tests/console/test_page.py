@@ -184,14 +184,18 @@ def test_a_decision_shows_its_options_and_moves():
     refused = replace(refused, rejected="the ClusterQueue is stopped")
     made = views.decision(
         option="cpu",
-        options=(views.option("gpu", pending=1_200, starts_in=160.0), views.option("cpu"), refused),
+        options=(
+            views.option("gpu", pending=1_200, starts_in=160.0, finishes_in=230.0),
+            views.option("cpu"),
+            refused,
+        ),
         moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 1m sooner there"),),
     )
 
     said = text(views.view(decisions=(made,)))
 
     assert "team-a/ train-1 cpu in cpu-lq moved light-gpu 10s ago" in said
-    assert "gpu gpu-lq 1,200 2m40s 1m10s 1m10s —" in said
+    assert "gpu gpu-lq 1,200 2m40s 1m10s 3m50s done 2m40s later" in said
     assert "▸ cpu (taken) cpu-lq 0 now 1m10s 1m10s —" in said
     assert "tpu tpu-lq — — — — the ClusterQueue is stopped" in said
     assert "14:13:20 to gpu : done 1m sooner there" in said

@@ -58,7 +58,9 @@ def test_columns_stand_where_their_time_is():
     assert [column.x for column in lane.columns] == sorted(column.x for column in lane.columns)
     assert lane.columns[0].x == 0.0
     assert lane.columns[-1].x == round(100 * 12 / 13, 2)
-    assert lane.sentence == "at most 1 in 5s, at 14:12 UTC"
+    assert lane.sentence == "at most 1 in 5s, at 14:12:20 UTC"
+    ticks = [text for _, text in found.ticks]
+    assert (ticks[0], ticks[-1], len(set(ticks))) == ("14:12:20", "14:13:25", 5)
 
 
 def test_the_highest_column_fills_its_lane_and_the_lowest_is_seen():

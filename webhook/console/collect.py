@@ -196,6 +196,25 @@ def collect(known: ConsoleInput) -> View:
     )
 
 
+def with_waiting(view: View, waiting: tuple[WaitingWorkload, ...] | None) -> View:
+    """Return a view with who waits; a ClusterQueue waits as long as the last one in it.
+
+    Where a policy has its ClusterQueue forecast anyway, that forecast stays.
+    """
+    if waiting is None:
+        return view
+    last: defaultdict[str, float] = defaultdict(float)
+    for each in waiting:
+        last[each.cluster_queue] = max(last[each.cluster_queue], each.start.seconds)
+    queues = (
+        replace(queue, waits=last[queue.name])
+        if queue.waits is None and not queue.cluster and queue.name in last
+        else queue
+        for queue in view.queues
+    )
+    return replace(view, waiting=waiting, queues=tuple(queues))
+
+
 def restricted(view: View, rights: Rights) -> View:
     """Return the part of a view that a user with *rights* may see, with its sums computed again.
 

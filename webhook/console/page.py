@@ -27,13 +27,15 @@ from webhook.console.queue_history import STEPS
 from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
 from webhook.console.savings_picture import SAVED_HEIGHT, gain_rows, saved_over_time
 from webhook.console.starts_picture import longest_wait, starts_picture
-from webhook.console.view import Cell, Policy, ShownDecision, View
+from webhook.console.view import Cell, Policy, ShownDecision, ShownOption, View
 
 HEIGHT: Final = 12
 """Of a lane, in pixels, without the room for the marks of moves above it."""
 MOST_LANES: Final = 9
 _MOST_COLUMNS: Final = 48
 _STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_SHORT_AXIS: Final = 300
+"""Seconds; up to here its labels would be of the same minute."""
 _LONG_STEP: Final = 3600
 """Seconds; from here on the picture spans several days."""
 _LEAST_VISIBLE: Final = 3
@@ -84,6 +86,8 @@ class _Axis:
     columns: int
 
     def time(self, at: float) -> str:
+        if self.step * self.columns <= _SHORT_AXIS:
+            return phrases.clock(at)
         return phrases.minute(at) if self.step < _LONG_STEP else phrases.day_hour(at)
 
     def column(self, at: float) -> int:
@@ -225,6 +229,7 @@ class Bar:
     """``6 of 8``; what is borrowed is said apart."""
     borrowed: str
     free: str
+    """``80 free, 73 by borrowing``."""
     sentence: str
     nominal: float
     """Where nominal quota ends, in percent."""
@@ -243,14 +248,17 @@ def bar(cell: Cell) -> Bar:
         x += width
     used = f"{phrases.amount(own, cell.resource)} of {phrases.amount(cell.nominal, cell.resource)}"
     borrowed = phrases.amount(cell.borrowed, cell.resource) if cell.borrowed else ""
-    free = phrases.amount(max(0, cell.available), cell.resource)
+    free = f"{phrases.amount(max(0, cell.available), cell.resource)} free"
+    lent = cell.available - max(0, cell.nominal - cell.reserved)
+    if lent > 0:
+        free += f", {phrases.amount(lent, cell.resource)} by borrowing"
     return Bar(
         flavor=cell.flavor,
         resource=cell.resource,
         used=used,
         borrowed=borrowed,
         free=free,
-        sentence=f"{used} reserved, {borrowed or 'nothing'} borrowed, {free} free for a newcomer",
+        sentence=f"{used} reserved, {borrowed or 'nothing'} borrowed; for a newcomer {free}",
         nominal=round(100 * cell.nominal / whole, 2),
         parts=tuple(parts),
     )
@@ -345,6 +353,18 @@ def outcome(decision: ShownDecision) -> str:
     return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
 
 
+def why_not(decision: ShownDecision, option: ShownOption) -> str:
+    """Return why an option was not taken; empty: it was, or the figures do not tell."""
+    taken = next((each for each in decision.options if each.name == decision.option), None)
+    if option.rejected or option == taken:
+        return option.rejected
+    finishes = option.finishes_in
+    if taken is None or taken.finishes_in is None or finishes is None:
+        return ""
+    later = finishes - taken.finishes_in
+    return f"done {phrases.duration(later)} later" if round(later) > 0 else ""
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -358,6 +378,7 @@ def _environment() -> Environment:
         "bar": bar,
         "job_address": job_address,
         "outcome": outcome,
+        "why_not": why_not,
         "words": phrases,
     }
     environment.globals.update(used)

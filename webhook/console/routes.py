@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from importlib import resources
@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException
 
 from webhook.console import page, page_filters, quota_api
 from webhook.console.access import Rights, Unanswered, Unknown
-from webhook.console.collect import restricted, shortened
+from webhook.console.collect import restricted, shortened, with_waiting
 from webhook.console.job_story import job_story
 from webhook.console.quota_api import RETRY_SECONDS, Problem
 from webhook.console.view import View, view_json
@@ -97,7 +97,7 @@ class ConsoleSources:
     decide: quota_api.Decide = lambda _source, _requester: None
 
     def whole(self) -> View:
-        return replace(self.view(), waiting=self.waiting())
+        return with_waiting(self.view(), self.waiting())
 
 
 def create_app(
