@@ -113,3 +113,13 @@ def test_filters_work_as_one_types(open_window, site):
     expect(page.locator("#policies h3")).to_have_text(["speech-light"])
     assert page.url == f"{site.address}?policy=speech-l"
     assert page.evaluate("document.activeElement.id") == "filter-policy"
+
+
+def test_moved_only_is_one_click(open_window, site):
+    page = open_window().page
+
+    page.get_by_label("Moved only").check()
+
+    expect(page.locator("#summary")).to_contain_text("decisions of 500")
+    assert page.url == f"{site.address}?moved=1"
+    assert page.get_by_text("left as submitted").count() == 0
