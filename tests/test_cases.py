@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,8 +14,8 @@ import jsonpatch
 import pytest
 import yaml
 
+from tests.manifest_places import beyond_rules
 from webhook.admission import patch
-from webhook.decide import written_places
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue import occupancy as folding
@@ -27,7 +26,7 @@ from webhook.learn.run_records import ClassRecord, config_map, shard_of
 from webhook.model import edits
 from webhook.model.decision import CreateOutcome, Decided, Skipped
 from webhook.model.forecasts import JobClass
-from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL, OURS
+from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.requester import read_requester
@@ -69,31 +68,10 @@ def test_case(path, tmp_path):
     moment = replace(MOMENT, requester=read_requester(case.get("by", {}), "by"))
     outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, moment, create.Rules())
 
-    assert beyond_rules(outcome, case["job"], known.policies) == []
+    assert beyond_rules(kind_of(case["job"]), outcome.edits, known.policies) == []
     patched = apply(outcome, case["job"])
     assert edits.HOLE not in str(patched)
     assert found(outcome, patched, case["want"]) == case["want"]
-
-
-def beyond_rules(
-    outcome: CreateOutcome, job: Object, policies: tuple[FallbackPolicy, ...]
-) -> list[edits.Path]:
-    """List what is written into a manifest where no rule for GitOps tools expects it."""
-    places = written_places.of_kind(kind_of(job), policies)
-    return [
-        edit.path
-        for edit in outcome.edits
-        # What a manifest has of ours, as a hold that was copied, is none of anybody's.
-        if not any(part.startswith(OURS) for part in edit.path)
-        and OURS not in str(edit.was)
-        and not any(is_at(edit.path, place) for place in places)
-    ]
-
-
-def is_at(path: Sequence[str], place: Sequence[str]) -> bool:
-    return len(path) >= len(place) and all(
-        known in ("*", part) for part, known in zip(path, place, strict=False)
-    )
 
 
 def kind_of(job: Object) -> JobKind:
