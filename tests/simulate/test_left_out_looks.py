@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from math import inf
 
 import pytest
 
 from tests.simulate import files
+from webhook.reconsider import plan
+from webhook.reconsider.soonest_moves import due_in
 from webhook.simulate import replay as replays
 from webhook.simulate.replay import Moving, replay
 
@@ -42,8 +45,7 @@ def world(seed):
 def moves_of(monkeypatch, scenario, *, all_looks):
     """Return each Job's way, and the number of looks."""
     looks = 0
-    choose = Moving.step
-    patience = Moving.wait
+    choose, patience, is_idle = Moving.step, Moving.wait, Moving.is_idle
 
     def counted(self, snapshot, now):
         nonlocal looks
@@ -53,10 +55,12 @@ def moves_of(monkeypatch, scenario, *, all_looks):
     monkeypatch.setattr(replays.Moving, "step", counted)
     if all_looks:
         monkeypatch.setattr(replays.Moving, "wait", lambda self, until: None)
+        monkeypatch.setattr(replays.Moving, "is_idle", lambda self, snapshot, now: False)
     (arm,) = scenario.arms(["FinishTime"])
     found = replay(scenario, arm)
     monkeypatch.setattr(replays.Moving, "step", choose)
     monkeypatch.setattr(replays.Moving, "wait", patience)
+    monkeypatch.setattr(replays.Moving, "is_idle", is_idle)
     return [(job.name, job.queue, job.start, job.finish) for job in found.jobs], looks
 
 
@@ -69,3 +73,32 @@ def test_jobs_go_the_same_ways_when_looks_are_left_out(monkeypatch, seed):
 
     assert few == every
     assert looks < all_looks
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 10])
+def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
+    bounds = []
+    planned = plan.plan_moves
+
+    def without_patience(*given):
+        bounds.append(due_in(*given))
+        return 0.0
+
+    def checked(candidates, foresee, **given):
+        now = foresee({})
+        for candidate in candidates:
+            here = now.finishes.get(candidate.key, inf) - candidate.runs
+            for way in candidate.ways:
+                assert min(here, way.soonest) - plan.soon(way.runs) >= bounds[-1] - 1e-6
+        chosen = planned(candidates, foresee, **given)
+        assert bounds[-1] <= 0 or not chosen.moves
+        return chosen
+
+    monkeypatch.setattr(replays, "due_in", without_patience)
+    monkeypatch.setattr(plan, "plan_moves", checked)
+    scenario = world(seed)
+    (arm,) = scenario.arms(["FinishTime"])
+
+    replay(scenario, arm)
+
+    assert min(bounds) <= 0 < max(bounds)

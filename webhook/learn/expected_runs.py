@@ -433,6 +433,14 @@ def lasting(forecast: Forecast | None) -> RunTime | None:
     return after(added(forecast.dispatch, forecast.delay), forecast.run)
 
 
+def held(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
+    """Return how long quota is held on *flavors*, where no AdmissionCheck is waited for."""
+    run = estimate(expecting, option, flavors)
+    started = start_up(expecting.start_delays, expecting.job_class, flavors)
+    before = before_run(option, run, on_way=None, started=started)
+    return run if run is None else after(before, run)
+
+
 def after(before: Delay | None, run: RunTime) -> RunTime:
     if before is None:
         return run

@@ -285,7 +285,12 @@ def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> 
     """
     # Jobs moved earlier used up ``maxMoves`` on what later Jobs changed again (decision 0013).
     starts = min(_start(now, candidate, candidate.runs), there)
-    return starts - max(SOON_SECONDS, SOON_PART * way.runs)
+    return starts - soon(way.runs)
+
+
+def soon(runs: float) -> float:
+    """Return within how many seconds a Job is about to start that would run for so long."""
+    return max(SOON_SECONDS, SOON_PART * runs)
 
 
 def _start(prospect: Prospect, candidate: MoveCandidate, runs: float) -> float:

@@ -19,7 +19,7 @@ from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
-from webhook.kueue import requests
+from webhook.kueue import occupancy, requests
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.learn import job_class
@@ -34,6 +34,7 @@ from webhook.model.queues import Amounts, Arrival, FlavorResource, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
 from webhook.reconsider import choose, offers
+from webhook.reconsider.soonest_moves import AlikeJobs, SoonestMoves, due_in
 from webhook.simulate.replayed_costs import costed
 from webhook.simulate.replayed_forecasts import Forecasts
 from webhook.simulate.replayed_holds import Holds
@@ -64,6 +65,9 @@ class Moving:
         self._policies = {policy.name for policy in choose.policies_of(snapshot)}
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
+        self._soonest = SoonestMoves(occupancy.build(snapshot))
+        self._alike: dict[str, AlikeJobs | None] = {}
+        """Of each Job that was pending."""
         self._pending: dict[str, Pending] = {}
         self._started: dict[str, Pending] = {}
         self._arrived = 1
@@ -83,7 +87,7 @@ class Moving:
             return
         if not self._pending:
             self._last, self._at = now, now + STEP_SECONDS
-        self._pending[key] = Pending(
+        pending = Pending(
             uid=key,
             version="",
             created=self._forecasts.unix(now),
@@ -93,6 +97,11 @@ class Moving:
             option=arrival.option,
             changed=self._forecasts.unix(now),
         )
+        self._put(key, pending)
+
+    def _put(self, key: str, pending: Pending) -> None:
+        self._pending[key] = pending
+        self._alike[key] = self._soonest.alike(pending)
 
     def start(self, key: str) -> None:
         if (pending := self._pending.pop(key, None)) is not None:
@@ -139,9 +148,21 @@ class Moving:
         moves = []
         for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
-            self._pending[key] = _moved(self._pending[key], arrival, world.unix)
+            self._put(key, _moved(self._pending[key], arrival, world.unix))
             moves.append((key, arrival))
         return moves
+
+    def is_idle(self, snapshot: Snapshot, now: float) -> bool:
+        """Tell whether no Job can be moved now; if so, leave out the steps until one may be."""
+        if not self._is_quiet:
+            return False
+        alike = {self._alike[key] for key in self._pending}
+        seconds = due_in(alike, snapshot, self._forecasts.running(self._trees), now)
+        if seconds <= 0:
+            return False
+        self._last, self._at = now, now + STEP_SECONDS
+        self.wait(now + seconds)
+        return True
 
     def wait(self, until: float) -> None:
         """Leave out all steps before *until*."""
@@ -244,7 +265,10 @@ class _Replay:
 
     def _reconsider(self, now: float) -> None:
         """Move the Jobs that the controller would move at this moment."""
-        view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
+        snapshot = self._forecasts.snapshot(now)
+        if self._moving.is_idle(snapshot, now):
+            return
+        view = self._here.known.at(snapshot, self._here.heads())
         for key, arrival in self._moving.step(view.snapshot, now):
             queued = self._here.queued[key]
             age = self._here.leave(key)

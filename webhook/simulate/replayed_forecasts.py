@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TypeAlias
@@ -19,6 +19,7 @@ from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.start_times import StartTimes, placed
+from webhook.kueue.tree_workloads import Occupant
 from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
@@ -32,7 +33,13 @@ from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose
 from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
-from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, watched
+from webhook.state.forecast_input import (
+    ForecastInput,
+    ForecastInputs,
+    occupants,
+    requests_in,
+    watched,
+)
 from webhook.state.workload import Group, QueueContents, Workload, arrived
 
 
@@ -260,6 +267,14 @@ class Forecasts:
 
     def contents(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
         return {name: self._queues[name].contents_of() for name in names}
+
+    def running(self, names: Iterable[str]) -> Sequence[Occupant]:
+        """Return what holds quota in followed queues."""
+        return [
+            occupant
+            for name in names
+            for occupant in occupants(name, self._queues[name].holding.values(), -self._epoch)
+        ]
 
     def waiting(self) -> Iterator[Workload]:
         """Yield all Workloads that wait in followed queues."""

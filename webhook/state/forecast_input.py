@@ -21,7 +21,7 @@ from webhook.kueue.forecast import forecast
 from webhook.kueue.quota import tree_names
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
-from webhook.learn.expected_runs import Expecting, after, before_run, estimate, start_up
+from webhook.learn.expected_runs import Expecting, held
 from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import ClusterQueue, Snapshot
@@ -414,10 +414,7 @@ class LentRunTimes:
             first_flavors=self._first_flavors(policy, of_class),
             start_delays=self._snapshot.start_delays,
         )
-        run = estimate(expecting, option, flavors)
-        started = start_up(self._snapshot.start_delays, of_class, flavors)
-        before = before_run(option, run, on_way=None, started=started)
-        return run if run is None else after(before, run)
+        return held(expecting, option, flavors)
 
     def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
         """Return flavors of the first option on which the class has run; empty: it has on none."""
