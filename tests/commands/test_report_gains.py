@@ -75,6 +75,20 @@ def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
     assert all(len(line) <= 100 for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--policy", "ligth"), "There is no policy ligth (there is light)."),
+        (("-n", "reserach"), "There is no namespace reserach (there is research)."),
+        (("-n", "any"), "There is no namespace any."),
+    ],
+)
+def test_what_is_misspelt_is_answered_with_the_nearest(tmp_path, words, why):
+    found = report("--snapshot", saved_state(tmp_path, "FinishTime", mode="Enforce"), *words)
+
+    assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"{why}\n")
+
+
 @pytest.mark.parametrize("words", [(), ("--run-times",)])
 def test_a_report_fits_60_columns(tmp_path, monkeypatch, words):
     monkeypatch.setenv("COLUMNS", "60")
@@ -151,7 +165,7 @@ def test_jobs_that_a_policy_left_alone_are_told_by_why(tmp_path):
 def test_a_time_in_which_no_job_came_is_told_by_the_exit_code(tmp_path):
     snapshot = saved_state(tmp_path, "static", mode="Observe")
 
-    found = report("--snapshot", snapshot, "-n", "elsewhere")
+    found = report("--snapshot", snapshot, "-n", "research", "-l", "team=none")
 
     said = "No Job has come in that time. (2 are left out: their queues are not known.)\n"
     assert (found.exit_code, found.output) == (1, said)

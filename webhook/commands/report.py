@@ -29,7 +29,7 @@ from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
-from webhook.model.words import rfc3339, span
+from webhook.model.words import nearest, rfc3339, span
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
@@ -328,9 +328,27 @@ def command(**given: Any) -> None:
         policy=asked.policy,
         selector=wanted,
     )
+    if not report.rows and (missing := _missing(asked, past)):
+        terminal.say(missing, err=True)
+        sys.exit(1)
     covered = coverage(past.oldest_slot, since=until - asked.since, until=until)
     options = _slice_options(past, until - asked.since, until)
     _show_gains(report, options, covered, output=asked.output)
+
+
+def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
+    """Say that the policy, or the namespace, is not there; empty: it is, or that is not known."""
+    if past.state is None:
+        return ""
+    snapshot = past.state.snapshot(0.0, past.until)
+    policies = [policy.name for policy in snapshot.policies]
+    if asked.policy and asked.policy not in policies:
+        return f"There is no policy {asked.policy}{nearest(asked.policy, policies)}."
+    known = snapshot.namespaces
+    if asked.namespace and known and asked.namespace not in known:
+        close = nearest(asked.namespace, known)
+        return f"There is no namespace {asked.namespace}{close}."
+    return ""
 
 
 def _history(asked: ReportOptions) -> ClusterHistory:
