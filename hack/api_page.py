@@ -1,5 +1,6 @@
 """Write docs/reference/api.md from the kinds themselves: `python -m hack.api_page`."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,8 +21,6 @@ The recipes of the [policy cookbook](../policy-cookbook.md) show the fields in u
 _BOUNDS: Final = {
     "minimum": "at least {}",
     "maximum": "at most {}",
-    "minLength": "at least {} characters long",
-    "maxLength": "at most {} characters long",
     "minItems": "at least {} items",
     "maxItems": "at most {} items",
     "minProperties": "at least {} keys",
@@ -73,7 +72,7 @@ def _row(path: str, schema: Mapping[str, Any], is_required: bool) -> str:  # noq
     if bounds := [words.format(schema[key]) for key, words in _BOUNDS.items() if key in schema]:
         said.append(f"({', '.join(bounds)})")
     if schema.get("default") not in (None, {}):
-        said.append(f"Default: `{_written(schema['default'])}`.")
+        said.append(f"Default: `{json.dumps(schema['default'])}`.")
     mark = " *" if is_required else ""
     return f"| `{path}`{mark} | {_type(schema)} | {' '.join(said).replace('|', chr(92) + '|')} |"
 
@@ -86,10 +85,6 @@ def _type(schema: Mapping[str, Any]) -> str:
     if isinstance(schema.get("additionalProperties"), dict):
         return f"object of {_type(schema['additionalProperties'])}"
     return str(schema.get("type", "any"))
-
-
-def _written(default: Any) -> str:
-    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 def _rules(schema: Mapping[str, Any], path: str) -> Iterator[str]:
