@@ -1,3 +1,8 @@
+import colorsys
+import re
+from collections import defaultdict
+from importlib.resources import files
+
 from tests.console import views
 from webhook.console import page
 from webhook.console.view import ShownMove
@@ -107,3 +112,17 @@ def test_days_are_named_where_there_are_several():
 
     assert found.step == "4h"
     assert [text for _, text in found.ticks][-1] == "09-21 16:00"
+
+
+def test_warm_colors_mean_that_a_job_left_its_first_option():
+    style = files("webhook.console").joinpath("templates", "style.css").read_text(encoding="utf-8")
+
+    colors = re.findall(r"--series-(\d): #(..)(..)(..)", style)
+    hues = defaultdict(list)
+    for place, *parts in colors:
+        hue, _, _ = colorsys.rgb_to_hsv(*(int(part, 16) / 255 for part in parts))
+        hues[place].append(round(360 * hue))
+
+    assert sorted(hues) == ["0", "1", "2", "3"]
+    assert all(200 <= hue <= 240 for hue in hues.pop("0"))
+    assert all(hue <= 60 or hue >= 320 for of_place in hues.values() for hue in of_place)
