@@ -181,6 +181,7 @@ def test_on_the_pods_address_everybody_sees_what_their_rights_show(own_plane, bo
         assert {each["namespace"] for each in view["decisions"]} == {first.namespace}
         assert console.ask("/", tenant)[0] == 200
         check_line(own_plane, console, both, tenant=tenant, admin=admin)
+        check_job(console, both, mine, tenant=tenant, admin=admin)
 
 
 def check_line(plane, console, both, *, tenant, admin):
@@ -201,6 +202,20 @@ def check_line(plane, console, both, *, tenant, admin):
         grant_jobs(plane, account, first.namespace, verb)
         assert seen(token) == (200, set())
         assert seen(token, f"?namespace={first.namespace}") == (403, set())
+
+
+def check_job(console, both, identity, *, tenant, admin):
+    """A Job's page has its Workload's course, and is for those who may list Jobs there."""
+    first, second = both
+
+    def page(namespace, token):
+        _, found = console.read("/decisions", admin)
+        job = next(each["job"] for each in found["decisions"] if each["id"] == identity)
+        return console.ask(f"/job?namespace={namespace}&job={job}", token)
+
+    wait_for(lambda: b">Quota</b>" in page(first.namespace, tenant)[1], "its Workload is found")
+    assert page(first.namespace, tenant)[0] == 200
+    assert page(second.namespace, tenant)[0] == 403
 
 
 def token_of(plane, account, namespace, audience=AUDIENCE):
