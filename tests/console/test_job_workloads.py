@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from tests.state.objects import PENDING, workload
 from webhook.console import job_workloads
 from webhook.console.job_workloads import JobWorkloads
@@ -15,6 +17,12 @@ def found(name, job, created="2026-11-21T06:00:00Z"):
 
 LATER = "2026-11-21T07:00:00Z"
 ALL = (found("b", "train", LATER), found("a", "train"), found("c", "other"))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    # For a busy machine: nothing is expected to take that long.
+    monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", 60.0)
 
 
 class Observer:
