@@ -56,6 +56,8 @@ from webhook.reconsider.plan import (
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
 
+_ANY_SAVING = MoveSaving()
+
 
 class Lineup:
     """Running and pending Workloads, with each Job that may be moved under its own key."""
@@ -77,8 +79,8 @@ class Lineup:
             self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
         self._waiting.sort(key=lambda group: group.arrival.created)
         self.length = sum(group.arrival.count for group in self._waiting)
-        self._offers: dict[tuple[str, str], QueuedGroup] = {}
-        """(key, option) to what would be pending in that option after a move."""
+        self._offers: dict[str, tuple[tuple[MoveTarget, ...], int]] = {}
+        """Key to the options that a Job could be moved to, and the age that it keeps."""
         self._here = {
             key: class_text_of_workload(question, question.option, world.snapshot)
             for key, question in asked.items()
@@ -101,13 +103,16 @@ class Lineup:
 
     def offer(self, question: MoveQuestion, offers: JobOptions) -> None:
         """Add the options that a Job could be moved to."""
-        key = question.pending.key
+        self._offers[question.pending.key] = offers.offers, question.workload.queued_at
+
+    def _moved(self, key: str, option: str) -> QueuedGroup:
+        """Return what would be pending in an option after a move."""
+        targets, created = self._offers[key]
+        target = next(target for target in targets if target.way.option == option)
         # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
         # so the Job keeps its place in the order.
-        for offer in offers.offers:
-            arrival = replace(offer.arrival, key=key, created=question.workload.queued_at)
-            queued = QueuedGroup(arrival=arrival, job_class=offer.job_class)
-            self._offers[key, offer.way.option] = queued
+        arrival = replace(target.arrival, key=key, created=created)
+        return QueuedGroup(arrival=arrival, job_class=target.job_class)
 
     def bounded(self, target: MoveTarget) -> Way:
         """Return the way to an option, with how soon a Job could start there."""
@@ -130,7 +135,7 @@ class Lineup:
 
     def arrival(self, move: Move) -> Arrival:
         """Return what would be pending after a move."""
-        return self._offers[move.candidate.key, move.way.option].arrival
+        return self._moved(move.candidate.key, move.way.option).arrival
 
     def prospect(self, moved: Moved) -> Prospect:
         """Forecast when all pending Workloads finish if these Jobs were moved."""
@@ -143,7 +148,7 @@ class Lineup:
                 waiting.append(group)
                 continue
             # The group stays with a count of 0, so that unknown run times are estimated alike.
-            waiting.append(self._offers[arrival.key, moved[arrival.key].option])
+            waiting.append(self._moved(arrival.key, moved[arrival.key].option))
             waiting.append(replace(group, arrival=replace(arrival, count=0)))
         return self._prospect(self._starts.begun_with(waiting))
 
@@ -358,8 +363,8 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
 
 def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> MoveCandidate:
     gain: MoveGain = question.rules.minimum_gain
-    pricing = _pricing(question, offers)
-    saving = question.rules.minimum_saving or MoveSaving()
+    saving = question.rules.minimum_saving or _ANY_SAVING
+    pricing = _pricing(question, offers, saving)
     return MoveCandidate(
         key=question.pending.key,
         policy=question.policy.name,
@@ -377,7 +382,7 @@ def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> Mov
     )
 
 
-def _pricing(question: MoveQuestion, offers: JobOptions) -> Pricing | None:
+def _pricing(question: MoveQuestion, offers: JobOptions, saving: MoveSaving) -> Pricing | None:
     """Return what a Job costs, where its policy decides by that."""
     if offers.costs is None:
         return None
@@ -385,7 +390,6 @@ def _pricing(question: MoveQuestion, offers: JobOptions) -> Pricing | None:
     hour = offers.costs.stakes.time_value
     if given is not None and given.time_value is not None:
         hour = float(given.time_value)
-    saving = question.rules.minimum_saving or MoveSaving()
     return Pricing(hour=hour, least=float(saving.amount), of=offers.costs.of)
 
 
