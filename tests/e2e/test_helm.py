@@ -106,7 +106,8 @@ def test_an_install_ends_when_the_webhook_was_seen_to_be_called(release):
     output, code = release.installed
 
     assert (release.probed.returncode, release.probed.stderr) == (0, "")
-    assert release.probed.stdout.startswith("The API server calls the webhook: the probe was seen")
+    called = "The API server calls the webhook: the probe was answered by"
+    assert release.probed.stdout.startswith(called)
     assert code == 0, output
     assert "STATUS: deployed" in output
 
