@@ -53,18 +53,18 @@ def test_one_job_is_told_what_its_time_rests_on():
     lines = saved(LIGHT, "-n", "research").splitlines()
 
     assert lines[0] == "research/light-4"
-    assert lines[1].startswith("Position 5 of 11 in gpu-cq, priority 0, pending for ")
+    assert lines[1].startswith("Position 3 of 11 in gpu-cq, priority 0, pending for ")
     assert lines[2].startswith("Expected to start: in ")
     assert lines[3:] == [
         "It rests on this:",
-        "  - how long 8 Workloads ahead of it will run is a guess: no such run was seen",
+        "  - how long 6 Workloads ahead of it will run is a guess: no such run was seen",
     ]
 
 
 def test_json_says_the_same_in_figures():
     (found,) = json.loads(saved(LIGHT, "-n", "research", "-o", "json"))["workloads"]
 
-    assert (found["job"], found["position"], found["pending"]) == (LIGHT, 5, 11)
+    assert (found["job"], found["position"], found["pending"]) == (LIGHT, 3, 11)
     assert found["startsInLow"] < found["startsIn"] < found["startsInHigh"]
     assert found["isKnown"] is False
 
@@ -118,5 +118,5 @@ def test_explain_tells_it_of_a_job_that_waits(tmp_path):
         text = CliRunner().invoke(main, words).output
         answer = CliRunner().invoke(main, [*words, "-o", "json"]).stdout
 
-    assert "Position 5 of 11 in gpu-cq" in text
-    assert json.loads(answer)["waiting"][0]["position"] == 5
+    assert "Position 3 of 11 in gpu-cq" in text
+    assert json.loads(answer)["waiting"][0]["position"] == 3
