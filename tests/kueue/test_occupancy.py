@@ -168,6 +168,27 @@ def test_who_is_more_important_comes_before_the_head_under_strict_fifo():
     assert not starts(priority=1)
 
 
+def test_one_whose_search_for_flavors_goes_round_for_ever_keeps_others_waiting():
+    # Each of its pod sets takes "a" in turn, so that it is tried again in every cycle.
+    queue = cluster_queue(quotas={"a": {"cpu": "1"}, "b": {"cpu": "1"}})
+    head = replace(arrival("head", priority=1), needs=(needs({"cpu": "1"}),) * 2)
+    state = snapshot(
+        queue,
+        held={"gpu-cq": held({"b": {"cpu": "1"}}, reserving=1)},
+        competing={"gpu-cq": (head, arrival("small", {"cpu": "1"}))},
+    )
+    found = occupancy.build(state)
+    local_queue = state.local_queues["team", "gpu-lq"]
+    assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queue)
+
+    def starts(priority):
+        return occupancy.starts_now(found, assigned, local_queue, queue, priority=priority)
+
+    assert (found.held("gpu-cq").reserving, found.held("gpu-cq").pending) == (1, 2)
+    assert starts(priority=2)
+    assert not starts(priority=1)
+
+
 def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
     # It has to borrow, which in another queue would put it behind the head.
     quotas = {"t4": {"cpu": "4", GPU: "4"}}

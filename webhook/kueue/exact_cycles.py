@@ -146,6 +146,15 @@ class ExactCycles:
         """Whether some head is tried again before the next requeue batch."""
         return any(heads.entries for lines in self._heap.values() for heads in lines)
 
+    def tried(self) -> Iterator[ClusterQueueHeads]:
+        """Yield the heads that the next cycle tries; what else waits in their ClusterQueues rests.
+
+        Where that cycle would be as the last, they are tried for ever.
+        """
+        for lines in self._heap.values():
+            if pending := [heads for heads in lines if heads.entries]:
+                yield min(pending, key=self._rank)
+
     def awaited(self) -> frozenset[int]:
         """Return the ClusterQueues, by node, whose head waits for its victims."""
         pending = {id(entry) for heads in self.waiting() for _, _, entry in heads.entries}

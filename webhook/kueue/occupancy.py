@@ -43,7 +43,7 @@ from webhook.kueue.schedule import Schedule, is_open
 from webhook.kueue.scheduling_cycle import Kept, at_turn
 from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_room import OccupiedDomains
-from webhook.kueue.tree_workloads import TreeDemands, grain_of
+from webhook.kueue.tree_workloads import FEW, TreeDemands
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     Amounts,
@@ -271,10 +271,12 @@ def _namespace_is_selected(
 
 def _is_behind(held: Held, cluster_queue: ClusterQueue, priority: int) -> bool:
     """Return whether a new Workload waits behind the head of its queue."""
-    if cluster_queue.queueing is not Queueing.STRICT or not held.pending:
+    if not held.pending:
         return False
+    if held.head is None:
+        return cluster_queue.queueing is Queueing.STRICT
     # Of one priority, the new one is the younger.
-    return held.head is None or held.head.priority >= priority
+    return held.head.priority >= priority
 
 
 def _at_its_turn(
@@ -359,8 +361,7 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
 def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
     """Count in Workloads that Kueue has queued, in its order, as its cycles serve them.
 
-    They are served one by one where pods are placed in domains, and where the event loop does not
-    run each of Kueue's cycles either.
+    They are served one by one where pods are placed in domains, and where many are pending.
     """
     of_trees: defaultdict[int, list[Arrival]] = defaultdict(list)
     for arrival in pending:
@@ -378,7 +379,7 @@ def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
 
 def _runs_each_cycle(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> bool:
     snapshot = occupancy.snapshot
-    if grain_of(tree, sum(arrival.count for arrival in arrivals)) or any(
+    if sum(arrival.count for arrival in arrivals) > FEW or any(
         flavors_with_topology(snapshot.cluster_queues[name], snapshot) for name in tree.leaves
     ):
         return False
@@ -406,10 +407,11 @@ def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arriv
             joined[queues[1].name].append(replace(arrival, count=count))
     for name, of_queue in joined.items():
         occupancy = _with_joined(occupancy, name, of_queue)
-    for heads in schedule.waiting():
-        if heads.is_strict:
-            first = Head(priority=-int(heads.entries[0][0]), height=0, set_aside={})
-            occupancy = _with_head(occupancy, names[heads.leaf], first)
+    # Under StrictFIFO, and where a search for flavors goes round for ever: Kueue puts one that has
+    # flavors left to try right back (``PendingFlavors`` in ``requeueIfNotPresent``).
+    for heads in schedule.tried():
+        first = Head(priority=-int(heads.entries[0][0]), height=0, set_aside={})
+        occupancy = _with_head(occupancy, names[heads.leaf], first)
     for height, order, leaf, aside in schedule.kept:
         head = Head(priority=-int(order), height=height, set_aside=tree.amounts(aside))
         occupancy = _with_head(occupancy, names[leaf], head)

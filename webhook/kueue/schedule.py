@@ -424,6 +424,12 @@ class Schedule:
         """Return the queues in which Workloads are pending now."""
         return self._cycle.waiting()
 
+    def tried(self) -> Iterator[ClusterQueueHeads]:
+        """Return the heads behind which others of their ClusterQueues wait, if it is exact."""
+        if self._exact is None:
+            raise TypeError(_SHARED)
+        return self._exact.tried()
+
     @property
     def kept(self) -> Sequence[Kept]:
         """Quota set aside for heads after the last cycle."""

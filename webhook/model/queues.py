@@ -373,7 +373,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The first pending Workload of a StrictFIFO queue, behind which the others wait."""
+    """The first pending Workload of a ClusterQueue in which others wait behind it.
+
+    That is so under StrictFIFO, and where its search for flavors goes round for ever.
+    """
 
     priority: int
     height: int
