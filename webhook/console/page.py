@@ -276,12 +276,10 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     shown = narrowed(view, asked)
     policies = sorted(shown.policies, key=lambda policy: policy.ready is not False)
     table = queue_table(shown.queues, view.at)
-    template = _environment().get_template("page.html")
-    return template.render(
-        nonce=nonce,
-        style=_asset("style.css"),
-        script=_asset("live.js"),
-        view=view,
+    return _drawn(
+        "page.html",
+        view,
+        nonce,
         shown=shown,
         asked=asked,
         synced=isfinite(view.age),
@@ -300,21 +298,27 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
         steps=first_steps(view),
         listed=page(shown.decisions, asked),
         suggested=_suggested(view),
-        colors=_colors(view),
         modes={policy.name: policy.mode for policy in view.policies},
     )
 
 
 def render_job(view: View, story: JobStory, nonce: str) -> str:
     """Return the page of one Job; *nonce* is as for ``render``."""
-    template = _environment().get_template("job.html")
-    return template.render(
-        nonce=nonce,
-        style=_asset("style.css"),
-        script=_asset("live.js"),
-        view=view,
-        story=story,
-        colors=_colors(view),
+    return _drawn("job.html", view, nonce, story=story)
+
+
+def _drawn(template: str, view: View, nonce: str, **shown: object) -> str:
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            nonce=nonce,
+            style=_asset("style.css"),
+            script=_asset("live.js"),
+            view=view,
+            colors=_colors(view),
+            **shown,
+        )
     )
 
 
