@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.console.publishing import publishing
 from tests.state.objects import PENDING, workload
 from webhook.console import job_workloads
 from webhook.console.job_workloads import JobWorkloads
@@ -25,34 +26,9 @@ def patience(monkeypatch):
     monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", 60.0)
 
 
-class Observer:
-    """Publishes again and again, as the observer's own thread does."""
-
-    def __init__(self, jobs):
-        self.passes = 0
-        self._jobs, self._over = jobs, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._over.set()
-        self._thread.join()
-
-    def _run(self):
-        while not self._over.wait(0.005):
-            self._jobs.offer(self._all)
-
-    def _all(self):
-        self.passes += 1
-        return ALL
-
-
 def test_a_jobs_workloads_come_the_oldest_first():
     jobs = JobWorkloads()
-    with Observer(jobs):
+    with publishing(lambda: jobs.offer(lambda: ALL)):
         names = [each.name for each in jobs.of("team", "train")]
         none = jobs.of("team", "nobody")
 
@@ -61,15 +37,21 @@ def test_a_jobs_workloads_come_the_oldest_first():
 
 
 def test_nobody_looks_while_nobody_asks():
-    jobs = JobWorkloads()
-    with Observer(jobs) as observer:
-        jobs.of("team", "train")
-    passes = []
+    jobs, passes = JobWorkloads(), []
 
-    jobs.offer(lambda: passes.append(1))
+    def count():
+        passes.append(1)
+        return ALL
 
-    assert observer.passes >= 1
+    jobs.offer(count)
     assert passes == []
+
+    with publishing(lambda: jobs.offer(count)):
+        jobs.of("team", "train")
+    looked = len(passes)
+    jobs.offer(count)
+
+    assert len(passes) == looked >= 1
 
 
 def test_many_who_ask_at_once_each_get_their_own():
@@ -80,7 +62,7 @@ def test_many_who_ask_at_once_each_get_their_own():
         answers[job] = [each.name for each in jobs.of("team", job)]
 
     asking = [threading.Thread(target=ask, args=(job,)) for job in ("train", "other", "nobody")]
-    with Observer(jobs):
+    with publishing(lambda: jobs.offer(lambda: ALL)):
         for thread in asking:
             thread.start()
         for thread in asking:
