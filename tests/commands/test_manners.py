@@ -199,9 +199,7 @@ def test_help_fits_60_columns_and_says_its_exit_codes(path, command):
 
     text = command.get_help(context)
 
-    verbatim = "\b" in (command.help or "") and text.split("Examples:")[-1]
     long = [line for line in text.splitlines() if len(line) > 60 and not line.startswith("    ")]
-    assert long == [] or verbatim
     assert [line for line in long if not re.match(r"\s+(kubectl|kueue)", line)] == []
     if path[0] not in ("serve", "control", "completion", "help") and not isinstance(
         command, click.Group

@@ -343,12 +343,7 @@ def _live(asked: _ExplainOptions) -> tuple[Sequence[str | Mapping[str, Any]], bo
 
 
 def _selected(client: Client, asked: _ExplainOptions, namespace: str) -> list[tuple[str, str]]:
-    """Return namespace and reference of the Jobs with the labels that are asked for.
-
-    Raises:
-        NotThereError: there is none.
-
-    """
+    """Return namespace and reference of the Jobs with these labels; end the program without any."""
     if len(asked.words) > 1 or any("/" in word for word in asked.words):
         raise click.UsageError("-l goes with a type at most: explain rayjobs -l team=ml.")
     kind = type_named(asked.words[0]) if asked.words else JOB
