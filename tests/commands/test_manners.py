@@ -168,6 +168,42 @@ def test_a_misspelt_job_is_answered_with_the_nearest(words, cluster):
     )
 
 
+NAMED = [
+    "advise {}",
+    "explain {}",
+    "move {} --to cpu",
+    "queue {}",
+    "release {}",
+    "undo {}",
+    "undo {} --recreate",
+]
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_type_and_name_may_be_two_words(words, cluster):
+    found = [
+        run(words.format(job), "--kubeconfig", cluster).stderr
+        for job in ("trian", "job/trian", "job trian", "jobs.batch trian")
+    ]
+
+    assert found == ["There is no Job research/trian (there is train).\n"] * 4
+
+
+@pytest.mark.parametrize("words", ["move {} --to cpu", "queue {}", "undo {}"])
+@pytest.mark.parametrize(
+    ("jobs", "error"),
+    [
+        ("train sweep", "expected one Job, got 2: train sweep"),
+        ("jobs train sweep", "expected one Job, got 2: jobs/train jobs/sweep"),
+        ("cj nightly", "cj/nightly: a CronJob is no Job; name one of those that it has made"),
+    ],
+)
+def test_a_command_for_one_job_takes_no_other_words(words, jobs, error, cluster):
+    found = run(words.format(jobs), "--kubeconfig", cluster)
+
+    assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, f"Error: {error}")
+
+
 @pytest.mark.parametrize("words", [name[:-1] + "qx" for name in main.list_commands(None)])
 def test_a_misspelt_command_is_wrong_usage(words):
     found = run(words)

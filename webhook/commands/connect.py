@@ -117,6 +117,19 @@ def references(words: Sequence[str]) -> Sequence[str]:
     return words
 
 
+def one_reference(_ctx: click.Context, _param: click.Parameter, words: Sequence[str]) -> str:
+    """Return the one Job that is named, as the callback of an argument; empty: none is.
+
+    Raises:
+        click.UsageError: several are named.
+
+    """
+    named_jobs = references(words)
+    if len(named_jobs) > 1:
+        raise click.UsageError(f"expected one Job, got {len(named_jobs)}: {' '.join(named_jobs)}")
+    return named_jobs[0] if named_jobs else ""
+
+
 def missing_job(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Return a sentence that there is no such Job, with a similar name if one exists."""
     hint = similar(client, kind.path(namespace), name)

@@ -11,7 +11,7 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed, Refused
 from webhook.commands import completion, terminal
-from webhook.commands.connect import FAULT, connected, named, namespace_or_current
+from webhook.commands.connect import FAULT, connected, named, namespace_or_current, one_reference
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.commands.undo import TRIES, Target, missing, take_off, without_decision
 from webhook.model.job import MOVE_TO, OPTION_LABEL, QUEUE_LABEL
@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
 
 @click.command("move")
-@click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
+@click.argument(
+    "job",
+    metavar="JOB",
+    nargs=-1,
+    required=True,
+    callback=one_reference,
+    shell_complete=completion.decided_jobs,
+)
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @namespace_option
@@ -34,7 +41,8 @@ def command(
     `kubectl fallback explain JOB` lists the options. `kubectl fallback undo JOB` puts the Job back
     as it was submitted.
 
-    You need the rights to get and patch Jobs in their namespace.
+    JOB is a name, or a type and a name. You need the rights to get and patch Jobs in
+    their namespace.
 
     Exit codes: 0 it is there, 1 it was not moved, for the reason given; then the Job is as it was.
 
@@ -42,6 +50,7 @@ def command(
     Examples:
       kubectl fallback move train --to cpu
       kubectl fallback move rayjob/train --to gpu -n team --dry-run
+      kubectl fallback move rayjob train --to gpu
     """
     with connected(access) as client:
         kind, name = named(job)

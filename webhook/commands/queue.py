@@ -17,6 +17,7 @@ from webhook.commands.connect import (
     missing_job,
     named,
     namespace_or_current,
+    one_reference,
     release_namespace_of,
     with_type,
 )
@@ -66,7 +67,9 @@ class LineView:
 
 
 @click.command("queue")
-@click.argument("name", metavar="[JOB]", required=False, shell_complete=completion.jobs)
+@click.argument(
+    "job", metavar="[JOB]", nargs=-1, callback=one_reference, shell_complete=completion.jobs
+)
 @namespace_option
 @all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
@@ -75,8 +78,9 @@ class LineView:
 def command(**given: Any) -> None:
     """Show pending Jobs in Kueue's order, and when each is expected to start.
 
-    With JOB you see one Job, and what its time is based on. Nothing is changed. Times come from
-    the forecasts that decisions use. About 80 % of Jobs start in the range of WITHIN.
+    With JOB, a name or a type and a name, you see one Job, and what its time is based on. Nothing
+    is changed. Times come from the forecasts that decisions use. About 80 % of Jobs start in the
+    range of WITHIN.
 
     You need the right to list ClusterQueues and Workloads. Without it, ask the console about the
     Jobs of your namespace: docs/quota-api.md.
@@ -88,6 +92,7 @@ def command(**given: Any) -> None:
     Examples:
       kubectl fallback queue
       kubectl fallback queue train -n team
+      kubectl fallback queue rayjob train
       kubectl fallback queue -A -o json
       kubectl fallback queue -A --snapshot snapshot.json
     """
@@ -102,7 +107,8 @@ def command(**given: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueueOptions:
-    name: str | None
+    job: str
+    """Empty: all that wait."""
     namespace: str | None
     all_namespaces: bool
     snapshot: str | None
@@ -118,10 +124,10 @@ def _of_file(asked: _QueueOptions) -> None:
     unix = float(state.newest()) or time.time()
     view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
     namespace = asked.namespace or "default"
-    if asked.name is None:
+    if not asked.job:
         _say_all(_chosen(view, "" if asked.all_namespaces else namespace), view, asked.output)
         return
-    kind, name = named(asked.name)
+    kind, name = named(asked.job)
     found = view.of(namespace, reference_of(kind.kind, name))
     if not found:
         terminal.say(f"{kind.kind} {namespace}/{name} does not wait there.", err=True)
@@ -133,11 +139,11 @@ def _live(asked: _QueueOptions) -> None:
     with connected(asked.access) as client:
         view = line_of_cluster(client)
         namespace = namespace_or_current(asked.namespace, asked.access)
-        if asked.name is None:
+        if not asked.job:
             chosen = _chosen(view, "" if asked.all_namespaces else namespace)
             _say_all(chosen, view, asked.output)
             return
-        kind, name = named(asked.name)
+        kind, name = named(asked.job)
         found = view.of(namespace, reference_of(kind.kind, name))
         if not found:
             terminal.say(_why_not(client, kind, namespace, name), err=True)

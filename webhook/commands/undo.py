@@ -30,6 +30,7 @@ from webhook.commands.connect import (
     missing_job,
     named,
     namespace_or_current,
+    one_reference,
 )
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.decide import decision_record
@@ -69,7 +70,14 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error
 
 
 @click.command("undo")
-@click.argument("job", metavar="JOB", shell_complete=completion.decided_jobs)
+@click.argument(
+    "job",
+    metavar="JOB",
+    nargs=-1,
+    required=True,
+    callback=one_reference,
+    shell_complete=completion.decided_jobs,
+)
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
@@ -101,8 +109,8 @@ def command(
     deleted and created as it was submitted, with another UID and at the end of its queue. You are
     asked first. With --dry-run the manifest is printed.
 
-    You need the rights to get and patch Jobs in their namespace; with --recreate to get, create
-    and delete them.
+    JOB is a name, or a type and a name. You need the rights to get and patch Jobs in their
+    namespace; with --recreate to get, create and delete them.
 
     Exit codes: 0 it is undone, 1 it is not, for the reason given; then the Job is as it was.
 
@@ -110,6 +118,7 @@ def command(
     Examples:
       kubectl fallback undo train
       kubectl fallback undo rayjob/train
+      kubectl fallback undo rayjob train
       kubectl fallback undo train -n team --dry-run
       kubectl fallback undo train --recreate
     """
