@@ -15,15 +15,17 @@ Made by `python -m hack.api_page` from `webhook/model`, as the CRDs of the chart
 
 `kubectl explain fallbackpolicy.spec` shows the same on a cluster.
 A field marked * must be set. `[]` stands for each item of a list, `{}` for each value of an object.
-What a rule says is checked when the object is applied.
 The recipes of the [policy cookbook](../policy-cookbook.md) show the fields in use.
 """
+_RULES: Final = (
+    "The API server refuses an object that breaks a rule, with this message at this field:"
+)
 _BOUNDS: Final = {
     "minimum": "at least {}",
     "maximum": "at most {}",
-    "minItems": "at least {} items",
+    "minItems": "{} or more items",
     "maxItems": "at most {} items",
-    "minProperties": "at least {} keys",
+    "minProperties": "{} or more keys",
     "maxProperties": "at most {} keys",
 }
 
@@ -49,7 +51,7 @@ def _of(definition: crd.Definition) -> Iterator[str]:
         yield from (_row(*field) for field in _fields(below, part, is_required=part == "spec"))
         yield ""
     if rules := dict.fromkeys(_rules(schema, "")):
-        yield from ("Rules:", "", *rules, "")
+        yield from (f"{_RULES}\n", *rules, "")
 
 
 def _fields(

@@ -66,7 +66,7 @@ POLICIES: Final = Definition(
     kind=KIND,
     plural=PLURAL,
     short="fbp",
-    description="Where Jobs may run instead of where they were submitted, and when.",
+    description="Which other queues Jobs may run in, and when.",
     spec=Spec,
     status=PolicyStatus,
     whole="PolicyObject",
@@ -79,7 +79,7 @@ PROFILES: Final = Definition(
     kind=PROFILE_KIND,
     plural=PROFILES_PLURAL,
     short="fbap",
-    description="What one device of a kind is, and which ResourceFlavors have it.",
+    description="Memory, speed and power of one kind of device, and which ResourceFlavors have it.",
     spec=AcceleratorProfileSpec,
     status=AcceleratorProfileStatus,
     columns=(
@@ -91,7 +91,7 @@ TARIFFS: Final = Definition(
     kind=TARIFF_KIND,
     plural=TARIFFS_PLURAL,
     short="fbt",
-    description="What hours of resources cost somewhere, in money, electricity and carbon.",
+    description="What an hour of each resource costs, in money, electricity and carbon.",
     spec=TariffSpec,
     status=TariffStatus,
     columns=(
@@ -207,7 +207,7 @@ def _texts_in(model: type) -> Iterator[tuple[str, str]]:
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str() as text)),
             ):
-                yield name, inspect.cleandoc(text)
+                yield name, " ".join(text.split())
 
 
 def _schema_of(model: type[Structural]) -> Schema:

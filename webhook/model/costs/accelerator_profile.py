@@ -36,7 +36,7 @@ DataType = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8",
 
 
 class ComputeSpec(Structural):
-    """Dense TFLOPS by data type, TOPS for integers; the types given are those that it has."""
+    """Dense TFLOPS by data type, or TOPS for integers. The device has only the types given."""
 
     fp64: Decimal | None = None
     """TFLOPS in fp64."""
@@ -62,43 +62,44 @@ class WattsSpec(Structural):
     """The electric power of one device, in watts."""
 
     idle: Decimal | None = None
-    """While no Job uses it. Absent: 0.15 of the maximum."""
+    """Watts while no Job uses the device. Absent: 0.15 of the maximum."""
     busy: Decimal | None = None
-    """While a Job uses it, on average. Absent: 0.7 of the maximum."""
+    """Average watts while a Job uses the device. Absent: 0.7 of the maximum."""
     maximum: Decimal
-    """The most that it takes."""
+    """The most watts that the device takes."""
 
 
 class LinkSpec(Structural):
-    """What joins devices to one another."""
+    """The link between devices."""
 
     kind: Annotated[str, Field(min_length=1, max_length=32)]
-    """Such as NVLink."""
+    """Kind of the link, such as NVLink."""
     bandwidth: Decimal | None = None
     """GB/s between two devices."""
     domain: Key
-    """The Node label within whose value devices are joined, such as kubernetes.io/hostname."""
+    """A Node label, such as kubernetes.io/hostname. Devices on Nodes with the same value are
+    linked."""
 
 
 class SliceSpec(Structural):
     """A part of a device that is counted as a resource of its own."""
 
     resource: Key
-    """What counts it, such as nvidia.com/mig-1g.10gb."""
+    """The resource that counts the slice, such as nvidia.com/mig-1g.10gb."""
     memory: Amount
-    """Its memory."""
+    """Memory of the slice."""
     compute: Annotated[int, Field(strict=True, ge=1, le=64)]
-    """How many compute slices it has."""
+    """How many compute slices the slice has."""
     of: Annotated[int, Field(strict=True, ge=1, le=64)]
-    """How many the whole device has."""
+    """How many compute slices the whole device has."""
 
 
 class AcceleratorProfileSpec(Structural):
-    """What one device is: its memory, speed and power, and which ResourceFlavors have it."""
+    """Memory, speed and power of one device, and which ResourceFlavors have it."""
 
     like: Annotated[str, Field(max_length=63)] = ""
-    """A product of the built-in table, such as NVIDIA-A100-SXM4-80GB: its figures stand where none
-    is given here."""
+    """A product of the built-in table, such as NVIDIA-A100-SXM4-80GB. Its figures are used where
+    none is given here."""
     flavors: Annotated[
         tuple[ObjectName, ...],
         Field(max_length=16, json_schema_extra=UNIQUE),
@@ -106,29 +107,31 @@ class AcceleratorProfileSpec(Structural):
     ] = ()
     """ResourceFlavors that have this device."""
     node_labels: Labels = Field(default_factory=dict)
-    """ResourceFlavors that have it, by their `nodeLabels`: all of these must stand there."""
+    """Selects ResourceFlavors that have this device. Their `nodeLabels` must have all of these."""
     resource: Key | None = None
-    """What counts one device. Absent: each resource of the flavor that counts devices."""
+    """The resource that counts one device. Absent: each resource of the flavor that counts
+    devices."""
     memory: Amount | None = None
     """Memory of one device."""
     bandwidth: Decimal | None = None
-    """GB/s of its memory."""
+    """Bandwidth of the device's memory, in GB/s."""
     compute: ComputeSpec = Field(default_factory=ComputeSpec)
-    """Dense TFLOPS by data type, TOPS for integers."""
+    """Dense TFLOPS by data type, or TOPS for integers."""
     watts: WattsSpec | None = None
-    """Its electric power."""
+    """Electric power of one device."""
     link: LinkSpec | None = None
-    """What joins devices to one another."""
+    """The link between devices."""
     isolation: Isolation = Isolation.EXCLUSIVE
-    """What keeps those apart who share a device: Exclusive: nobody shares it; Hardware: MIG,
-    SR-IOV; Memory: MPS; None: time-slicing."""
+    """How Jobs that share a device are isolated from each other. Exclusive: nobody shares it.
+    Hardware: MIG or SR-IOV. Memory: MPS. None: time-slicing."""
     replicas: Annotated[int, Field(strict=True, ge=1, le=64)] = 1
-    """Into how many resources a device is shared in time."""
+    """How many resources one device is counted as, if it is shared in time."""
     slices: Annotated[
         tuple[SliceSpec, ...],
         Field(max_length=16, json_schema_extra=ATOMIC),
     ] = ()
-    """Parts that are counted as resources of their own. Absent: those of the built-in table."""
+    """Parts of the device that are resources of their own. Absent: the slices of the built-in
+    table."""
 
 
 class AcceleratorProfileStatus(Structural):
@@ -137,7 +140,7 @@ class AcceleratorProfileStatus(Structural):
     flavors: Annotated[tuple[str, ...], Field(max_length=1024)] = ()
     """ResourceFlavors that have this device."""
     conditions: Conditions = ()
-    """Ready: some flavor has it, and no other profile claims the same flavor before it."""
+    """Ready: a flavor has this device, and no other profile claims the same flavor first."""
 
 
 class AcceleratorProfileObject(CustomObject):

@@ -50,24 +50,25 @@ def _real(written: str | None) -> str | None:
 
 
 class When(Structural):
-    """When an entry holds, in the Tariff's time zone. What is absent does not limit it."""
+    """When an entry applies, in the Tariff's time zone. An absent field sets no limit."""
 
     months: Annotated[
         tuple[MonthName, ...],
         Field(max_length=12, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ] = ()
-    """Months of the year."""
+    """Months in which the entry applies."""
     days: Annotated[
         tuple[DayName, ...], Field(max_length=7, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
-    """Days of the week. Of hours that go past midnight each part counts to its own day."""
+    """Days of the week on which the entry applies. If the hours go past midnight, each part belongs
+    to its own day."""
     hours: Hours | None = None
-    """Hours of the day, such as 09:00-17:30; 22:00-06:00 goes past midnight."""
+    """Hours of the day, such as 09:00-17:30. 22:00-06:00 goes past midnight."""
     from_date: Annotated[Date | None, AfterValidator(_real), Field(alias="from")] = None
-    """The first day."""
+    """The first day on which the entry applies."""
     until: Annotated[Date | None, AfterValidator(_real)] = None
-    """The last day."""
+    """The last day on which the entry applies."""
 
     @property
     def always(self) -> bool:
@@ -84,23 +85,24 @@ class RateEntry(When):
         Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ]
-    """ResourceFlavors whose resources cost this."""
+    """ResourceFlavors to which these rates apply."""
     resources: Annotated[dict[str, Decimal], Field(min_length=1, max_length=16)]
-    """Resource to money for one unit and hour: a device, a core, a GiB of memory."""
+    """Money for one hour of one unit, by resource. A unit is a device, a core or a GiB of
+    memory."""
 
 
 class PriceEntry(When):
-    """What a kWh costs on one's own meter."""
+    """What a kWh costs on your own meter."""
 
     price: Decimal
     """Money for a kWh."""
 
 
 class CarbonEntry(When):
-    """How much CO2 a kWh brings about."""
+    """How much CO2 a kWh causes."""
 
     intensity: Decimal
-    """Grams for a kWh."""
+    """Grams of CO2 for a kWh."""
 
 
 class SeriesFormat(StrEnum):
@@ -113,15 +115,15 @@ class SeriesFormat(StrEnum):
 
 
 class SeriesSource(Structural):
-    """Points in a ConfigMap of our namespace, which hold where they reach."""
+    """Points in a ConfigMap of the release's namespace. They apply for the time that they cover."""
 
     config_map: ObjectName
     """Name of the ConfigMap."""
     key: Annotated[str, Field(min_length=1, max_length=253, pattern=patterns.FILE_KEY)]
     """Key of its `data` or `binaryData`."""
     format: SeriesFormat = SeriesFormat.POINTS
-    """Points: a JSON list of `{"from": RFC 3339, "value": number}`. CarbonAware, ElectricityMaps,
-    WattTime: as these write their forecasts."""
+    """Format of the points. Points: a JSON list of `{"from": RFC 3339, "value": number}`.
+    CarbonAware, ElectricityMaps, WattTime: the forecast format of that product."""
 
 
 class RateSeries(SeriesSource):
@@ -132,19 +134,19 @@ class RateSeries(SeriesSource):
         Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ]
-    """ResourceFlavors whose resource costs this, as spot capacity."""
+    """ResourceFlavors to which this series applies, such as spot capacity."""
     resource: Annotated[str, Field(min_length=1, max_length=316)]
     """The resource, such as nvidia.com/gpu."""
 
 
 class SeriesSources(Structural):
-    """Series that stand above the entries where they reach."""
+    """Time series. They replace the entries for the time that they cover."""
 
     rates: Annotated[tuple[RateSeries, ...], Field(max_length=16, json_schema_extra=ATOMIC)] = ()
-    """Rates; of several for one flavor and resource the last that can be used counts."""
+    """Series of rates. If several are for one flavor and resource, the last usable one counts."""
 
     electricity: SeriesSource | None = None
-    """Prices of a kWh."""
+    """Series of prices of a kWh."""
     carbon: SeriesSource | None = None
     """Grams of CO2 for a kWh."""
 
@@ -176,33 +178,36 @@ class TariffSpec(Structural):
         Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ] = ("",)
-    """Clusters that this is for: "" is this one, other names are MultiKueueClusters."""
+    """Clusters to which this Tariff applies. "" is this cluster; other names are
+    MultiKueueClusters."""
     time_zone: Annotated[str, Field(max_length=64, pattern=patterns.TIME_ZONE)] = "UTC"
-    """Of months, days, hours and dates below: a name of the IANA database."""
+    """Time zone of the months, days, hours and dates below, as a name of the IANA database."""
     currency: Annotated[str, Field(max_length=3, pattern=patterns.CURRENCY)] = ""
-    """What its money is in, such as EUR. Where that is not the currency of the installation, its
-    money does not count. Absent: the installation's."""
+    """Currency of all money here, such as EUR. If it differs from the installation's currency, the
+    money does not count. Absent: the installation's currency."""
     rates: Annotated[tuple[RateEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)] = ()
-    """Money for one unit of a resource and hour. Of the entries that hold, the last counts,
-    resource by resource."""
+    """Money for one hour of one unit of a resource. If several entries apply, the last one counts
+    for each resource."""
     electricity: Annotated[
         tuple[PriceEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)
     ] = ()
-    """Money for a kWh on one's own meter, beside the rates. Of the entries that hold, the last
-    counts; the first one holds always."""
+    """Money for a kWh on your own meter, in addition to the rates. If several entries apply, the
+    last one counts. The first one must always apply."""
     carbon: Annotated[tuple[CarbonEntry, ...], Field(max_length=64, json_schema_extra=ATOMIC)] = ()
-    """Grams of CO2 for a kWh, likewise."""
+    """Grams of CO2 for a kWh. If several entries apply, the last one counts. The first one must
+    always apply."""
     series: SeriesSources = Field(default_factory=SeriesSources)
-    """Series that stand above these entries where they reach."""
+    """Time series. They replace the entries for the time that they cover."""
     overhead: Decimal = "1"
-    """What the building takes for each kWh of the machines (PUE): at least 1."""
+    """How much electricity the building takes for each kWh of the machines (PUE). At least 1."""
     watts: HostWatts = Field(default_factory=HostWatts, json_schema_extra=FILLED)
-    """Power of cores and memory in use."""
+    """Electric power of cores and memory in use."""
     interruptions: Decimal = "0"
-    """Expected an hour, of what may be taken away, as spot capacity: of the flavors that the rates
-    name, or of all where they name none. Jobs say by `checkpoint` how much that costs them."""
+    """Expected interruptions in one hour, for capacity that can be taken away, such as spot. It
+    applies to the flavors that the rates name, or to all if they name none. A Job's annotation
+    `checkpoint` says how much an interruption costs it."""
     transfer: Decimal = "0"
-    """Money for a GiB of data that is not here."""
+    """Money for transferring a GiB of data that is not here."""
     holds: Annotated[
         tuple[ObjectName, ...],
         Field(max_length=64, json_schema_extra=UNIQUE),
@@ -212,25 +217,25 @@ class TariffSpec(Structural):
 
 
 class TariffNow(Structural):
-    """What holds at this moment."""
+    """The values at this moment."""
 
     rates: Annotated[dict[str, str], Field(max_length=256)] = Field(default_factory=dict)
-    """Flavor and resource, as `h100/nvidia.com/gpu`, to money for one unit and hour."""
+    """Money for one hour of one unit, by flavor and resource, such as `h100/nvidia.com/gpu`."""
     electricity: str = ""
-    """Money for a kWh; empty: not known."""
+    """Money for a kWh. Empty: unknown."""
     carbon: str = ""
-    """Grams of CO2 for a kWh; empty: not known."""
+    """Grams of CO2 for a kWh. Empty: unknown."""
     currency: str = ""
-    """What money is in."""
+    """Currency of the money."""
 
 
 class TariffStatus(Structural):
     """What the controller found out about the tariff."""
 
     now: TariffNow | None = None
-    """What holds at this moment."""
+    """The values at this moment."""
     series_until: str = ""
-    """When the series that ends first ends."""
+    """When the first of the series ends."""
     conditions: Conditions = ()
     """Ready: every entry and series can be used."""
 

@@ -50,40 +50,41 @@ class TopologyMode(StrEnum):
 
 
 class TopologyChanges(Structural):
-    """What the pod sets ask of a Topology, by Kueue's annotations on their pods."""
+    """What pod sets request from a Topology, set by Kueue's annotations on their pods."""
 
     mode: TopologyMode = TopologyMode.KEEP
-    """Keep what the Job says; Required: all pods of a pod set in one domain of `level`; Preferred:
-    in one such domain, else in as few as possible; Unconstrained: anywhere; Remove: nothing is
-    asked. Auto: Required where some domain is large enough for the pod set, else Preferred, a
-    single pod Preferred at the lowest level, and nothing where no flavor has a Topology."""
+    """Keep: leave the Job's own topology request. Required: put all pods of a pod set into one
+    domain of `level`. Preferred: use one such domain, or else as few as possible. Unconstrained:
+    place pods anywhere. Remove: request nothing. Auto: choose for each pod set. It uses Required if
+    a domain is large enough, and else Preferred; Preferred at the lowest level for a single pod;
+    and no request if no flavor has a Topology."""
     level: KeyOrNone = ""
-    """The Node label of one of the Topology's levels, such as `nvidia.com/gpu.clique`; with
-    Required, Preferred and Auto."""
+    """The Node label of one of the Topology's levels, such as `nvidia.com/gpu.clique`. It is for
+    the modes Required, Preferred and Auto."""
 
 
 class ResourceChanges(Structural):
-    """Changes to the containers' requests and limits; what is taken away goes first."""
+    """Changes to the containers' requests and limits. Removals come first."""
 
     remove: Annotated[
         tuple[Key, ...], Field(max_length=16, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
-    """Resources to take away from requests and limits, such as `nvidia.com/gpu`."""
+    """Resources to remove from requests and limits, such as `nvidia.com/gpu`."""
     requests: Amounts = Field(default_factory=dict)
-    """Requests to set: resource to quantity."""
+    """Requests to set, as resource to quantity."""
     limits: Amounts = Field(default_factory=dict)
-    """Limits to set: resource to quantity, none below the request given here."""
+    """Limits to set, as resource to quantity. None may be below the request given here."""
 
 
 class NodeSelectorChanges(Structural):
-    """Changes to the pod's `nodeSelector`; what is taken away goes first."""
+    """Changes to the pod's `nodeSelector`. Removals come first."""
 
     remove: Annotated[
         tuple[Key, ...], Field(max_length=32, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
-    """Label keys to take away."""
+    """Label keys to remove."""
     set: Labels = Field(default_factory=dict)
-    """Labels to ask for: key to value."""
+    """Labels to require, as key to value."""
 
 
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -93,41 +94,41 @@ class TolerationSpec(Structural):
     """A toleration as in a pod's `tolerations`."""
 
     key: KeyOrNone = ""
-    """Taint key; empty, with operator Exists, tolerates every taint."""
+    """Taint key. An empty key with operator Exists tolerates every taint."""
     operator: Literal["Equal", "Exists"] = "Equal"
     """How the taint's value is compared."""
     value: LabelValue = ""
     """Taint value, for operator Equal."""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
-    """Taint effect; empty means every effect."""
+    """Taint effect. Empty: every effect."""
     toleration_seconds: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = None
-    """How long a NoExecute taint is tolerated; absent: for ever."""
+    """How many seconds a NoExecute taint is tolerated. Absent: for ever."""
 
 
 class TolerationMatch(Structural):
-    """Tolerations to take away: those whose given fields are equal."""
+    """Tolerations to remove: those in which all given fields are equal."""
 
     key: Key
     """Taint key."""
     value: LabelValue | None = None
-    """Taint value; absent: any."""
+    """Taint value. Absent: any."""
     effect: Effect | None = None
-    """Taint effect; absent: any."""
+    """Taint effect. Absent: any."""
 
 
 class TolerationChanges(Structural):
-    """Changes to the pod's `tolerations`; what is taken away goes first."""
+    """Changes to the pod's `tolerations`. Removals come first."""
 
     remove: Annotated[
         tuple[TolerationMatch, ...], Field(max_length=16, json_schema_extra=ATOMIC)
     ] = ()
-    """Tolerations to take away."""
+    """Tolerations to remove."""
     add: Annotated[tuple[TolerationSpec, ...], Field(max_length=16, json_schema_extra=ATOMIC)] = ()
-    """Tolerations to add, unless the pod has them."""
+    """Tolerations to add, unless the pod already has them."""
 
 
 class Adaptation(Structural):
-    """What this option changes in the pod templates. Absent: nothing but the queue."""
+    """What this option changes in the pod templates. Absent: it changes only the queue."""
 
     pod_sets: (
         Annotated[
@@ -137,25 +138,25 @@ class Adaptation(Structural):
         ]
         | None
     ) = None
-    """Pod sets that all of this applies to, by the names that Kueue gives them: `main` in a Job,
-    `head` and the groups of workers in a RayJob, the replicated Jobs in a JobSet. Absent: all."""
+    """Pod sets to change, by the names that Kueue gives them. A Job has `main`; a RayJob has `head`
+    and its worker groups; a JobSet has its replicated Jobs. Absent: all."""
     replicas: ReplicaCounts = Field(default_factory=dict)
-    """Numbers of replicas to set, by pod set, where its kind allows it: groups of workers in a
-    RayJob or RayCluster, replicated Jobs in a JobSet, `worker` and `ps` in Kubeflow's kinds. A
-    Job's own bounds, as `maxReplicas`, are kept."""
+    """Numbers of replicas to set, by pod set. These pod sets can be scaled: worker groups of a
+    RayJob or RayCluster, replicated Jobs of a JobSet, and `worker` and `ps` in Kubeflow's kinds. A
+    Job's own bounds, such as `maxReplicas`, are kept."""
     accelerator: Accelerator = Accelerator.KEEP
-    """Keep, or Remove: take away every extended accelerator resource, the node selectors,
-    affinity terms and tolerations that pin to it and the runtime class. No variable is set: where
-    such pods may land on nodes whose default runtime is NVIDIA's, an image can still make all
-    GPUs visible, unless `env` has NVIDIA_VISIBLE_DEVICES: void. Replace: give `by` for each device
-    instead, such as a MIG slice; selectors, affinity terms and tolerations that name a product go,
-    and those for another vendor's nodes."""
+    """Keep: change nothing. Remove: remove every extended accelerator resource, and the runtime
+    class, node selectors, affinity terms and tolerations that go with it. Remove sets no variable.
+    If such pods may run on nodes whose default runtime is NVIDIA's, set NVIDIA_VISIBLE_DEVICES:
+    void in `env`; otherwise an image can still make all GPUs visible. Replace: put `by` in place of
+    each device, such as a MIG slice. Selectors, affinity terms and tolerations that name a product
+    or another vendor's nodes are removed."""
     by: DeviceCounts = Field(default_factory=dict)
-    """What is given for each device that is replaced, as requests and limits of the container that
-    asked for it, such as `nvidia.com/mig-2g.20gb: 1`. Only with `accelerator: Replace`."""
+    """What replaces each device, such as `nvidia.com/mig-2g.20gb: 1`. It becomes a request and a
+    limit of the container that asked for the device. Only with `accelerator: Replace`."""
     per_removed: Amounts = Field(default_factory=dict)
-    """Requests given for each accelerator removed, on the container that lost it; limits below
-    them are raised. Only with `accelerator: Remove`."""
+    """Requests to add for each removed accelerator, on the container that had it. Lower limits are
+    raised to them. Only with `accelerator: Remove`."""
     containers: (
         Annotated[
             tuple[ContainerName, ...],
@@ -164,26 +165,28 @@ class Adaptation(Structural):
         ]
         | None
     ) = None
-    """Containers that `resources` and `image` apply to, by name. Absent: those that ask for a
-    removed resource."""
+    """Names of the containers that `resources` and `image` change. Absent: the containers that
+    request a removed resource."""
     resources: ResourceChanges = Field(default_factory=ResourceChanges)
     """Changes to the containers' requests and limits."""
     env: Texts = Field(default_factory=dict)
-    """Environment variables to set, in all containers and init containers: name to value. A
-    variable that the Job sets itself is read from an annotation of the pod template, so that the
-    decision can be undone while the Job is pending; one that it does not set is a plain value."""
+    """Environment variables to set in all containers and init containers, as name to value. If the
+    Job sets the variable itself, the pod reads the new value from an annotation of the pod
+    template, so that the decision can be undone while the Job is pending. Otherwise the variable is
+    added with a plain value."""
     image: Image = ""
-    """Image to run; empty: unchanged."""
+    """Image to run. Empty: unchanged."""
     node_selector: NodeSelectorChanges = Field(default_factory=NodeSelectorChanges)
     """Changes to the pod's `nodeSelector`."""
     tolerations: TolerationChanges = Field(default_factory=TolerationChanges)
     """Changes to the pod's `tolerations`."""
     affinity: Affinity = Affinity.KEEP
-    """Keep, or Remove: take the pod's whole affinity away."""
+    """Keep: change nothing. Remove: remove the pod's whole affinity."""
     topology: TopologyChanges = Field(default_factory=TopologyChanges)
-    """What the pod sets ask of a Topology (Topology Aware Scheduling)."""
+    """What the pod sets request from a Topology (Topology Aware Scheduling)."""
     runtime_class_name: RuntimeClassName = "Keep"
-    """Keep, Remove, or the name of a RuntimeClass to set."""
+    """Keep: change nothing. Remove: remove the RuntimeClass. Any other value is the name of a
+    RuntimeClass to set."""
     labels: Labels = Field(default_factory=dict)
     """Labels to set on the pod template."""
     annotations: Texts = Field(default_factory=dict)

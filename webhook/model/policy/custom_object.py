@@ -45,13 +45,19 @@ class Metadata(Structural):
 
 class StatusCondition(Structural):
     type: Annotated[str, Field(max_length=316)]
+    """Type of the condition, such as Ready."""
     status: Literal["True", "False", "Unknown"]
+    """Whether the condition holds."""
     observed_generation: (
         Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})] | None
     ) = None
+    """Generation of the object that the condition was set for."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    """When the status last changed."""
     reason: Annotated[str, Field(max_length=1024)]
+    """One word that says why the condition has its status."""
     message: Annotated[str, Field(max_length=32768)]
+    """The details, for people."""
 
 
 Conditions: TypeAlias = Annotated[

@@ -99,8 +99,8 @@ class PolicyStatus(Structural):
     """What the controller found out about the policy."""
 
     conditions: Conditions = ()
-    """Ready: every option can be taken, as far as is known now. KueueTested: this Kueue is one that
-    decisions are tested with."""
+    """Ready: every option can be taken, as far as is known now. KueueTested: decisions are tested
+    with this version and configuration of Kueue."""
 
 
 class PolicyObject(CustomObject):

@@ -34,13 +34,13 @@ class SelectorExpression(Structural):
     key: Key
     """Label key."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label's value relates to `values`."""
+    """How the label's value is compared with `values`."""
     values: Annotated[tuple[LabelValue, ...], Field(max_length=32, json_schema_extra=ATOMIC)] = ()
-    """For In and NotIn at least one; for Exists and DoesNotExist none."""
+    """Values of the label. In and NotIn need at least one; Exists and DoesNotExist take none."""
 
 
 class LabelSelector(Structural):
-    """A label selector: all that is given must hold, and `{}` selects everything."""
+    """A label selector. All given parts must hold; `{}` selects everything."""
 
     match_labels: Labels = Field(default_factory=dict)
     """Labels that must have exactly these values."""
@@ -73,21 +73,21 @@ Bound = Annotated[int, Field(strict=True, ge=0, le=10**15)]
 
 
 class ValueMatch(Structural):
-    """What a value must be."""
+    """What the value must be."""
 
     at_most: Bound | None = None
-    """The value is a number, and not above this."""
+    """The value must be a number, and at most this."""
     at_least: Bound | None = None
-    """The value is a number, and not below this."""
+    """The value must be a number, and at least this."""
     equals: FreeText | None = None
-    """The value is this text."""
+    """The value must be this text."""
 
 
 class ArgMatch(ValueMatch):
     """A flag of a container's command or args: `--steps 30`, `--steps=30` or `-s 30`."""
 
     flag: FlagName
-    """The flag with its dashes, such as `--steps`. Where it is repeated, the last one counts."""
+    """The flag with its dashes, such as `--steps`. If it is repeated, the last one counts."""
 
 
 class EnvMatch(ValueMatch):
@@ -110,10 +110,10 @@ PriorityClasses: TypeAlias = Annotated[
 
 
 class Match(Structural):
-    """Which Jobs this policy is for: all that is given must hold.
+    """Which Jobs this policy is for. All given parts must hold.
 
-    Something besides `kinds`, `namespaceSelector` and `queues` must be given; `jobSelector: {}`
-    says every Job.
+    Give something besides `kinds`, `namespaceSelector` and `queues`; `jobSelector: {}` selects
+    every Job.
     """
 
     kinds: Annotated[
@@ -121,34 +121,36 @@ class Match(Structural):
         Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
         AfterValidator(unique),
     ] = ("Job",)
-    """Kinds of Jobs; each must be among the chart's `kinds`, and switched on in Kueue."""
+    """Kinds of Jobs. Each must be among the chart's `kinds`, and switched on in Kueue."""
     namespace_selector: LabelSelector | None = None
-    """Namespaces, by their labels. Absent: all but system namespaces and our own."""
+    """Selects namespaces by their labels. Absent: all namespaces except the system's and this
+    release's own."""
     job_selector: LabelSelector | None = None
-    """Jobs, by their own labels; `{}` means every Job."""
+    """Selects Jobs by their labels; `{}` selects every Job."""
     max_requests: Amounts | None = None
-    """Only Jobs that ask for at most this in all, such as `nvidia.com/gpu: 1`."""
+    """Only Jobs whose total requests are at most this, such as `nvidia.com/gpu: 1`."""
     min_requests: Amounts | None = None
-    """Only Jobs that ask for at least this in all, such as `nvidia.com/gpu: 2`."""
+    """Only Jobs whose total requests are at least this, such as `nvidia.com/gpu: 2`."""
     users: UserNames | None = None
-    """Only Jobs that one of these users creates, by the name with which the API server has
-    authenticated them. The controller of CronJobs creates theirs."""
+    """Only Jobs created by one of these users, named as the API server authenticates them. Jobs of
+    a CronJob are created by Kubernetes' CronJob controller."""
     groups: UserNames | None = None
     """Only Jobs whose creator is in one of these groups."""
     priority_classes: PriorityClasses | None = None
-    """Only Jobs that name one of these: the WorkloadPriorityClass of their label
-    `kueue.x-k8s.io/priority-class`, else the PriorityClass of their pods."""
+    """Only Jobs that name one of these priority classes. A Job names a WorkloadPriorityClass by its
+    label `kueue.x-k8s.io/priority-class`, or else a PriorityClass on its pods."""
     args: (
         Annotated[tuple[ArgMatch, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)]
         | None
     ) = None
-    """Only Jobs in which some container is run with each of these flags, of such a value. A value
-    that is no number, or negative, is neither at most nor at least anything."""
+    """Only Jobs in which a container has each of these flags with a matching value. `atMost` and
+    `atLeast` never match a negative value or one that is not a number."""
     env: (
         Annotated[tuple[EnvMatch, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)]
         | None
     ) = None
-    """Only Jobs in which some container has each of these environment variables, likewise."""
+    """Only Jobs in which a container has each of these environment variables with a matching value.
+    Values are compared as for `args`."""
     queues: (
         Annotated[
             tuple[QueueOrNone, ...],
@@ -157,7 +159,7 @@ class Match(Structural):
         ]
         | None
     ) = None
-    """Only Jobs submitted to one of these LocalQueues; "" stands for Jobs that name no queue.
-    Absent: the queues of the options."""
+    """Only Jobs submitted to one of these LocalQueues; "" means Jobs that name no queue. Absent:
+    the queues of the options."""
     without_queue: Flag = False
-    """Also Jobs that name no queue, in namespaces without a LocalQueue `default`."""
+    """Also match Jobs that name no queue, in namespaces without a LocalQueue `default`."""

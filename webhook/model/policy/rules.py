@@ -74,7 +74,7 @@ def resource_names(name: str) -> Rule:
 
 
 def label_keys(name: str) -> Rule:
-    return _matching(name, QUALIFIED_NAME, 316, "not a key that Kubernetes takes")
+    return _matching(name, QUALIFIED_NAME, 316, "not a valid key")
 
 
 def env_names(name: str) -> Rule:
@@ -87,7 +87,7 @@ def free_keys(name: str) -> Rule:
         name,
         cel=" && ".join(f"!k.startsWith({quoted(prefix)})" for prefix in _RESERVED),
         good=lambda key: not key.startswith(_RESERVED),
-        message="not for an option to set",
+        message="reserved, so an option may not set it",
     )
 
 
@@ -166,7 +166,7 @@ _POLICY = (
     Rule(
         cel="self.metadata.name != 'none'",
         holds=lambda policy: policy.metadata.name != "none",
-        message="metadata.name: none is what a Job says that wants no policy",
+        message="metadata.name: none is reserved; a Job that names it opts out",
     ),
 )
 
@@ -257,14 +257,14 @@ _OPTION = (
     Rule(
         cel=f"{_option_name_cel('self')} != 'none'",
         holds=lambda option: option_name(option) != "none",
-        message="none stands for a Job left as it was submitted; the option needs another name",
+        message="none is reserved for Jobs left as submitted; give another name",
         field=".name",
     ),
     Rule(
         cel="has(self.name) || !has(self.clusterQueue) || "
         f"size(self.clusterQueue) <= {LONGEST_LABEL}",
         holds=lambda option: bool(option.name) or len(option.cluster_queue) <= LONGEST_LABEL,
-        message=f"the ClusterQueue's own is longer than {LONGEST_LABEL} characters",
+        message=f"must be given if the ClusterQueue's is longer than {LONGEST_LABEL} characters",
         field=".name",
         reason=REQUIRED,
     ),
@@ -298,7 +298,7 @@ _ADAPTATION = (
         "by",
         cel="k.contains('/')",
         good=lambda key: "/" in key,
-        message="no extended resource, so it counts no devices",
+        message="not an extended resource, so it counts no devices",
     ),
     _matching("replicas", LABEL, LONGEST_LABEL, "not the name of a pod set"),
     Rule(
@@ -435,7 +435,7 @@ _SPEC = (
             not any(option.adaptation.replicas for option in spec.options)
             or set(spec.match.kinds) <= set(SCALED_KINDS)
         ),
-        message=f"replicas may only be set where match.kinds names no others than "
+        message=f"replicas may be set only if match.kinds names no kinds but "
         f"{', '.join(SCALED_KINDS)}",
         field=".options",
         reason=FORBIDDEN,
@@ -443,7 +443,7 @@ _SPEC = (
     Rule(
         cel=f"self.strategy.type == 'Threshold' || self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
         holds=lambda spec: not spec.strategy.forecasts or not _endless(spec),
-        message="never ends, so no finish can be expected; it needs strategy.type: Threshold",
+        message="never ends, so it has no finish to expect; it needs strategy.type: Threshold",
         field=".match.kinds",
         offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
         offender=lambda spec: _endless(spec)[0],
@@ -473,7 +473,7 @@ _SPEC = (
         cel="self.options.all(a, self.options.exists_one(b, "
         f"{_option_name_cel('b')} == {_option_name_cel('a')}))",
         holds=lambda spec: len(set(_names(spec))) == len(spec.options),
-        message="names of options must be unique, and an option without one has its queue's",
+        message="names of options must be unique; an option without a name has its queue's",
         field=".options",
     ),
     Rule(
@@ -561,7 +561,7 @@ def _first_is_always(name: str) -> Rule:
     return Rule(
         cel=f"!has(self.{name}) || size(self.{name}) == 0 || {never_limited}",
         holds=lambda it: not getattr(it, name) or getattr(it, name)[0].always,
-        message="the first entry must hold always, so that there is a value at any time",
+        message="the first entry must always apply, so that there is a value at any time",
         field=f".{name}",
     )
 

@@ -43,57 +43,57 @@ class Guests(Structural):
     """Limits on the Jobs that this policy sends to an option's queue."""
 
     max_jobs: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-    """At most so many Jobs of this policy there at once from one namespace, or from all those that
-    share (`sharedNamespaces`), pending or reserving quota."""
+    """The most Jobs of one namespace that this policy has in the queue at once, pending or with
+    reserved quota. Namespaces that share (`sharedNamespaces`) count together."""
     priority_class: ObjectOrNone = ""
-    """WorkloadPriorityClass that they get; empty: unchanged."""
+    """WorkloadPriorityClass that these Jobs get. Empty: unchanged."""
 
 
 class Only(Structural):
-    """Whom an option is for: all that is given must hold.
+    """Who may get an option. All given parts must hold.
 
-    Users and groups are those of who creates the Job, or of the person who moves it. The controller
-    moves no Job to an option that is kept for some, as it does not know who created it.
+    Users and groups are those of the user who creates or moves the Job. The controller moves no
+    Job to such an option, because it does not know who created the Job.
     """
 
     users: UserNames | None = None
-    """Users, by the name with which the API server has authenticated them."""
+    """Names of users, as the API server authenticates them."""
     groups: UserNames | None = None
-    """Groups, of which the user must be in one."""
+    """The user must be in one of these groups."""
     priority_classes: PriorityClasses | None = None
-    """Priority classes, of which the Job must name one. Who may create Jobs may name any of them,
-    so they do not keep anybody out."""
+    """The Job must name one of these priority classes. This protects nothing: anyone who may create
+    Jobs may name any of them."""
 
 
 class Option(Structural):
     """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
 
     name: OptionName = ""
-    """Name of the option, unique in the policy: a label on the Job and its pods. Absent: the
-    queue's name."""
+    """Name of the option, unique in the policy. It becomes a label on the Job and its pods. Absent:
+    the queue's name."""
     queue: QueueName = ""
-    """A LocalQueue of the Job's namespace. Either this or `clusterQueue`."""
+    """A LocalQueue of the Job's namespace. Give either this or `clusterQueue`."""
     cluster_queue: ObjectName = ""
-    """A ClusterQueue: the one LocalQueue of the Job's namespace that points to it."""
+    """A ClusterQueue. The Job goes to the one LocalQueue of its namespace that points to it."""
     slowdown: Annotated[float, Field(strict=True, gt=0, le=1000)] | None = None
-    """Expected run time relative to the first option's, until enough runs were seen. Absent: not
-    known until then."""
+    """Expected run time, as a multiple of the first option's. It is used until enough runs were
+    seen. Absent: the run time is unknown until then."""
     start_delay: Duration = "0s"
-    """Expected time from the reservation of quota to running pods: AdmissionChecks, the way to a
-    worker cluster, node start-up, image pull. What of it is learned takes its place."""
+    """Expected time from reserved quota to running pods, such as for AdmissionChecks, dispatch to a
+    worker cluster, node start-up and image pull. Learned times replace it."""
     max_wait: Duration | None = None
-    """Refused to Jobs that are expected to start later than this, counted from the decision; a
-    start that is not known refuses nothing. Not with strategy Threshold, which knows no starts.
-    Absent: however late."""
+    """Refuse this option if the Job is expected to start later than this after the decision. An
+    unknown start is not refused. Not with strategy Threshold, which forecasts no starts. Absent: no
+    limit."""
     guests: Guests | None = None
-    """Limits on the Jobs that this policy sends here. Absent: none."""
+    """Limits on the Jobs that this policy sends to this option. Absent: no limits."""
     only: Only | None = None
-    """Whom this option is for; it is refused to others. Absent: for all."""
+    """Who may get this option; it is refused to all others. Absent: everybody."""
     priority_class: ObjectOrNone = ""
-    """WorkloadPriorityClass that Jobs get with this option; empty: unchanged. Either this or
+    """WorkloadPriorityClass that Jobs get with this option. Empty: unchanged. Give either this or
     `guests.priorityClass`."""
     adaptation: Adaptation = Field(default_factory=Adaptation)
-    """What this option changes in the pod template. Absent: nothing but the queue."""
+    """What this option changes in the pod template. Absent: it changes only the queue."""
 
     @property
     def given_priority(self) -> str:
@@ -102,18 +102,20 @@ class Option(Structural):
 
 
 class Reconsider(Structural):
-    """When the decision is revisited while the Job is pending."""
+    """When the decision is reconsidered while the Job is pending."""
 
     after: Duration = "30s"
-    """How long a Job stays where it is before it may be moved."""
+    """How long a Job stays in its queue before it may be moved."""
     minimum_gain: MoveGain = Field(default_factory=MoveGain, json_schema_extra=FILLED)
-    """Move only for at least both. Under Cost `minimumSaving` takes its place."""
+    """Move a Job only if the gain is at least both. With strategy Cost, `minimumSaving` replaces
+    it."""
     minimum_saving: MoveSaving | None = None
-    """Under Cost: what a move must save, in money of all who wait. Absent: 20 percent."""
+    """With strategy Cost: how much money a move must save, summed over all pending Jobs. Absent: 20
+    percent."""
     max_moves: Annotated[int, Field(strict=True, ge=1, le=100)] = 2
-    """At most so many moves of one Job."""
+    """The most moves of one Job."""
     adopt: Flag = False
-    """Also look at matching pending Jobs that have no decision yet."""
+    """Also move matching pending Jobs that have no decision yet."""
 
 
 class UnknownMemory(StrEnum):
@@ -122,47 +124,48 @@ class UnknownMemory(StrEnum):
 
 
 class Slices(Structural):
-    """When options with `accelerator: Replace` are enough for a Job."""
+    """When an option with `accelerator: Replace` is enough for a Job."""
 
     pods: Flag = False
-    """Also Jobs with several pods that each use a device: slices cannot reach one another as whole
-    devices of a node can."""
+    """Also allow Jobs with several pods that each use a device. Slices cannot communicate with each
+    other as whole devices of a node can."""
     unknown: UnknownMemory = UnknownMemory.REFUSE
-    """Where it is not known how much device memory a Job needs, or a slice has: Refuse the option
-    (`memoryUnknown`), or Allow it, for queues of tiny Jobs."""
+    """What happens if it is unknown how much device memory the Job needs or the slice has. Refuse:
+    refuse the option (`memoryUnknown`). Allow: take it, for queues of tiny Jobs."""
     isolation: Isolation = Isolation.MEMORY
-    """What must at least keep those apart who share a device: Exclusive: nobody shares it;
-    Hardware: MIG, SR-IOV; Memory: MPS, HAMi; None: time-slicing, too, for Jobs that say by the
-    annotation `gpu-memory` what they need, as nothing enforces it."""
+    """The weakest isolation allowed between Jobs that share a device. Exclusive: nobody else uses
+    the device. Hardware: MIG or SR-IOV. Memory: MPS or HAMi. None: also time-slicing, but only for
+    Jobs that state their need in the annotation `gpu-memory`, as nothing enforces it."""
 
 
 class Spec(Structural):
     """Which Jobs may run where, and how one place is chosen."""
 
     mode: Mode = Mode.OBSERVE
-    """Observe: decide, count and log, touch nothing. Advise: also warn and annotate. Enforce:
-    also change the Job."""
+    """Observe: decide, count and log; change nothing. Advise: also warn and annotate. Enforce: also
+    change the Job."""
     priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] = 0
-    """Where several policies match, the highest applies, then the first by name."""
+    """If several policies match a Job, the one with the highest priority applies, and of equal ones
+    the first by name."""
     match: Match
     """Which Jobs this policy is for."""
     job_class_label: Key | None = None
-    """Label of the Jobs whose value tells which of them run alike. Absent, and for Jobs without it:
-    Jobs with the same images, commands, arguments and requests do."""
+    """A label of the Jobs. Jobs with the same value are expected to run alike, and form a class.
+    Absent, and for Jobs without the label: Jobs with the same images, commands, arguments and
+    requests form a class."""
     job_class_args: Annotated[
         tuple[FlagName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
-    """Flags, such as `--steps`, whose values tell Jobs apart that do not run alike. Without them,
-    and while few runs were seen, Jobs whose arguments differ in numbers alone are taken for
-    alike."""
+    """Flags, such as `--steps`, whose values separate classes of Jobs. Without such flags, and
+    while few runs were seen, Jobs whose arguments differ only in numbers are one class."""
     job_class_env: Annotated[
         tuple[EnvName, ...], Field(max_length=8, json_schema_extra=UNIQUE), AfterValidator(unique)
     ] = ()
-    """Environment variables, such as `STEPS`, whose values tell Jobs apart likewise."""
+    """Environment variables, such as `STEPS`, whose values separate classes of Jobs."""
     shared_namespaces: LabelSelector | None = None
-    """Namespaces, by their labels, whose Jobs of this policy learn from one another: run times,
-    failures and the count of guests are theirs together; `{}` means all. Absent: each namespace
-    has its own."""
+    """Selects namespaces, by their labels, that learn together. Jobs of this policy there share run
+    times, failures and the number of guests. `{}` selects all. Absent: each namespace learns
+    alone."""
     options: Annotated[
         tuple[Option, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
     ]
@@ -170,17 +173,17 @@ class Spec(Structural):
     strategy: Strategy = Field(default_factory=Strategy, json_schema_extra=FILLED)
     """How an option is chosen."""
     slices: Slices = Field(default_factory=Slices)
-    """When options that replace devices by slices or shares of them are enough. Absent: one pod,
-    a need that is known, no time-slicing."""
+    """When a slice or a share of a device may replace the whole device. Absent: the Job has one
+    pod, its memory need is known, and there is no time-slicing."""
     reconsider: Reconsider | None = None
-    """When the decision is revisited while the Job is pending. Absent: only a person may move it.
-    Environment variables that differ between the options are then read from annotations of the
-    pod template, whichever option is taken. A Job that lacks a variable which only some options
-    set is not moved."""
+    """When the decision is reconsidered while the Job is pending. Absent: only a person can move
+    the Job. With it, pods read the environment variables that differ between options from
+    annotations of the pod template, whichever option is taken. A Job is not moved if only some
+    options set a variable and the Job itself lacks it."""
     message: Message = ""
-    """What is said after the warnings of a decision, in one of its own: whom to ask, or a link to
-    your own page. At most 103 characters of ASCII in one line. Empty: nothing."""
+    """A further warning, shown after the warnings of a decision, such as whom to ask or a link to
+    your own page. At most 103 ASCII characters in one line. Empty: none."""
     warn: Flag = True
-    """Whether whoever creates a Job is warned of what is changed, or cannot be read, of it. Without
-    it the Job's annotation `reason` and its Events still tell; who asks for a move or an undo is
-    answered all the same."""
+    """Whether the creator of a Job gets a warning if the Job was changed or has a value that cannot
+    be read. If false, the Job's annotation `reason` and its Events still say so. Moves and undos
+    are always answered."""

@@ -29,67 +29,69 @@ Percent = Annotated[int, Field(strict=True, ge=0, le=100)]
 
 
 class Gain(Structural):
-    """What leaving a more preferred option must gain: at least both."""
+    """The least gain for which a more preferred option is left. Both parts must hold."""
 
     time: Duration = "30s"
-    """Earlier by at least this time."""
+    """The Job must finish earlier by at least this time."""
     percent: Percent = 10
-    """Earlier by at least this part of the expected time."""
+    """The Job must finish earlier by at least this percentage of the expected time."""
 
 
 class MoveGain(Gain):
-    """What a move of a pending Job must gain: at least both."""
+    """The least gain for which a pending Job is moved. Both parts must hold."""
 
     time: Duration = "60s"
-    """Earlier by at least this time."""
+    """The Job must finish earlier by at least this time."""
     percent: Percent = 20
-    """Earlier by at least this part of the expected time."""
+    """The Job must finish earlier by at least this percentage of the expected time."""
 
 
 class FinishTime(Structural):
     """Take the option that is expected to finish the Job first."""
 
     minimum_gain: Gain = Field(default_factory=Gain, json_schema_extra=FILLED)
-    """Leave a more preferred option only for at least both."""
+    """The least gain for which a more preferred option is left. Both parts must hold."""
     run_time: Duration | None = None
-    """Expected run time in the first option before any run was seen; absent: unknown."""
+    """Expected run time in the first option, until runs were seen. Absent: unknown."""
 
 
 class Saving(Structural):
-    """What leaving a more preferred option must save: at least both."""
+    """The least saving for which a more preferred option is left. Both parts must hold."""
 
     amount: Decimal = "0"
-    """At least this much money."""
+    """The saving must be at least this much money."""
     percent: Percent = 10
-    """At least this part of what the preferred option costs in all."""
+    """The saving must be at least this percentage of the total cost of the preferred option."""
 
 
 class MoveSaving(Saving):
-    """What a move of a pending Job must save: at least both."""
+    """The least saving for which a pending Job is moved. Both parts must hold."""
 
     percent: Percent = 20
-    """At least this part of what the Job costs in all where it is."""
+    """The saving must be at least this percentage of the total cost of the Job in its current
+    option."""
 
 
 class LatenessWeight(Structural):
-    """How the price of lateness follows what Jobs with a deadline meet."""
+    """How the price of lateness follows the share of late Jobs."""
 
     most: Decimal = "4"
-    """At most so many times the price."""
+    """The highest price, as a multiple of the policy's price."""
     target: Percent = 5
-    """This percentage of Jobs may end late; with more the price rises, with fewer it falls."""
+    """The percentage of Jobs that may end late. The price rises if more do, and falls if fewer
+    do."""
 
 
 class Lateness(Structural):
-    """Money for being done after the Job's annotation `deadline`."""
+    """The price of finishing after the Job's annotation `deadline`."""
 
     per_hour: Decimal | None = None
-    """Money for each hour after it. Absent: four times `timeValue`."""
+    """Money for each hour after the deadline. Absent: four times `timeValue`."""
     fixed: Decimal = "0"
     """Money for being late at all."""
     adapt: LatenessWeight | None = None
-    """Follow the share of late Jobs. Absent: the price stays as it is; beside a congestion price
-    nothing was gained by it in simulations."""
+    """Change the price with the share of late Jobs. Absent: the price is fixed. In simulations this
+    gained nothing beside a congestion price."""
 
 
 class CongestionType(StrEnum):
@@ -98,52 +100,55 @@ class CongestionType(StrEnum):
 
 
 class Congestion(Structural):
-    """A price for what is scarce, which rises while Jobs wait for it, and falls while they do not.
+    """A price for scarce resources. It rises while Jobs wait for them, and falls while none do.
 
-    It is charged in decisions, to nobody.
+    It counts in decisions only; nobody is charged.
     """
 
     type: CongestionType = CongestionType.ADAPTIVE
-    """Adaptive: the leading controller changes it each minute. None: there is none."""
+    """Adaptive: the leading controller changes the price each minute. None: there is no price."""
     most: Decimal = "5"
-    """At most so many times the rate of what is scarce."""
+    """The highest price, as a multiple of the resource's rate."""
     wait: Duration = "5m"
-    """It rises while Jobs are expected to wait for longer, and falls while for less than half."""
+    """The price rises while the expected wait is longer than this, and falls while it is less than
+    half of this."""
 
 
 class HoldRules(Structural):
-    """Keep Jobs that may wait from admission until a cheaper hour."""
+    """Hold Jobs that may wait until a cheaper hour."""
 
     longest: Duration = "12h"
-    """At most so long, whatever a Job allows."""
+    """The longest hold, whatever a Job allows."""
     minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
-    """What it must save of rates, electricity and CO2: at least both."""
+    """The least saving in rates, electricity and CO2 for which a Job is held. Both parts must
+    hold."""
     jobs: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
-    """While we hold so many Jobs in the cluster, no further one is held."""
+    """The most Jobs held in the cluster at once."""
 
 
 class LeastCost(Structural):
     """Take the option with the least expected cost: money, energy, time, lateness, congestion."""
 
     time_value: Decimal | None = None
-    """Money that an hour until the Job is done is worth. Absent: what an hour of the first option
-    costs, or 1 where that is nothing."""
+    """What one hour of waiting or running is worth, in money. Absent: the cost of one hour in the
+    first option, or 1 if that is zero."""
     lateness: Lateness = Field(default_factory=Lateness, json_schema_extra=FILLED)
-    """What being late costs, for Jobs with a deadline."""
+    """What lateness costs, for Jobs with a deadline."""
     carbon_price: Decimal = "0"
     """Money for a kilogram of CO2."""
     congestion: Congestion = Field(default_factory=Congestion, json_schema_extra=FILLED)
-    """A price for what is scarce."""
+    """A price for scarce resources. It counts in decisions only; nobody is charged."""
     minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
-    """Leave a more preferred option only for at least both; for twice as much where the run there
-    is a guess by the devices' speed."""
+    """The least saving for which a more preferred option is left. Both parts must hold. It is
+    doubled if the run time there is a guess from the speed of the devices."""
     trial: Annotated[int, Field(strict=True, ge=0, le=1_000)] = 1
-    """At most so many Jobs of a class are sent to an option on such a guess until one of them has
-    ended there; 0: none is."""
+    """The most Jobs of a class that are sent to an option on such a guess, until one of them has
+    ended there. 0: none."""
     run_time: Duration | None = None
-    """Expected run time in the first option before any run was seen; absent: unknown."""
+    """Expected run time in the first option, until runs were seen. Absent: unknown."""
     hold: HoldRules | None = None
-    """Hold Jobs with a deadline, or that ask for it, until a cheaper hour. Absent: none is held."""
+    """Hold Jobs until a cheaper hour, if they have a deadline or ask for it. Absent: no Job is
+    held."""
 
 
 _DEFAULTS: Final = LeastCost()
@@ -152,35 +157,35 @@ _DEFAULTS: Final = LeastCost()
 class ThresholdRule(Structural):
     """When one option is taken.
 
-    It fits and fewer than `andReservingBelow` Workloads have quota reserved in its queue, or fewer
-    than `orPendingBelow` are pending there.
+    The option fits and fewer than `andReservingBelow` Workloads have reserved quota in its queue,
+    or fewer than `orPendingBelow` are pending there.
     """
 
     option: OptionName
     """Name of the option."""
     or_pending_below: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
-    """Take it also when fewer Workloads than this are pending in its queue."""
+    """Also take the option if fewer Workloads than this are pending in its queue."""
     and_reserving_below: Annotated[int, Field(strict=True, ge=1, le=1_000_000)] | None = None
-    """Take it only while fewer Workloads than this have quota reserved in its queue."""
+    """Take the option only if fewer Workloads than this have reserved quota in its queue."""
 
 
 class Strategy(Structural):
     """How an option is chosen. Only the block of the type in use may be given."""
 
     type: StrategyType = StrategyType.FINISH_TIME
-    """FinishTime: the earliest expected finish. Cost: the least expected cost. Threshold: counts
-    and quotas alone."""
+    """FinishTime: the earliest expected finish. Cost: the least expected cost. Threshold: rules on
+    counts and quota only."""
     finish_time: FinishTime | None = None
-    """For type FinishTime."""
+    """Settings for type FinishTime."""
     cost: LeastCost | None = None
-    """For type Cost."""
+    """Settings for type Cost."""
     threshold: (
         Annotated[
             tuple[ThresholdRule, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
         ]
         | None
     ) = None
-    """For type Threshold: rules in order; when none holds, the first option is taken."""
+    """Rules for type Threshold, in order. If none holds, the first option is taken."""
 
     @property
     def forecasts(self) -> bool:
