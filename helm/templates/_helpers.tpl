@@ -161,7 +161,7 @@ egress:
 
 {{- /* What the webhook and the controller both read; Workloads are the webhook's alone. */ -}}
 {{- define "kueue-fallback.readRules" -}}
-# Quotas, what they hold, and who would be admitted next.
+# Reads quotas, their usage, and which Workloads Kueue would admit next.
 - apiGroups: [kueue.x-k8s.io]
   resources:
     - admissionchecks
@@ -175,33 +175,33 @@ egress:
     - workloadpriorityclasses
     - workloads
   verbs: [list, watch]
-# What to do, and what it costs.
+# Reads which Jobs may run where, and what that costs.
 - apiGroups: [kueue-fallback.dev]
   resources: [fallbackpolicies, acceleratorprofiles, tariffs]
   verbs: [list, watch]
-# Selectors of policies, and defaults of what pods ask for.
+# Reads the labels that policies select by, and the default requests of pods.
 - apiGroups: [""]
   resources: [limitranges, namespaces]
   verbs: [list, watch]
 {{- if .Values.accelerators.watchNodes }}
-# Their labels tell which devices a Node has; with their capacity, what a topology has room for.
+# Reads the devices of Nodes from their labels, and the room of a topology from their capacity.
 - apiGroups: [""]
   resources: [nodes]
   verbs: [list, watch]
 {{- end }}
-# What pods ask for beyond their containers.
+# Reads what a pod requests in addition to its containers.
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]
   verbs: [list, watch]
-# Which devices extended resources stand for.
+# Reads which devices an extended resource counts.
 - apiGroups: [resource.k8s.io]
   resources: [deviceclasses]
   verbs: [list, watch]
-# In which order Jobs are admitted.
+# Reads priorities, because Kueue admits Jobs in their order.
 - apiGroups: [scheduling.k8s.io]
   resources: [priorityclasses]
   verbs: [list, watch]
-# Only the names are used: they tell whether Kueue's webhook runs after this one.
+# Uses only the names, which show whether Kueue's webhook runs after this one.
 - apiGroups: [admissionregistration.k8s.io]
   resources: [mutatingwebhookconfigurations]
   verbs: [list, watch]
