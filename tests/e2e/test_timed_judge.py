@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.timed_judge import quota_free_at
+from tests.e2e.timed_judge import around, quota_free_at
 from tests.e2e.timed_player import Course, Cycles, KueueLog, Run, SeenCycle
 from tests.e2e.timed_worlds import make_world
 
@@ -41,6 +41,16 @@ def test_quota_of_a_cycle_in_which_nobody_started_is_free_for_the_next():
     played = course(starts="w03")
 
     assert 10.0 < quota_free_at(played, played.runs[0]) < 10.02
+
+
+def test_a_difference_is_shown_with_what_kueue_tried_about_then():
+    played = course()
+    played.cycles[1] = SeenCycle(number=8, at=14.0, tried=["w01"])
+
+    assert around(played, 10.5).splitlines() == [
+        "  10.000 cycle 7 tries w08",
+        "  10.001 w00 stops",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ from webhook.state.state import State
 from webhook.state.workload import Group, Workload
 
 MOST_SECONDS = 600.0
+AROUND_SECONDS = 1.5
+"""So long before and after a first difference it is shown what Kueue tried."""
 TOLD_SECONDS = 1.0
 """So soon after a cycle Kueue has said whom it preempts."""
 HEARD_SECONDS = 0.1
@@ -130,6 +132,38 @@ class Judgement:
             same = None not in pair and pair[0].key == pair[1].key
             rows.append(f"{' ' if same else '*'} {pair[0]!s:45} | {pair[1]!s}")
         return "\n".join(rows)
+
+    @property
+    def parts_at(self) -> float:
+        """When the courses part, in seconds since the question; inf: they do not."""
+        pairs = zip_longest(self.happened, self.followed)
+        return min(
+            (
+                event.at
+                for one, other in pairs
+                if not (one and other and one.key == other.key)
+                for event in (one, other)
+                if event
+            ),
+            default=inf,
+        )
+
+
+def around(course: Course, at: float) -> str:
+    """Show what Kueue tried, and who stopped, shortly before and after a moment of a course."""
+    asked = course.asked
+    rows = [
+        (cycle.at - asked, f"cycle {cycle.number} tries {' '.join(cycle.tried)}")
+        for cycle in course.cycles
+    ]
+    rows += [
+        (run.ended - asked, f"{run.name} {'ends' if run.finished else 'stops'}")
+        for run in course.runs
+    ]
+    rows += [(batch - asked, "batch") for batch in course.batches]
+    return "\n".join(
+        f"{each:8.3f} {text}" for each, text in sorted(rows) if abs(each - at) < AROUND_SECONDS
+    )
 
 
 def judge(course: Course) -> Judgement:
