@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hack.controlplane import ControlPlane, Options
-from tests.e2e.timed_judge import Judgement, around, judge
+from tests.e2e.timed_judge import Judgement, around, judge, parts_at
 from tests.e2e.timed_player import Course, play
 from tests.e2e.timed_worlds import FAIR_SHARING, USAGE_BASED, TimedWorld, make_world
 
@@ -91,7 +91,7 @@ def shown_differing(found: Sequence[Judgement]) -> list[TimedWorld]:
     differing = [item for item in found if not item.agrees_in_kueues_order]
     for item in differing:
         print(f"seed {item.course.world.seed} differs:\n{item.difference}")
-        print(around(item.course, item.parts_at))
+        print(around(item.course, parts_at(item.happened, item.followed)))
     return [item.course.world for item in differing]
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.e2e.timed_judge import around, quota_free_at
+from tests.e2e.timed_judge import around
 from tests.e2e.timed_player import Course, Cycles, KueueLog, Run, SeenCycle
+from tests.e2e.timed_quota import may_have_seen, quota_free_at
 from tests.e2e.timed_worlds import make_world
 
 
@@ -51,6 +52,27 @@ def test_a_difference_is_shown_with_what_kueue_tried_about_then():
         "  10.000 cycle 7 tries w08",
         "  10.001 w00 stops",
     ]
+
+
+def test_quota_is_free_for_the_cycle_that_is_taken_to_have_seen_it():
+    played = course()
+    played.runs[0].seen_by = 8
+
+    assert 10.0 < quota_free_at(played, played.runs[0]) < 10.02
+
+
+def test_the_first_to_see_quota_free_is_a_cycle_until_the_workload_is_tried_again():
+    played = course()
+    tried = ["w08"], ["w08"], ["w08", "w01"], ["w00", "w01"], ["w02"]
+    played.cycles = [
+        SeenCycle(number=number, at=10.0 + 0.1 * number, tried=[*names])
+        for number, names in enumerate(tried)
+    ]
+
+    found = may_have_seen(played, played.runs[0])
+
+    # The second tries the same as the first; the fourth tries who had the quota.
+    assert [cycle.number for cycle in found] == [0, 2, 3]
 
 
 @pytest.mark.parametrize(

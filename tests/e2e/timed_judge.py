@@ -11,11 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain, groupby, zip_longest
-from math import inf, nextafter
+from math import inf
 
 from hack.api import Object
 from tests import worlds
-from tests.e2e.timed_player import Course, Run, SeenCycle
+from tests.e2e.timed_player import Course, SeenCycle
+from tests.e2e.timed_quota import (
+    HEARD_SECONDS,
+    LATE_SECONDS,
+    may_have_seen,
+    quota_free_at,
+    seen_by,
+)
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, profile, quota
 from webhook.kueue.fair_rounds import use_of
@@ -34,8 +41,6 @@ AROUND_SECONDS = 1.5
 """So long before and after a first difference it is shown what Kueue tried."""
 TOLD_SECONDS = 1.0
 """So soon after a cycle Kueue has said whom it preempts."""
-HEARD_SECONDS = 0.1
-"""So soon after it has said that a Workload has stopped, Kueue has its quota."""
 STARTS = "starts"
 PREEMPTED = "preempted"
 
@@ -111,14 +116,7 @@ class Judgement:
         return self._is_course(self.followed)
 
     def _is_course(self, events: Sequence[Event]) -> bool:
-        return all(
-            [event.key for event in self._of(self.happened, what)]
-            == [event.key for event in self._of(events, what)]
-            for what in (STARTS, PREEMPTED)
-        )
-
-    def _of(self, events: Sequence[Event], what: str) -> list[Event]:
-        return [event for event in events if event.what == what]
+        return parts_at(self.happened, events) == inf
 
     @property
     def difference(self) -> str:
@@ -133,20 +131,25 @@ class Judgement:
             rows.append(f"{' ' if same else '*'} {pair[0]!s:45} | {pair[1]!s}")
         return "\n".join(rows)
 
-    @property
-    def parts_at(self) -> float:
-        """When the courses part, in seconds since the question; inf: they do not."""
-        pairs = zip_longest(self.happened, self.followed)
-        return min(
-            (
-                event.at
-                for one, other in pairs
-                if not (one and other and one.key == other.key)
-                for event in (one, other)
-                if event
-            ),
-            default=inf,
-        )
+
+def parts_at(happened: Sequence[Event], told: Sequence[Event]) -> float:
+    """Return when two courses part, in seconds since the question; inf: they do not.
+
+    What starts is compared in its order, and who is preempted in theirs.
+    """
+    return min(
+        (
+            min(event.at for event in pair if event)
+            for what in (STARTS, PREEMPTED)
+            for pair in zip_longest(_of(happened, what), _of(told, what))
+            if not all(pair) or pair[0].key != pair[1].key
+        ),
+        default=inf,
+    )
+
+
+def _of(events: Sequence[Event], what: str) -> list[Event]:
+    return [event for event in events if event.what == what]
 
 
 def around(course: Course, at: float) -> str:
@@ -168,7 +171,7 @@ def around(course: Course, at: float) -> str:
 
 def judge(course: Course) -> Judgement:
     state, snapshot = read(course, course.state)
-    events, draws = followed(course, state, snapshot)
+    events, draws = likeliest(course, state, snapshot)
     return Judgement(
         course=course,
         happened=happened(course),
@@ -210,6 +213,39 @@ def modelled(course: Course, state: State, snapshot: Snapshot) -> tuple[Event, .
         schedule.step()
         play.take_down()
     return play.events
+
+
+def likeliest(
+    course: Course, state: State, snapshot: Snapshot
+) -> tuple[tuple[Event, ...], tuple[str, ...]]:
+    """Return what is followed, with quota free for the cycles that seem to have seen it so.
+
+    Kueue's log says that a run has ended, and not which cycle was the first to see its quota free.
+    Where the courses part, the others that may have been are tried.
+    """
+    truth, changed = happened(course), []
+    events, draws = followed(course, state, snapshot)
+    tried: set[tuple[int, int]] = set()
+    while (parted := parts_at(truth, events)) < inf:
+        since, until = course.asked + parted - LATE_SECONDS, course.asked + parted + HEARD_SECONDS
+        choices = [
+            (index, cycle.number)
+            for index, run in enumerate(course.runs)
+            if since < run.ended < until
+            for cycle in may_have_seen(course, run)
+            if (index, cycle.number) not in tried
+        ]
+        if not choices:
+            break
+        index, number = choices[0]
+        tried.add((index, number))
+        other = seen_by(course, index, number)
+        other_events, other_draws = followed(other, state, snapshot)
+        if parts_at(truth, other_events) > parted:
+            course, events, draws = other, other_events, other_draws
+            run = course.runs[index]
+            changed.append(f"{run.ended - course.asked:.2f}: cycle {number} saw {run.name} gone")
+    return events, (*draws, *changed)
 
 
 def followed(
@@ -363,34 +399,6 @@ def _preemptors(course: Course) -> frozenset[str]:
         elif started in last.values():
             del last[targets[queue_of[started]]]
     return frozenset(last.values())
-
-
-def quota_free_at(course: Course, run: Run) -> float:
-    """Return when the quota of a run was free for the first cycle that Kueue began after that."""
-    began = {cycle.number: cycle.at for cycle in course.cycles}
-    if run.is_in_between and _started_in(course, run.cycle, after=run.ended):
-        return nextafter(began[run.cycle], -inf)
-    # What Kueue writes to its log after the heads of a cycle it may say to be a moment older.
-    free_at = max(run.ended, nextafter(began.get(run.cycle, 0.0), inf))
-    if run.finished:
-        return free_at
-    # It says that a Workload has stopped before it takes its quota back and queues it again, in
-    # one step. A cycle or two may come in between.
-    tried = (each.at for each in course.cycles if each.at > free_at and run.name in each.tried)
-    again = next(tried, inf)
-    is_soon = again < free_at + HEARD_SECONDS
-    if is_soon and not any(free_at < other.started < again for other in course.runs):
-        return nextafter(again, -inf)
-    return free_at
-
-
-def _started_in(course: Course, number: int, *, after: float) -> bool:
-    """Tell whether a head of a cycle has started in it, after a moment of it."""
-    cycle = next((each for each in course.cycles if each.number == number), None)
-    if cycle is None:
-        return False
-    until = min((each.at for each in course.cycles if each.number > number), default=inf)
-    return any(run.name in cycle.tried and after <= run.started < until for run in course.runs)
 
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:

@@ -222,6 +222,9 @@ class Run:
     """How many cycles had begun by then."""
     is_in_between: bool = False
     """It ended when that cycle had its heads and read who holds quota: it may have seen it free."""
+    seen_by: int = 0
+    """The number of the cycle that is taken to have been the first to see its quota free, where
+    Kueue's log leaves that open; 0: the likeliest."""
 
 
 @dataclass(slots=True, kw_only=True)
