@@ -39,11 +39,12 @@ _LONG: Final = 10.0
 _HEAD: Final = """\
 # A newcomer's first minutes
 
-What somebody types who has the README and nothing else, and what was printed.
-It goes from a clone to the first report; after `make up` it is what that command says.
+This page shows what a newcomer types who has only the README, and what was printed.
+It leads from a clone to the first report.
+The commands after `make up` are those that `make up` suggests.
 
 Made by `python -m hack.newcomer` on {machine}, beside other work.
-It took {minutes:.1f} minutes; the control plane's programs were built before.
+All of it took {minutes:.1f} minutes; the control plane's programs were built before.
 
 ```console
 $ git clone https://… kueue-fallback

@@ -38,14 +38,14 @@ _LOGGED: Final = re.compile(r"[IWE]\d{4} \d\d:")
 _HEAD: Final = """\
 # A walk
 
-What a new admin types, from the install to the uninstall, and what was printed.
+This page shows what a new admin types, from install to uninstall, and what was printed.
 
 Made by `python -m hack.walk` on a real control plane (etcd, kube-apiserver, Kueue).
-The machine had two cores, and was busy with other things.
+The machine had two cores, and other programs ran on it.
 The webhook runs as local processes, not pods.
-So `status` lists no servers, and that helm finds no logs of pods is left out below.
+Therefore `status` lists no servers; the lines in which helm finds no logs of pods are left out.
 Run times are 1/{faster:g} of the examples'.
-A test runs the same commands at each change.
+A test runs the same commands for every change.
 """
 
 
