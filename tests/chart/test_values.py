@@ -174,7 +174,7 @@ def test_the_notes_end_with_what_to_know_next(notes, values, told):
 def test_the_notes_say_what_to_do_first_and_how_to_check(notes):
     text = notes({})
 
-    assert "Do first:\n  1. Write a policy; its default mode, Observe," in text
+    assert "Next steps:\n  1. Write a policy. Its default mode, Observe," in text
     assert "kubectl fallback probe" in text
     assert "The API server has just called the webhook." in text
 
