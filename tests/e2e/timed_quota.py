@@ -10,7 +10,7 @@ from tests.e2e.timed_player import Course, Run, SeenCycle
 
 HEARD_SECONDS: Final = 0.1
 """So soon after it has said that a Workload has stopped, Kueue has its quota."""
-LATE_SECONDS: Final = 0.5
+LATE_SECONDS: Final = 1.0
 """On a busy machine it is at most so late."""
 
 
