@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from math import inf
 
 import pytest
 
-from tests.e2e.timed_judge import around
+from tests.e2e.timed_judge import (
+    PREEMPTED,
+    STARTS,
+    Event,
+    agreed,
+    around,
+    happened,
+    parts_at,
+)
 from tests.e2e.timed_player import Course, Cycles, KueueLog, Run, SeenCycle
 from tests.e2e.timed_quota import may_have_seen, quota_free_at
 from tests.e2e.timed_worlds import make_world
@@ -42,6 +51,29 @@ def test_quota_of_a_cycle_in_which_nobody_started_is_free_for_the_next():
     played = course(starts="w03")
 
     assert 10.0 < quota_free_at(played, played.runs[0]) < 10.02
+
+
+def test_victims_of_one_cycle_are_told_by_name_and_those_of_the_next_one_after_them():
+    played = course()
+    played.uids = {"uid-8": "w08"}
+    played.runs = [
+        Run(name="w03", started=1.0, due=9.0, evicted=5.0, by="uid-8"),
+        Run(name="w00", started=2.0, due=9.0, evicted=5.1, by="uid-8"),
+        Run(name="w00", started=6.0, due=9.0, evicted=6.5, by="uid-8"),
+    ]
+
+    told = [(event.name, event.at) for event in happened(played) if event.what == PREEMPTED]
+
+    assert told == [("w00", 5.1), ("w03", 5.0), ("w00", 6.5)]
+
+
+def test_courses_agree_in_what_is_the_same_before_they_part():
+    def events(*names):
+        return [Event(at=1.0, what=STARTS, name=name, detail="f0") for name in names]
+
+    assert agreed(events("w00", "w01", "w02"), events("w00", "w01", "w03")) == 2
+    assert parts_at(events("w00", "w01"), events("w00", "w01")) == inf
+    assert parts_at(events("w00", "w01"), events("w01", "w00")) == 1.0
 
 
 def test_a_difference_is_shown_with_what_kueue_tried_about_then():

@@ -10,7 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain, groupby, zip_longest
+from itertools import chain, takewhile, zip_longest
 from math import inf
 
 from hack.api import Object
@@ -148,6 +148,16 @@ def parts_at(happened: Sequence[Event], told: Sequence[Event]) -> float:
     )
 
 
+def agreed(happened: Sequence[Event], told: Sequence[Event]) -> int:
+    """Count the events of two courses that are the same before they part."""
+    pairs = (
+        zip(_of(happened, what), _of(told, what), strict=False) for what in (STARTS, PREEMPTED)
+    )
+    return sum(
+        1 for each in pairs for _ in takewhile(lambda pair: pair[0].key == pair[1].key, each)
+    )
+
+
 def _of(events: Sequence[Event], what: str) -> list[Event]:
     return [event for event in events if event.what == what]
 
@@ -241,7 +251,7 @@ def likeliest(
         tried.add((index, number))
         other = seen_by(course, index, number)
         other_events, other_draws = followed(other, state, snapshot)
-        if parts_at(truth, other_events) > parted:
+        if agreed(truth, other_events) > agreed(truth, events):
             course, events, draws = other, other_events, other_draws
             run = course.runs[index]
             changed.append(f"{run.ended - course.asked:.2f}: cycle {number} saw {run.name} gone")
@@ -403,14 +413,16 @@ def _preemptors(course: Course) -> frozenset[str]:
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:
     """Return when each Workload gave its quota back that was preempted after the question."""
-    # Those that stop between two cycles have all stopped for the next one.
+    # Those that stop between two cycles have all stopped for the next one, as a rule.
     last: dict[int, float] = {}
     for run in course.runs:
-        last[run.cycle] = max(quota_free_at(course, run), last.get(run.cycle, 0.0))
+        if not run.seen_by:
+            last[run.cycle] = max(quota_free_at(course, run), last.get(run.cycle, 0.0))
     found: defaultdict[str, deque[float]] = defaultdict(deque)
     for run in course.runs:
         if run.evicted >= course.asked and run.ended:
-            found[run.name].append(last[run.cycle] - course.asked)
+            free_at = quota_free_at(course, run) if run.seen_by else last[run.cycle]
+            found[run.name].append(free_at - course.asked)
     return found
 
 
@@ -619,9 +631,18 @@ def _in_order(events: Iterable[Event]) -> tuple[Event, ...]:
     found: list[Event] = []
     ordered = sorted(events, key=lambda event: event.at)
     found += [event for event in ordered if event.what == STARTS]
-    preempted = [event for event in ordered if event.what == PREEMPTED]
-    for _, victims in groupby(preempted, key=lambda event: event.detail):
-        found += sorted(victims, key=lambda event: event.name)
+    rounds: list[list[Event]] = []
+    for event in ordered:
+        if event.what != PREEMPTED:
+            continue
+        last = rounds[-1] if rounds else []
+        # Nobody is preempted twice at once.
+        if not last or last[0].detail != event.detail or event.name in {e.name for e in last}:
+            rounds.append(last := [])
+        last.append(event)
+    found += chain.from_iterable(
+        sorted(victims, key=lambda event: event.name) for victims in rounds
+    )
     return tuple(found)
 
 
