@@ -72,7 +72,7 @@ def test_queues_of_one_name_are_told_apart_by_their_cluster():
 
     assert "gpu-cq no cohort pending 0" in said
     assert "gpu-cq on worker-1 no cohort pending 0" in said
-    assert "gpu-cq on worker-2 no cohort ✕ Not heard from for 1m15s: all this was so" in said
+    assert "gpu-cq on worker-2 no cohort ✕ No news for 1m15s: these figures are" in said
     assert shown >= {"queue-/gpu-cq", "queue-worker-1/gpu-cq", "queue-worker-2/gpu-cq"}
     clusters = "✓ worker-1 fresh , ✕ worker-2 stale, 1m15s old , ✕ worker-3 never seen"
     assert f"Worker clusters {clusters}" in said
@@ -146,7 +146,7 @@ def test_what_is_wrong_with_the_machinery_is_said_at_the_top():
 
     said = text(views.view(leader="", clusters=clusters))
 
-    assert said.index("Worker cluster worker-1 is silent. Its") < said.index("Saved")
+    assert said.index("Worker cluster worker-1 is silent.") < said.index("Saved")
     assert said.index("No controller leads.") < said.index("Saved")
     assert "No controller leads" not in text(views.EMPTY)
 
@@ -154,9 +154,9 @@ def test_what_is_wrong_with_the_machinery_is_said_at_the_top():
 def test_before_the_first_state_nothing_is_claimed():
     said = text(views.NEVER_SYNCED)
 
-    assert "Nothing known yet. No state of the cluster has arrived" in said
+    assert "Nothing is known yet. No state of the cluster has arrived" in said
     assert "State ✕ never seen" in said
-    assert "Leader ! nobody known" in said
+    assert "Leader ! none known" in said
     assert "Pending not known Holding quota not known" in said
     assert "No ClusterQueues known yet." in said
     assert "No FallbackPolicies known yet." in said
@@ -167,7 +167,7 @@ def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
     said = text(views.view(age=47.2, is_stale=True))
 
     assert said.startswith("Stale · kueue-fallback")
-    assert "The state is stale. The cluster has not been heard from for too long" in said
+    assert "The state is stale. No news of the cluster has arrived for too long" in said
     assert "State ✕ stale, 47s old" in said
 
 
@@ -256,7 +256,7 @@ def test_filters_are_filled_in_and_what_is_left_is_counted():
     assert fields == {**filled, "moved": "1"}
     counted = "102 decisions of 500, 9 ClusterQueues of 50, 8 policies of 12, 0 of 96 who wait"
     assert f"Filtered: {counted}." in said
-    assert "Nobody waits whom the filters match." in said
+    assert "No Job is pending that the filters match." in said
 
 
 def hostile_view():
@@ -365,7 +365,7 @@ def test_what_was_saved_says_on_what_it_rests():
     time = phrases.day_and_minute(views.NOW - 60)
     sure = f"by a replay of the journal as of {time}, give or take 1m10s"
     none = "(no controller has replayed the journal yet)"
-    hope = "as the decisions forecast it, against each Job's first option"
+    hope = "by the decisions' forecasts, compared with each Job's first option"
     assert f"Saved 12m20s {since} moved, 2 slower; {hope} {none}" in forecast
     assert "Would save" not in forecast
     assert f"Saved 12m20s {since} moved, 2 slower; {sure}" in both
@@ -387,7 +387,7 @@ def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():
 
     assert "would be cpu in cpu-lq" in said
     assert f"Replayed from the journal for {phrases.day_and_minute(replayed.at)}" in said
-    assert "what was decided, another replica knows by light-gpu, Observe" in said
+    assert "another replica made the decision by light-gpu, Observe" in said
 
 
 def test_a_decision_of_which_the_job_alone_tells_is_marked():
@@ -395,7 +395,7 @@ def test_a_decision_of_which_the_job_alone_tells_is_marked():
 
     said = text(views.view(decisions=(claimed,)))
 
-    assert f"Decided at {phrases.day_and_minute(claimed.at)} by the Job's own word by" in said
+    assert f"Decided at {phrases.day_and_minute(claimed.at)} (only the Job says so) by" in said
 
 
 def test_the_page_says_who_gained_what():

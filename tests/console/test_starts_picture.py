@@ -16,7 +16,7 @@ def rendered(line, **filters):
 
 def test_nobody_who_waits_is_no_picture():
     assert starts_picture(()) is None
-    assert "Nobody waits." in rendered(())
+    assert "No Job is pending." in rendered(())
     assert "Not known yet." in rendered(None)
 
 
@@ -51,7 +51,7 @@ def test_filters_hold_for_who_waits_too():
     assert "theirs" not in rendered(LINE, namespace="team")
     assert "</span>next" not in rendered(LINE, kind="RayJob")
     assert "rayjob/tune" in rendered(LINE, queue="cpu-cq")
-    assert "Nobody waits whom the filters match." in rendered(LINE, policy="nobody")
+    assert "No Job is pending that the filters match." in rendered(LINE, policy="nobody")
 
 
 def test_a_guess_is_drawn_hollow():

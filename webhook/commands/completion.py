@@ -30,8 +30,8 @@ _FILES = 0
 def command(ctx: click.Context, shell: str) -> None:
     """Print a script for bash (4.4 or newer), zsh or fish that completes commands and Jobs' names.
 
-    For `kubectl fallback` no script is needed but kubectl's own: it asks the program
-    kubectl_complete-fallback, which is installed beside this one.
+    `kubectl fallback` needs only kubectl's own script, which asks the program
+    kubectl_complete-fallback. That program is installed together with this one.
 
     \b
     Examples:

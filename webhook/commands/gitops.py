@@ -48,7 +48,7 @@ _Changed = Sequence[tuple["JobKind", tuple[Path, ...]]]
 
 @click.group("gitops")
 def command() -> None:
-    """Print, as YAML to copy from, what a GitOps tool must ignore of Jobs that policies change.
+    """Print what a GitOps tool must ignore in Jobs that policies change, as YAML.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def command() -> None:
 @recursive_option
 @connection_options
 def argocd(*, files: tuple[str, ...], recursive: bool, access: ClusterAccess) -> None:
-    """Print the `ignoreDifferences` of Applications with Jobs, and of kueue-fallback's own.
+    """Print `ignoreDifferences` for Applications with Jobs, and for kueue-fallback's own.
 
     All policies count, whatever their mode is. You need the right to list FallbackPolicies.
 
@@ -81,7 +81,7 @@ def argocd(*, files: tuple[str, ...], recursive: bool, access: ClusterAccess) ->
 @recursive_option
 @connection_options
 def flux(*, files: tuple[str, ...], recursive: bool, access: ClusterAccess) -> None:
-    """Print the rules of HelmReleases and Kustomizations with Jobs.
+    """Print rules for HelmReleases and Kustomizations with Jobs.
 
     All policies count, whatever their mode is. You need the right to list FallbackPolicies.
 

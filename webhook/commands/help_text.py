@@ -11,7 +11,7 @@ from webhook.commands import terminal
 @click.argument("words", nargs=-1, metavar="[COMMAND]...")
 @click.pass_context
 def command(ctx: click.Context, words: tuple[str, ...]) -> None:
-    """Print help about a command; without one, about all.
+    """Print help about a command, or about all commands.
 
     \b
     Examples:

@@ -105,7 +105,7 @@ def filename_option(text: str, *, required: bool = False) -> Callable[[Any], Any
 
 
 recursive_option: Callable[[Any], Any] = click.option(
-    "-R", "--recursive", is_flag=True, help="Folders of -f with all below them."
+    "-R", "--recursive", is_flag=True, help="With -f: folders with all subfolders."
 )
 selector_option: Callable[[Any], Any] = click.option(
     "-l", "--selector", metavar="QUERY", default="", help="Label query, as in -l team=ml,env!=dev."

@@ -46,7 +46,7 @@ _SLICE: Final = "/mig-"
 
 @click.group("tariff")
 def command() -> None:
-    """Print a Tariff, to be looked through and applied by you.
+    """Print a Tariff. Check it before you apply it.
 
     \b
     Examples:

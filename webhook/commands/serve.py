@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 @click.option("--kubeconfig", type=click.Path(), help="Default: the pod's ServiceAccount.")
 @click.option("--namespace", help="Namespace of the release.  [kueue-fallback]")
 @click.option("--kueue-namespace", help="Namespace of Kueue.  [kueue-system]")
-@click.option("--max-state-age", type=float, help="Seconds; older state decides nothing.  [15]")
-@click.option("--drain-seconds", type=float, help="Seconds to serve on after SIGTERM.  [15]")
+@click.option("--max-state-age", type=float, help="Longest age of the state, in seconds.  [15]")
+@click.option("--drain-seconds", type=float, help="Seconds to still serve after SIGTERM.  [15]")
 def serve(config: str | None, **given: Any) -> None:
     """Serve admission reviews over TLS until SIGTERM.
 
-    Settings come from --config, and options win over it.
+    Options override the settings in --config.
 
     \b
     Example:
@@ -56,9 +56,9 @@ def serve(config: str | None, **given: Any) -> None:
 def control(config: str | None, **given: Any) -> None:
     """Write the status of policies, record runs and move pending Jobs, until SIGTERM.
 
-    Of several replicas one writes, the holder of a Lease. The others take over when it ends.
+    Of several replicas, only the holder of a Lease writes. When it ends, another takes over.
 
-    Settings come from --config, and options win over it.
+    Options override the settings in --config.
 
     \b
     Example:

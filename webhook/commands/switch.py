@@ -43,15 +43,15 @@ _namespaces: Callable[[Any], Any] = click.option(
 @release_namespace_option
 @connection_options
 def off(namespaces: tuple[str, ...], release_namespace: str | None, access: ClusterAccess) -> None:
-    """Leave every new Job as it is submitted, whatever the policies say, and move no Job.
+    """Switch decisions off: leave every new Job as it is submitted, and move no Job.
 
-    Jobs decided before keep their decision. `kubectl fallback on` takes it back, and
-    `kubectl fallback status` tells whether it is off. With -n it is off in these namespaces too,
-    beside those in which it is off already.
+    Jobs decided before keep their decision. `kubectl fallback on` switches decisions on again, and
+    `kubectl fallback status` says whether they are off. With -n these namespaces are added to
+    those in which decisions are off already.
 
-    You need the right to get, create and update ConfigMaps in our namespace.
+    You need the right to get, create and update ConfigMaps in the release's namespace.
 
-    Exit codes: 0 it is off, 1 the cluster cannot be asked.
+    Exit codes: 0 decisions are off, 1 the cluster cannot be asked.
 
     \b
     Examples:

@@ -17,7 +17,7 @@ class Step:
 
 _WITHOUT_POLICIES: Final = (
     Step(
-        text="See what it would gain: from the Jobs that have ended here, nothing is changed.",
+        text="See what a policy would gain, from finished Jobs. Nothing is changed.",
         commands=("kubectl fallback estimate",),
     ),
     Step(
@@ -28,21 +28,21 @@ _WITHOUT_POLICIES: Final = (
         ),
     ),
     Step(
-        text="Ask what it would do with a Job of yours, and after a day what it would have saved.",
+        text="Ask what it would do with your Job, and after a day what it would have saved.",
         commands=("kubectl fallback explain -f job.yaml", "kubectl fallback report"),
     ),
 )
 _WITHOUT_DECISIONS: Final = (
     Step(
-        text="See that the policies are ready; one that is not says why.",
+        text="Check that the policies are ready. A policy that is not says why.",
         commands=("kubectl get fallbackpolicies",),
     ),
     Step(
-        text="Ask what would be decided for a Job of yours: which policy matches, and why none.",
+        text="Ask what would be decided for your Job, and which policy matches it.",
         commands=("kubectl fallback explain -f job.yaml",),
     ),
     Step(
-        text="Submit it; its decision is on this page within seconds.",
+        text="Submit the Job. Its decision is on this page within seconds.",
         commands=("kubectl create -f job.yaml",),
     ),
 )

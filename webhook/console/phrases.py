@@ -73,11 +73,11 @@ def saved_costs(amounts: Mapping[str, float], currency: str) -> str:
 def rests(savings: Savings, as_of: float | None) -> str:
     """Return what savings are based on, as of when, and how far they can be trusted."""
     if savings.rests != JOURNAL or as_of is None:
-        return "as the decisions forecast it, against each Job's first option"
+        return "by the decisions' forecasts, compared with each Job's first option"
     margin, time = duration(savings.margin_seconds), day_and_minute(as_of)
     return (
         f"by a replay of the journal as of {time}, give or take {margin},"
-        " against no decisions at all"
+        " compared with no decisions"
     )
 
 
