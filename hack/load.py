@@ -14,7 +14,6 @@ from typing import Any, Final
 from hack import tools
 
 SOURCES: Final = Path(__file__).resolve().with_name("client")
-KEPT_BUILDS: Final = 3
 
 Figures = dict[str, Any]
 
@@ -95,42 +94,15 @@ def _run(command: str, *flags: str) -> Figures:
 
 def program() -> Path:
     """Return the program, building it first when these sources were never built here."""
-    folder = builds()
-    finished = folder / _fingerprint()
-    if finished.exists():
-        return finished
-    folder.mkdir(parents=True, exist_ok=True)
-    with tools.one_builder(folder / "lock"):
-        if not finished.exists():
-            _build(finished)
-            _forget_old_builds(folder)
-    return finished
-
-
-def builds() -> Path:
-    return tools.cache_folder() / "client"
-
-
-def _fingerprint() -> str:
     digest = hashlib.sha256()
     for path in sorted(SOURCES.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    return tools.built_program("client", digest.hexdigest()[:16], _build)
 
 
-def _build(finished: Path) -> None:
-    """Build under another name first: what has the final name is whole."""
-    partial = finished.with_suffix(".partial")
-    go = tools.Go(program=tools.find_go())
+def _build(go: tools.Go, target: Path) -> None:
     with tools.Progress("building the load program"):
-        go.run("build", "-trimpath", "-o", str(partial), ".", cwd=SOURCES)
-    partial.rename(finished)
-
-
-def _forget_old_builds(folder: Path) -> None:
-    builds = sorted(folder.glob("*[0-9a-f]"), key=lambda path: path.stat().st_mtime)
-    for path in builds[:-KEPT_BUILDS]:
-        path.unlink()
+        go.run("build", "-trimpath", "-o", str(target), ".", cwd=SOURCES)
 
 
 if __name__ == "__main__":

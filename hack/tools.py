@@ -141,6 +141,25 @@ def built(name: str, modules: Sequence[Path], build: "Build") -> Path:
     return finished
 
 
+def built_program(name: str, fingerprint: str, build: "Build") -> Path:
+    """Return a program of its own sources, built first when these were never built here."""
+    folder = cache_folder() / name
+    finished = folder / fingerprint
+    if finished.exists():
+        return finished
+    folder.mkdir(parents=True, exist_ok=True)
+    with one_builder(folder / "lock"):
+        if not finished.exists():
+            # Under another name first: what has the final name is whole.
+            partial = finished.with_suffix(".partial")
+            build(Go(program=find_go()), partial)
+            partial.rename(finished)
+            builds = sorted(folder.glob("*[0-9a-f]"), key=lambda path: path.stat().st_mtime)
+            for path in builds[:-KEPT_BUILDS]:
+                path.unlink()
+    return finished
+
+
 def _fingerprint(modules: Sequence[Path]) -> str:
     digest = hashlib.sha256(LAYOUT.encode())
     for module in modules:

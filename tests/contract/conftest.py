@@ -117,17 +117,8 @@ def started(
     running = Running(process, port, certificate / "ca.crt", log)
     if credentials:
         running.tls.load_cert_chain(*credentials)
-    try:
-        wait_until_it_answers(running)
-        with running.opened:
-            yield running
-    finally:
-        # The arbiter would leave its worker behind.
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
-        process.wait(10)
+    with answering(running):
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +141,23 @@ def start(certificate, tmp_path):
         yield lambda **given: stack.enter_context(
             started(certificate, tmp_path / "server.log", **given)
         )
+
+
+@contextlib.contextmanager
+def answering(running):
+    """Wait until a server answers, and end it and its connections with the block."""
+    process = running.process
+    try:
+        wait_until_it_answers(running)
+        with running.opened:
+            yield
+    finally:
+        # The arbiter would leave its worker behind.
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait(10)
 
 
 def wait_until_it_answers(running):

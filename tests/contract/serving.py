@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.contract.conftest import Running, free_port, wait_until_it_answers
+from tests.contract.conftest import Running, answering, free_port
 
 DRAIN_SECONDS = 2
 
@@ -38,16 +38,8 @@ def serve(certificate, folder, kubeconfig, **settings):
         )
     running = Running(process, listen, certificate / "ca.crt", log)
     running.metrics, running.console = metrics, console
-    try:
-        wait_until_it_answers(running)
-        with running.opened:
-            yield running
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
-        process.wait(10)
+    with answering(running):
+        yield running
 
 
 def wait_until(condition):

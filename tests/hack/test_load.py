@@ -236,13 +236,3 @@ def test_a_refused_job_is_an_error_with_the_reason(pki, serve):
     found = load.jobs(api_server(pki, server), "-at-once=1", "-count=2")
 
     assert (found["calls"], found["errors"]) == (0, {"status 403: no quota": 2})
-
-
-def test_the_program_is_built_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(load, "builds", lambda: tmp_path)
-
-    first = load.program()
-    built = first.stat().st_mtime_ns
-
-    assert first.parent == tmp_path
-    assert (load.program(), first.stat().st_mtime_ns) == (first, built)

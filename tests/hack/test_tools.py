@@ -1,4 +1,6 @@
-"""Programs of the control plane that are on PATH are not built."""
+"""Programs are built once, and those of the control plane that are on PATH are not."""
+
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +81,25 @@ def test_what_is_not_on_path_is_built_and_so_is_kueue(path, tmp_path):
 
     assert not tools.copied_from_path("kueue", tmp_path / "kueue")
     assert not tools.copied_from_path("kwok", tmp_path / "kwok")
+
+
+def test_a_program_is_built_once_for_the_same_sources_and_three_builds_are_kept(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(tools, "find_go", lambda: Path("go"))
+    made = []
+
+    def build(_, target):
+        assert target.suffix == ".partial"
+        target.write_text("built")
+        made.append(target.stem)
+
+    found = [tools.built_program("client", name, build) for name in ("a1", "a1", "b2", "c3", "d4")]
+
+    assert made == ["a1", "b2", "c3", "d4"]
+    assert found[-1].read_text() == "built"
+    assert sorted(path.name for path in (tmp_path / "client").iterdir()) == [
+        *("b2", "c3", "d4"),
+        "lock",
+    ]

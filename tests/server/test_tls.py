@@ -8,32 +8,11 @@ from pathlib import Path
 import pytest
 
 from certs.issue import new_authority, new_leaf
+from tests.server.conftest import NOW
 from webhook.server.tls import Certificates, SentContext, Served
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 NAME = "kueue-fallback.ours.svc"
-
-
-class Clocks:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def now(self):
-        return NOW.timestamp() + self.seconds
-
-
-@pytest.fixture
-def clocks():
-    return Clocks()
-
-
-@pytest.fixture
-def told():
-    return []
 
 
 @pytest.fixture

@@ -1,35 +1,14 @@
 """Certificates in files that somebody else renews."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from certs.issue import new_authority, new_leaf
+from tests.server.conftest import NOW
 from webhook.server.tls import LiveContext
 
-NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
-
-
-class Clocks:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def now(self):
-        return NOW.timestamp() + self.seconds
-
-
-@pytest.fixture
-def clocks():
-    return Clocks()
-
-
-@pytest.fixture
-def told():
-    return []
 
 
 def authority():
