@@ -161,8 +161,8 @@ def test_it_asks_first(undo):
     assert result.exit_code == 1
     assert result.stderr == (
         "Job team/light will be deleted, and created anew as it was submitted, in LocalQueue "
-        "gpu-lq.\nIt gets another UID and goes to the end of its queue.\n"
-        "Delete and create it? [y/N]: n\nJob team/light is as it was.\n"
+        "gpu-lq.\nIt gets another UID, and goes to the end of its queue.\n"
+        "Delete and create it? [y/N]: n\nJob team/light is unchanged.\n"
     )
 
 
@@ -230,7 +230,7 @@ def test_what_fails_halfway_leaves_the_manifest_and_says_how_to_create_it(undo, 
     assert result.exit_code == 1
     assert result.stderr == (
         "500 no leader\n"
-        f"Job team/light is not there any more, or that is not known; its manifest is in {file}.\n"
+        f"Job team/light may not exist any more. Its manifest is in {file}.\n"
         f"To create it:\n  kubectl create -f {file}\n"
     )
 

@@ -77,11 +77,11 @@ def test_off_adds_to_what_is_off(run, before, words, after, said):
 @pytest.mark.parametrize(
     ("before", "words", "after", "said"),
     [
-        (None, ["on"], None, "It was not off.\n"),
+        (None, ["on"], None, "Decisions were not off.\n"),
         ({}, ["on"], None, "On: new Jobs are decided.\n"),
         ({"namespaces": "a"}, ["on"], None, "On: new Jobs are decided.\n"),
         ({"namespaces": "a"}, ["on", "-n", "a"], None, "On: new Jobs are decided.\n"),
-        ({"namespaces": "a"}, ["on", "-n", "b"], {"namespaces": "a"}, "It was not off.\n"),
+        ({"namespaces": "a"}, ["on", "-n", "b"], {"namespaces": "a"}, "Decisions were not off.\n"),
         (
             {"namespaces": "a b, c"},
             ["on", "-n", "b"],
@@ -105,7 +105,9 @@ def test_one_namespace_cannot_be_taken_out_of_everywhere(run):
     result = run(release, "on", "-n", "a")
 
     assert (result.exit_code, release.data) == (1, {})
-    assert result.stderr.startswith("It is off everywhere, so a alone cannot be switched on.")
+    assert result.stderr.startswith(
+        "Decisions are off everywhere, so a alone cannot be switched on."
+    )
 
 
 def test_what_is_off_is_never_on_in_between(run):

@@ -29,7 +29,7 @@ TOLD = (
 PATH = "/apis/batch/v1/namespaces/team/jobs/light"
 WISH = {"resourceVersion": "7", "annotations": {MOVE_TO: "none"}}
 UNPIN = """\
-It is pinned: left alone from now on. To unpin it, for policies that adopt such Jobs:
+It is left alone from now on. To let policies decide it again, if they adopt pending Jobs:
   kubectl annotate job light -n team kueue-fallback.dev/policy-
 """
 
@@ -136,7 +136,7 @@ def test_a_job_that_changed_meanwhile_is_read_again(server, undo, conflicts, cod
     methods = [method for method, *_ in cluster.asked]
     assert methods == ["GET", "PATCH"] * min(conflicts + 1, TRIES)
     assert result.exit_code == code
-    assert ("changes all the time" in result.stderr) == bool(code)
+    assert ("keeps changing" in result.stderr) == bool(code)
 
 
 @pytest.mark.parametrize("added", [{}, {OPTION: None}])
@@ -153,7 +153,7 @@ def test_without_the_webhook_the_job_is_left_as_it_was(server, undo, added):
     assert cluster.job == before
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
-        "The webhook did not answer, so Job team/light is as it was.\n"
+        "The webhook did not answer, so Job team/light is unchanged.\n"
         "`kubectl fallback probe` says whether the API server calls it.\n"
     )
 
@@ -169,7 +169,7 @@ def test_a_wish_that_cannot_be_taken_off_again_is_named(server, undo):
     result = undo(answer, "light")
 
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Its annotation {MOVE_TO} could not be taken off again: 500")
+    assert result.stderr.startswith(f"Its annotation {MOVE_TO} could not be removed again: 500")
 
 
 def test_what_the_webhook_refuses_is_said_in_its_words(server, undo):
@@ -182,7 +182,7 @@ def test_what_the_webhook_refuses_is_said_in_its_words(server, undo):
     assert (cluster.job, result.exit_code) == (before, 1)
     assert result.stderr == (
         "Warning: kueue-fallback: not undone: its decision cannot be read\n"
-        "Job team/light is as it was.\n"
+        "Job team/light is unchanged.\n"
     )
 
 
@@ -244,8 +244,8 @@ OLDER = "its resources would change, which Kubernetes allows from 1.36 on only"
 @pytest.mark.parametrize(
     ("status", "code", "text"),
     [
-        (422, 1, f"Job team/light is as it was: {OLDER}: {IMMUTABLE} (422)\n{WAY_OUT}"),
-        (400, 1, f"Job team/light is as it was: {IMMUTABLE} (400)\n{WAY_OUT}"),
+        (422, 1, f"Job team/light is unchanged: {OLDER}: {IMMUTABLE} (422)\n{WAY_OUT}"),
+        (400, 1, f"Job team/light is unchanged: {IMMUTABLE} (400)\n{WAY_OUT}"),
         (403, 1, f"{IMMUTABLE}\n"),
     ],
 )
@@ -306,7 +306,7 @@ def test_an_option_that_is_not_there_is_refused_with_the_webhooks_reason(server,
 
     assert result.exit_code == 1
     assert result.stderr.startswith("Warning: kueue-fallback: not moved to tpu: ")
-    assert result.stderr.endswith("Job team/light is as it was.\n")
+    assert result.stderr.endswith("Job team/light is unchanged.\n")
 
 
 def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
@@ -317,7 +317,7 @@ def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
     assert MOVE_TO not in cluster.job["metadata"]["annotations"]
     assert (result.exit_code, result.stderr) == (
         1,
-        "The webhook did not answer, so Job team/light is as it was.\n",
+        "The webhook did not answer, so Job team/light is unchanged.\n",
     )
 
 

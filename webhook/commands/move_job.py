@@ -44,7 +44,7 @@ def command(
     JOB is a name, or a type and a name. You need the rights to get and patch Jobs in
     their namespace.
 
-    Exit codes: 0 it is there, 1 it was not moved, for the reason given; then the Job is as it was.
+    Exit codes: 0 it is there, 1 it was not moved, for the reason given, and the Job is unchanged.
 
     \b
     Examples:
@@ -79,8 +79,8 @@ def _moved(client: Client, target: Target, option: str) -> str:
             return missing(client, target)
         except Refused as error:
             if not error.is_conflict:
-                return f"{target} is as it was: {error}"
-    return f"{target} changes all the time; it is as it was. Try again."
+                return f"{target} is unchanged: {error}"
+    return f"{target} keeps changing, so it was left unchanged. Try again."
 
 
 def _told(
@@ -95,9 +95,9 @@ def _told(
     labels = after["metadata"].get("labels") or {}
     if MOVE_TO in (after["metadata"].get("annotations") or {}):
         take_off(client, target, after)
-        return f"The webhook did not answer, so {target} is as it was."
+        return f"The webhook did not answer, so {target} is unchanged."
     if labels.get(OPTION_LABEL) != option:
-        return f"{target} is as it was."
+        return f"{target} is unchanged."
     verb = "would be" if target.is_dry_run else "is"
     terminal.say(f"{target} {verb} in LocalQueue {labels.get(QUEUE_LABEL)} ({option}).")
     return ""

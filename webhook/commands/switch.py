@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 NAME = "kueue-fallback-off"
 TRIES = 3
 _NOT_ON = """\
-It is off everywhere, so {names} alone cannot be switched on. Either all:
+Decisions are off everywhere, so {names} alone cannot be switched on. Either switch all on:
   kubectl fallback on
-or first say where it is to stay off:
+or also say where decisions stay off:
   kubectl fallback on && kubectl fallback off -n NAMESPACE"""
 
 Off: TypeAlias = "frozenset[str] | None"
@@ -99,7 +99,7 @@ def on(namespaces: tuple[str, ...], release_namespace: str | None, access: Clust
 
     before, after = _change(release_namespace, access, not_there)
     if before is None or before == after:
-        terminal.say("It was not off.")
+        terminal.say("Decisions were not off.")
     elif after is None:
         terminal.say("On: new Jobs are decided.")
     else:

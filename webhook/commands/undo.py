@@ -58,15 +58,15 @@ if TYPE_CHECKING:
 TRIES = 3
 _INVALID = 422
 _UNPIN = """\
-It is pinned: left alone from now on. To unpin it, for policies that adopt such Jobs:
+It is left alone from now on. To let policies decide it again, if they adopt pending Jobs:
   kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy-"""
 _UNANSWERED = """\
-The webhook did not answer, so {job} is as it was.
+The webhook did not answer, so {job} is unchanged.
 `kubectl fallback probe` says whether the API server calls it."""
 _RECREATE = """
 It can be deleted and created as it was submitted, at the end of its queue:
   kubectl fallback undo {job} -n {namespace} --recreate"""
-_LEFT_BEHIND = "Its annotation {annotation} could not be taken off again: {error}"
+_LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
 @click.command("undo")
@@ -112,7 +112,7 @@ def command(
     JOB is a name, or a type and a name. You need the rights to get and patch Jobs in their
     namespace; with --recreate to get, create and delete them.
 
-    Exit codes: 0 it is undone, 1 it is not, for the reason given; then the Job is as it was.
+    Exit codes: 0 it is undone, 1 it is not, for the reason given, and the Job is unchanged.
 
     \b
     Examples:
@@ -157,9 +157,9 @@ def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[st
             raise NotUndoneError(missing(client, target)) from None
         except Refused as error:
             if not error.is_conflict:
-                text = f"{target} is as it was: {_because(error)}"
+                text = f"{target} is unchanged: {_because(error)}"
                 raise NotUndoneError(text + _way_out(target, job)) from error
-    raise NotUndoneError(f"{target} changes all the time; it is as it was. Try again.")
+    raise NotUndoneError(f"{target} keeps changing, so it was left unchanged. Try again.")
 
 
 def _because(error: Refused) -> str:
@@ -207,7 +207,7 @@ def _check(client: Client, target: Target, after: Mapping[str, Any]) -> None:
         take_off(client, target, after)
         raise NotUndoneError(_UNANSWERED.format(job=target))
     if DECISION in annotations:
-        raise NotUndoneError(f"{target} is as it was.{_way_out(target, after)}")
+        raise NotUndoneError(f"{target} is unchanged.{_way_out(target, after)}")
 
 
 def take_off(client: Client, target: Target, after: Mapping[str, Any]) -> None:
@@ -239,10 +239,10 @@ _POLL_SECONDS = 0.5
 _SENTENCE = f"undone: deleted and created anew as submitted; decided no more ({POLICY}: {OPT_OUT})"
 _COSTS = """\
 {job} will be deleted, and created anew as it was submitted{where}.
-It gets another UID and goes to the end of its queue."""
+It gets another UID, and goes to the end of its queue."""
 _AT_ONCE = "It names no queue, so it starts as soon as it is created."
 _LEFT = """\
-{job} is not there any more, or that is not known; its manifest is in {file}.
+{job} may not exist any more. Its manifest is in {file}.
 To create it:
   kubectl create -f {file}"""
 
@@ -262,7 +262,7 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
         )
     except (Refused, Forbidden) as error:
         why = f"the API server would not create it: {error}"
-        raise NotUndoneError(f"{target} is as it was: {why}") from error
+        raise NotUndoneError(f"{target} is unchanged: {why}") from error
     if target.is_dry_run:
         terminal.say(terminal.dump(manifest, "yaml"))
         return created
@@ -349,7 +349,7 @@ def _confirm(target: Target, manifest: Mapping[str, Any], *, is_sure: bool) -> N
     if not queue:
         terminal.say(_AT_ONCE, err=True)
     if not click.confirm("Delete and create it?", err=True):
-        raise NotUndoneError(f"{target} is as it was.")
+        raise NotUndoneError(f"{target} is unchanged.")
 
 
 @contextlib.contextmanager
