@@ -108,7 +108,7 @@ def test_where_nothing_has_ended_there_is_no_estimate(tmp_path):
 
     found = estimated("--snapshot", str(file))
 
-    assert (found.exit_code, found.output) == (1, "No Job that has ended is there.\n")
+    assert (found.exit_code, found.output) == (1, "There is no finished Job.\n")
 
 
 def test_a_cluster_without_an_install_is_only_read(some, tmp_path):

@@ -146,7 +146,9 @@ def test_the_moves_of_a_job_are_listed(explain, decided):
 def test_a_job_without_a_decision_shows_what_would_be_decided(explain):
     result = explain(Cluster(*SNAPSHOT, job()), "train")
 
-    assert "No decision stands on it: no policy matched, or its mode was Observe." in result.output
+    assert (
+        "It carries no decision: no policy matched, or the policy only observed." in result.output
+    )
     assert "sent to cpu-lq (cpu): starts now" in result.output
 
 

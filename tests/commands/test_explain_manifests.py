@@ -174,7 +174,7 @@ def test_jobs_are_chosen_by_their_labels(tmp_path, words, jobs):
         (("-l", "team=ml", "-f", "job.yaml"), "-l goes without -f."),
         (("-l", "team=ml", "a/b"), "-l goes with a type at most: explain rayjobs -l team=ml."),
         (("-l", "team=ml", "rayjbo"), "rayjbo: no type of Job (there is rayjob)"),
-        (("train", "-A"), "-A goes with -l: a name is one of a namespace."),
+        (("train", "-A"), "-A goes with -l; a name belongs to one namespace."),
     ],
 )
 def test_what_contradicts_itself_is_refused(tmp_path, words, why):

@@ -126,7 +126,7 @@ def test_programs_are_told_it_too(begun):
 def test_where_nothing_has_ended_it_says_so():
     found = report("--snapshot", "examples/snapshot.json")
 
-    assert found.output == "No Workload has ended yet that tells of a run time.\n"
+    assert found.output == "No Workload with a run time has ended yet.\n"
 
 
 def test_a_file_that_cannot_be_read_is_named():

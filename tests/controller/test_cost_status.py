@@ -8,7 +8,7 @@ from webhook.model.costs.tariff import read_tariff
 from webhook.model.queues import ResourceFlavor, Snapshot, WorkerCluster
 from webhook.state.price_compiler import zone_of
 
-ONLY_ALWAYS = "only entries that hold always count"
+ONLY_ALWAYS = "only entries that always apply count"
 NOW, TIME = 1796112000.0, "2026-12-01T08:00:00Z"
 
 

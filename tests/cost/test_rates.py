@@ -15,7 +15,7 @@ from webhook.model.reasons import TariffReady
 BERLIN = ZoneInfo("Europe/Berlin")
 GPU = ("h100", "nvidia.com/gpu")
 ZONES = ("Europe/Berlin", "America/St_Johns", "Asia/Seoul", "Australia/Lord_Howe")
-ONLY_ALWAYS = "only entries that hold always count"
+ONLY_ALWAYS = "only entries that always apply count"
 
 
 def unix(written, zone=BERLIN):

@@ -123,7 +123,7 @@ def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
     ]
     assert pending == [20, 21], "the heavy Job has come since"
     assert untouched.exit_code == 0
-    assert "No decision stands on it" in untouched.output
+    assert "It carries no decision" in untouched.output
     assert "Left untouched: no policy matches this Job." in untouched.output
     assert after.exit_code == 0
     assert "Moved once:" in after.output
@@ -267,7 +267,7 @@ def test_kubectl_finds_the_commands_and_completes_them(plane, webhook, queues):
     commands = kubectl("__complete", "fallback", "exp")
     names = kubectl("__complete", "fallback", "explain", "-n", queues.namespace, "he")
 
-    assert "No decision stands on it" in kubectl(
+    assert "It carries no decision" in kubectl(
         "fallback", "explain", "heavy", "-n", queues.namespace
     )
     assert commands.splitlines() == [

@@ -82,7 +82,7 @@ def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
     for moved in move_limits.of_policy(policy):
         yield moved.path, str(moved)
     if policy.spec.message and not policy.spec.warn:
-        yield "spec.message", "spec.message: nobody reads it, as spec.warn is false"
+        yield "spec.message", "spec.message: never shown, as spec.warn is false"
 
 
 def _of_profile(value: Mapping[str, Any]) -> Iterator[_Note]:
@@ -95,7 +95,7 @@ def _of_profile(value: Mapping[str, Any]) -> Iterator[_Note]:
 def _of_tariff(value: Mapping[str, Any]) -> Iterator[_Note]:
     name = read_tariff(value).spec.time_zone
     if zone_of(name) is None:
-        text = f"there is no time zone {name}; only entries that hold always count"
+        text = f"there is no time zone {name}; only entries that always apply count"
         yield "spec.timeZone", f"spec.timeZone: {text}"
 
 

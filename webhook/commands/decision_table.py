@@ -373,7 +373,7 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
     columns = limit or terminal.WRAPPED
     lines = textwrap.wrap(sentence, columns, subsequent_indent="  ")
     if decision.get("version") != VERSION:
-        lines.append(f"It is of version {decision.get('version')}: not all of it may be shown.")
+        lines.append(f"Its version is {decision.get('version')}: some of it may not be shown.")
     lines += _hold(decision.get("hold"))
     options = _objects(decision, "options")
     if options:

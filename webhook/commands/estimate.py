@@ -104,7 +104,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
     until = past.until if asked.snapshot is not None else time.time()
     ended = [entry for entry in past.entries if entry.finished >= until - asked.since]
     if past.state is None or not ended:
-        _fail([*past.unread, "No Job that has ended is there."])
+        _fail([*past.unread, "There is no finished Job."])
         return
     snapshot = match.queueing_all(past.state.snapshot(0.0, until))
     suggestion = None if asked.policies else suggested_policy.suggest(ended, snapshot)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from webhook.model.requester import Requester
 
 
-_NOTHING = "No decision stands on it: no policy matched, or its mode was Observe."
+_NOTHING = "It carries no decision: no policy matched, or the policy only observed."
 _UNREADABLE = "Its decision cannot be read."
 _INDENT = "  "
 
@@ -230,11 +230,9 @@ class _ExplainOptions:
         if self.selector and self.files:
             raise click.UsageError("-l goes without -f.")
         if self.all_namespaces and not self.selector:
-            raise click.UsageError("-A goes with -l: a name is one of a namespace.")
+            raise click.UsageError("-A goes with -l; a name belongs to one namespace.")
         if self.snapshot is not None and not self.files:
-            raise click.UsageError(
-                "--snapshot goes with -f: a Job that is there is in the cluster."
-            )
+            raise click.UsageError("--snapshot goes with -f; a JOB is read from the cluster.")
 
 
 @click.command("explain")

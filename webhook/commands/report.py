@@ -69,7 +69,7 @@ def as_json(learned: Learned) -> dict[str, Any]:
 def as_text(learned: Learned) -> str:
     shown = as_json(learned)
     if not shown["runTimes"]:
-        return "No Workload has ended yet that tells of a run time."
+        return "No Workload with a run time has ended yet."
     lines = _columns(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])
     for title, header, rows in _begun(shown):
         lines += ["", title, *_columns(header, rows)]

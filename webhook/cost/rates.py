@@ -147,7 +147,7 @@ def _interruptions(spec: TariffSpec) -> Mapping[str, float]:
 def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[TariffProblem, ...]:
     if zone is not None:
         return ()
-    message = f"there is no time zone {tariff.spec.time_zone}; only entries that hold always count"
+    message = f"there is no time zone {tariff.spec.time_zone}; only entries that always apply count"
     return (TariffProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
 
 
