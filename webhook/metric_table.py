@@ -89,7 +89,9 @@ class Table:
 
     def version(self) -> None:
         ours = version("kueue-fallback")
-        self.gauge("build_info", "Always 1; what runs.", version=(ours,)).labels(ours).set(1)
+        self.gauge(
+            "build_info", "Always 1; the label is the running version.", version=(ours,)
+        ).labels(ours).set(1)
 
     def process(self) -> None:
         """Add the metrics of this process, under the names that every Prometheus client uses."""
@@ -146,7 +148,7 @@ class Watches:
         )
         relists = table.counter(
             f"{prefix}watch_relists",
-            "Lists made, the first one of each start included.",
+            "Lists made, including the first one of each start.",
             resource=A_RESOURCE,
         )
         self._relists = CountedElsewhere(relists)

@@ -29,41 +29,41 @@ class PrometheusQueries(BaseModel):
     """Watts of one device, on average over the last 16 minutes. Empty: it is not asked for."""
 
     compute: str = _IN_USE.format("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")
-    """Part of the time, from 0 to 1, in which what computes is busy. Empty: likewise."""
+    """Part of the time, from 0 to 1, in which the computing units are busy. Empty: not asked."""
 
     bandwidth: str = _IN_USE.format("DCGM_FI_PROF_DRAM_ACTIVE")
-    """Part of the time, from 0 to 1, in which the device's memory is busy. Empty: likewise."""
+    """Part of the time, from 0 to 1, in which the device's memory is busy. Empty: not asked."""
 
 
 class PrometheusLabels(BaseModel):
-    """What labels of the answers are called."""
+    """The names of labels in the answers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespace: str = Field(default="namespace", pattern=_LABEL)
-    """The pod's namespace; ``exported_namespace`` where honor_labels is off."""
+    """The pod's namespace; ``exported_namespace`` if honor_labels is off."""
 
     pod: str = Field(default="pod", pattern=_LABEL)
-    """The pod; likewise."""
+    """The pod's name; ``exported_pod`` if honor_labels is off."""
 
     model: str = Field(default="modelName", pattern=_LABEL)
-    """The device's model. Where no series has it, what its ResourceFlavor says counts."""
+    """The device's model. If no series has it, the ResourceFlavor's model counts."""
 
     part: str = Field(default="GPU_I_PROFILE", pattern=_LABEL)
-    """The slice of the device; where it is not empty, nothing is learned of needs."""
+    """The slice of the device. If it is not empty, no memory need is learned."""
 
 
 class PrometheusSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: str = Field(pattern=r"^https?://[^@?#\s]+$")
-    """Where it is, with what stands before ``/api/v1``; no credentials."""
+    """URL, up to ``/api/v1``, without credentials."""
 
     ca_file: str = ""
-    """File of the authorities, PEM, by which it is verified; empty: the system's."""
+    """PEM file of the authorities that verify it. Empty: the system's."""
 
     token_file: str = ""
-    """File of a bearer token, read for each query; empty: none is sent."""
+    """File of a bearer token, read for each query. Empty: no token is sent."""
 
     queries: PrometheusQueries = PrometheusQueries()
     labels: PrometheusLabels = PrometheusLabels()
@@ -90,15 +90,16 @@ class Settings(BaseModel):
 
     console_listen: str = "127.0.0.1:8081"
     """Address of the console: the Quota API, the latest decisions, a page for people. On loopback
-    it is plain and open, for port-forward; elsewhere it speaks TLS with the webhook's certificate,
-    and each request needs a bearer token and shows what its owner's rights in Kubernetes show."""
+    it is plain HTTP and open, for port-forward. Elsewhere it speaks TLS with the webhook's
+    certificate; each request needs a bearer token, and shows only what the token's owner may see
+    in Kubernetes."""
 
     console_audience: str = ""
-    """Audience of these tokens; empty: the API server's own."""
+    """Audience of these tokens. Empty: the API server's own."""
 
     console_follow_jobs: bool = True
-    """Whether the console also shows the decisions of other replicas, from the Jobs on which they
-    stand; needs list and watch of Jobs."""
+    """Whether the console also shows the decisions of other replicas, which it reads from the Jobs.
+    Needs list and watch of Jobs."""
 
     tls_cert: str = "/tls/tls.crt"
     """File of the certificate chain, PEM."""
@@ -107,21 +108,21 @@ class Settings(BaseModel):
     """File of its private key, PEM."""
 
     client_ca: str = ""
-    """File of the authorities, PEM, that sign the API servers' client certificates; a client
-    without one fails the handshake. Read again when it changes. Empty: none is required."""
+    """PEM file of the authorities that sign the API servers' client certificates. A client without
+    such a certificate fails the handshake. Read again when it changes. Empty: no certificate is
+    required."""
 
     client_names: tuple[str, ...] = ()
-    """Names of clients: such a certificate must have one of them as its common name, or as a DNS
-    name or URI. Empty: every client with a certificate of these authorities may send reviews."""
+    """Names of clients. A client certificate must have one of them as its common name, as a DNS
+    name or as a URI. Empty: every client with a certificate of these authorities may ask."""
 
     path_segments: str = ""
-    """File of a list, JSON: the last segments of the paths at which reviews are answered, such as
-    ``/mutate/<segment>``; an empty segment is ``/mutate`` alone. A file, because they are secret.
-    Empty: ``/mutate`` alone."""
+    """JSON file with a list of the last segments of the paths that are answered, such as
+    ``/mutate/<segment>``. An empty segment is ``/mutate`` alone. They are in a file because they
+    are secret. Empty: ``/mutate`` alone."""
 
     certificates: Literal["files", "self-managed"] = "files"
-    """Where the certificate comes from: the two files above, or an authority of our own that lies
-    in a Secret."""
+    """Where the certificate comes from: the two files above, or our own authority in a Secret."""
 
     ca_secret: str = "kueue-fallback-ca"  # noqa: S105 - a name
     """Name of that Secret, in our own namespace."""
@@ -131,7 +132,7 @@ class Settings(BaseModel):
     the controller leaves namespaces out."""
 
     service: str = "kueue-fallback"
-    """Name of the Service by which the API server calls; the certificate is made out to it."""
+    """Name of the Service that the API server calls; the certificate is for this name."""
 
     ca_lifetime: Seconds = 365 * 86_400.0
     """Seconds that the authority is valid."""
@@ -144,92 +145,92 @@ class Settings(BaseModel):
     that every API server has read it by then."""
 
     kubeconfig: str = ""
-    """File of a kubeconfig; empty: the pod's own ServiceAccount."""
+    """Path of a kubeconfig. Empty: the pod's own ServiceAccount."""
 
     namespace: str = "kueue-fallback"
-    """Our own namespace, never matched by a policy without ``namespaceSelector``."""
+    """Our own namespace. A policy without ``namespaceSelector`` never matches it."""
 
     kueue_namespace: str = "kueue-system"
-    """Where Kueue runs: its Deployment and its configuration."""
+    """Kueue's namespace, with its Deployment and its configuration."""
 
     kueue_version: str = Field(default="", pattern=r"^(v?\d+\.\d+.*)?$")
-    """Kueue's version, such as ``"0.19.2"``; empty: the tag of the image in its Deployment. For a
-    Kueue that was built under other tags, or that runs elsewhere."""
+    """Kueue's version, such as ``"0.19.2"``, if its image has other tags or it runs elsewhere.
+    Empty: the tag of the image in its Deployment."""
 
     untested_kueue: Literal["observe", "enforce"] = "observe"
-    """What policies that enforce do while Kueue's version, gates or configuration are not among
-    those that are tested: what would be decided there rests on guesses."""
+    """What policies in mode Enforce do while Kueue's version, gates or configuration are untested.
+    The default is observe, because decisions would then be guesses."""
 
     kinds: tuple[KindName, ...] = ("Job",)
-    """Kinds of Jobs that are switched on: those that reviews are sent of. Others are not followed,
-    so that no right to them is needed."""
+    """Kinds of Jobs that are switched on, whose reviews are sent. Other kinds are not followed, so
+    no right to them is needed."""
 
     reasons_url: str = Field(default="", pattern=r"^(https?://[^\s#]+)?$", max_length=80)
-    """Where users find a copy of ``docs/reasons.md``: warnings that have a reason then end with a
-    link to it, where that fits into 120 characters. Empty: none."""
+    """URL of a copy of ``docs/reasons.md``. Warnings with a reason then end with a link to it, if
+    the link fits into 120 characters. Empty: no link."""
 
     currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
-    """What the money of Tariffs is in. It is printed, and never converted."""
+    """Currency of the money in Tariffs. It is printed, and never converted."""
 
     holds: bool = False
-    """Whether controllers run that release held Jobs; without, no Job is held."""
+    """Whether controllers run, which release held Jobs. Otherwise no Job is held."""
 
     omit_unmatched: bool = False
-    """Whether the leading controller leaves namespaces in which no policy can match out of the
-    webhook configuration, so that their new Jobs are not sent."""
+    """Whether new Jobs of namespaces in which no policy can match are not sent. The leading
+    controller leaves such namespaces out of the webhook configuration."""
 
     watch_nodes: bool = False
-    """Whether to watch Nodes: labels tell devices, and what they offer the room in domains."""
+    """Whether to watch Nodes: their labels name devices; their capacity shows a domain's room."""
 
     series: tuple[str, ...] = ()
-    """ConfigMaps with prices or carbon intensities by the hour, which Tariffs may name: of our
-    namespace, or with theirs before it (``kube-system/carbon-intensity``)."""
+    """ConfigMaps that Tariffs may name, with prices or carbon intensities by the hour. They are in
+    our namespace, or name their own (``kube-system/carbon-intensity``)."""
 
     pod_groups: bool = False
-    """Whether groups of pods are decided. Their reviews then come to a path of their own, at which
-    a pod is refused while it is not certain what the others of its group follow."""
+    """Whether groups of pods are decided. Their reviews then come to a separate path. A pod is
+    refused there while the decision of its group is not certain."""
 
     pod_group_wait: Seconds = 1.0
-    """Longest wait for the decision of a group of pods, seconds: half of the time that the API
-    server waits for an answer."""
+    """Longest wait for the decision of a group of pods, in seconds. The default is half of the
+    time that the API server waits for an answer."""
 
     watch_workers: bool = False
-    """Whether to watch the queues of MultiKueue's worker clusters, too: of each for which there
-    is a Secret ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""
+    """Whether to also watch the queues of MultiKueue's worker clusters. Each needs a Secret
+    ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""
 
     dispatcher: bool = False
     """Whether controllers nominate the worker clusters of Workloads, as MultiKueue's dispatcher
-    ``kueue-fallback.dev/dispatcher``; Kueue's configuration must name it, or nothing is done."""
+    ``kueue-fallback.dev/dispatcher``. Has no effect unless Kueue's configuration names it."""
 
     prometheus: PrometheusSettings | None = None
-    """The Prometheus that the leading controller asks what Jobs use of their devices, every 5
-    minutes; None: nobody is asked. It is the only address besides API servers that is called."""
+    """The Prometheus that the leading controller asks every 5 minutes how Jobs use their devices.
+    None: no Prometheus is asked. Besides API servers, this is the only address that is called."""
 
     journal_days: int = Field(default=1, ge=1, le=7)
-    """Days for which the leading controller keeps Jobs that are over, with 8 hours more, in
-    ConfigMaps of our namespace; savings are counted of the last day. A week is for
-    ``report --slices``, and is up to seven times as much to store."""
+    """Days for which the leading controller keeps finished Jobs, plus 8 hours, in ConfigMaps of our
+    namespace. Savings count only the last day. A week is for ``report --slices``, and takes up to
+    seven times as much space."""
 
     max_state_age: Seconds = 15.0
-    """Seconds without a sign of life from a watch after which Jobs are left alone; a watch is
-    resumed every 6 to 9 s, so a quiet cluster stays below."""
+    """Seconds without a sign of life from a watch after which Jobs are left alone. A watch is
+    resumed every 6 to 9 s, so a quiet cluster stays below this."""
 
     min_gain_probability: float = Field(default=0.8, ge=0.5, lt=1)
-    """Probability with which a Job must be done sooner where it is sent or moved, than in the
-    option that its policy prefers; by the ranges of both forecasts."""
+    """Least probability that a Job is done sooner where it is sent or moved than in the option
+    that its policy prefers. It comes from the ranges of both forecasts."""
 
     placement_ttl: Seconds = 30.0
-    """Seconds after which a placement is forgotten whose Workload was not created, such as that of
-    a Job that another webhook refused after us. While the watches are live it takes 5 s, or four
-    times as long as Workloads took lately, if that is more; never longer than this."""
+    """Seconds after which a placement without a Workload is forgotten, for example because another
+    webhook refused the Job after us. While the watches are live it takes 5 s, or four times as long
+    as recent Workloads took, if that is more; but never longer than this."""
 
     keep_alive: int = Field(default=120, gt=90)
-    """Seconds until an idle connection is closed; more than the API server's 90, so that it is
-    always the API server that closes it."""
+    """Seconds until an idle connection is closed. This is more than the API server's 90, so that
+    the API server always closes it first."""
 
     drain_seconds: float = Field(default=15.0, ge=0)
-    """Seconds between SIGTERM and the end, in which reviews are still answered: the time that the
-    API server needs to see that this replica has left the Service."""
+    """Seconds between SIGTERM and the end, in which reviews are still answered. The API server
+    needs this time to notice that this replica has left the Service."""
 
     @model_validator(mode="after")
     def _names_need_an_authority(self) -> Self:

@@ -23,13 +23,13 @@ class ControllerMetrics:
         table.process()
         self.watches = Watches(table, "controller_")
         self.leader = table.gauge(
-            "controller_leader", "1 where this controller leads, and so writes; else 0."
+            "controller_leader", "1 if this controller leads, and therefore writes; else 0."
         )
         self._about_policies(table)
         self.failures = CountedElsewhere(
             table.counter(
                 "controller_failed_turns",
-                "Turns of the controller that failed in a part; it goes on with the next.",
+                "Turns in which a part of the controller failed; the next turn follows.",
                 part=CONTROLLER_PARTS,
             )
         )
@@ -43,30 +43,30 @@ class ControllerMetrics:
     def _about_policies(self, table: Table) -> None:
         self.writes = table.counter(
             "policy_status_writes",
-            "Statuses of policies written, or tried to.",
+            "Writes of policies' status, by result.",
             result=("written", "failed"),
         )
         self._policies = table.gauge(
             "policies", "Policies by their condition Ready.", ready=("True", "False")
         )
         self._ready = table.gauge(
-            "policy_ready", "1 where the policy's condition Ready is True, else 0.", policy=A_POLICY
+            "policy_ready", "1 if the policy's condition Ready is True, else 0.", policy=A_POLICY
         )
         self.unreviewed = table.counter(
             "unreviewed_jobs",
             "Jobs that a policy in mode Enforce or Advise matched and that were created without "
-            "being reviewed. Of mode Observe it cannot be told: nothing is written there.",
+            "being reviewed. Mode Observe is not counted, as it writes nothing on Jobs.",
             policy=A_POLICY,
         )
         self.unjudged = table.counter(
             "unjudged_jobs",
-            "Jobs without a decision that were let go unjudged because too many came at once.",
+            "Jobs without a decision that were not checked because too many came at once.",
         )
 
     def _moves(self, table: Table) -> None:
         self._moved = table.counter(
             "controller_moves",
-            "Moves of pending Jobs that were written, by what became of them. moved: its Workload "
+            "Moves of pending Jobs that were written, by outcome. moved: its Workload "
             "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
             "server. lost: no Workload showed it in time. repaired: quota that it held in the "
             "queue it had left was taken back. failed: the API server could not be reached.",
@@ -75,12 +75,12 @@ class ControllerMetrics:
         )
         self._gained = table.counter(
             "controller_move_gained_seconds",
-            "Seconds that all who wait were expected to be done sooner, together, by moves.",
+            "Expected gain of moves: seconds that all pending Jobs together are done sooner.",
             policy=A_POLICY,
         )
         self._not_moved = table.gauge(
             "controller_not_moved_jobs",
-            "Pending Jobs of policies that reconsider which cannot be moved, by why.",
+            "Pending Jobs of policies with reconsider that cannot be moved, by reason.",
             policy=A_POLICY,
             reason=tuple(map(str, Obstacle)),
         )
@@ -97,7 +97,7 @@ class ControllerMetrics:
         )
         self._released = table.counter(
             "released_jobs",
-            "Held Jobs that were released, by why.",
+            "Held Jobs that were released, by reason.",
             reason=tuple(map(str, Release)),
         )
 
@@ -105,7 +105,7 @@ class ControllerMetrics:
         self.forgotten = table.gauge(
             "unnominated_workloads",
             "Workloads that have had quota for half a minute and for which no worker cluster is "
-            "nominated; only where we are MultiKueue's dispatcher.",
+            "nominated; only if kueue-fallback is MultiKueue's dispatcher.",
         )
         self._nominated = table.counter(
             "nominations",
@@ -118,16 +118,16 @@ class ControllerMetrics:
     def _devices(self, table: Table) -> None:
         self._queries = table.counter(
             "prometheus_queries",
-            "Queries of what Jobs use of devices that were asked of Prometheus.",
+            "Queries to Prometheus about how Jobs use devices, by result.",
             result=("answered", "failed"),
         )
         self._samples = table.counter(
             "prometheus_samples",
-            "Values in its answers. refused: it is no number that can be true.",
+            "Values in the answers of Prometheus. refused: not a plausible number.",
             result=("taken", "refused"),
         )
         self.measured = table.gauge(
-            "measured_classes", "Classes of Jobs of which it is known what they use of devices."
+            "measured_classes", "Classes of Jobs whose use of devices is known."
         )
 
     def count_answer(self, *, answered: bool) -> None:
@@ -176,17 +176,15 @@ class ControllerMetrics:
     def _run_times(self, table: Table) -> None:
         self.record_writes = table.counter(
             "run_time_record_writes",
-            "ConfigMaps with records of runs written, or tried to.",
+            "Writes of ConfigMaps with records of runs, by result.",
             result=("written", "failed"),
         )
         self.journal_writes = table.counter(
             "journal_writes",
-            "ConfigMaps of the journal written, or tried to.",
+            "Writes of the journal's ConfigMaps, by result.",
             result=("written", "failed"),
         )
-        self.classes = table.gauge(
-            "run_time_classes", "Classes of Jobs of which runs are remembered."
-        )
+        self.classes = table.gauge("run_time_classes", "Classes of Jobs with remembered runs.")
         self._keeps_failing = table.gauge(
             "keeps_failing",
             "Classes of Jobs that are refused the option because what they run keeps failing "

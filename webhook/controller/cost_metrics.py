@@ -64,7 +64,7 @@ class CostMetrics:
         self._places: set[tuple[str, str]] = set()
         self._until = table.gauge(
             "tariff_series_until_seconds",
-            "When the series of a tariff that ends first ends, in seconds since 1970.",
+            "When the first of a tariff's series ends, in seconds since 1970.",
             tariff=A_TARIFF,
         )
         self._clipped = table.gauge(

@@ -88,9 +88,8 @@ class Metrics:
         self._observer(table)
         self.untested = table.gauge(
             "kueue_untested",
-            "1 while Kueue's version, gates or configuration are not among those that are tested: "
-            "policies that enforce only observe then, unless the setting untested_kueue says "
-            "otherwise.",
+            "1 while Kueue's version, gates or configuration are untested. Policies that enforce "
+            "then only observe, unless the setting untested_kueue says otherwise.",
             reason=UNTESTED,
         )
         self.off = table.gauge(
@@ -102,7 +101,7 @@ class Metrics:
         self.observer_failures = CountedElsewhere(
             table.counter(
                 "observer_failed_turns",
-                "Turns of the observer that failed in a part; it goes on with the next.",
+                "Turns in which a part of the observer failed; the next turn follows.",
                 part=OBSERVER_PARTS,
             )
         )
@@ -110,12 +109,12 @@ class Metrics:
     def _certificates(self, table: Table) -> None:
         self.certificate_expiration = table.gauge(
             "certificate_expiration_timestamp_seconds",
-            "When the serving certificate, and the authority, are valid no longer; since 1970.",
+            "When the serving certificate and the authority expire, in seconds since 1970.",
             kind=("leaf", "ca"),
         )
         self.certificate_reloads = table.counter(
             "certificate_reloads",
-            "Certificates taken into use, or not because they cannot be.",
+            "Certificates loaded, or refused because they cannot be used.",
             result=("success", "failure"),
         )
 
@@ -130,7 +129,7 @@ class Metrics:
             operation=OPERATIONS[:-1],
         )
         self.in_flight = table.gauge(
-            "reviews_in_flight", "Reviews that are here whole and not yet answered."
+            "reviews_in_flight", "Reviews received whole and not yet answered."
         )
         self.unanswered = CountedElsewhere(
             table.counter(
@@ -171,11 +170,13 @@ class Metrics:
         )
         self.moves = table.counter(
             "moves",
-            "Pending Jobs that were to be moved to another option, or back as they were submitted.",
+            "Moves of pending Jobs to another option, or back as submitted, by outcome.",
             outcome=MOVES,
         )
         self.unmoved = table.counter(
-            "unmoved", "Why pending Jobs were not moved, or not back.", reason=tuple(Obstacle)
+            "unmoved",
+            "Pending Jobs that were not moved, or not undone, by reason.",
+            reason=tuple(Obstacle),
         )
 
     def _ledger(self, table: Table) -> None:
@@ -187,11 +188,11 @@ class Metrics:
         )
         self.ledger = table.gauge("ledger_placements", "Placements whose Workload is not yet seen.")
         self.forecasts = table.gauge(
-            "forecast_queues", "ClusterQueues of which starts are forecast."
+            "forecast_queues", "ClusterQueues for which starts are forecast."
         )
         self.forecast_age = table.gauge(
             "forecast_age_seconds",
-            "Seconds for which something has happened that no forecast contains; 0: nothing has.",
+            "Seconds since the oldest event that no forecast contains; 0: there is none.",
         )
         self.cluster_age = table.gauge(
             "cluster_state_age_seconds",
