@@ -66,10 +66,7 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
 
     *left_out*: Jobs of which nothing could be read.
     """
-    if all(job.policy is None for job in hindsight.jobs):
-        # Nothing is replayed for nobody: all go as they went.
-        same = tuple(replace(job, promised=job.happened) for job in hindsight.jobs)
-        hindsight = replace(hindsight, jobs=same)
+    hindsight = _all_replayed(hindsight)
     jobs = [job for job in hindsight.jobs if _has_both(job)]
     until = max((float(job.entry.finished) for job in jobs), default=0.0)
     since = min((job.entry.created for job in jobs), default=0.0)
@@ -77,16 +74,19 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
     matched = [job for job in jobs if job.policy is not None]
     moved = [job for job in matched if job.promised is not None and job.promised.is_moved]
     rows = [row for row in found.rows if row.saved is not None]
-    by_flavor = _hours_by_flavor(jobs)
-    stayed: Counter[str] = Counter()
-    for row in found.rows:
-        stayed.update(row.stayed)
+    doubts = _doubts(
+        hindsight,
+        jobs,
+        assumed=sum(row.assumed for row in rows),
+        left_out=hindsight.left_out + left_out,
+        seconds=until - since,
+    )
     return Estimate(
         jobs=len(jobs),
         matched=len(matched),
         moved=len(moved),
         hours_back=sum(_hours_by_flavor(moved).values()),
-        hours_by_flavor=by_flavor,
+        hours_by_flavor=_hours_by_flavor(jobs),
         wait=_means(jobs, is_wait=True),
         turnaround=_means(jobs, is_wait=False),
         saved=sum(row.saved or 0.0 for row in rows),
@@ -95,17 +95,17 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
         since=since,
         until=until,
         confidence=found.confidence,
-        stayed=dict(stayed),
-        doubts=tuple(
-            _doubts(
-                hindsight,
-                jobs,
-                assumed=sum(row.assumed for row in rows),
-                left_out=hindsight.left_out + left_out,
-                seconds=until - since,
-            )
-        ),
+        stayed=sum((Counter(row.stayed) for row in found.rows), Counter()),
+        doubts=tuple(doubts),
     )
+
+
+def _all_replayed(hindsight: Hindsight) -> Hindsight:
+    """Return a look back in which all go as they went where nothing was replayed for anybody."""
+    if any(job.policy is not None for job in hindsight.jobs):
+        return hindsight
+    same = tuple(replace(job, promised=job.happened) for job in hindsight.jobs)
+    return replace(hindsight, jobs=same)
 
 
 def _has_both(job: ReplayedJob) -> bool:
