@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
 import pytest
 
+from tests.e2e import timed_judge
 from tests.e2e.timed_judge import (
     PREEMPTED,
     STARTS,
@@ -74,6 +76,23 @@ def test_courses_agree_in_what_is_the_same_before_they_part():
     assert agreed(events("w00", "w01", "w02"), events("w00", "w01", "w03")) == 2
     assert parts_at(events("w00", "w01"), events("w00", "w01")) == inf
     assert parts_at(events("w00", "w01"), events("w01", "w00")) == 1.0
+
+
+def test_the_cycle_with_which_the_courses_agree_is_taken_to_have_seen_quota_free(monkeypatch):
+    played = course()
+    played.asked = 6.0
+    (happens,) = happened(played)
+
+    def followed(given, *_):
+        seen = given.runs[0].seen_by
+        return ((happens,) if seen == 8 else (replace(happens, name="w01"),)), ("a draw",)
+
+    monkeypatch.setattr(timed_judge, "followed", followed)
+
+    events, draws = timed_judge.likeliest(played, None, None)
+
+    assert events == (happens,)
+    assert draws == ("a draw", "4.00: cycle 8 saw w00 gone")
 
 
 def test_a_difference_is_shown_with_what_kueue_tried_about_then():
