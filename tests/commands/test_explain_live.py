@@ -324,7 +324,7 @@ def test_nobody_is_asked_who_they_are_where_it_does_not_matter(explain, kept, wo
 def test_who_cannot_be_told_gets_nothing_that_is_for_some(explain):
     cluster = Cluster(*reserved({"groups": ["ml"]}), job(), forbidden=[REVIEWS])
 
-    assert "who created the Job is not known" in " ".join(explain(cluster, "train").output.split())
+    assert "the Job's creator is unknown" in " ".join(explain(cluster, "train").output.split())
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_no_answer_is_a_failure_that_says_what_to_look_at(run):
     result = run(lambda method, path, body: (201, [], body))
 
     assert result.exit_code == 1
-    assert result.stderr.startswith("No answer of the webhook came back within 0s")
+    assert result.stderr.startswith("The webhook did not answer within 0s")
     assert "Does it exclude namespace team?" in result.stderr
 
 

@@ -160,7 +160,7 @@ def test_what_was_scarce_long_ago_is_not_shown(status):
         (
             without(configuration, configuration(bundle="")),
             {},
-            "a webhook has no caBundle: the API server trusts nobody",
+            "a webhook has no caBundle, so the API server trusts no server",
         ),
         (
             WELL,

@@ -69,7 +69,7 @@ def test_without_a_leader_nothing_is_nominated(status):
 
     _, attention, _, _ = status(made=made)
 
-    assert "no controller leads, so no worker cluster is nominated for anybody" in attention
+    assert "no controller leads, so no worker cluster is nominated" in attention
 
 
 def test_another_dispatcher_is_none_of_ours(status):

@@ -214,7 +214,7 @@ def test_a_job_without_a_decision_is_not_touched(server, undo):
     assert (cluster.patched, result.exit_code) == ([], 1)
     assert result.stderr == (
         "Job team/light carries no decision: there is nothing to undo.\n"
-        "To have it left alone all the same:\n"
+        "To have it left alone anyway:\n"
         "  kubectl annotate job light -n team kueue-fallback.dev/policy=none\n"
     )
 

@@ -130,15 +130,15 @@ def test_a_job_that_runs_long_in_one_option_does_so_in_the_other():
     [
         (
             Start(seconds=80.0, low=80.0, high=80.0, unseen=3),
-            "nothing is known of how long 3 Jobs ahead run, so the first option stands",
+            "nothing is known of how long 3 Jobs ahead run, so the first option is kept",
         ),
         (
             Start(seconds=80.0, low=80.0, high=80.0, unseen=1),
-            "nothing is known of how long 1 Job ahead runs, so the first option stands",
+            "nothing is known of how long 1 Job ahead runs, so the first option is kept",
         ),
         (
             Start(seconds=80.0, low=80.0, high=80.0, unordered="fairSharing"),
-            "who is served next cannot be foreseen (fairSharing), so the first option stands",
+            "who is served next cannot be foreseen (fairSharing), so the first option is kept",
         ),
     ],
 )
@@ -237,7 +237,7 @@ NO_FORECAST = Assessment(option="gpu", queue="gpu-lq", fit=Fit.WAITS)
 def test_what_is_not_known_of_the_first_option_lets_it_stand(first, why):
     found = choose(DEFAULTS, [first, option("cpu", 0.0, 70.0)], asking())
 
-    sentence = f"stays in gpu-lq (gpu): {why}, so the first option stands"
+    sentence = f"stays in gpu-lq (gpu): {why}, so the first option is kept"
     assert found == Choice(index=0, sentence=sentence)
 
 

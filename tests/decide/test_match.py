@@ -275,8 +275,8 @@ def test_what_is_known_by_its_metadata_alone_is_not_ruled_out_by_what_it_runs():
         ({"maxRequests": {"cpu": "1"}}, {}, "the Job asks for more than 1 of cpu"),
         ({"minRequests": {"cpu": "3"}}, {}, "the Job asks for less than 3 of cpu"),
         ({"priorityClasses": ["high", "top"]}, {}, "it is for priority class high, top"),
-        ({"users": ["ann"]}, {}, "it is for other users than the one who asks"),
-        ({"groups": ["ops"]}, {}, "it is for ops, in none of which who asks is"),
+        ({"users": ["ann"]}, {}, "it is for other users"),
+        ({"groups": ["ops"]}, {}, "it is for ops, and the user is in none of them"),
     ],
 )
 def test_each_policy_that_does_not_match_says_why(given, job, why):

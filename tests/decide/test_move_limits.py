@@ -102,7 +102,7 @@ def test_kinds_that_take_resources_at_their_creation_are_named_together():
     [
         ("Pod", "a Job of its kind is decided at its creation only"),
         ("Deployment", "a Job of its kind is decided at its creation only"),
-        ("TrainJob", "its pods stand in other objects, which the controller does not read"),
+        ("TrainJob", "its pods are defined in other objects, which the controller does not read"),
         ("RayCluster", "it never ends, so no run of it is known"),
     ],
 )
@@ -118,8 +118,8 @@ def test_who_is_not_known_any_more_is_moved_to_no_option_for_some():
 
     assert limits(GPU, users, reconsider={}) == [
         (
-            "spec.options[1].only: reconsider moves nobody there, as who created a Job is not "
-            "known any more"
+            "spec.options[1].only: reconsider moves no Job there, because the Job's creator is "
+            "unknown"
         )
     ]
     assert limits(GPU, urgent, reconsider={}) == []

@@ -298,18 +298,18 @@ RESERVED = {**GPU_OPTION, "only": {"groups": ["ml-research"]}}
     [
         ({"groups": ["ml-research"]}, {}, MEMBER, None),
         ({"users": ["alice", "bob"]}, {}, MEMBER, None),
-        ({"users": ["bob"]}, {}, MEMBER, "it is for other users than the one who asks"),
+        ({"users": ["bob"]}, {}, MEMBER, "it is for other users"),
         (
             {"users": ["alice"], "groups": ["vision", "speech"]},
             {},
             MEMBER,
-            "it is for vision, speech, in none of which who asks is",
+            "it is for vision, speech, and the user is in none of them",
         ),
         (
             {"groups": ["ml-research"]},
             {},
             None,
-            "it is for some users alone, and who created the Job is not known",
+            "it is only for some users, and the Job's creator is unknown",
         ),
         ({"priorityClasses": ["high"]}, {PRIORITY_LABEL: "high"}, None, None),
         ({"priorityClasses": ["high"]}, {PRIORITY_LABEL: "low"}, MEMBER, HIGH_ALONE),

@@ -370,7 +370,7 @@ def keeping_certificates(_, kubeconfig, namespace, *, release):
 def probing(_, kubeconfig, __):
     result = CliRunner().invoke(probe.command, ["--wait", "0", "--kubeconfig", kubeconfig])
     # Nobody answers here: that is no complaint about rights.
-    return "" if result.stderr.startswith("No answer of the webhook") else result.stderr
+    return "" if result.stderr.startswith("The webhook did not answer within") else result.stderr
 
 
 def listing_unfinished(_, kubeconfig, __):

@@ -30,7 +30,7 @@ def test_run_times_are_learned_and_outlive_servers_and_workloads(own_plane, own_
         again = wait_for(lambda: _learned(client, names), "they are known after a restart")
 
     assert unknown["option"] == "gpu"
-    assert "no run time is known yet, so the first option stands" in unknown["reason"]
+    assert "no run time is known yet, so the first option is kept" in unknown["reason"]
     gpu, cpu = options(learned)["gpu"], options(learned)["cpu"]
     assert gpu["runsBy"] == f"learned from {COUNT} runs"
     assert 0.5 <= gpu["runs"] <= 10.0

@@ -78,8 +78,8 @@ def test_what_is_not_known_is_said_plainly():
         "Where Jobs ran: 30 in worker.",
         "Nothing is known here of cluster worker: 30 Jobs are in no replay.",
         "  --cluster NAME=FILE gives its queues; see `report --help`.",
-        "  Until then, what moved Jobs saved is by the forecasts of their decisions alone.",
-        "Nothing was replayed: what was saved is by the forecasts of the decisions alone.",
+        "  Until then, the savings of moved Jobs are only forecasts of their decisions.",
+        "Nothing was replayed: savings are only forecasts of the decisions.",
     ]
 
 

@@ -152,7 +152,7 @@ def test_a_declared_path_leads_to_a_pod_template(path):
         (wrapped("ray.io/v1", "RayCluster", **RAY), "its RayCluster, which never ends,"),
         (
             wrapped("ray.io/v1", "RayJob", rayClusterSpec=RAY, entrypointNumGpus=1),
-            "its entrypointNumGpus, which Ray would go on asking for,",
+            "its entrypointNumGpus, which Ray would still ask for,",
         ),
         (
             wrapped(template=pods(runtimeClassName="nvidia")),

@@ -94,14 +94,14 @@ def test_one_that_uses_a_cluster_that_exists_has_no_pods_of_its_own():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        (rayjob(entrypointNumGpus=1), "its entrypointNumGpus, which Ray would go on asking for,"),
+        (rayjob(entrypointNumGpus=1), "its entrypointNumGpus, which Ray would still ask for,"),
         (rayjob(entrypointNumGpus=0), ""),
         (
             rayjob(cluster(group(rayStartParams={"num-gpus": "1"}))),
-            "what Ray is told of GPUs in rayStartParams",
+            "the GPUs that Ray is given in rayStartParams",
         ),
         (rayjob(cluster(group(rayStartParams={"num-gpus": "0"}))), ""),
-        (rayjob(cluster(group(resources={"GPU": "1"}))), "what Ray is told of GPUs in resources"),
+        (rayjob(cluster(group(resources={"GPU": "1"}))), "the GPUs that Ray is given in resources"),
         (
             rayjob(cluster(gcsFaultToleranceOptions={"redisAddress": "redis:6379"})),
             "the Redis clean-up, which asks for more than its head,",

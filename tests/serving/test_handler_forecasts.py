@@ -138,5 +138,5 @@ def test_without_a_profile_the_first_option_stands_and_says_why():
 
     assert option == "gpu"
     assert found["reason"] == (
-        "stays in gpu-lq (gpu): no forecast of its queue is known yet, so the first option stands"
+        "stays in gpu-lq (gpu): no forecast of its queue is known yet, so the first option is kept"
     )

@@ -28,8 +28,8 @@ _PRIVILEGES = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 _UNSEEN = """\
-No answer of the webhook came back within {wait}: new Jobs are admitted as they are submitted.
-Look at, in this order:
+The webhook did not answer within {wait}. New Jobs are admitted as they are submitted.
+Check these, in this order:
   1. kubectl get pods -A -l app.kubernetes.io/name=kueue-fallback
      Are the servers ready? If not, their log and /readyz on their metrics port say why.
   2. kubectl get mutatingwebhookconfigurations -o yaml

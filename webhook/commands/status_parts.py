@@ -192,7 +192,7 @@ def certificates(configurations: Sequence[Mapping[str, Any]], unix: float) -> St
     )
     if "" in bundles:
         return StatusPart(
-            shown=shown, trouble=("a webhook has no caBundle: the API server trusts nobody",)
+            shown=shown, trouble=("a webhook has no caBundle, so the API server trusts no server",)
         )
     if not shown:
         return StatusPart(unknown="the caBundle holds no certificate that can be read")
@@ -262,7 +262,7 @@ def dispatcher(client: Client, kueue_namespace: str, leader: StatusPart, unix: f
     if late:
         trouble.append(f"no worker cluster is nominated for {late} Workloads that have quota")
     if leader.shown is not None and not leader.shown["leads"]:
-        trouble.append("no controller leads, so no worker cluster is nominated for anybody")
+        trouble.append("no controller leads, so no worker cluster is nominated")
     shown = {"ours": True, "waiting": len(waiting), "withoutNomination": late}
     return StatusPart(shown=shown, trouble=tuple(trouble))
 

@@ -426,7 +426,7 @@ def _is_still_there(client: Client, target: Target, old: str) -> bool:
 
 
 _ALONE = """\
-To have it left alone all the same:
+To have it left alone anyway:
   kubectl annotate {kind} {name} -n {namespace} kueue-fallback.dev/policy=none"""
 
 

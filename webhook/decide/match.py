@@ -279,12 +279,12 @@ def not_for(wanted: Match | Only, requester: Requester | None) -> str:
     if wanted.users is None and wanted.groups is None:
         return ""
     if requester is None:
-        return "it is for some users alone, and who created the Job is not known"
+        return "it is only for some users, and the Job's creator is unknown"
     if wanted.users is not None and requester.name not in wanted.users:
         # Reasons are stored and logged, and who asks is nobody else's business there.
-        return "it is for other users than the one who asks"
+        return "it is for other users"
     if wanted.groups is not None and requester.groups.isdisjoint(wanted.groups):
-        return f"it is for {', '.join(wanted.groups)}, in none of which who asks is"
+        return f"it is for {', '.join(wanted.groups)}, and the user is in none of them"
     return ""
 
 

@@ -67,7 +67,7 @@ def _of_reconsidering(policy: FallbackPolicy) -> Iterator[MoveLimit]:
     for index, option in enumerate(policy.spec.options):
         path = f"spec.options[{index}]"
         if option.only is not None and (option.only.users or option.only.groups):
-            why = "reconsider moves nobody there, as who created a Job is not known any more"
+            why = "reconsider moves no Job there, because the Job's creator is unknown"
             yield MoveLimit(path=f"{path}.only", why=why)
         others = policy.spec.options[:index]
         for (obstacle, names), concerned in _between(option, others, kinds).items():
@@ -80,7 +80,7 @@ def _never_moved(kind: JobKind) -> str:
     if not kind.is_movable:
         return Obstacle.CREATION_ONLY.meaning
     if not kind.is_whole:
-        return "its pods stand in other objects, which the controller does not read"
+        return "its pods are defined in other objects, which the controller does not read"
     # A run that has a length is what moves are judged by.
     return "" if kind.finishes else "it never ends, so no run of it is known"
 

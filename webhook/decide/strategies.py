@@ -338,10 +338,10 @@ def _known(index: int, option: Assessment) -> _Known | None:
 
 def _why_it_stands(option: Assessment) -> tuple[str, ...]:
     if option.starts_now:
-        return "starts now", f"{_what_is_unknown(option)}, so the first option stands"
+        return "starts now", f"{_what_is_unknown(option)}, so the first option is kept"
     if option.fit is Fit.MAY_PREEMPT:
         return ("may preempt",)
-    return (f"{_what_is_unknown(option)}, so the first option stands",)
+    return (f"{_what_is_unknown(option)}, so the first option is kept",)
 
 
 def _what_is_unknown(option: Assessment) -> str:

@@ -162,7 +162,7 @@ def _doubts(
     if decided := sum(bool(job.entry.policy) for job in jobs):
         doubts.append(f"{decided} Jobs were decided already; they are replayed as they went")
     if unfinished := sum(not job.entry.outcome for job in hindsight.jobs):
-        doubts.append(f"{unfinished} Jobs have not ended; they count as load alone")
+        doubts.append(f"{unfinished} Jobs have not ended; they count only as load")
     unseen = sorted({name for job in hindsight.jobs for name in job.unseen})
     if unseen:
         doubts.append(f"nothing is known of worker clusters: {', '.join(unseen)}")

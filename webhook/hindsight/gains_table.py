@@ -300,14 +300,14 @@ def _unseen(gains: Gains) -> Iterator[str]:
         named = ", ".join(gains.unseen)
         yield f"Nothing is known here of cluster {named}: {count} Jobs are in no replay."
         yield "  --cluster NAME=FILE gives its queues; see `report --help`."
-        yield "  Until then, what moved Jobs saved is by the forecasts of their decisions alone."
+        yield "  Until then, the savings of moved Jobs are only forecasts of their decisions."
 
 
 def _sure(gains: Gains) -> Iterator[str]:
     yield from _unseen(gains)
     confidence = gains.confidence
     if confidence is None:
-        yield "Nothing was replayed: what was saved is by the forecasts of the decisions alone."
+        yield "Nothing was replayed: savings are only forecasts of the decisions."
         return
     parts = f"makespan {confidence.makespan:+.1f} %, a Job {confidence.one_job:.1f} %"
     yield (
@@ -322,8 +322,8 @@ def _sure(gains: Gains) -> Iterator[str]:
     assumed = sum(row.assumed for row in gains.rows)
     if assumed:
         yield (
-            f"How long {assumed} moved Jobs run in the other option rests on the policy alone; the "
-            "range says so."
+            f"The run time of {assumed} moved Jobs in the other option comes only from the policy; "
+            "the range says so."
         )
     if gains.left_out:
         yield f"{gains.left_out} Jobs are left out: they cannot be replayed, or had no room."

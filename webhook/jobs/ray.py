@@ -49,7 +49,7 @@ def read_job(source: Mapping[str, Any]) -> Job:
     pod_sets = () if spec.get("clusterSelector") or not cluster else _pod_sets(cluster, _CLUSTER)
     unmodelled = _unmodelled(cluster, source, ".".join(_CLUSTER))
     if _is_positive(spec.get("entrypointNumGpus")):
-        unmodelled = "its entrypointNumGpus, which Ray would go on asking for,"
+        unmodelled = "its entrypointNumGpus, which Ray would still ask for,"
     return served_job.read(
         source,
         kind="RayJob",
@@ -174,7 +174,7 @@ def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str
         for key in ("rayStartParams", "resources"):
             told = fields.mapping(group, key, where)
             if any(_is_positive(told.get(name)) for name in _GPUS):
-                return f"what Ray is told of GPUs in {key}"
+                return f"the GPUs that Ray is given in {key}"
     return ""
 
 

@@ -130,7 +130,7 @@ def _unmodelled(spec: Mapping[str, Any]) -> str:
         return "its dynamic allocation"
     told = fields.mapping(spec, "sparkConf", "spec")
     if found := next((key for key in told if _TOLD_OF_GPUS in f"{key}."), ""):
-        return f"its sparkConf {found}, which Spark would go on asking for,"
+        return f"its sparkConf {found}, which Spark would still ask for,"
     for role in _ROLES:
         given = fields.mapping(spec, role, "spec")
         if given.get("template"):
