@@ -54,7 +54,8 @@ def test_a_probe_that_nobody_would_see_is_refused(template, namespace):
     result = template({"hooks.probe.namespace": f'"{namespace}"'})
 
     assert result.returncode == 1
-    assert f"hooks.probe.namespace: Jobs of {namespace} are never looked at" in result.stderr
+    why = f"Jobs of {namespace} are never sent to the webhook"
+    assert f"hooks.probe.namespace: {why}" in result.stderr
 
 
 def test_the_list_before_an_uninstall_may_list_jobs_and_start_held_ones(render):

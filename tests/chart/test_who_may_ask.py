@@ -146,7 +146,7 @@ SEGMENTS = {"webhook.pathSegments": json.dumps([FIRST])}
         ({"networkPolicy.enabled": "true"}, "pods may ask it"),
         (
             {"networkPolicy.reviewsFrom": FROM, "hostNetwork": "true", "webhook.port": "10260"},
-            "on the nodes' network it has no effect",
+            "no effect on the nodes' network",
         ),
     ],
 )

@@ -153,4 +153,4 @@ def test_a_stored_policy_reads_as_its_file_does(served):
 def test_explain_describes_the_options(served):
     explained = served.kubectl("explain", "fbp.spec.options.slowdown").stdout
 
-    assert "Expected run time relative to the first option's" in explained
+    assert "Expected run time, as a multiple of the first option's" in explained
