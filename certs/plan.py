@@ -30,7 +30,7 @@ class Lifetimes:
 
     @property
     def clock_margin(self) -> timedelta:
-        """By how much clocks may differ."""
+        """Largest difference between clocks."""
         return min(BACKDATED, self.leaf)
 
     @property

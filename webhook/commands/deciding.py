@@ -47,7 +47,7 @@ class DecidingView:
     unix: float
     own_namespace: str = ""
     requester: Requester | None = None
-    """Who is taken to create the Job; None: nobody knows."""
+    """The user who counts as the Job's creator; None: unknown."""
     waiting: tuple[WaitingWorkload, ...] = ()
     """Those of the Job that is there and that the state is without."""
 

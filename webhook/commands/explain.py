@@ -205,7 +205,7 @@ class _ExplainOptions:
 
     @property
     def requester(self) -> Requester | None:
-        """Return who is taken to create the Job; None: who asks."""
+        """Return the user who counts as the Job's creator; None: the user of this command."""
         from webhook.model.requester import Requester
 
         if not self.access.user:

@@ -56,7 +56,7 @@ _SPARE: Final = ("SURE", "WITHIN", "WAITS", "CLUSTERQUEUE")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineView:
-    """Who waits, and the time that it is, in seconds since 1970."""
+    """The pending Workloads, and the present time in seconds since 1970."""
 
     waiting: Sequence[WaitingWorkload]
     unix: float

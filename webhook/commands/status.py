@@ -38,7 +38,7 @@ _LOCAL_QUEUES = ("NAMESPACE", "LOCALQUEUE", "CLUSTERQUEUE", "PENDING", "RESERVIN
 _REPLICAS = ("SERVER", "STATE", "STATE AGE", "CERTIFICATE", "WHY")
 _CLUSTERS = ("CLUSTER", "ACTIVE", "STATE AGE", "MESSAGE")
 _SPARE = ("RESERVING", "STATE", "FLAVOR", "QUOTA")
-"""Of ClusterQueues, left out where a terminal is too narrow."""
+"""Columns of ClusterQueues that are left out on a narrow terminal."""
 _NAMES_WIDTH = 14
 _SCREEN = 40
 """Lines, unless all is asked for."""

@@ -26,7 +26,7 @@ or also say where decisions stay off:
   kubectl fallback on && kubectl fallback off -n NAMESPACE"""
 
 Off: TypeAlias = "frozenset[str] | None"
-"""Where it is off; empty: everywhere; None: nowhere."""
+"""Namespaces in which decisions are off; empty: all; None: none."""
 
 _namespaces: Callable[[Any], Any] = click.option(
     "-n",

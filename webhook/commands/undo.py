@@ -445,7 +445,7 @@ class Target:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What the commands that people are told of are filled in with."""
+        """The values for the commands that messages suggest."""
         return {"kind": self.kind.kind.lower(), "name": self.name, "namespace": self.namespace}
 
     @property

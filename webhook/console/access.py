@@ -36,7 +36,7 @@ class Rights(Protocol):
 
     @property
     def requester(self) -> Requester | None:
-        """Return who asks; None: that is not known."""
+        """Return the user who asks; None: unknown."""
 
 
 class Everybody:

@@ -144,7 +144,7 @@ class DecisionStore:
         self._decisions: dict[tuple[str, str], ShownDecision] = {}
         """By namespace and id: no namespace can replace another's."""
         self._of_jobs: dict[str, dict[Key, str]] = {}
-        """Of each kind: Jobs to the ids of the decisions that they carry."""
+        """For each kind: Jobs to the ids of the decisions that they carry."""
         self._lock = threading.Lock()
 
     def put_line(self, line: bytes) -> None:

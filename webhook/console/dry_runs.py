@@ -17,7 +17,7 @@ from webhook.state.feed import Counted
 
 REST: Final = 10.0
 PATIENCE_SECONDS: Final = 2.0
-"""Who would have to wait for longer is told to come again."""
+"""A caller who would wait longer is told to try again."""
 
 
 class DryRuns:

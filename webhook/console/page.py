@@ -30,7 +30,7 @@ from webhook.console.starts_picture import longest_wait, starts_picture
 from webhook.console.view import Cell, Policy, ShownDecision, ShownOption, View
 
 HEIGHT: Final = 12
-"""Of a lane, in pixels, without the room for the marks of moves above it."""
+"""Height of a lane, in pixels, without the room for the marks of moves above it."""
 MOST_LANES: Final = 9
 _MOST_COLUMNS: Final = 48
 _STEPS: Final = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
@@ -64,7 +64,7 @@ class Lane:
     sentence: str
     columns: tuple[Column, ...]
     moves: tuple[float, ...]
-    """Where Jobs were moved to this option, in percent."""
+    """Positions at which Jobs were moved to this option, in percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class Timeline:
     peak: int
     """The Jobs of the highest column."""
     ticks: tuple[tuple[float, str], ...]
-    """Where in percent, and what time it is there."""
+    """Position in percent, and the time there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +232,7 @@ class Bar:
     """``80 free, 73 by borrowing``."""
     sentence: str
     nominal: float
-    """Where nominal quota ends, in percent."""
+    """Position at which nominal quota ends, in percent."""
     parts: tuple[BarPart, ...]
 
 

@@ -32,10 +32,10 @@ class Filters:
     namespace: str = ""
     policy: str = ""
     queue: str = ""
-    """Of a LocalQueue or ClusterQueue, or of the cohort or worker cluster that it is in."""
+    """Part of the name of a LocalQueue, a ClusterQueue, or its cohort or worker cluster."""
     kind: str = ""
     text: str = ""
-    """Of anything that is named."""
+    """Part of any name."""
     is_moved: bool = False
     """Only Jobs that left the option in which they came, or would have."""
     before: str = ""

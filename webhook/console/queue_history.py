@@ -36,7 +36,7 @@ class QueueHistory:
         self._series: Mapping[Place, Series] = {}
 
     def take(self, clusters: Mapping[str, Counted | None], unix: float) -> None:
-        """Count who waits in each of the *clusters* at *unix*, if a minute has passed."""
+        """Count the pending Workloads of each of the *clusters*, if a minute has passed."""
         # A clock that was set back must not keep it from counting.
         if self._due - SAMPLE_SECONDS <= unix < self._due:
             return

@@ -43,13 +43,13 @@ class SavedOverTime:
     """Whether it was saved; else it would have been."""
     columns: tuple[SavedColumn, ...]
     base: float
-    """Where neither gain nor loss is, in pixels from the top."""
+    """Position of zero gain, in pixels from the top."""
     step: str
     peak: str
     """The highest gain in one step."""
     sentence: str
     ticks: tuple[tuple[float, str], ...]
-    """Where in percent, and what time it is there."""
+    """Position in percent, and the time there."""
 
 
 def saved_over_time(hours: Sequence[GainedHour], now: float) -> SavedOverTime | None:
@@ -134,9 +134,9 @@ class GainRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GainRows:
     rows: tuple[GainRow, ...]
-    """Who gained most first, who lost most last."""
+    """Rows from the largest gain to the largest loss."""
     zero: float
-    """Where neither gain nor loss is, in percent."""
+    """Position of zero gain, in percent."""
     hidden: int
 
 

@@ -17,7 +17,7 @@ from webhook.state.waiting_line import WaitingWorkload
 MOST_ROWS: Final = 8
 _LEAST_SPAN_SECONDS: Final = 60.0
 _ROOM: Final = 1.25
-"""Of the axis behind the last expected start: its range is cut there if it is wider."""
+"""Length of the axis, in times of the last expected start; a wider range is cut there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class StartRow:
     """None: no start is foreseen."""
     low: float
     width: float
-    """Of the range in which it starts in about 80 % of cases."""
+    """Position and width of the range that holds about 80 % of cases."""
     is_known: bool
     sentence: str
 
@@ -45,7 +45,7 @@ class StartsPicture:
     hidden: str
     """How many more wait, who start later; empty: none."""
     ticks: tuple[tuple[float, str], ...]
-    """Where in percent, and how long from now that is."""
+    """Position in percent, and how long from now that is."""
 
 
 def starts_picture(waiting: Sequence[WaitingWorkload]) -> StartsPicture | None:

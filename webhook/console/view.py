@@ -140,13 +140,13 @@ class Savings:
     """Jobs done later: than without any decision, or than their first option was forecast."""
     rests: str = FORECASTS
     margin_seconds: float | None = None
-    """By so much *saved_seconds* may be wrong; None: not known."""
+    """Error of *saved_seconds*; None: unknown."""
     spent: Mapping[str, float] = field(default_factory=dict)
     """What the Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
     saved: Mapping[str, float] = field(default_factory=dict)
-    """By how much less than as they were submitted, likewise; below 0: more."""
+    """Amounts saved compared with the Jobs as submitted; below 0: they cost more."""
     late: int = 0
-    """Of ``deadlines`` Jobs that have one, those that ended after it."""
+    """Jobs that ended after their deadline, of the ``deadlines`` Jobs that have one."""
     deadlines: int = 0
     device_hours: float = 0.0
     """Hours of devices that were given back; negative: more were taken."""

@@ -62,7 +62,7 @@ class Adviser:
         self._max_state_age = max_state_age
         self._is_leader, self._keys = is_leader, keys
         self._jobs: dict[str, dict[str, None]] = {}
-        """Of each watch the keys of the Jobs that can go on from a checkpoint."""
+        """For each watch, the keys of the Jobs that can continue from a checkpoint."""
         self._found: dict[str, Advice] = {}
         self._told: dict[str, int] = {}
         """Job to the admission of the run of which an Event tells."""

@@ -107,7 +107,7 @@ class JobEvents:
         self._is_leader = is_leader
         self._unix = unix
         self._marks: dict[str, dict[str, str]] = {}
-        """Of each kind: UID of each Job with a happening, to the mark of its last one."""
+        """For each kind: UID of each Job with an event, to the mark of its last event."""
         self._due: deque[_Due] = deque()
         self._left_out = 0
         self._error = ""

@@ -31,7 +31,7 @@ class Span:
     """When an option's quota is held and when its Job runs, in seconds since 1970."""
 
     reserved: float
-    """From when on its quota is held."""
+    """When the Job begins to hold its quota."""
     begun: float
     """When its pods begin to run."""
     end: float

@@ -41,7 +41,7 @@ class Standing(IntEnum):
     INACTIVE = 0
     """Kueue does not reach it."""
     REFUSED = 1
-    """By its queues it would not take the Workload."""
+    """Its queues would not take the Workload."""
     SILENT = 2
     """It is watched, and has told nothing for too long."""
     UNKNOWN = 3
@@ -252,7 +252,7 @@ def rank(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """By what clusters are compared, and what a later one must gain."""
+    """The measure that compares clusters, and what a later one must gain."""
 
     type: StrategyType
     """Threshold: by their starts."""

@@ -34,7 +34,7 @@ class Applicant:
     allowed: frozenset[str] | None = None
     """The names of the options that it allows; None: all."""
     requester: Requester | None = None
-    """Who creates it, or asks for a move; None: nobody knows."""
+    """The user who creates the Job or asks for a move; None: unknown."""
     gpu_memory: int | None = None
     """Bytes that it says it needs of the memory of one device; None: it does not say."""
     use: DeviceUse | None = None

@@ -275,7 +275,7 @@ def _mismatch(
 
 
 def not_for(wanted: Match | Only, requester: Requester | None) -> str:
-    """Return why who asks is none of the users and groups that are named; empty: they are."""
+    """Return why the requester is not among the named users and groups; empty: they are."""
     if wanted.users is None and wanted.groups is None:
         return ""
     if requester is None:

@@ -31,7 +31,7 @@ _HAMI_MEMORY: Final = "nvidia.com/gpumem"
 """In MiB, of one device."""
 _MIB: Final = 1 << 20
 _USABLE: Final = 0.95
-"""Of the memory; the rest is the driver's."""
+"""Usable part of the memory; the driver takes the rest."""
 _NOT_DEVICES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _PLAIN: Final = KueueConfig()
 

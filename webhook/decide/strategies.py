@@ -50,7 +50,7 @@ UNASKED = Asking()
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     index: int | None
-    """Of the option taken, in the policy's order; None: the Job is left as submitted."""
+    """Index of the option taken, in the policy's order; None: the Job is left as submitted."""
     sentence: str
 
 

@@ -133,7 +133,7 @@ _BELOW: Final[Mapping[str, Path]] = {
     "runtime class": ("spec", "runtimeClassName"),
     "affinity": ("spec", "affinity"),
 }
-"""Where these are below a pod template."""
+"""Paths of these below a pod template."""
 
 
 def _of_adaptation(adaptation: Adaptation) -> Iterator[tuple[str, str]]:

@@ -69,7 +69,7 @@ REINVOCATION_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """The time of a review, what identifies it, and who asks."""
+    """The time of a review, what identifies it, and the user who asks."""
 
     now: float
     """Seconds on the clock of ``Snapshot.as_of``."""
@@ -82,7 +82,7 @@ class Moment:
     visible: Container[str] = frozenset()
     """Ids of decisions whose Workloads have been observed lately."""
     requester: Requester | None = None
-    """Who asks; None: nobody knows."""
+    """The user who asks; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class Rules:
     """The settings that a decision depends on."""
 
     max_state_age_seconds: float = 15.0
-    """From an older snapshot nothing is decided."""
+    """Longest age of a snapshot that decisions may use."""
     own_namespace: str = ""
     decides_groups: bool = False
     """Whether pods of groups are decided; what the first one decides, the others follow."""

@@ -29,7 +29,7 @@ _RANDOM = 5
 _NAMES_KEPT_SECONDS = 900.0
 """Longer than a restarted observer goes on reporting the Workloads that it finds."""
 SOON_SECONDS = 5.0
-"""By then the Workload of a created Job is observed: Kueue makes it in milliseconds."""
+"""Time after which the Workload of a created Job is observed: Kueue makes it in milliseconds."""
 _TIMES = 4.0
 """Factor on the longest recent time, if that makes more than ``SOON_SECONDS``."""
 _LESS_EACH_TIME = 0.9

@@ -28,7 +28,7 @@ class Sum(NamedTuple):
 
     amount: float = 0.0
     jobs: int = 0
-    """Of how many Jobs it is known."""
+    """For how many Jobs it is known."""
 
     @property
     def rounded(self) -> float:

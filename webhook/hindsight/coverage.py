@@ -14,7 +14,7 @@ _DAY_HOURS = 24
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     hours: int
-    """From the oldest hour on that the journal has Jobs of; a quiet hour between counts."""
+    """Hours since the oldest one with Jobs in the journal; a quiet hour in between counts."""
     of: int
 
 

@@ -33,7 +33,7 @@ NEAR_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Where run times come from, besides the log itself, and the cluster to replay in."""
+    """The sources of run times besides the log itself, and the cluster to replay in."""
 
     snapshot: Snapshot
     """The queues, whose contents are ignored, and the policies that are to decide."""

@@ -37,7 +37,7 @@ class DeviceNode:
     device: Device
     cuts: tuple[Geometry, ...]
     jobs: tuple[str, ...] = ()
-    """Whose pods on it use devices: ``namespace/name``."""
+    """Jobs whose pods on this Node use devices: ``namespace/name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,14 +37,14 @@ class Estimate:
     jobs: int
     """That have ended and could be replayed."""
     matched: int
-    """Of these, those that a policy matches."""
+    """How many of these a policy matches."""
     moved: int
     hours_back: float
     """Hours of accelerators that moved Jobs would have left to others."""
     hours_by_flavor: Mapping[str, float]
     """The same by flavor; below 0: more would have been used there."""
     wait: MeanSeconds | None
-    """From the arrival to the start; None: nothing was replayed."""
+    """Mean time from arrival to start; None: nothing was replayed."""
     turnaround: MeanSeconds | None
     saved: float
     """Seconds by which all together would have ended sooner."""
@@ -53,7 +53,7 @@ class Estimate:
     slower: int
     since: float
     until: float
-    """From the first arrival to the last end, in seconds since 1970."""
+    """First arrival and last end, in seconds since 1970."""
     confidence: Confidence | None
     stayed: Mapping[str, int] = field(default_factory=dict)
     """Why matched Jobs would have stayed, to their number."""

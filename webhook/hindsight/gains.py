@@ -37,7 +37,7 @@ from webhook.simulate.results import JobResult, totals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
-    """By how many percent the replay of what happened differs from what happened."""
+    """How far the replay of what happened is off, in percent."""
 
     jobs: int
     turnaround: float
@@ -148,9 +148,9 @@ class Row:
     """Error of *saved*, in seconds."""
     slower: int
     assumed: int
-    """Of the moved, those whose run time in the other option is based on the policy alone."""
+    """Moved Jobs whose run time in the other option comes only from the policy."""
     unseen: int = 0
-    """Of the seen, those in no replay, because a worker cluster's state is not known."""
+    """Seen Jobs that are in no replay, because a worker cluster's state is unknown."""
     bill: Bill = field(default_factory=Bill)
     """What they have cost."""
 

@@ -244,7 +244,7 @@ _SPARE_HOURS: Final = 8
 MOST_ENTRIES: Final = 5_000
 """In one hour; others are counted and left out."""
 MOST_BYTES: Final = 700_000
-"""Of one ConfigMap, compressed; etcd takes 1 MiB."""
+"""Largest size of one ConfigMap, compressed; etcd takes 1 MiB."""
 MOST_TEXT: Final = 8_000_000
 """Characters of one ConfigMap before it is packed. The fullest hour has 3 million; what packs well,
 as a tenant may have it, would take hundreds of megabytes of whoever reads it."""

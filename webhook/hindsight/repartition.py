@@ -27,7 +27,7 @@ WORTH: Final = 0.2
 _LEAST_WAITED: Final = 1.0
 """Device-hours; for less nobody stops Jobs to cut devices anew."""
 USABLE: Final = 0.95
-"""Of the memory of a slice, as decisions have it."""
+"""Usable part of a slice's memory, as in decisions."""
 
 Cells: TypeAlias = Mapping[str, int]
 """Resource, empty for whole devices, to how many units of it there are."""
@@ -55,7 +55,7 @@ class Waits:
 
     waited: float
     by_day: Mapping[int, float] = field(default_factory=dict)
-    """Of those who came on a day, counted since 1970."""
+    """Waiting by the day of arrival, counted since 1970."""
     fragmented: float = 0.0
     """Free, and of no use to the average Job."""
     free: float = 0.0

@@ -24,9 +24,9 @@ MOST_DECISIONS: Final = 500
 MOST_HOURS: Final = 2000
 """Rows, each of one hour, policy and namespace."""
 MOST_BYTES: Final = 700_000
-"""Of the record, compressed; etcd takes 1 MiB."""
+"""Largest size of the record, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 16_000_000
-"""Of the record, as text: what is larger was not written by us."""
+"""Largest size of the record as text; we write none that is larger."""
 _VERSION: Final = "1"
 
 Unix = Annotated[float, Field(ge=0, lt=1 << 32)]
@@ -50,14 +50,14 @@ class Gained:
     moved: int
     saved_seconds: Finite
     margin_seconds: Finite
-    """By so much *saved_seconds* may be wrong."""
+    """Error of *saved_seconds*."""
     slower: int
     spent: Mapping[str, Finite] = field(default_factory=dict)
     """What its Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
     saved: Mapping[str, Finite] = field(default_factory=dict)
-    """By how much less they have cost than as submitted, likewise; below 0: more."""
+    """Amounts saved compared with the Jobs as submitted; below 0: they cost more."""
     late: int = 0
-    """Of ``deadlines`` Jobs that have one, those that ended after it."""
+    """Jobs that ended after their deadline, of the ``deadlines`` Jobs that have one."""
     deadlines: int = 0
     device_hours: Finite = 0.0
     """Hours of devices that were given back; negative: more were taken."""
@@ -75,9 +75,9 @@ class GainedHour:
     """Whether it was so; else it would have been."""
     jobs: int
     gained_seconds: Finite
-    """Of those that were done sooner."""
+    """Seconds by which Jobs were done sooner."""
     lost_seconds: Finite
-    """Of those that were done later."""
+    """Seconds by which Jobs were done later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who asks for a Job, as the API server has authenticated them."""
+"""The user who asks for a Job, as the API server has authenticated them."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Handler:
     ) -> None:
         self._rules = rules
         self.reasons_url = ""
-        """Where reasons are explained to users; empty: nowhere."""
+        """URL at which reasons are explained to users; empty: none."""
         self._metrics = metrics
         self._tell = tell
         self._clock = clock

@@ -23,7 +23,7 @@ class JobCost:
     """What a Job really came to; None: it is not known."""
 
     money: float | None
-    """By rates and for electricity."""
+    """Money for rates and electricity."""
     kwh: float | None
     kilograms: float | None
     """CO2."""

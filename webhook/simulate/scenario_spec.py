@@ -71,7 +71,7 @@ class ClusterSpec(Objects):
     """A worker cluster behind MultiKueue, with its queues and flavors."""
 
     name: Annotated[str, Field(min_length=1)]
-    """Of its MultiKueueCluster."""
+    """Name of its MultiKueueCluster."""
     watched: bool = True
     """Decisions know what is free and waits there; False: the manager's own quota alone."""
 
@@ -85,7 +85,7 @@ class RunTimeSpec(StrictSpec):
     of: str | None = None
     """Another key of the same `runTimes`."""
     sigma: Sigma = 0.0
-    """Of the run time's natural logarithm; 0: no spread."""
+    """Standard deviation of the run time's natural logarithm; 0: no spread."""
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
@@ -111,9 +111,10 @@ class JobTemplate(StrictSpec):
     job: dict[str, Any] | None = None
     """A Job of any kind that is decided."""
     run_times: RunTimes
-    """By ResourceFlavor (several joined by commas, sorted), or by option of a policy."""
+    """Run times by ResourceFlavor (several sorted and joined by commas), or by a policy's
+    option."""
     deadline: Duration | None = None
-    """From its creation: its annotation `deadline`."""
+    """Time from its creation: its annotation `deadline`."""
     value: Annotated[str, Field(max_length=16, pattern=DECIMAL)] | None = None
     """Money that an hour until it is done is worth: its annotation `value-of-time`."""
     said: Annotated[RunTimeSpec, BeforeValidator(_spelled_out)] | None = None
@@ -132,7 +133,7 @@ Turns: TypeAlias = Annotated[tuple[str, ...], Field(min_length=1)]
 
 class _Generated(StrictSpec):
     start: Duration = "0s"
-    """Of the first, from the scenario's start."""
+    """Time of the first one, from the scenario's start."""
     jobs: Annotated[
         Annotated[Turns, Tag("<list>")] | Annotated[Weights, Tag("<map>")],
         Discriminator(lambda given: "<map>" if isinstance(given, dict) else "<list>"),
@@ -233,7 +234,7 @@ class Csv(StrictSpec):
     limit: Count | None = None
     """At most so many Jobs, the first by arrival."""
     start: Duration = "0s"
-    """Of the first, from the scenario's start."""
+    """Time of the first one, from the scenario's start."""
 
 
 class ArrivalsSpec(StrictSpec):

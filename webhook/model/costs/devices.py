@@ -81,7 +81,7 @@ class Device:
     memory: int | None = None
     """In bytes."""
     bandwidth: float | None = None
-    """Of its memory, in GB/s."""
+    """Bandwidth of its memory, in GB/s."""
     compute: Mapping[str, float] = field(default_factory=dict)
     """Data type (``bf16``, ``int8``) to dense TFLOPS, or TOPS for integers."""
     watts: Watts | None = None
@@ -91,7 +91,7 @@ class Device:
     """Into how many resources one device is shared in time."""
     slices: tuple[DeviceSlice, ...] = ()
     source: str = ""
-    """Where its figures are from."""
+    """Source of its figures."""
 
     def slice_of(self, resource: str) -> DeviceSlice | None:
         """Return the slice that a resource counts; None: it counts whole devices, or shares."""

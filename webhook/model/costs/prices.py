@@ -224,7 +224,7 @@ class Cost:
     """What running a Job in one option costs; the terms from ``carbon`` on where costs decide."""
 
     money: float | None = None
-    """By the rates, for as long as its quota is held; None: no rate is known."""
+    """Money by the rates, while the quota is held; None: no rate is known."""
     kwh: float | None = None
     """Energy of devices, cores and memory in use, with what the building takes; None: the power of
     a device is not known."""
