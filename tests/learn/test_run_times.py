@@ -52,6 +52,15 @@ def test_what_did_not_change_stays_the_same_object():
     assert (before["k", "t4"].runs, after["k", "t4"].runs) == (1, 2)
 
 
+def test_a_class_alone_in_its_coarse_class_is_estimated_once_for_both():
+    found = learned_from([ended(), ended("k", 2000, flavors="p"), ended("other", coarse="~d")])
+
+    estimates = found.estimates()
+
+    assert estimates["k", "t4"] is estimates["~c", "t4"]
+    assert estimates["k", "p"] is estimates["~c", "p"]
+
+
 def test_many_new_classes_are_learned_a_few_at_a_time():
     found = learned_from([ended(f"k{number}", coarse="~c") for number in range(5)])
 

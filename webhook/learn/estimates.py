@@ -520,17 +520,13 @@ class RunTimeLearner:
         record = self._records.get(key)
         known = record.runs if record else self._pools.get(key, {})
         # In order, so that the same runs always come to the very same estimate.
-        elsewhere = (
-            unpack_runs(known[other_flavors])
-            for other_flavors in sorted(known)
-            if other_flavors != flavors
-        )
-        runs = unpack_runs(known.get(flavors, b""))
-        learned = estimate(runs, prior_sigma=spread_of(elsewhere))
+        elsewhere = tuple(known[other] for other in sorted(known) if other != flavors)
+        runs = known.get(flavors, b"")
+        learned = _learned(runs, elsewhere)
         said = record.said.get(flavors) if record else None
         if learned is None or not said:
             return learned
-        compared = ratio_to_said(runs, unpack_runs(said))
+        compared = ratio_to_said(unpack_runs(runs), unpack_runs(said))
         return learned if compared is None else _compared(learned, compared)
 
     def _pool(self, before: ClassRecord | None, after: ClassRecord) -> None:
@@ -575,6 +571,17 @@ class RunTimeLearner:
     def _drop_estimates(self, key: str, flavors: Iterable[str]) -> None:
         # Estimated again from nothing, they disappear.
         self._stale.update(dict.fromkeys((key, place) for place in flavors))
+
+
+@lru_cache
+def _learned(runs: Packed, elsewhere: tuple[Packed, ...]) -> RunTime | None:
+    """Estimate runs, beside the class's runs in other places.
+
+    Most coarse classes have one class, and are estimated after it from the same runs.
+    """
+    return estimate(
+        unpack_runs(runs), prior_sigma=spread_of(unpack_runs(packed) for packed in elsewhere)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
