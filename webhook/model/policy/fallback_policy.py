@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from webhook.model import quantity
@@ -142,6 +143,7 @@ def selector(given: LabelSelector | None, default: Selector) -> Selector:
     )
 
 
+@lru_cache
 def seconds(duration: str) -> float:
     """Return a valid duration, such as ``1h30m``, in seconds."""
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
