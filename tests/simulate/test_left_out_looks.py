@@ -10,8 +10,9 @@ import pytest
 from tests.simulate import files
 from webhook.reconsider import plan
 from webhook.reconsider.soonest_moves import due_in
-from webhook.simulate import replay as replays
-from webhook.simulate.replay import Moving, replay
+from webhook.simulate import replayed_moves
+from webhook.simulate.replay import replay
+from webhook.simulate.replayed_moves import Moving
 
 SERVERS = 3
 
@@ -52,15 +53,15 @@ def moves_of(monkeypatch, scenario, *, all_looks):
         looks += 1
         return choose(self, snapshot, now)
 
-    monkeypatch.setattr(replays.Moving, "step", counted)
+    monkeypatch.setattr(Moving, "step", counted)
     if all_looks:
-        monkeypatch.setattr(replays.Moving, "wait", lambda self, until: None)
-        monkeypatch.setattr(replays.Moving, "is_idle", lambda self, snapshot, now: False)
+        monkeypatch.setattr(Moving, "wait", lambda self, until: None)
+        monkeypatch.setattr(Moving, "is_idle", lambda self, snapshot, now: False)
     (arm,) = scenario.arms(["FinishTime"])
     found = replay(scenario, arm)
-    monkeypatch.setattr(replays.Moving, "step", choose)
-    monkeypatch.setattr(replays.Moving, "wait", patience)
-    monkeypatch.setattr(replays.Moving, "is_idle", is_idle)
+    monkeypatch.setattr(Moving, "step", choose)
+    monkeypatch.setattr(Moving, "wait", patience)
+    monkeypatch.setattr(Moving, "is_idle", is_idle)
     return [(job.name, job.queue, job.start, job.finish) for job in found.jobs], looks
 
 
@@ -94,7 +95,7 @@ def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
         assert bounds[-1] <= 0 or not chosen.moves
         return chosen
 
-    monkeypatch.setattr(replays, "due_in", without_patience)
+    monkeypatch.setattr(replayed_moves, "due_in", without_patience)
     monkeypatch.setattr(plan, "plan_moves", checked)
     scenario = world(seed)
     (arm,) = scenario.arms(["FinishTime"])

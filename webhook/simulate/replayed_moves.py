@@ -1,0 +1,148 @@
+"""The moves of pending Jobs in a replay, chosen at the pace of the controller and by its code.
+
+Times at which nobody can be moved are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import inf
+
+from webhook.kueue import occupancy
+from webhook.model.job import Job, Pending
+from webhook.model.queues import Arrival, Snapshot
+from webhook.reconsider import choose, offers
+from webhook.reconsider.soonest_moves import AlikeJobs, SoonestMoves, due_in
+from webhook.simulate.replayed_forecasts import Forecasts
+
+STEP_SECONDS = 2.0
+"""Between two choices of moves, as in the controller."""
+MOST_AT_ONCE = 16
+"""The controller has no more moves in flight either (docs/decisions/0013-moves.md)."""
+
+
+class Moving:
+    """The pending Jobs that a policy reconsiders, and when."""
+
+    def __init__(self, snapshot: Snapshot, forecasts: Forecasts, *, is_quiet: bool = True) -> None:
+        """Leave out the steps that cannot move a Job, if *is_quiet*."""
+        self._is_quiet = is_quiet
+        self._policies = {policy.name for policy in choose.policies_of(snapshot)}
+        self._trees = choose.trees(snapshot)
+        self._forecasts = forecasts
+        self._soonest = SoonestMoves(occupancy.build(snapshot))
+        self._alike: dict[str, AlikeJobs | None] = {}
+        """Of each Job that was pending."""
+        self._pending: dict[str, Pending] = {}
+        self._started: dict[str, Pending] = {}
+        self._arrived = 1
+        """Moves made so far, plus 1: so many are made at once."""
+        self._at = inf
+        self._last = 0.0
+        """The last of the times at which the controller would choose moves; ``_at`` is later."""
+
+    @property
+    def next_step(self) -> float:
+        """Return when to choose moves again; inf: no Job is reconsidered."""
+        return self._at if self._pending else inf
+
+    def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
+        """Add a Job that was created now, or moved."""
+        if arrival.policy not in self._policies:
+            return
+        if not self._pending:
+            self._last, self._at = now, now + STEP_SECONDS
+        pending = Pending(
+            uid=key,
+            version="",
+            created=self._forecasts.unix(now),
+            job=job,
+            queue=arrival.local_queue,
+            policy=arrival.policy,
+            option=arrival.option,
+            changed=self._forecasts.unix(now),
+        )
+        self._put(key, pending)
+
+    def _put(self, key: str, pending: Pending) -> None:
+        self._pending[key] = pending
+        self._alike[key] = self._soonest.alike(pending)
+
+    def start(self, key: str) -> None:
+        if (pending := self._pending.pop(key, None)) is not None:
+            self._started[key] = pending
+
+    def preempt(self, key: str, now: float) -> None:
+        """Let a Job that has started be reconsidered again."""
+        if key not in self._started:
+            return
+        if not self._pending:
+            self._last, self._at = now, now + STEP_SECONDS
+        self._pending[key] = self._started.pop(key)
+
+    def end(self, key: str) -> None:
+        self._started.pop(key, None)
+
+    def change(self, now: float) -> None:
+        """Note that the queues changed: moves may be chosen from the next step on."""
+        if self._pending and now + STEP_SECONDS < self._at:
+            self._at = self._step_after(now)
+
+    def _step_after(self, time: float) -> float:
+        """Return when the controller would choose moves for the first time after *time*."""
+        while (following := self._last + STEP_SECONDS) <= time:
+            self._last = following
+        return following
+
+    def step(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
+        """Choose moves; return the keys, each with the arrival that replaces its Workload."""
+        self._last = now
+        world = offers.ReconsiderInput(
+            snapshot=snapshot,
+            contents=self._forecasts.contents(self._trees),
+            workloads=choose.by_job(self._forecasts.waiting()),
+            now=now,
+            unix=self._forecasts.unix(now),
+        )
+        most = min(self._arrived, MOST_AT_ONCE)
+        chosen = choose.choose_moves(world, self._pending.values(), most=most)
+        self._arrived += len(chosen.moves)
+        self._at = now + STEP_SECONDS
+        if self._is_quiet and not chosen.moves:
+            self.wait(now + chosen.quiet_seconds)
+        moves = []
+        for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
+            key = move.candidate.key.partition("/")[2]
+            self._put(key, _moved(self._pending[key], arrival, world.unix))
+            moves.append((key, arrival))
+        return moves
+
+    def is_idle(self, snapshot: Snapshot, now: float) -> bool:
+        """Tell whether no Job can be moved now; if so, leave out the steps until one may be."""
+        if not self._is_quiet:
+            return False
+        alike = {self._alike[key] for key in self._pending}
+        seconds = due_in(alike, snapshot, self._forecasts.running(self._trees), now)
+        if seconds <= 0:
+            return False
+        self._last, self._at = now, now + STEP_SECONDS
+        self.wait(now + seconds)
+        return True
+
+    def wait(self, until: float) -> None:
+        """Leave out all steps before *until*."""
+        if until == inf:
+            self._at = inf
+        while self._at < until:
+            self._at += STEP_SECONDS
+
+
+def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
+    return replace(
+        before,
+        queue=arrival.local_queue,
+        option=arrival.option,
+        moves=before.moves + 1,
+        changed=unix,
+    )
