@@ -22,6 +22,52 @@ MOST_AT_ONCE = 16
 """The controller has no more moves in flight either (docs/decisions/0013-moves.md)."""
 
 
+class Pace:
+    """The times at which the controller would choose moves, and the next at which it has to."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._last = 0
+        """The number of the last of these times; ``_next`` is later."""
+        self._next: int | None = None
+
+    @property
+    def next(self) -> float:
+        """Return the next time; inf: there is none."""
+        return inf if self._next is None else self.at(self._next)
+
+    def begin(self, now: float) -> None:
+        """Choose moves from now on, though not now."""
+        self._began, self._last, self._next = now, 0, 1
+
+    def step(self) -> None:
+        """Note that it is the next time now."""
+        self._last = self._next or 0
+        self._next = self._last + 1
+
+    def hurry(self, now: float) -> None:
+        """Let the next time be the first after *now*."""
+        if self.next <= now + STEP_SECONDS:
+            return
+        # The quotient is not exact, hence the steps from before it.
+        self._last = max(self._last, int((now - self._began) / STEP_SECONDS) - 1)
+        while self.at(self._last + 1) <= now:
+            self._last += 1
+        self._next = self._last + 1
+
+    def wait(self, until: float) -> None:
+        """Leave out all times before *until*."""
+        if until == inf or self._next is None:
+            self._next = None
+            return
+        self._next = max(self._next, int((until - self._began) / STEP_SECONDS) - 1)
+        while self.at(self._next) < until:
+            self._next += 1
+
+    def at(self, number: int) -> float:
+        return self._began + number * STEP_SECONDS
+
+
 class Moving:
     """The pending Jobs that a policy reconsiders, and when."""
 
@@ -38,21 +84,19 @@ class Moving:
         self._started: dict[str, Pending] = {}
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
-        self._at = inf
-        self._last = 0.0
-        """The last of the times at which the controller would choose moves; ``_at`` is later."""
+        self._pace = Pace()
 
     @property
     def next_step(self) -> float:
         """Return when to choose moves again; inf: no Job is reconsidered."""
-        return self._at if self._pending else inf
+        return self._pace.next if self._pending else inf
 
     def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
         """Add a Job that was created now, or moved."""
         if arrival.policy not in self._policies:
             return
         if not self._pending:
-            self._last, self._at = now, now + STEP_SECONDS
+            self._pace.begin(now)
         pending = Pending(
             uid=key,
             version="",
@@ -78,7 +122,7 @@ class Moving:
         if key not in self._started:
             return
         if not self._pending:
-            self._last, self._at = now, now + STEP_SECONDS
+            self._pace.begin(now)
         self._pending[key] = self._started.pop(key)
 
     def end(self, key: str) -> None:
@@ -86,18 +130,12 @@ class Moving:
 
     def change(self, now: float) -> None:
         """Note that the queues changed: moves may be chosen from the next step on."""
-        if self._pending and now + STEP_SECONDS < self._at:
-            self._at = self._step_after(now)
-
-    def _step_after(self, time: float) -> float:
-        """Return when the controller would choose moves for the first time after *time*."""
-        while (following := self._last + STEP_SECONDS) <= time:
-            self._last = following
-        return following
+        if self._pending:
+            self._pace.hurry(now)
 
     def step(self, snapshot: Snapshot, now: float) -> Sequence[tuple[str, Arrival]]:
         """Choose moves; return the keys, each with the arrival that replaces its Workload."""
-        self._last = now
+        self._pace.step()
         world = offers.ReconsiderInput(
             snapshot=snapshot,
             contents=self._forecasts.contents(self._trees),
@@ -108,7 +146,6 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
-        self._at = now + STEP_SECONDS
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
@@ -126,16 +163,13 @@ class Moving:
         seconds = due_in(alike, snapshot, self._forecasts.running(self._trees), now)
         if seconds <= 0:
             return False
-        self._last, self._at = now, now + STEP_SECONDS
+        self._pace.step()
         self.wait(now + seconds)
         return True
 
     def wait(self, until: float) -> None:
         """Leave out all steps before *until*."""
-        if until == inf:
-            self._at = inf
-        while self._at < until:
-            self._at += STEP_SECONDS
+        self._pace.wait(until)
 
 
 def _moved(before: Pending, arrival: Arrival, unix: float) -> Pending:
