@@ -9,8 +9,7 @@ import pytest
 
 from tests.simulate import files
 from webhook.reconsider import plan
-from webhook.reconsider.soonest_moves import due_in
-from webhook.simulate import replayed_moves
+from webhook.reconsider.soonest_moves import DueTimes
 from webhook.simulate.replay import replay
 from webhook.simulate.replayed_moves import Moving
 
@@ -39,6 +38,36 @@ def world(seed):
     source["arrivals"] = [
         {"burst": {"count": draw.randint(1, 6), "jobs": ["work"]}},
         {"poisson": poisson},
+    ]
+    return files.read(source, seed=seed)
+
+
+def crowded(seed):
+    """Jobs of three sizes that come faster than the queues can serve them."""
+    draw = random.Random(seed)
+    source = files.document()
+    sizes = ("1", "2", "3")
+    source["cluster"]["objects"][2:4] = [
+        files.cluster_queue("fast", cpu=draw.randint(3, 5)),
+        files.cluster_queue("slow", cpu=draw.randint(3, 5)),
+    ]
+    rule = files.policy(strategy={"type": "FinishTime", "finishTime": {"runTime": "60s"}})
+    rule["spec"]["options"][1]["slowdown"] = draw.choice([1.5, 3])
+    gain = {"time": f"{draw.choice([0, 30])}s", "percent": 0}
+    rule["spec"]["reconsider"] = {"after": "4s", "minimumGain": gain}
+    source["policies"]["objects"] = [rule]
+    source["jobs"] = {
+        size: {
+            "job": files.job(cpu=size),
+            "runTimes": {
+                "fast": {"median": f"{draw.randint(20, 200)}s", "sigma": draw.choice([0, 0.5])},
+                "slow": {"of": "fast", "times": draw.choice([0.5, 1.2, 2, 4])},
+            },
+        }
+        for size in sizes
+    }
+    source["arrivals"] = [
+        {"poisson": {"rate": "600/h", "duration": "3m", "jobs": [size]}} for size in sizes
     ]
     return files.read(source, seed=seed)
 
@@ -79,10 +108,10 @@ def test_jobs_go_the_same_ways_when_looks_are_left_out(monkeypatch, seed):
 @pytest.mark.parametrize("seed", [1, 2, 3, 10])
 def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
     bounds = []
-    planned = plan.plan_moves
+    planned, first = plan.plan_moves, DueTimes.first
 
-    def without_patience(*given):
-        bounds.append(due_in(*given))
+    def without_patience(self, groups):
+        bounds.append(first(self, groups))
         return 0.0
 
     def checked(candidates, foresee, **given):
@@ -95,7 +124,8 @@ def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
         assert bounds[-1] <= 0 or not chosen.moves
         return chosen
 
-    monkeypatch.setattr(replayed_moves, "due_in", without_patience)
+    monkeypatch.setattr(DueTimes, "first", without_patience)
+    monkeypatch.setattr(DueTimes, "first_tried", lambda *_, **__: 0.0)
     monkeypatch.setattr(plan, "plan_moves", checked)
     scenario = world(seed)
     (arm,) = scenario.arms(["FinishTime"])
@@ -103,3 +133,31 @@ def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
     replay(scenario, arm)
 
     assert min(bounds) <= 0 < max(bounds)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_nobody_is_moved_before_the_bound_of_those_who_are_tried_says_so(monkeypatch, seed):
+    bounds, left_out = [0.0], 0
+    first_tried, step = DueTimes.first_tried, Moving.step
+
+    def without_patience(self, lines, *, most):
+        bounds.append(first_tried(self, lines, most=most))
+        return 0.0
+
+    def checked(self, snapshot, now):
+        nonlocal left_out
+        moves = step(self, snapshot, now)
+        left_out += bounds[-1] > 0
+        assert bounds[-1] <= 0 or not moves
+        bounds.append(0.0)
+        return moves
+
+    monkeypatch.setattr(plan, "_WORK", 40)
+    monkeypatch.setattr(DueTimes, "first_tried", without_patience)
+    monkeypatch.setattr(Moving, "step", checked)
+    scenario = crowded(seed)
+    (arm,) = scenario.arms(["FinishTime"])
+
+    replay(scenario, arm)
+
+    assert left_out > 0

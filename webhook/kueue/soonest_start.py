@@ -55,16 +55,19 @@ class SoonestStarts:
             if place is not None:
                 self._running[place].append(occupant)
         self._trees: dict[int, _HeldTree | None] = {}
-        self._known: dict[tuple[str, Demand], float] = {}
+        self._known: dict[tuple[str, Demand, int], float] = {}
 
-    def of(self, cluster_queue: str, demand: Demand) -> float:
-        """Return when a Workload could start there at the soonest, in seconds from now."""
-        key = cluster_queue, demand
+    def of(self, cluster_queue: str, demand: Demand, *, ahead: int = 0) -> float:
+        """Return when a Workload could start there at the soonest, in seconds from now.
+
+        *ahead*: so many that ask for the same hold quota there by then, too.
+        """
+        key = cluster_queue, demand, ahead
         if key not in self._known:
-            self._known[key] = self._find(cluster_queue, demand)
+            self._known[key] = self._find(cluster_queue, demand, ahead)
         return self._known[key]
 
-    def _find(self, cluster_queue: str, demand: Demand) -> float:
+    def _find(self, cluster_queue: str, demand: Demand, ahead: int) -> float:
         place = self._forest.places.get(cluster_queue)
         held = None if place is None else self._tree(place)
         if held is None:
@@ -73,13 +76,20 @@ class SoonestStarts:
         leaf = tree.leaves[cluster_queue]
         shape = shape_of(tree, leaf, demand)
         released: list[_Release] = []
-        soonest = 0.0
+        soonest, placed = 0.0, 0
+        # Of those ahead that have a choice of flavors, it is not known where they are.
+        ahead = 0 if shape.only is None else ahead
         for release in (*held.releases, (inf, leaf, ())):
-            if has_room(tree, leaf, shape):
+            while placed <= ahead and has_room(tree, leaf, shape):
+                tree.charge(leaf, shape.only or ())
+                placed += 1
+            if placed > ahead:
                 break
             soonest = release[0]
             tree.charge(*release[1:], -1)
             released.append(release)
+        for _ in range(placed):
+            tree.charge(leaf, shape.only or (), -1)
         for release in released:
             tree.charge(*release[1:])
         # A start has the mean time of the releases within the grain before it.

@@ -206,6 +206,8 @@ class ChosenMoves:
     """For each move what would be pending after it."""
     candidates: int = 0
     """Number of Jobs that could be moved."""
+    free: frozenset[str] = frozenset()
+    """The keys of those that could be moved to any other option of their policy."""
     obstacles: Mapping[tuple[str, Obstacle], int]
     """(policy, obstacle) to the number of Jobs that cannot be moved."""
     quiet_seconds: float = 0.0
@@ -248,7 +250,7 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
         return ChosenMoves(obstacles=obstacles, quiet_seconds=quiet_seconds)
     lines = Lineup(world, {question.pending.key: question for question in asked})
     catalog = MoveOptions(world, lines.occupancy)
-    candidates = []
+    candidates, free = [], set()
     for question in asked:
         offers = catalog.of(question)
         if offers.obstacle is not None:
@@ -256,11 +258,14 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
             continue
         candidates.append(_candidate(question, offers, lines))
         lines.offer(question, offers)
+        if len(offers.offers) == len(question.policy.spec.options) - 1:
+            free.add(question.pending.key)
     planned = plan.plan_moves(candidates, lines.prospect, waiting=lines.length, most=most)
     return ChosenMoves(
         moves=planned.moves,
         arrivals=tuple(lines.arrival(move) for move in planned.moves),
         candidates=len(candidates),
+        free=frozenset(free),
         obstacles=obstacles,
         quiet_seconds=min(quiet_seconds, planned.quiet_seconds),
     )
@@ -293,7 +298,7 @@ def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str
     option = pending.option or _option_by_queue(pending, policy, world.snapshot)
     if not option:
         return None
-    because = pending.obstacle or _limited(pending, rules, world.unix)
+    because = pending.obstacle or limit_on(pending, rules, world.unix)
     workload = _workload_of(pending, world)
     if because is None and isinstance(workload, Obstacle):
         because = workload
@@ -335,7 +340,7 @@ def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapsho
     return ""
 
 
-def _limited(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | None:
+def limit_on(pending: Pending, rules: Reconsider, unix: float) -> Obstacle | None:
     """Return the limit that keeps a Job from being moved now; None: there is none."""
     # Both limits keep noise in forecasts from moving a Job to and fro (decision 0013).
     if pending.moves >= rules.max_moves:

@@ -193,8 +193,7 @@ def plan_moves(
     """
     if not candidates or most < 1:
         return MovesPlan()
-    # A forecast costs by the number of pending Workloads, so with more of them fewer are tried.
-    tries = min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
+    tries = tries_among(waiting)
     state = _MovePlan(
         foresee=foresee,
         now=foresee({}),
@@ -202,8 +201,7 @@ def plan_moves(
         waiting=max(1, waiting),
         priced=[candidate for candidate in candidates if candidate.pricing is not None],
     )
-    # With thousands pending there is time for two forecasts, so a whole batch is tried at once.
-    size = most if tries == _LEAST_TRIES else 1
+    size = first_size(tries, most)
     while state.tries > 0 and len(state.found) < most:
         size = min(size, most - len(state.found))
         if best := _best(state, candidates, size):
@@ -214,6 +212,18 @@ def plan_moves(
             # No batch of this size gains enough; part of one still may.
             size //= 2
     return MovesPlan(moves=tuple(state.found), quiet_seconds=_quiet_seconds(state, candidates))
+
+
+def tries_among(waiting: int) -> int:
+    """Return how many forecasts a plan makes at most where so many wait, that without moves too."""
+    # A forecast costs by the number of pending Workloads, so with more of them fewer are tried.
+    return min(_MOST_TRIES, max(_LEAST_TRIES, _WORK // max(1, waiting)))
+
+
+def first_size(tries: int, most: int) -> int:
+    """Return how many Jobs the first batches have, of at most *most* moves."""
+    # With thousands pending there is time for two forecasts, so a whole batch is tried at once.
+    return most if tries == _LEAST_TRIES else 1
 
 
 def _quiet_seconds(state: _MovePlan, candidates: Sequence[MoveCandidate]) -> float:

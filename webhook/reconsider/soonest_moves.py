@@ -6,9 +6,11 @@ comes free no sooner than those that hold it are expected to finish, whoever wai
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from webhook.decide import filters, match, options
 from webhook.kueue.durations import remaining
@@ -16,7 +18,7 @@ from webhook.kueue.flavor_plan import Demand, demand, flavors_with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs
 from webhook.kueue.soonest_start import SoonestStarts
-from webhook.kueue.tree_workloads import Occupant
+from webhook.kueue.tree_workloads import GRAIN, Occupant
 from webhook.learn.expected_runs import Expecting, held
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
@@ -24,7 +26,7 @@ from webhook.model.forecasts import JobClass
 from webhook.model.job import OURS, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Snapshot
-from webhook.reconsider.plan import soon
+from webhook.reconsider import plan
 from webhook.state.forecast_input import LentRunTimes, class_name
 
 
@@ -115,48 +117,132 @@ class SoonestMoves:
             )
 
 
-def due_in(
-    groups: Collection[AlikeJobs | None],
-    snapshot: Snapshot,
-    running: Sequence[Occupant],
-    now: float,
-) -> float:
-    """Return in how many seconds the first of the Jobs may be due to be moved; 0 or less: now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlikeLine:
+    """The places of pending Jobs that are alike in Kueue's order, ascending."""
+
+    ages: Sequence[int]
+    movable: Sequence[int]
+    """Of those that their own limits let be moved now."""
+
+
+class _Holding(NamedTuple):
+    """How long quota is held, in seconds: the middle and the mean."""
+
+    seconds: float
+    mean: float
+
+
+_UNKNOWN = _Holding(inf, inf)
+
+
+class DueTimes:
+    """Tells when Jobs may be due to be moved at the soonest, at one instant.
 
     Until then none is, unless quota comes free or other Jobs join: what is expected of a run never
     makes it end sooner the longer it lasts.
     """
-    known = [group for group in groups if group is not None]
-    if len(known) < len(groups):
-        return 0.0
-    run_times = LentRunTimes(snapshot)
-    starts = SoonestStarts(snapshot, running, run_times, now)
-    return min((_due_in(group, snapshot, starts, run_times) for group in known), default=inf)
 
+    def __init__(self, snapshot: Snapshot, running: Sequence[Occupant], now: float) -> None:
+        self._snapshot = snapshot
+        self._run_times = LentRunTimes(snapshot)
+        self._starts = SoonestStarts(snapshot, running, self._run_times, now)
+        self._known: dict[tuple[AlikeJobs, str], _Holding] = {}
 
-def _due_in(
-    group: AlikeJobs, snapshot: Snapshot, starts: SoonestStarts, run_times: LentRunTimes
-) -> float:
-    expecting = Expecting(
-        run_times=snapshot.run_times,
-        job_class=group.job_class,
-        policy=group.policy,
-        first_flavors=group.places[0].flavors,
-        start_delays=snapshot.start_delays,
-    )
+    def first(self, groups: Collection[AlikeJobs | None]) -> float:
+        """Return in how many seconds the first of the Jobs may be due; 0 or less: now."""
+        return min(
+            (-inf if group is None else self._of_any(group) for group in groups), default=inf
+        )
 
-    def soonest(place: _Place) -> tuple[float, float]:
-        """Return when a Job would start there, as ``plan`` counts, and for how long it would run.
+    def first_tried(self, lines: Mapping[AlikeJobs, AlikeLine], *, most: int) -> float:
+        """Return in how many seconds the first of the Jobs may be due that a plan would try.
+
+        Where many wait, a plan tries only the last Jobs of a kind, and of few kinds: none of these
+        starts before all that are alike and older. *lines* are of all Jobs that wait, and each of
+        them can be moved to all other options. 0 or less: now, or it tries others, too.
+        """
+        tries = plan.tries_among(sum(len(line.ages) for line in lines.values()))
+        last = plan.first_size(tries, most)
+        moves = [
+            (self._run(group, place).seconds - self._run(group, group.here).seconds, group, place)
+            for group in lines
+            for place in group.places
+            if place is not group.here
+        ]
+        losses = sorted(loss for loss, group, _ in moves if lines[group].movable)
+        # The first try is the forecast without moves.
+        if len(losses) < tries - 1 or not all(map(self._is_foreseen, lines)):
+            return 0.0
+        most_lost = losses[tries - 2]
+        return min(
+            (
+                self._of_last(group, place, lines[group], last)
+                for loss, group, place in moves
+                # What may not be moved yet may be at any moment, and is tried then.
+                if loss <= most_lost or not lines[group].movable
+            ),
+            default=inf,
+        )
+
+    def _is_foreseen(self, group: AlikeJobs) -> bool:
+        """Tell whether all runs are known, and what is open to a Job now will be so later."""
+        is_limited = any(option.guests is not None for option in group.policy.spec.options)
+        return not is_limited and all(
+            self._run(group, place) is not _UNKNOWN for place in group.places
+        )
+
+    def _of_any(self, group: AlikeJobs) -> float:
+        here = self._start(group, group.here)
+        return min(
+            (
+                min(here, self._start(group, place)) - plan.soon(self._run(group, place).seconds)
+                for place in group.places
+                if place is not group.here
+            ),
+            default=inf,
+        )
+
+    def _of_last(self, group: AlikeJobs, place: _Place, line: AlikeLine, last: int) -> float:
+        """Return when the last of alike Jobs may be due that could be moved to a place."""
+        oldest = line.movable[-last:][0] if line.movable else line.ages[0]
+        ahead = bisect_left(line.ages, oldest)
+        here = self._start(group, group.here, ahead=ahead)
+        there = self._start(group, place)
+        return min(here, there) - plan.soon(self._run(group, place).seconds)
+
+    def _start(self, group: AlikeJobs, place: _Place, *, ahead: int = 0) -> float:
+        """Return when a Job would start at a place at the soonest, as ``plan`` counts.
 
         A plan takes a run's middle from its expected end, which is its mean after the start.
         """
-        name = class_name(group.job_class, group.policy.name, place.option.name)
-        run, lent = held(expecting, place.option, place.flavors), run_times(name, place.flavors)
-        if run is None or lent is None:
-            return -inf, inf
-        start = starts.of(place.cluster_queue, place.demand)
-        return start + remaining(lent)[0] - run.seconds, run.seconds
+        run = self._run(group, place)
+        if run is _UNKNOWN:
+            return -inf
+        start = self._starts.of(place.cluster_queue, place.demand)
+        if ahead:
+            # Before it start those ahead of it. Until one of them ends, all of them hold quota.
+            after_all = self._starts.of(place.cluster_queue, place.demand, ahead=ahead)
+            start = min(after_all, (start + run.mean) / (1 + GRAIN))
+        return start + run.mean - run.seconds
 
-    here, _ = soonest(group.here)
-    there = [soonest(place) for place in group.places if place is not group.here]
-    return min((min(here, start) - soon(runs) for start, runs in there), default=inf)
+    def _run(self, group: AlikeJobs, place: _Place) -> _Holding:
+        key = group, place.option.name
+        if key not in self._known:
+            self._known[key] = self._expected(group, place)
+        return self._known[key]
+
+    def _expected(self, group: AlikeJobs, place: _Place) -> _Holding:
+        expecting = Expecting(
+            run_times=self._snapshot.run_times,
+            job_class=group.job_class,
+            policy=group.policy,
+            first_flavors=group.places[0].flavors,
+            start_delays=self._snapshot.start_delays,
+        )
+        name = class_name(group.job_class, group.policy.name, place.option.name)
+        run = held(expecting, place.option, place.flavors)
+        lent = self._run_times(name, place.flavors)
+        if run is None or lent is None:
+            return _UNKNOWN
+        return _Holding(run.seconds, remaining(lent)[0])

@@ -149,7 +149,7 @@ class _Replay:
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
         for one in self._holds.step(view.snapshot, now):
             self._wait(one.submission, one.arrival, one.job, now=now, age=one.age)
-            self._reconsidered(one.submission.name, one.job, one.arrival, now)
+            self._reconsidered(one.submission.name, one.job, one.arrival, now, age=one.age)
 
     def _expect(self, index: int) -> None:
         if (at := self._schedules[index].next_event()) < inf:
@@ -191,11 +191,11 @@ class _Replay:
             self._holds.add(job, decision, (submission, arrival, self._number))
             return
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
-        self._reconsidered(submission.name, job, arrival, submission.at)
+        self._reconsidered(submission.name, job, arrival, submission.at, age=self._number)
 
-    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float) -> None:
+    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float, *, age: int) -> None:
         if name in self._here.queued:
-            self._moving.join(name, job, arrival, now)
+            self._moving.join(name, job, arrival, now, age=age)
 
     def _view(self, job: Job, now: float) -> Occupancy:
         view = self._workers.around(self._here.view(job, now), job, now)

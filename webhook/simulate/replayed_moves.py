@@ -5,15 +5,17 @@ Times at which nobody can be moved are left out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from webhook.kueue import occupancy
 from webhook.model.job import Job, Pending
+from webhook.model.policy.fallback_policy import Reconsider
 from webhook.model.queues import Arrival, Snapshot
 from webhook.reconsider import choose, offers
-from webhook.reconsider.soonest_moves import AlikeJobs, SoonestMoves, due_in
+from webhook.reconsider.soonest_moves import AlikeJobs, AlikeLine, DueTimes, SoonestMoves
 from webhook.simulate.replayed_forecasts import Forecasts
 
 STEP_SECONDS = 2.0
@@ -80,6 +82,10 @@ class Moving:
         self._soonest = SoonestMoves(occupancy.build(snapshot))
         self._alike: dict[str, AlikeJobs | None] = {}
         """Of each Job that was pending."""
+        self._ages: dict[str, int] = {}
+        """Of each Job that was pending its place in Kueue's order, the oldest first."""
+        self._free: frozenset[AlikeJobs | None] = frozenset()
+        """Those that could be moved to any other option when moves were chosen last."""
         self._pending: dict[str, Pending] = {}
         self._started: dict[str, Pending] = {}
         self._arrived = 1
@@ -91,8 +97,8 @@ class Moving:
         """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._pace.next if self._pending else inf
 
-    def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
-        """Add a Job that was created now, or moved."""
+    def join(self, key: str, job: Job, arrival: Arrival, now: float, *, age: int) -> None:
+        """Add a Job that was created now; Kueue orders Jobs by their age, the least first."""
         if arrival.policy not in self._policies:
             return
         if not self._pending:
@@ -107,6 +113,7 @@ class Moving:
             option=arrival.option,
             changed=self._forecasts.unix(now),
         )
+        self._ages[key] = age
         self._put(key, pending)
 
     def _put(self, key: str, pending: Pending) -> None:
@@ -146,6 +153,7 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
+        self._free = frozenset(self._alike[key.partition("/")[2]] for key in chosen.free)
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
@@ -160,12 +168,32 @@ class Moving:
         if not self._is_quiet:
             return False
         alike = {self._alike[key] for key in self._pending}
-        seconds = due_in(alike, snapshot, self._forecasts.running(self._trees), now)
+        due = DueTimes(snapshot, self._forecasts.running(self._trees), now)
+        seconds = due.first(alike)
+        if seconds <= 0 and alike <= self._free:
+            most = min(self._arrived, MOST_AT_ONCE)
+            seconds = due.first_tried(self._lines(self._forecasts.unix(now)), most=most)
         if seconds <= 0:
             return False
         self._pace.step()
         self.wait(now + seconds)
         return True
+
+    def _lines(self, unix: float) -> Mapping[AlikeJobs, AlikeLine]:
+        """Return the pending Jobs by what they have in common, in Kueue's order."""
+        places: defaultdict[AlikeJobs, list[int]] = defaultdict(list)
+        movable: defaultdict[AlikeJobs, list[int]] = defaultdict(list)
+        for key, pending in self._pending.items():
+            if (alike := self._alike[key]) is None:
+                continue
+            places[alike].append(self._ages[key])
+            rules = alike.policy.spec.reconsider or Reconsider()
+            if choose.limit_on(pending, rules, unix) is None:
+                movable[alike].append(self._ages[key])
+        return {
+            alike: AlikeLine(ages=sorted(ages), movable=sorted(movable[alike]))
+            for alike, ages in places.items()
+        }
 
     def wait(self, until: float) -> None:
         """Leave out all steps before *until*."""
