@@ -27,6 +27,7 @@ from tests.state.objects import (
     named,
 )
 from webhook.api import resources as kinds
+from webhook.decide import match
 from webhook.kueue import occupancy
 from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model.reasons import Obstacle
@@ -45,6 +46,30 @@ def test_jobs_of_a_long_queue_go_where_there_is_room():
     assert found.candidates == 8
     assert all(move.gain >= 5 for move in found.moves)
     assert not found.obstacles
+
+
+def test_what_jobs_that_are_alike_have_in_common_is_looked_at_once(monkeypatch):
+    seen = Counter()
+    skip, class_of = match.skip, match.class_of
+
+    def counted(function):
+        def call(*given):
+            seen[function.__name__] += 1
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(match, "skip", counted(skip))
+    monkeypatch.setattr(match, "class_of", counted(class_of))
+
+    def looks_at(count):
+        seen.clear()
+        jobs = [pending(number) for number in range(count)]
+        looked([running("first"), *map(waiting, range(count))], jobs)
+        return dict(seen)
+
+    assert looks_at(4) == looks_at(8)
+    assert seen["skip"] == 1
 
 
 def test_they_come_back_when_the_first_option_has_become_free():
@@ -295,7 +320,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
     world = offers.ReconsiderInput(snapshot=snapshot, contents={}, workloads={}, now=0.0, unix=NOW)
-    catalog = offers.MoveOptions(world, occupancy.build(snapshot))
+    catalog, numbers = offers.MoveOptions(world, occupancy.build(snapshot)), offers.AlikeNumbers()
     others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
 
     def number(each):
@@ -307,6 +332,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
             rules=policy.spec.reconsider,
             option="gpu",
             workload=workload,
+            alike=numbers.of(each.job),
         )
         return catalog.of(asked).number
 

@@ -30,6 +30,7 @@ from webhook.model.queues import Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.words import figure, span
 from webhook.reconsider.offers import (
+    AlikeNumbers,
     MoveOptions,
     MoveQuestion,
     ReconsiderInput,
@@ -107,6 +108,7 @@ def advise(
 
 def _questions(jobs: Iterable[Pending], world: ReconsiderInput) -> Iterator[MoveQuestion]:
     policies = {policy.name: policy for policy in world.snapshot.policies if is_advised(policy)}
+    numbers = AlikeNumbers()
     for job in jobs:
         policy, workload = policies.get(job.policy), _running(world.workloads.get(job.key, ()))
         if policy is None or workload is None or not can_resume(job.job.annotations):
@@ -121,6 +123,7 @@ def _questions(jobs: Iterable[Pending], world: ReconsiderInput) -> Iterator[Move
                 option=job.option,
                 # It is moved once it is stopped.
                 workload=workload._replace(obstacle=Obstacle.DEACTIVATED),
+                alike=numbers.of(job.job),
             )
 
 

@@ -22,7 +22,7 @@ from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.soonest_start import SoonestStarts
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.fields import FieldError
-from webhook.model.job import Pending
+from webhook.model.job import Job, Owner, Pending
 from webhook.model.policy.fallback_policy import (
     Adaptation,
     FallbackPolicy,
@@ -33,9 +33,10 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.policy.strategy import MoveSaving
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.reasons import Obstacle
+from webhook.model.reasons import Obstacle, Skip
 from webhook.reconsider import plan
 from webhook.reconsider.offers import (
+    AlikeNumbers,
     JobOptions,
     MoveOptions,
     MoveQuestion,
@@ -81,10 +82,7 @@ class Lineup:
         self.length = sum(group.arrival.count for group in self._waiting)
         self._offers: dict[str, tuple[tuple[MoveTarget, ...], int]] = {}
         """Key to the options that a Job could be moved to, and the age that it keeps."""
-        self._here = {
-            key: class_text_of_workload(question, question.option, world.snapshot)
-            for key, question in asked.items()
-        }
+        self._here = _class_texts(asked, world.snapshot)
         """Key to the class by which its run time is looked up where it is."""
         self._ranks = {key: rank_of(question) for key, question in asked.items()}
         """Key to the rank for which its finish counts."""
@@ -97,13 +95,13 @@ class Lineup:
         plan = self._starts.planned
         self._as_it_is = self._prospect(plan.begun)
         self._soonest = SoonestStarts(world.snapshot, self._running, self._run_times, world.now)
-        self._bounded: dict[tuple[str, int], tuple[MoveTarget, Way]] = {}
+        self._ways: dict[int, tuple[Way, ...]] = {}
         # Options are assessed on the same profiles that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
 
-    def offer(self, question: MoveQuestion, offers: JobOptions) -> None:
+    def offer(self, key: str, question: MoveQuestion, offers: JobOptions) -> None:
         """Add the options that a Job could be moved to."""
-        self._offers[question.pending.key] = offers.offers, question.workload.queued_at
+        self._offers[key] = offers.offers, question.workload.queued_at
 
     def _moved(self, key: str, option: str) -> QueuedGroup:
         """Return what would be pending in an option after a move."""
@@ -114,14 +112,13 @@ class Lineup:
         arrival = replace(target.arrival, key=key, created=created)
         return QueuedGroup(arrival=arrival, job_class=target.job_class)
 
-    def bounded(self, target: MoveTarget) -> Way:
-        """Return the way to an option, with how soon a Job could start there."""
-        key = target.way.cluster_queue, id(target.arrival)
-        if key not in self._bounded:
-            # The target is kept beside its id: a freed one's id could be given to another.
-            soonest = self._soonest_of(target)
-            self._bounded[key] = target, replace(target.way, soonest=soonest)
-        return self._bounded[key][1]
+    def ways(self, offers: JobOptions) -> tuple[Way, ...]:
+        """Return the ways to all options, with how soon a Job could start there."""
+        if offers.number not in self._ways:
+            self._ways[offers.number] = tuple(
+                replace(target.way, soonest=self._soonest_of(target)) for target in offers.offers
+            )
+        return self._ways[offers.number]
 
     def _soonest_of(self, target: MoveTarget) -> float:
         """Return what a forecast with the move would at least have: its finish less its run."""
@@ -181,8 +178,20 @@ class Lineup:
 
     def _with_class(self, group: QueuedGroup) -> QueuedGroup:
         """Return a movable Job's group with the class by which its policy expects run times."""
-        job_class = self._here.get(group.arrival.key)
-        return group if job_class is None else replace(group, job_class=job_class)
+        job_class = self._here.get(group.arrival.key, group.job_class)
+        return group if job_class == group.job_class else replace(group, job_class=job_class)
+
+
+def _class_texts(asked: Mapping[str, MoveQuestion], snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the class by which the run time of each Job is looked up where it is."""
+    known: dict[tuple[int, str, str], str] = {}
+    texts = {}
+    for key, question in asked.items():
+        alike = question.alike, question.policy.name, question.option
+        if alike not in known:
+            known[alike] = class_text_of_workload(question, question.option, snapshot)
+        texts[key] = known[alike]
+    return texts
 
 
 def rank_of(question: MoveQuestion) -> Rank:
@@ -233,12 +242,13 @@ def trees(snapshot: Snapshot) -> frozenset[str]:
 def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) -> ChosenMoves:
     """Return at most *most* moves, those that are worth most first."""
     obstacles: Counter[tuple[str, Obstacle]] = Counter()
-    asked: list[MoveQuestion] = []
+    asked: dict[str, MoveQuestion] = {}
     quiet_seconds = inf
+    questions = _Questions(world)
     for pending in jobs:
-        answer = _asked(pending, world)
+        answer = questions.of(pending)
         if isinstance(answer, MoveQuestion):
-            asked.append(answer)
+            asked[pending.key] = answer
             # Of a Job with a deadline fewer options are in time from one moment to the next.
             if wishes.DEADLINE in pending.job.annotations:
                 quiet_seconds = 0.0
@@ -248,18 +258,18 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
     # The queues' contents are forecast only where a Job may be moved at all.
     if not asked or most < 1:
         return ChosenMoves(obstacles=obstacles, quiet_seconds=quiet_seconds)
-    lines = Lineup(world, {question.pending.key: question for question in asked})
+    lines = Lineup(world, asked)
     catalog = MoveOptions(world, lines.occupancy)
     candidates, free = [], set()
-    for question in asked:
+    for key, question in asked.items():
         offers = catalog.of(question)
         if offers.obstacle is not None:
             obstacles[question.policy.name, offers.obstacle] += 1
             continue
-        candidates.append(_candidate(question, offers, lines))
-        lines.offer(question, offers)
+        candidates.append(_candidate(key, question, offers, lines))
+        lines.offer(key, question, offers)
         if len(offers.offers) == len(question.policy.spec.options) - 1:
-            free.add(question.pending.key)
+            free.add(key)
     planned = plan.plan_moves(candidates, lines.prospect, waiting=lines.length, most=most)
     return ChosenMoves(
         moves=planned.moves,
@@ -283,46 +293,66 @@ def _passes_in(answer: tuple[str, Obstacle], pending: Pending, world: Reconsider
     return max(pending.created, pending.changed) + seconds(rules.after) - world.unix
 
 
-def _asked(pending: Pending, world: ReconsiderInput) -> MoveQuestion | tuple[str, Obstacle] | None:
-    """Return the question where a Job may be moved to, or its policy's name and the obstacle.
+class _Questions:
+    """Asks of pending Jobs where they may be moved to."""
 
-    None: no policy that reconsiders applies to the Job.
-    """
-    policy = _policy_of(pending, world)
-    rules = policy.spec.reconsider if policy is not None else None
-    if policy is None or rules is None or policy.spec.mode is not Mode.ENFORCE:
-        return None
-    if match.skip(pending.job, world.snapshot) is not None:
-        return None
-    # A Job without a decision can be moved only if it runs as some option would have it.
-    option = pending.option or _option_by_queue(pending, policy, world.snapshot)
-    if not option:
-        return None
-    because = pending.obstacle or limit_on(pending, rules, world.unix)
-    workload = _workload_of(pending, world)
-    if because is None and isinstance(workload, Obstacle):
-        because = workload
-    if because is not None or isinstance(workload, Obstacle):
-        return policy.name, because or Obstacle.NO_WORKLOAD
-    return MoveQuestion(
-        pending=pending, policy=policy, rules=rules, option=option, workload=workload
-    )
+    def __init__(self, world: ReconsiderInput) -> None:
+        self._world = world
+        self._alike = AlikeNumbers()
+        self._skips: dict[tuple[int, Owner | None, str | None], Skip | None] = {}
+        self._policies = {policy.name: policy for policy in reversed(world.snapshot.policies)}
 
+    def of(self, pending: Pending) -> MoveQuestion | tuple[str, Obstacle] | None:
+        """Return the question where a Job may be moved to, or its policy's name and the obstacle.
 
-def _policy_of(pending: Pending, world: ReconsiderInput) -> FallbackPolicy | None:
-    """Return the policy that decided on a Job, or one that adopts it; None: there is none."""
-    snapshot = world.snapshot
-    if pending.policy and pending.option:
-        return next(
-            (candidate for candidate in snapshot.policies if candidate.name == pending.policy), None
+        None: no policy that reconsiders applies to the Job.
+        """
+        world, policy = self._world, self._policy_of(pending)
+        rules = policy.spec.reconsider if policy is not None else None
+        if policy is None or rules is None or policy.spec.mode is not Mode.ENFORCE:
+            return None
+        alike = self._alike.of(pending.job)
+        if self._skip(pending.job, alike) is not None:
+            return None
+        # A Job without a decision can be moved only if it runs as some option would have it.
+        option = pending.option or _option_by_queue(pending, policy, world.snapshot)
+        if not option:
+            return None
+        because = pending.obstacle or limit_on(pending, rules, world.unix)
+        workload = _workload_of(pending, world)
+        if because is None and isinstance(workload, Obstacle):
+            because = workload
+        if because is not None or isinstance(workload, Obstacle):
+            return policy.name, because or Obstacle.NO_WORKLOAD
+        return MoveQuestion(
+            pending=pending,
+            policy=policy,
+            rules=rules,
+            option=option,
+            workload=workload,
+            alike=alike,
         )
-    # A Job that was left as submitted belongs to whatever policy would match it now.
-    try:
-        policy = match.policy_for(pending.job, snapshot, own_namespace=world.own_namespace)
-    except FieldError:
-        return None
-    rules = policy.spec.reconsider if policy is not None else None
-    return policy if rules is not None and rules.adopt else None
+
+    def _policy_of(self, pending: Pending) -> FallbackPolicy | None:
+        """Return the policy that decided on a Job, or one that adopts it; None: there is none."""
+        if pending.policy and pending.option:
+            return self._policies.get(pending.policy)
+        # A Job that was left as submitted belongs to whatever policy would match it now.
+        world = self._world
+        try:
+            policy = match.policy_for(
+                pending.job, world.snapshot, own_namespace=world.own_namespace
+            )
+        except FieldError:
+            return None
+        rules = policy.spec.reconsider if policy is not None else None
+        return policy if rules is not None and rules.adopt else None
+
+    def _skip(self, job: Job, alike: int) -> Skip | None:
+        key = alike, job.owner, job.managed_by
+        if key not in self._skips:
+            self._skips[key] = match.skip(job, self._world.snapshot)
+        return self._skips[key]
 
 
 def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapshot) -> str:
@@ -366,19 +396,21 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
 
 
-def _candidate(question: MoveQuestion, offers: JobOptions, lines: Lineup) -> MoveCandidate:
+def _candidate(
+    key: str, question: MoveQuestion, offers: JobOptions, lines: Lineup
+) -> MoveCandidate:
     gain: MoveGain = question.rules.minimum_gain
     saving = question.rules.minimum_saving or _ANY_SAVING
     pricing = _pricing(question, offers, saving)
     return MoveCandidate(
-        key=question.pending.key,
+        key=key,
         policy=question.policy.name,
         option=question.option,
         cluster_queue=offers.cluster_queue,
         runs=offers.runs,
         kind=str(offers.number),
         order=question.workload.queued_at,
-        ways=tuple(lines.bounded(offer) for offer in offers.offers),
+        ways=lines.ways(offers),
         moved=question.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=(gain.percent if pricing is None else saving.percent) / 100,

@@ -63,6 +63,29 @@ class MoveQuestion:
     option: str
     """The option that it is in."""
     workload: Workload
+    alike: int
+    """Its number by the ``AlikeNumbers`` of all that are asked together."""
+
+
+class AlikeNumbers:
+    """Gives Jobs that differ only in name and age one number, so that they are judged once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], tuple[object, int]] = {}
+
+    def of(self, job: Job) -> int:
+        """Return a Job's number."""
+        key = (
+            id(job.pod_sets),
+            job.kind,
+            job.unmodelled,
+            job.namespace,
+            frozenset(job.labels.items()),
+            frozenset(job.annotations.items()),
+            job.active_deadline_seconds,
+        )
+        # The pod sets are kept beside their id: a freed object's id could be given to others.
+        return self._known.setdefault(key, (job.pod_sets, len(self._known)))[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,32 +139,24 @@ class MoveOptions:
 
     def __init__(self, world: ReconsiderInput, occupancy: Occupancy) -> None:
         self._world, self._occupancy = world, occupancy
-        self._known: dict[tuple[object, ...], tuple[object, JobOptions]] = {}
+        self._known: dict[tuple[object, ...], JobOptions] = {}
 
     def of(self, question: MoveQuestion) -> JobOptions:
         """Return the options that a Job could be moved to, or the obstacle."""
         job = question.pending.job
         # The nearer a deadline, the fewer options are in time, so Jobs with one differ by age too.
         key = (
-            id(job.pod_sets),
-            job.kind,
-            job.unmodelled,
-            job.namespace,
+            question.alike,
             question.policy.name,
             question.option,
             question.pending.queue,
             question.workload.policy,
             question.workload.obstacle,
-            tuple(sorted(job.labels.items())),
-            tuple(sorted(job.annotations.items())),
-            job.active_deadline_seconds,
             question.pending.created if wishes.DEADLINE in job.annotations else 0.0,
         )
         if key not in self._known:
-            # The pod sets are kept beside their id: a freed object's id could be given to others.
-            job_options = replace(self._work_out(question), number=len(self._known))
-            self._known[key] = job.pod_sets, job_options
-        return self._known[key][1]
+            self._known[key] = replace(self._work_out(question), number=len(self._known))
+        return self._known[key]
 
     def _work_out(self, question: MoveQuestion) -> JobOptions:
         pending = question.pending
