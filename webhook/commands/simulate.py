@@ -289,9 +289,12 @@ def _text(path: Path) -> str:
 
 def _results(scenario: Scenario, arms: Sequence[Arm], file: str) -> list[Result]:
     """Replay each strategy, and always the static one, to compare each Job with it."""
+    from webhook.server.lifecycle import collect_seldom
     from webhook.simulate.comparison import replay_all
     from webhook.simulate.results import compared
 
+    # A replay makes thousands of values in a second, and hardly a cycle among them.
+    collect_seldom()
     asked = {arm.name: arm for arm in (*scenario.arms(["static"]), *arms)}
     with _progress(len(asked) * len(scenario.submissions)) as progress:
         try:
