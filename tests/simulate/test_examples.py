@@ -13,7 +13,10 @@ from webhook.__main__ import main
 from webhook.simulate.replay import replay
 
 SCENARIOS = Path("examples/scenarios")
-ARMS = [word for name in ("static", "all-smallest", "by-cost") for word in ("--strategy", name)]
+
+
+def words(*strategies):
+    return [word for name in strategies for word in ("--strategy", name)]
 
 
 def simulate(name, *arguments):
@@ -89,12 +92,29 @@ def test_pods_of_a_trace_get_the_slice_that_is_enough(tmp_path):
         "\n".join(["num_gpu,gpu_milli,creation_time,scheduled_time,deletion_time", *rows])
     )
 
-    found = json.loads(simulate("slices", "--set", f"trace={path}", "-o", "json", *ARMS))
+    arms = words("static", "all-smallest", "by-cost")
+    found = json.loads(simulate("slices", "--set", f"trace={path}", "-o", "json", *arms))
 
     hours = {each["strategy"]: each["totals"]["deviceHours"] for each in found["strategies"]}
     assert sum(hours["static"].values()) == pytest.approx(6)
     expected = {"mig": pytest.approx(1 / 7 + 2 / 7 + 1 / 2 + 4 / 7), "whole": pytest.approx(2)}
     assert hours["all-smallest"] == hours["by-cost"] == expected
+
+
+def test_pods_of_a_trace_that_ask_for_gpus_wait_for_as_many_of_them(tmp_path):
+    rows = [f"{gpus},{number},{number},{number + 600}" for gpus in (8, 4) for number in range(3)]
+    # One without a GPU, one that came too early, and one that never ran.
+    rows += ["0,9,9,600", "1,-1,9,600", "1,9,,600"]
+    path = tmp_path / "pods.csv"
+    path.write_text("\n".join(["num_gpu,creation_time,scheduled_time,deletion_time", *rows]))
+    given = ("--set", f"trace={path}", "--set", "from=0", "-o", "json")
+
+    found = json.loads(simulate("long-queue", *given, *words("static", "final", "moving")))
+
+    static, *others = (each["totals"] for each in found["strategies"])
+    assert found["jobs"] == static["finished"] == 6
+    assert static["deviceHours"] == {"fast": 3 * (8 + 4) / 6}
+    assert {each["finished"] for each in others} == {6}
 
 
 def test_a_trace_is_replayed_from_its_file(tmp_path):
