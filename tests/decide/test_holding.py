@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.decide.holding import Waiting, cheapest, latest_start
+from webhook.decide.holding import Waiting, hold_of, latest_start
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import Place, Prices, curve
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
@@ -33,8 +33,8 @@ def waiting(*prices, run=HOUR, high=1.5, starts=0.0, longest="12h", percent=10, 
 DIP = (3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0)
 
 
-def test_the_cheapest_start_is_the_earliest_of_the_cheapest():
-    hold = cheapest(waiting(*DIP, deadline=10 * HOUR))
+def test_the_cheapest_start_is_the_earliest_of_the_hold_of():
+    hold = hold_of(waiting(*DIP, deadline=10 * HOUR))
 
     assert (hold.until - NOW) / HOUR == 3.0
     assert hold.saves == pytest.approx(2 / 3 * hold.of)
@@ -55,8 +55,19 @@ def test_the_latest_start_leaves_time_for_a_long_run_and_a_reserve(job, hours):
     assert (latest_start(job) - NOW) / HOUR == pytest.approx(hours)
 
 
-def test_a_job_that_would_wait_anyway_is_compared_from_its_start_on():
-    assert cheapest(waiting(*DIP, starts=3 * HOUR, hold=6 * HOUR)) is None
+FULL = {"starts": 3 * HOUR, "hold": 6 * HOUR}
+
+
+def test_a_job_that_would_wait_anyway_is_compared_from_its_start_on_and_held_until_room():
+    hold = hold_of(waiting(*DIP, **FULL))
+
+    assert (hold.until, hold.latest, hold.saves) == (NOW, NOW + 6 * HOUR, 0.0)
+
+
+@pytest.mark.parametrize("changes", [{"starts": 0.0}, {"starts": 7 * HOUR}, {"hold": HOUR}])
+def test_only_a_job_that_would_wait_and_not_too_long_is_held_until_room(changes):
+    assert hold_of(waiting(*[1.0] * 12, **FULL)) is not None
+    assert hold_of(waiting(*[1.0] * 12, **{**FULL, **changes})) is None
 
 
 @given(
@@ -70,7 +81,7 @@ def test_every_hold_ends_in_time_and_saves_enough(prices, deadline, hold, run, p
     wishes = {"deadline": deadline * HOUR, "hold": None if hold is None else hold * HOUR}
     job = waiting(*prices, run=run * HOUR, percent=percent, **wishes)
 
-    found = cheapest(job)
+    found = hold_of(job)
 
     if found is not None:
         assert NOW < found.until <= found.latest <= NOW + 12 * HOUR

@@ -169,3 +169,13 @@ def test_explain_says_until_when_it_is_held(held):
     said = "Held until 2026-11-21T10:00:00Z, at the latest until 2026-11-21T12:"
     assert said in decision_table.table(outcome)
     assert any(line.startswith(said) for line in decision_table.as_text(decision_on(job), 100))
+
+
+def test_explain_says_that_a_job_is_held_for_room_alone(tmp_path):
+    decision = decision_on(written("hold_waits_for_the_cheaper_hour", tmp_path)[0])
+    decision["hold"]["saves"] = {"money": 0.0, "of": 3.25}
+
+    assert any(
+        line.startswith("Held until there is room, at the latest until 2026-11-21T12:")
+        for line in decision_table.as_text(decision, 100)
+    )

@@ -64,6 +64,19 @@ def test_one_plan_lets_jobs_take_turns_and_each_alone_would_want_the_same_hour()
     assert alone == [4.0, 5.0]
 
 
+def test_in_a_full_queue_a_job_that_may_wait_lets_those_through_that_may_not():
+    source = waiting(tariffs={"objects": [tariff(rates=RATES[:1])]})
+    urgent = {key: text for key, text in source["jobs"]["work"].items() if key != "deadline"}
+    source["jobs"]["urgent"] = urgent
+    # How long the one runs that is in the way is known from the first three.
+    jobs = {"0h": "urgent", "1h": "urgent", "2h": "urgent", "3h": "urgent"}
+    jobs |= {"190m": "work", "200m": "urgent"}
+    source["arrivals"] = [{"at": at, "job": job} for at, job in jobs.items()]
+
+    # A minute lies between two looks at who is held.
+    assert starts(source) == [0.0, 1.0, 2.0, 3.0, 5.02, 4.0]
+
+
 def test_a_policy_holds_no_more_jobs_than_it_says():
     source = waiting(3)
     source["policies"]["objects"][1] = holding("later", hold={"longest": "12h", "jobs": 1})

@@ -398,6 +398,9 @@ def _hold(hold: Any) -> Iterator[str]:
     """Yield until when a Job was held at its decision, if it was."""
     if isinstance(hold, dict):
         until, latest = (_text(hold, key) for key in ("until", "latest"))
+        saves = hold.get("saves")
+        if isinstance(saves, dict) and saves.get("money") == 0:
+            until = "there is room"
         yield f"Held until {until}, at the latest until {latest} (kubectl fallback release)."
 
 

@@ -1,7 +1,9 @@
 """Whether a Job that may wait is held from admission until a cheaper hour, and until which.
 
-Only what is known counts: a run time that was learned or said, prices of that time, and a deadline
-or the Job's own word. What time is worth is not counted, as the Job says that it may wait.
+Where no later hour is much cheaper it is held until its queue has room, if it would wait there
+anyway: those who may not wait come first. Only what is known counts: a run time that was learned or
+said, prices of that time, and a deadline or the Job's own word. What time is worth is not counted,
+as the Job says that it may wait.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def held(case: HoldCase, assessment: Assessment) -> Held:
         return "not held: what it would cost is not known"
     if why := _refusal(case, assessment, forecast, rules):
         return f"not held: {why}"
-    return cheapest(
+    return hold_of(
         Waiting(
             rules=rules,
             carbon_price=float(least_cost.carbon_price),
@@ -107,8 +109,11 @@ def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: 
     return ""
 
 
-def cheapest(waiting: Waiting) -> Hold | None:
-    """Return the hold until the cheapest start; None: no later one saves enough."""
+def hold_of(waiting: Waiting) -> Hold | None:
+    """Return the hold until the cheapest start, or, if none saves enough, until there is room.
+
+    None: it saves nothing, and the Job need not wait for room.
+    """
     run, span = waiting.forecast.run, terms.span_of(waiting.forecast, waiting.unix)
     latest = latest_start(waiting)
     if run is None or span is None or latest <= waiting.unix:
@@ -125,7 +130,9 @@ def cheapest(waiting: Waiting) -> Hold | None:
             best, until, then = amount, start, cost
     saves, least = base - best, waiting.rules.minimum_saving
     if saves <= 0 or saves < max(float(least.amount), base * least.percent / 100):
-        return None
+        if not _lets_others_through(waiting, latest):
+            return None
+        saves, until, then = 0.0, waiting.unix, now
     known = now.carbon_grams is not None and then.carbon_grams is not None
     return Hold(
         until=until,
@@ -138,6 +145,12 @@ def cheapest(waiting: Waiting) -> Hold | None:
         usage=waiting.place.usage,
         job_class=waiting.job_class,
     )
+
+
+def _lets_others_through(waiting: Waiting, latest: float) -> bool:
+    """Tell whether a Job would wait in its queue, though not until its latest start."""
+    start = waiting.forecast.start
+    return start.seconds > 0 and waiting.unix + start.high < latest
 
 
 def latest_start(waiting: Waiting) -> float:

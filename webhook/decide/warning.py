@@ -244,12 +244,15 @@ def held(hold: Hold | None, currency: str) -> tuple[str, ...]:
     """Say until when a Job is held, what that saves, and how to start it now; empty: it is not."""
     if hold is None:
         return ()
+    until, latest = (_minute(moment) for moment in (hold.until, hold.latest))
+    start = '"kubectl fallback release" starts it now'
+    if not hold.saves:
+        why = "held until there is room, as others may not wait"
+        return sentence(f"{why}; latest {latest}; {start.replace('starts', 'queues')}")
     unit = f" {currency}" if currency else ""
     saves = f"{figure(hold.saves)}{unit} of {figure(hold.of)}"
     if hold.grams is not None and hold.of_grams:
         saves += f", {carbon(hold.grams)} of {carbon(hold.of_grams)} CO2"
-    until, latest = (_minute(moment) for moment in (hold.until, hold.latest))
-    start = '"kubectl fallback release" starts it now'
     return sentence(f"held until {until} (saves {saves}); latest {latest}; {start}")
 
 

@@ -29,11 +29,11 @@ class Hold:
     """Until when a Job is held, and what that saves; moments in seconds since 1970."""
 
     until: float
-    """When it is planned to be released."""
+    """When it is planned to be released; the moment of the decision: as soon as there is room."""
     latest: float
     """When it is released, whatever is known by then."""
     saves: float
-    """Money, CO2 with its price included."""
+    """Money, CO2 with its price included; 0: it is held for want of room alone."""
     of: float
     """What it would cost now."""
     grams: float | None = None

@@ -115,13 +115,13 @@ class Congestion(Structural):
 
 
 class HoldRules(Structural):
-    """Hold Jobs that may wait until a cheaper hour."""
+    """Hold Jobs that may wait until a cheaper hour, or until there is room."""
 
     longest: Duration = "12h"
     """The longest hold, whatever a Job allows."""
     minimum_saving: Saving = Field(default_factory=Saving, json_schema_extra=FILLED)
-    """The least saving in rates, electricity and CO2 for which a Job is held. Both parts must
-    hold."""
+    """The least saving in rates, electricity and CO2 for which a Job is held until a later hour.
+    Both parts must hold."""
     jobs: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
     """The most Jobs held in the cluster at once."""
 
@@ -147,8 +147,8 @@ class LeastCost(Structural):
     run_time: Duration | None = None
     """Expected run time in the first option, until runs were seen. Absent: unknown."""
     hold: HoldRules | None = None
-    """Hold Jobs until a cheaper hour, if they have a deadline or ask for it. Absent: no Job is
-    held."""
+    """Hold Jobs until a cheaper hour, and while their queue is full, if they have a deadline or
+    ask for it. Absent: no Job is held."""
 
 
 _DEFAULTS: Final = LeastCost()
