@@ -12,9 +12,12 @@ from webhook.model.queues import Held, OffSwitch
 from webhook.reconsider.hold_plan import Release, due, plan, reason, released
 
 
-def starts(jobs, given=None, before=None):
-    found = plan(jobs, given or world(), NOW, before or {})
-    return {key: (start - NOW) / HOUR for key, start in found.items()}
+def hours(found):
+    return {key: (start.at - NOW) / HOUR for key, start in found.items()}
+
+
+def starts(jobs, given=None):
+    return hours(plan(jobs, given or world(), NOW, {}))
 
 
 def test_a_job_starts_when_it_costs_least():
@@ -43,7 +46,7 @@ def test_hours_in_which_others_use_the_quota_have_no_room():
 
     found = plan([held()], world(gpus=8), NOW, {}, others)
 
-    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.0}
+    assert hours(found) == {"team/a": 4.0}
 
 
 def test_an_hour_at_which_more_runs_than_usual_has_no_room():
@@ -54,7 +57,7 @@ def test_an_hour_at_which_more_runs_than_usual_has_no_room():
     found = plan([held()], world(gpus=8), NOW, {}, others)
 
     # A third of them is left after two hours, and others come by chance.
-    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 2.75}
+    assert hours(found) == {"team/a": 2.75}
 
 
 def test_what_jobs_that_were_held_still_use_has_no_room():
@@ -64,27 +67,41 @@ def test_what_jobs_that_were_held_still_use_has_no_room():
 
     found = plan([held()], world(gpus=1), NOW, {}, others)
 
-    assert {key: (start - NOW) / HOUR for key, start in found.items()} == {"team/a": 4.25}
+    assert hours(found) == {"team/a": 4.25}
 
 
-def test_where_there_is_never_room_it_starts_at_the_latest():
-    jobs = [held("a", latest=3.0, hours=9.0), held("b", latest=3.5, hours=9.0)]
+def test_where_there_is_never_room_it_waits_for_some_from_its_cheapest_hour_on():
+    others = OthersUse()
+    others.typical["gpu-cq", GPU] = [1.0] * 24
+    others.present["gpu-cq", GPU] = 1.0
 
-    assert starts(jobs, world(gpus=1))["team/b"] == 3.5
+    found = plan([held("a"), held("b")], world(gpus=1), NOW, {}, others)
+
+    assert hours(found) == {"team/a": 2.0, "team/b": 2.0}
 
 
 def test_a_job_that_needs_more_than_the_quota_is_planned_all_the_same():
     assert starts([held(gpus=9)], world(gpus=1)) == {"team/a": 2.0}
 
 
-def test_a_plan_changes_only_for_a_real_saving():
-    slightly = Prices(
-        rates={GPU: curve({NOW - HOUR: 3.0, NOW + HOUR: 1.02, NOW + 3 * HOUR: 1.0}, NOW + 9e5)}
-    )
-    before = {"team/a": NOW + 1.5 * HOUR}
+@pytest.mark.parametrize(("first", "soonest"), [(1.05, 1.0), (1.3, 3.0)])
+def test_a_job_waits_on_for_its_hour_only_where_that_saves_something(first, soonest):
+    # Of 3 that it would have cost at its decision, a fiftieth is not waited for.
+    steps = {NOW - HOUR: 3.0, NOW + HOUR: first, NOW + 3 * HOUR: 1.0}
+    given = world(of_prices=Prices(rates={GPU: curve(steps, NOW + 9e5)}))
 
-    assert starts([held()], world(of_prices=slightly), before) == {"team/a": 1.5}
-    assert starts([held()], world(of_prices=prices(3.0)), before) == {"team/a": 3.0}
+    (found,) = plan([held()], given, NOW, {}).values()
+
+    assert ((found.soonest - NOW) / HOUR, (found.at - NOW) / HOUR) == (soonest, 3.0)
+
+
+def test_between_it_and_its_hour_none_may_be_dearer():
+    steps = {NOW - HOUR: 1.02, NOW + HOUR: 3.0, NOW + 2.5 * HOUR: 1.0}
+    given = world(of_prices=Prices(rates={GPU: curve(steps, NOW + 9e5)}))
+
+    (found,) = plan([held()], given, NOW, {}).values()
+
+    assert ((found.soonest - NOW) / HOUR, (found.at - NOW) / HOUR) == (2.5, 2.5)
 
 
 def test_when_nothing_is_cheaper_any_more_it_starts_now():
@@ -148,7 +165,7 @@ def test_no_plan_is_after_the_latest_start_whatever_is_planned(given, gpus, begi
 
     found = plan(jobs, world(gpus=gpus, of_prices=prices(begin, begin + 3)), NOW, {})
 
-    assert all(found[job.key] <= max(job.hold.latest, NOW) for job in jobs)
+    assert all(max(found[job.key]) <= max(job.hold.latest, NOW) for job in jobs)
     assert found.keys() == {job.key for job in jobs}
 
 
@@ -160,7 +177,7 @@ def released_of(jobs, *, gpus=8, used=0, pending=0, hours=2.0, planned=None):
 
 @pytest.mark.parametrize(
     ("gpus", "used", "pending", "is_released"),
-    [(8, 5, 0, True), (8, 6, 0, False), (8, 0, 1, False), (1, 0, 0, True), (1, 1, 0, False)],
+    [(8, 6, 0, True), (8, 7, 0, False), (8, 0, 1, False), (1, 0, 0, True), (1, 1, 0, False)],
     ids=["room", "none left for others", "others wait", "idle", "full"],
 )
 def test_a_job_whose_hour_has_come_waits_for_room(gpus, used, pending, is_released):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from math import sqrt
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
@@ -26,10 +26,10 @@ MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
 _FULL: Final = 0.95
 """The part of a quota that is planned for held Jobs."""
-_SIGMAS_NOW: Final = 0.5
+_SIGMAS_NOW: Final = 0.25
 """At a release room stays free for so many standard deviations of what runs."""
-_BETTER: Final = 0.05
-"""A plan changes only for so much of what the Job costs, so that it does not flap."""
+_WORTH_WAITING: Final = 0.02
+"""A Job waits on for its planned start only while that saves so much of what it costs."""
 
 
 class Release(StrEnum):
@@ -48,7 +48,7 @@ class Release(StrEnum):
 MEANINGS: Final[Mapping[Release, str]] = {
     Release.PLANNED: "its hour has come",
     Release.LATEST: "its latest start has come",
-    Release.NO_SAVING: "no later hour is cheaper any more",
+    Release.NO_SAVING: "waiting on would save next to nothing",
     Release.POLICY: "its policy holds no Jobs any more",
     Release.OFF: "decisions are switched off",
     Release.ASKED: "it says that it is never to be held",
@@ -81,8 +81,19 @@ class HeldJob:
 
 
 _BY_PLAN: Final = frozenset({Release.PLANNED, Release.NO_SAVING})
-Plan: TypeAlias = Mapping[str, float]
-"""Key of a held Job to when it is released, in seconds since 1970."""
+
+
+class PlannedStart(NamedTuple):
+    """When a Job is to be released, in seconds since 1970."""
+
+    at: float
+    """Its cheapest start with room."""
+    soonest: float
+    """From when on it is released if there is room by then, as waiting on saves next to nothing."""
+
+
+Plan: TypeAlias = Mapping[str, PlannedStart]
+"""By the key of a held Job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +139,7 @@ class _Room:
 
 
 def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Release | None:
-    """Return why a Job is released at *unix* where its planned start is *start*; None: it is not.
+    """Return why a Job is released at *unix* where its plan lets it from *start* on; None: not.
 
     What ends a hold does not need prices or a plan: the latest start stands on the Job.
     """
@@ -160,7 +171,8 @@ def due(
     taken: Counter[tuple[str, FlavorResource]] = Counter()
     for job in sorted(jobs, key=_urgency):
         until = job.hold.until if job.hold is not None else 0.0
-        why = reason(job, snapshot, planned.get(job.key, until), unix)
+        start = planned[job.key].soonest if job.key in planned else until
+        why = reason(job, snapshot, start, unix)
         if why is None or (why in _BY_PLAN and not _fits_now(job, snapshot, taken)):
             continue
         queue = cluster_queue_of(job, snapshot)
@@ -225,39 +237,45 @@ def plan(
         room.take_until(released)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
     ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
-    planned = {job.key: min(before.get(job.key, hold.until), hold.latest) for job, hold in ordered}
+    planned = {job.key: before.get(job.key) or _by_decision(hold) for job, hold in ordered}
     for job, hold in ordered[:MOST_PLANNED]:
-        start = _start(job, hold, room, unix, before.get(job.key, hold.until))
-        planned[job.key] = start
-        room.take(job, hold, start)
+        if costs := _costs(job, hold, snapshot, unix):
+            start = _cheapest(job, hold, costs, room)
+            most = costs[start] + _WORTH_WAITING * hold.of
+            planned[job.key] = PlannedStart(start, _soonest(costs, start, most))
+        room.take(job, hold, planned[job.key].at)
     return planned
 
 
-def _start(job: HeldJob, hold: Hold, room: _Room, unix: float, before: float) -> float:
-    """Return the cheapest start with room; *before* unless another is much better."""
-    snapshot = room.snapshot
+def _cheapest(job: HeldJob, hold: Hold, costs: Mapping[float, float], room: _Room) -> float:
+    """Return the cheapest start with room; of a Job that has none, which waits for it: of all."""
+    # The cheapest are tried first, as few of them have no room.
+    by_cost = sorted(costs, key=lambda start: (costs[start], start))
+    return next((start for start in by_cost if room.has(job, hold, start)), by_cost[0])
+
+
+def _costs(job: HeldJob, hold: Hold, snapshot: Snapshot, unix: float) -> Mapping[float, float]:
+    """Return what a Job would cost by its start, the earliest first; empty: it is not known."""
     prices, policy = snapshot.prices.get(""), _rules(job, snapshot)
     if prices is None or policy is None or policy.spec.strategy.least_cost is None:
-        return min(before, hold.latest)
+        return {}
     carbon_price = float(policy.spec.strategy.least_cost.carbon_price)
-    priced = {
+    return {
         start: cost
         for start in _starts(unix, hold.latest)
         if (cost := _cost(hold, prices, carbon_price, start)) is not None
     }
-    if not priced:
-        return min(before, hold.latest)
-    # The cheapest are tried first, as few of them have no room.
-    by_cost = sorted(priced, key=lambda start: (priced[start], start))
-    best = next((start for start in by_cost if room.has(job, hold, start)), None)
-    if best is None:
-        return hold.latest
-    kept = max(before, unix)
-    present = _cost(hold, prices, carbon_price, kept)
-    is_kept = present is not None and present - priced[best] <= _BETTER * hold.of
-    if is_kept and kept <= hold.latest and room.has(job, hold, kept):
-        return kept
-    return best
+
+
+def _by_decision(hold: Hold) -> PlannedStart:
+    start = min(hold.until, hold.latest)
+    return PlannedStart(start, start)
+
+
+def _soonest(costs: Mapping[float, float], start: float, most: float) -> float:
+    """Return from when on a Job costs at most so much, at any start until *start*."""
+    dear = [sooner for sooner, cost in costs.items() if sooner <= start and cost > most]
+    return next(sooner for sooner in costs if not dear or sooner > dear[-1])
 
 
 def _starts(unix: float, latest: float) -> Iterator[float]:
