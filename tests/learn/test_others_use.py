@@ -41,17 +41,17 @@ def test_an_idle_queue_is_noted_too():
     assert others.typical[CELL][13] == pytest.approx(5.88)
 
 
-def test_of_what_nobody_was_seen_to_use_nothing_is_kept_free():
-    assert OthersUse().kept_free(CELL, 1, NOON, NOON) == 0.0
+def test_of_what_nobody_was_seen_to_use_nothing_is_expected():
+    assert OthersUse().expected(CELL, NOON, NOON) == 0.0
 
 
 @pytest.mark.parametrize(
     ("hours", "want"),
     [
         (0.0, 16.0),
-        # A third of the six more than usual is left then, and chance is nearly whole.
-        (2.0, 10 + 6 / math.e + 0.9 * math.sqrt((1 - 1 / math.e) * (10 + 16 / math.e))),
-        (24.0, 10 + 0.9 * math.sqrt(10)),
+        # A third of the six more than usual is left then.
+        (2.0, 10 + 6 / math.e),
+        (24.0, 10.0),
     ],
 )
 def test_the_present_fades_into_what_is_usual(hours, want):
@@ -59,12 +59,4 @@ def test_the_present_fades_into_what_is_usual(hours, want):
     others.typical[CELL] = [10.0] * 24
     others.present = {CELL: 16.0}
 
-    assert others.kept_free(CELL, 1, NOON + hours * HOUR, NOON) == pytest.approx(want, rel=1e-4)
-
-
-def test_for_large_jobs_more_is_kept_free():
-    others = OthersUse()
-    others.typical[CELL] = [16.0] * 24
-    others.present = {CELL: 16.0}
-
-    assert others.kept_free(CELL, 4, NOON + 900 * HOUR, NOON) == pytest.approx(16 + 7.2)
+    assert others.expected(CELL, NOON + hours * HOUR, NOON) == pytest.approx(want, rel=1e-4)

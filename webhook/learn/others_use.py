@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from math import exp, sqrt
+from math import exp
 from typing import Final, NamedTuple, TypeAlias
 
 from webhook.model.queues import Amounts, FlavorResource, Held
@@ -21,8 +21,6 @@ _LEARNED_AT_ONCE: Final = 0.02
 """Each minute counts so much: an hour of a day weighs about as much as all before it."""
 _FADES_SECONDS: Final = 7200.0
 """After so long a third (1/e) is left of what runs now beyond what is usual at that hour."""
-_SIGMAS: Final = 0.9
-"""Room is kept for so many standard deviations of Jobs of the same size that come by chance."""
 
 
 class ReleasedJob(NamedTuple):
@@ -64,21 +62,18 @@ class OthersUse:
             hours = self.typical.setdefault(used, [others] * HOURS)
             hours[hour] += _LEARNED_AT_ONCE * (others - hours[hour])
 
-    def kept_free(self, used: QueueCell, wanted: int, at: float, unix: float) -> float:
-        """Return how much is kept for others at a moment, where a Job of *wanted* units would run.
+    def expected(self, used: QueueCell, at: float, unix: float) -> float:
+        """Return how much others are expected to use at a moment.
 
         Those who run at *unix*, which is now, end by and by, and the usual ones come: soon the
-        present tells most, later what is usual at that hour. Room is kept for chance, too, and
-        the more the later; of large Jobs there are fewer, so that chance weighs more.
+        present tells most, later what is usual at that hour.
         """
         hours = self.typical.get(used)
         if hours is None:
             return 0.0
         usual, present = hours[_hour(at)], self.present.get(used, 0.0)
         still = exp(-max(0.0, at - unix) / _FADES_SECONDS)
-        expected = max(0.0, usual + (present - hours[_hour(unix)]) * still)
-        variance = (1 - still) * (usual + still * present) * wanted
-        return expected + _SIGMAS * sqrt(variance)
+        return max(0.0, usual + (present - hours[_hour(unix)]) * still)
 
 
 def _hour(unix: float) -> int:

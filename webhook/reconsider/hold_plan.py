@@ -24,8 +24,6 @@ from webhook.model.queues import Amounts, FlavorResource, Held, Snapshot
 
 MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
-_FULL: Final = 0.95
-"""The part of a quota that is planned for held Jobs."""
 _SIGMAS_NOW: Final = 0.25
 """At a release room stays free for so many standard deviations of what runs."""
 _WORTH_WAITING: Final = 0.02
@@ -106,8 +104,8 @@ class _Room:
     """Now."""
     taken: defaultdict[tuple[QueueCell, int], int]
     """Cell and slot to what planned Jobs use then."""
-    kept_free: dict[tuple[QueueCell, int, int], float]
-    """Cell, slot and what a Job asks for to what is kept free of it: as far as it was asked for."""
+    expected: dict[tuple[QueueCell, int], float]
+    """Cell and slot to what others are expected to use then: as far as it was asked for."""
 
     def has(self, job: HeldJob, hold: Hold, start: float) -> bool:
         """Tell whether a Job that starts then would have room until its end."""
@@ -121,12 +119,11 @@ class _Room:
         # What is more than the quota has never room there, and is not planned by it.
         if quota is None or wanted > quota:
             return True
-        place = used, slot, wanted
-        if place not in self.kept_free:
+        place = used, slot
+        if place not in self.expected:
             at = slot * SLOT_SECONDS
-            self.kept_free[place] = self.others.kept_free(used, wanted, at, self.unix)
-        left = max(_FULL * quota, wanted) - self.kept_free[place]
-        return self.taken[used, slot] + wanted <= left
+            self.expected[place] = self.others.expected(used, at, self.unix)
+        return self.expected[place] + self.taken[place] + wanted <= quota
 
     def take(self, job: HeldJob, hold: Hold, start: float) -> None:
         for used, slot in _cells(job, hold, self.snapshot, start):
@@ -232,7 +229,7 @@ def plan(
     *others*: what those use who are not held; None: nothing is known of it.
     """
     others = others or OthersUse()
-    room = _Room(snapshot=snapshot, others=others, unix=unix, taken=defaultdict(int), kept_free={})
+    room = _Room(snapshot=snapshot, others=others, unix=unix, taken=defaultdict(int), expected={})
     for released in others.released:
         room.take_until(released)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
