@@ -2,7 +2,7 @@
 
 from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.runs import DAY, ended, failure, success
-from webhook.learn.estimates import refused
+from webhook.learn.failing import refused
 from webhook.learn.run_records import ClassRecord, merged
 
 NOW = 1_795_240_800

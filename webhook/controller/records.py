@@ -23,7 +23,8 @@ from webhook.hindsight import bills, entries
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
 from webhook.hindsight.journal_keeper import Journal
-from webhook.learn.estimates import Failing, Refusal, RunTimeLearner
+from webhook.learn.estimates import RunTimeLearner
+from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, config_map, shard_of
 from webhook.learn.workload_runs import is_finished
 from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy

@@ -20,7 +20,8 @@ from webhook.kueue.preemption import candidates_in
 from webhook.kueue.requests import is_refused, min_count, on_node, per_pod
 from webhook.kueue.topology_room import level_of
 from webhook.learn.dispatches import Dispatches
-from webhook.learn.estimates import AT_ONCE, Failing, Learned, RunTimeLearner, remembered
+from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
+from webhook.learn.failing import Failing
 from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
