@@ -42,7 +42,7 @@ def world(seed):
     return files.read(source, seed=seed)
 
 
-def crowded(seed):
+def crowded(seed, **annotations):
     """Jobs of three sizes that come faster than the queues can serve them."""
     draw = random.Random(seed)
     source = files.document()
@@ -58,7 +58,7 @@ def crowded(seed):
     source["policies"]["objects"] = [rule]
     source["jobs"] = {
         size: {
-            "job": files.job(cpu=size),
+            "job": files.job(cpu=size, annotations=annotations),
             "runTimes": {
                 "fast": {"median": f"{draw.randint(20, 200)}s", "sigma": draw.choice([0, 0.5])},
                 "slow": {"of": "fast", "times": draw.choice([0.5, 1.2, 2, 4])},
@@ -161,3 +161,15 @@ def test_nobody_is_moved_before_the_bound_of_those_who_are_tried_says_so(monkeyp
     replay(scenario, arm)
 
     assert left_out > 0
+
+
+def test_of_jobs_that_say_something_of_their_own_no_bound_is_known(monkeypatch):
+    asked = []
+    monkeypatch.setattr(DueTimes, "first_tried", lambda *given, **rest: asked.append(given) or inf)
+    scenario = crowded(1, **{"kueue-fallback.dev/max-slowdown": "3"})
+    (arm,) = scenario.arms(["FinishTime"])
+
+    found = replay(scenario, arm)
+
+    assert len(found.jobs) > 50
+    assert asked == []

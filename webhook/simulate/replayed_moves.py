@@ -84,7 +84,7 @@ class Moving:
         """Of each Job that was pending."""
         self._ages: dict[str, int] = {}
         """Of each Job that was pending its place in Kueue's order, the oldest first."""
-        self._free: frozenset[AlikeJobs | None] = frozenset()
+        self._free: frozenset[AlikeJobs] = frozenset()
         """Those that could be moved to any other option when moves were chosen last."""
         self._pending: dict[str, Pending] = {}
         self._started: dict[str, Pending] = {}
@@ -153,7 +153,8 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
-        self._free = frozenset(self._alike[key.partition("/")[2]] for key in chosen.free)
+        alike = (self._alike[key.partition("/")[2]] for key in chosen.free)
+        self._free = frozenset(group for group in alike if group is not None)
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
