@@ -13,7 +13,7 @@ _COMMANDS = {
     "advise": (
         "webhook.commands.advise",
         "command",
-        "Say which running Jobs would cost less elsewhere.",
+        "List running Jobs that would cost less elsewhere.",
     ),
     "check": (
         "webhook.commands.check",
@@ -25,12 +25,12 @@ _COMMANDS = {
     "estimate": (
         "webhook.commands.estimate",
         "command",
-        "Say what a policy would have gained, before any install.",
+        "Show what a policy would have gained, before any install.",
     ),
     "explain": (
         "webhook.commands.explain",
         "command",
-        "Say what was or would be decided for a Job, and why.",
+        "Show what was or would be decided for a Job, and why.",
     ),
     "gitops": (
         "webhook.commands.gitops",
@@ -45,12 +45,12 @@ _COMMANDS = {
         "Move a pending Job to another option of its policy.",
     ),
     "off": ("webhook.commands.switch", "off", "Stop all new decisions within a second."),
-    "on": ("webhook.commands.switch", "on", "Decide again."),
+    "on": ("webhook.commands.switch", "on", "Start decisions again."),
     "probe": ("webhook.commands.probe", "command", "Check that the API server calls the webhook."),
     "queue": (
         "webhook.commands.queue",
         "command",
-        "Say who waits, and when each is expected to start.",
+        "List pending Jobs, and when each is expected to start.",
     ),
     "release": (
         "webhook.commands.release",
@@ -67,7 +67,7 @@ _COMMANDS = {
     "status": (
         "webhook.commands.status",
         "command",
-        "Show policies, queues, and what needs a look.",
+        "Show policies, queues, and what needs attention.",
     ),
     "tail": ("webhook.commands.tail", "command", "Print decisions as they are made."),
     "tariff": (

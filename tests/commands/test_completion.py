@@ -68,7 +68,8 @@ def test_kubectl_is_answered_by_a_program_of_its_own(monkeypatch, capsys):
 
     complete()
 
-    assert capsys.readouterr().out == "status\tShow policies, queues, and what needs a look.\n:4\n"
+    shown = "status\tShow policies, queues, and what needs attention.\n:4\n"
+    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
