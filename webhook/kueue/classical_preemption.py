@@ -64,6 +64,7 @@ def _likeness(search: PreemptionSearch) -> tuple[object, ...] | None:
     is_apart = first is None or first[0][0]
     if not is_apart or search.is_over(preemptor.leaf) or search.candidates.queue_usages:
         return None
+    takes_any = policy.reclaim_within_cohort == ANY and policy.borrow_within_cohort == NEVER
     by_age = policy.reclaim_within_cohort == LOWER_OR_NEWER_EQUAL_PRIORITY
     return (
         search.path[1:] if tree.shares_all else search.path,
@@ -71,7 +72,7 @@ def _likeness(search: PreemptionSearch) -> tuple[object, ...] | None:
         search.is_under_nominal(),
         preemptor.taken,
         search.short,
-        preemptor.priority,
+        0 if takes_any else preemptor.priority,
         preemptor.queued_at if by_age else 0,
         policy,
     )
