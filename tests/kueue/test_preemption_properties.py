@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
+from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.preemption import (
     PreemptionReason,
     Preemptor,
@@ -16,6 +18,15 @@ from webhook.kueue.preemption import (
     satisfies_policy,
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
+from webhook.kueue.queue_heads import (
+    Claims,
+    ClusterQueueHeads,
+    PendingGroup,
+    QueueEntry,
+    fitting,
+    has_room,
+    shape_of,
+)
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup
 from webhook.model.queues import KueueConfig, Preemption
@@ -232,6 +243,32 @@ def test_those_who_ask_after_others_get_the_answer_of_a_plain_search(world, data
         change(world, preemptions, data.draw(st.sampled_from([""] * 9 + CHANGES)))
 
 
+def queues_of(world):
+    return {
+        leaf: cluster_queue(f"{leaf}-cq", preemption=policy)
+        for leaf, policy in world.policies.items()
+    }
+
+
+def held_in(world, *, is_fair=False):
+    """The holders of a world as the event loop has them."""
+    bounded = QuotaHolders(world.tree, queues_of(world), KueueConfig(fair_sharing=is_fair))
+    for each in world.holders:
+        bounded.hold(
+            RunningGroup(
+                leaf=each.leaf,
+                taken=each.taken,
+                count=1,
+                variance=0.0,
+                priority=each.priority,
+                uid=each.uid,
+                order=each.queued_at,
+                reserved_at=each.reserved_at,
+            )
+        )
+    return bounded
+
+
 @pytest.mark.agreement
 @given(st.one_of(worlds(), shared_worlds()), st.data())
 def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
@@ -249,25 +286,8 @@ def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
     holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
     world = replace(world, preemptor=asked, holders=holders)
     assume(world.short)
-    queues = {
-        leaf: cluster_queue(f"{leaf}-cq", preemption=policy)
-        for leaf, policy in world.policies.items()
-    }
     is_fair = world.strategies is not None
-    bounded = QuotaHolders(tree, queues, KueueConfig(fair_sharing=is_fair))
-    for each in holders:
-        bounded.hold(
-            RunningGroup(
-                leaf=each.leaf,
-                taken=each.taken,
-                count=1,
-                variance=0.0,
-                priority=each.priority,
-                uid=each.uid,
-                order=each.queued_at,
-                reserved_at=each.reserved_at,
-            )
-        )
+    bounded = held_in(replace(world, holders=holders), is_fair=is_fair)
 
     found = [
         [(victim.holder.uid, victim.reason) for victim in holding.targets(asked, world.short)]
@@ -275,6 +295,83 @@ def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
     ]
 
     assert found[0] == found[1]
+
+
+def head(world, leaf, taken, priority, order):
+    """The head of a ClusterQueue: one Workload that asks for these amounts."""
+    queue, tree = queues_of(world)[leaf], world.tree
+    usage = tuple((tree.cells[cell], amount) for cell, amount in taken)
+    asked = Demand(parts=((FlavorChoice(flavor="default", usage=usage),),), combinations=())
+    group = PendingGroup(cluster_queue=queue.name, demand=asked, seconds=1.0, priority=priority)
+    heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=False)
+    heads.add(QueueEntry(shape_of(tree, leaf, asked), group, 1), order)
+    return heads
+
+
+def attempt(cycle, tree, heads):
+    claims = Claims(KueueConfig())
+    claims.oracle_of = cycle.oracle
+    return cycle.attempt(heads, fitting(tree, heads, claims, exact_height=True))
+
+
+@pytest.mark.agreement
+@given(shared_worlds(), st.data())
+def test_a_head_like_one_that_was_skipped_would_be_skipped_too(world, data):
+    tree, holders = world.tree, held_in(world)
+    leaves = sorted(tree.leaves.values())
+    wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 2)))
+    first = data.draw(st.sampled_from(leaves[:3]))
+    asked = Preemptor(leaf=first, taken=((0, wanted),), priority=2, queued_at=0)
+    holders.evict(holders.targets(asked, [0])[: data.draw(st.sampled_from([0, 0, 1]))])
+    cycle = CyclePreemptions(tree, holders)
+    cycle.begin({})
+    for order in range(12):
+        heads = head(
+            world,
+            data.draw(st.sampled_from(leaves[:3])),
+            data.draw(st.sampled_from([((0, wanted),), ((0, wanted), (1, 1))])),
+            data.draw(st.sampled_from([1, 1, 2])),
+            data.draw(times) or order,
+        )
+        is_in_vain = cycle.is_in_vain(heads)
+        if data.draw(st.integers(0, 9)) == 0 and tree.available(heads.leaf, 1) > 0:
+            cycle.charge(heads.leaf, ((1, 1),), 1)
+        elif not has_room(tree, heads.leaf, heads.entries[0][2].shape):
+            outcome = attempt(cycle, tree, heads)
+            assert outcome is Outcome.SKIPPED or not is_in_vain
+
+
+def test_of_equal_heads_that_are_skipped_one_stands_for_all_below_its_cohort():
+    owner = Preemption(reclaim_within_cohort="Any")
+    queues = [
+        cluster_queue(f"{index}-cq", {"default": {"cpu": "4m"}}, cohort=team, preemption=owner)
+        for index, team in enumerate(["x", "x", "x", "x", "y"])
+    ]
+    teams = [cohort("x", parent="all"), cohort("y", parent="all"), cohort("all")]
+    (tree,) = trees(snapshot(*queues, cohorts=teams))
+    tree = tree.copy()
+    leaves = list(tree.leaves.values())
+    borrower = QuotaHolder(
+        key="low", leaf=leaves[0], taken=((0, 20),), priority=0, reserved_at=0, queued_at=0
+    )
+    tree.charge(borrower.leaf, borrower.taken)
+    world = World(
+        tree=tree,
+        policies=dict.fromkeys(leaves, owner),
+        holders=[borrower],
+        preemptor=Preemptor(leaf=leaves[1], taken=(), priority=0, queued_at=0),
+        strategies=None,
+    )
+    cycle = CyclePreemptions(tree, held_in(world))
+    cycle.begin({})
+    first, second, third, apart = (head(world, leaf, ((0, 4),), 0, leaf) for leaf in leaves[1:])
+
+    outcomes = [attempt(cycle, tree, first), attempt(cycle, tree, second)]
+
+    assert outcomes == [Outcome.PREEMPTS, Outcome.SKIPPED]
+    assert [cycle.is_in_vain(heads) for heads in (second, third, apart)] == [True, True, False]
+    cycle.charge(leaves[4], ((0, 1),), 1)
+    assert not cycle.is_in_vain(third)
 
 
 CHANGES = ["ends", "is evicted", "moves"]

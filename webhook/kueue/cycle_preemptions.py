@@ -7,6 +7,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from webhook.kueue import queue_heads
 from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
-from webhook.kueue.preemption import Preemptor, Victim
+from webhook.kueue.preemption import ANY, Preemptor, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
@@ -69,6 +70,8 @@ class CyclePreemptions:
         """The usage as it is; None: nobody has preempted in this cycle."""
         self._after: list[int] = []
         """The usage as it will be when all victims have gone and their preemptors have come."""
+        self._in_vain: set[object] = set()
+        """The likenesses of heads that were skipped since anybody was served."""
         self._wants: dict[int, _Wants] = {}
         """ClusterQueue to its heads, where one may find somebody to preempt, or waits for it."""
         self.tells_modes = True
@@ -79,6 +82,7 @@ class CyclePreemptions:
         """Begin a cycle, and return the heads that may preempt in it."""
         self.issued = []
         self._victims.clear()
+        self._in_vain.clear()
         for leaf in self._holders.changed:
             wants = _wants(self._tree, of_leaf.get(leaf, ()))
             if wants is None:
@@ -111,6 +115,7 @@ class CyclePreemptions:
     def charge(self, leaf: int, taken: Taken, count: int) -> None:
         """Charge what reserves quota in this cycle."""
         tree = self._tree
+        self._in_vain.clear()
         if self._now is None:
             tree.charge(leaf, taken, count)
             return
@@ -158,6 +163,28 @@ class CyclePreemptions:
         key = heads.entries[0][2].waiting.key
         self.issued.append(IssuedPreemptions(heads=heads, key=key, victims=tuple(victims)))
 
+    def is_in_vain(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether another head just like this one was skipped since anybody was served."""
+        likeness = self._likeness(heads) if self._in_vain else None
+        return likeness is not None and likeness in self._in_vain
+
+    def _likeness(self, heads: ClusterQueueHeads) -> object:
+        """Return what the preemptions of a head depend on at one usage; None: on it alone.
+
+        Of heads within their quota, below one cohort, it does not matter whose they are: they
+        preempt others first, and those have that cohort in common.
+        """
+        tree, leaf, (*rank, entry) = self._tree, heads.leaf, heads.entries[0]
+        only, policy = entry.shape.only, heads.queue.preemption.reclaim_within_cohort
+        if only is None or not tree.shares_all or not queue_heads.owns(tree, leaf, only):
+            return None
+        # Who is evicted already goes first, also in its own ClusterQueue.
+        if self._holders.preemptions.is_evicting(leaf):
+            return None
+        if policy == ANY:
+            rank = []
+        return tree.parents[leaf], only, policy, *rank
+
     def attempt(
         self,
         heads: ClusterQueueHeads,
@@ -186,7 +213,10 @@ class CyclePreemptions:
             self._waiting.pop(leaf, None)
             return Outcome.SKIPPED if not short else Outcome.WAITS
         if not self._fits(leaf, taken, victims, kept):
+            if not kept and all(victim.holder.leaf != leaf for victim in victims):
+                self._in_vain.add(self._likeness(heads))
             return Outcome.SKIPPED
+        self._in_vain.clear()
         self._victims.update(victim.holder.key for victim in victims)
         self._waiting[leaf] = heads
         self.issue(heads, victims)
@@ -234,34 +264,35 @@ class CyclePreemptions:
 class _Wants(NamedTuple):
     """The heads of one ClusterQueue."""
 
-    pending: Sequence[ClusterQueueHeads]
+    pending: Sequence[tuple[ClusterQueueHeads, Shape, float, int]]
+    """Each with its shape, its priority, and the place of what it needs in *taken*."""
     highest: float
     """Their highest priority."""
-    least: Sequence[int]
-    """By cell, the least that any of them needs."""
-    most: Sequence[int] | None
-    """By cell, the most that any of them needs; None: one has a choice of flavors."""
+    taken: Sequence[Taken | None]
+    """What they need, each once; None: one has a choice of flavors."""
+    amounts: Sequence[Sequence[int]] | None
+    """By cell, how much of it they need, in ascending order; None: one has a choice of flavors."""
 
 
 def _wants(tree: UsageTree, of_leaf: Sequence[ClusterQueueHeads]) -> _Wants | None:
     """Return what the heads of a ClusterQueue want; None: nobody is pending."""
-    pending = [heads for heads in of_leaf if heads.entries]
-    if not pending:
+    firsts = [(heads, heads.entries[0]) for heads in of_leaf if heads.entries]
+    if not firsts:
         return None
-    shapes = [heads.entries[0][2].shape for heads in pending]
-    rows = []
-    for shape in shapes:
-        row = [0] * tree.width
-        for cell, amount in shape.only or ():
-            row[cell] = amount
-        rows.append(row)
-    columns = list(zip(*rows, strict=True))
-    has_choice = any(shape.only is None for shape in shapes)
+    taken: dict[Taken | None, int] = {}
+    pending = [
+        (heads, entry.shape, -priority, taken.setdefault(entry.shape.only, len(taken)))
+        for heads, (priority, _, entry) in firsts
+    ]
+    amounts: list[list[int]] = [[] for _ in range(tree.width)]
+    for only in taken:
+        for cell, amount in only or ():
+            insort(amounts[cell], amount)
     return _Wants(
         pending=pending,
-        highest=-min(heads.entries[0][0] for heads in pending),
-        least=list(map(min, columns)),
-        most=None if has_choice else list(map(max, columns)),
+        highest=max(priority for _, _, priority, _ in pending),
+        taken=tuple(taken),
+        amounts=None if None in taken else amounts,
     )
 
 
@@ -277,30 +308,46 @@ def _hopeful(
     hopeful: list[ClusterQueueHeads] = []
     free: Sequence[int] = ()
     for leaf in sorted(wants):
-        pending, highest, least, most = wants[leaf]
+        pending, highest, taken, amounts = wants[leaf]
         # Where nobody has a limit, what is free is free for all.
         if not free or not tree.shares_all:
             free = [tree.available(leaf, cell) for cell in range(width)]
-        if most is not None and not any(map(gt, most, free)):
-            continue
         reach = holders.reach(leaf, unused[leaf * width : (leaf + 1) * width]) if borrowed else None
-        if not is_obtainable(enumerate(least), free, reach, holders.lower(leaf, highest)):
+        if amounts is not None and not _is_any_obtainable(
+            amounts, free, reach, holders.lower(leaf, highest)
+        ):
             continue
-        for heads in pending:
-            priority, _, entry = heads.entries[0]
-            if _is_short(entry.shape, free) and _may_get(
-                entry.shape, free, reach, holders.lower(leaf, -priority)
-            ):
-                hopeful.append(heads)
+        is_short = [only is None or _is_short(only, free) for only in taken]
+        hopeful += [
+            heads
+            for heads, shape, priority, place in pending
+            if is_short[place] and _may_get(shape, free, reach, holders.lower(leaf, priority))
+        ]
     return hopeful
 
 
-def _is_short(shape: Shape, free: Sequence[int]) -> bool:
-    """Return whether a Workload does not fit; with a choice of flavors it may not."""
-    for cell, amount in shape.only or ():
+def _is_any_obtainable(
+    amounts: Sequence[Sequence[int]],
+    free: Sequence[int],
+    reach: Sequence[int] | None,
+    lower: Sequence[int] | None,
+) -> bool:
+    """Return whether one of these amounts is not free, and preemption may bring it.
+
+    Those of each cell are in ascending order: the least that is not free is the easiest to get.
+    """
+    for cell, of_cell in enumerate(amounts):
+        place = bisect_right(of_cell, free[cell])
+        if place < len(of_cell) and is_obtainable(((cell, of_cell[place]),), free, reach, lower):
+            return True
+    return False
+
+
+def _is_short(only: Taken, free: Sequence[int]) -> bool:
+    for cell, amount in only:  # noqa: SIM110 - twice as fast as any()
         if free[cell] < amount:
             return True
-    return shape.only is None
+    return False
 
 
 def _may_get(

@@ -87,6 +87,10 @@ class CandidateHolders:
             below = self._below[node] = frozenset([node]).union(*children)
         return below
 
+    def is_evicting(self, leaf: int) -> bool:
+        """Return whether somebody there is evicted already: those go first."""
+        return leaf in self._by_leaf and self._by_leaf[leaf][0][1].is_evicted
+
     def held_in(self, leaf: int) -> Sequence[OrderedHolder]:
         return self._by_leaf[leaf]
 

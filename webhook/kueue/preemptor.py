@@ -68,6 +68,10 @@ class Preemptions:
     def remove(self, holder: QuotaHolder) -> None:
         self._candidates.remove(holder)
 
+    def is_evicting(self, leaf: int) -> bool:
+        """Return whether some Workload of a ClusterQueue is evicted, and holds its quota still."""
+        return self._candidates.is_evicting(leaf)
+
     def order_by_use(self, usages: Mapping[str, float]) -> None:
         """Go by these usages of LocalQueues from now on; they may change later."""
         self._candidates.queue_usages = usages

@@ -272,6 +272,11 @@ class SchedulingCycle:
         if self._preemptions is not None and self._preemptions.is_closed(heads):
             self._put(heads, 0)
             return None
+        if heads.claim is not None and not moment.kept and self._is_in_vain(heads):
+            self._record(served, moment)
+            heads.stored = None
+            moment.put_back.append(heads)
+            return None
         borrows = heads.stored[1] if heads.stored else 0
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
             self._store(heads, borrows)
@@ -492,6 +497,9 @@ class SchedulingCycle:
             heads, fitting, kept=_before(heads, fitting, moment.kept)
         )
         return outcome is not Outcome.WAITS
+
+    def _is_in_vain(self, heads: ClusterQueueHeads) -> bool:
+        return self._preemptions is not None and self._preemptions.is_in_vain(heads)
 
     def _put(self, heads: ClusterQueueHeads, borrows: int) -> None:
         """Put a queue's head into its bucket, or keep it out while another one is awaited."""
