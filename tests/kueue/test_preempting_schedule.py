@@ -337,3 +337,18 @@ def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
         outcomes.append((starts, preempted(schedule), steps))
 
     assert outcomes[0] == outcomes[1]
+
+
+def test_preempted_workloads_wait_as_one_head_with_those_that_ask_for_the_same():
+    state = snapshot(queue("a", preemption=LOWER))
+    schedule = schedules(state, grain=0.01)["a-cq"]
+    for age in (1, 2):
+        running = Running(cluster_queue="a-cq", usage={CPU: 2000}, seconds=100.0, priority=0)
+        schedule.add_running(replace(running, order=age))
+    come(state, schedule, ("high", "a", 4, 1, 0.0, 20.0), ("low", "a", 2, 0, 0.0, 20.0))
+
+    schedule.start_what_fits()
+    schedule.step()
+
+    assert [begun.key for begun in schedule.begun] == ["high"]
+    assert [len(heads.entries) for heads in schedule.waiting()] == [3]

@@ -183,9 +183,9 @@ class Schedule:
         )
         if oracle_of is not None:
             self._cycle.claims.oracle_of = oracle_of
-        self.shapes: dict[tuple[str, int], tuple[Demand, Shape]] = {}
-        """Demands in the tree's indices, by ClusterQueue and id; the caller may share them among
-        the Schedules of copies of one tree."""
+        self.shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = {}
+        """Demands in the tree's indices, by ClusterQueue and what is asked, and by its id, which is
+        faster; the caller may share them among the Schedules of copies of one tree."""
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
 
     def _idle_seconds(self, kueue: KueueConfig) -> Mapping[int, float]:
@@ -293,8 +293,7 @@ class Schedule:
             uid=run.uid,
             local_queue=run.local_queue,
         )
-        shape = shape_of(self.tree, self.tree.leaves[run.cluster_queue], waiting.demand)
-        return QueueEntry(shape, waiting, run.count)
+        return QueueEntry(self._shape_of(run.cluster_queue, waiting.demand), waiting, run.count)
 
     def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:
         """Queue Workloads; those of one priority count as older the earlier they are added.
@@ -306,7 +305,11 @@ class Schedule:
         queue = self._queues.get(waiting.cluster_queue)
         if queue is None or not is_open(queue):
             return
-        entry = QueueEntry(self._shape_of(waiting), waiting, waiting.count)
+        key = waiting.cluster_queue, id(waiting.demand)
+        if key not in self.shapes:
+            # The demand is kept beside its id: a freed one's id could be given to another demand.
+            self.shapes[key] = waiting.demand, self._shape_of(queue.name, waiting.demand)
+        entry = QueueEntry(self.shapes[key][1], waiting, waiting.count)
         # Age stands for the creation time by which Kueue orders Workloads of one priority.
         self._order += 1
         order = self._order if age is None else age
@@ -630,12 +633,11 @@ class Schedule:
             self._holders.hold(run)
         self.runs.add(until, run)
 
-    def _shape_of(self, waiting: PendingGroup) -> Shape:
-        key = waiting.cluster_queue, id(waiting.demand)
+    def _shape_of(self, cluster_queue: str, demand: Demand) -> Shape:
+        """Return the Shape of all equal demands: who asks for the same waits as one."""
+        key = cluster_queue, demand
         if key not in self.shapes:
-            leaf = self.tree.leaves[waiting.cluster_queue]
-            # The demand is kept beside its id: a freed one's id could be given to another demand.
-            self.shapes[key] = waiting.demand, shape_of(self.tree, leaf, waiting.demand)
+            self.shapes[key] = demand, shape_of(self.tree, self.tree.leaves[cluster_queue], demand)
         return self.shapes[key][1]
 
 

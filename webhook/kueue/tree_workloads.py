@@ -102,7 +102,7 @@ class PreparedWorkloads:
     demands: TreeDemands
     grain: float
     """That of the schedule; 0: it is exact."""
-    shapes: dict[tuple[str, int], tuple[Demand, Shape]] = field(default_factory=dict)
+    shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = field(default_factory=dict)
     """``Schedule.shapes`` of all Schedules with these Workloads, or with most of them."""
 
 
