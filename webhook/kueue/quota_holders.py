@@ -106,16 +106,20 @@ def is_obtainable(
     free: Mapping[int, int] | Sequence[int],
     reach: Sequence[int] | None,
     lower: Sequence[int] | None,
+    within: Sequence[int] | None = None,
 ) -> bool:
     """Return whether a Workload may get by preemption what is not free; False is certain.
 
     *reach*: up to how much of each cell its ClusterQueue may reclaim for. *lower*: what those use
-    whom it may preempt there.
+    whom it may preempt there. *within*: what the ClusterQueue has left of its own quota, where that
+    is known by itself: with its victims gone, it may reclaim for as much more as they used.
     """
     for cell, amount in taken:
         short, own = amount - max(0, free[cell]), lower[cell] if lower else 0
-        # With the usage of its own victims gone, it may reclaim for as much more.
-        if short > own and (reach is None or amount > reach[cell] + own):
+        if short <= own:
+            continue
+        left = reach if within is None else within
+        if reach is None or left is None or amount > max(reach[cell], left[cell] + own):
             return False
     return True
 
@@ -210,12 +214,15 @@ class QuotaHolders:
 
     def _may_help(self, preemptor: Preemptor, taken: Taken) -> bool:
         """Return whether preemption may bring what is not free; False is certain."""
-        tree, leaf = self._tree, preemptor.leaf
+        tree, leaf, first = self._tree, preemptor.leaf, preemptor.leaf * self._tree.width
+        left = map(sub, tree.nominal[first : first + tree.width], tree.used[first:])
         return is_obtainable(
             taken,
             {cell: tree.available(leaf, cell) for cell, _ in taken},
             self.reach(leaf, self.unused(leaf)),
             self.lower(leaf, preemptor.priority),
+            # Who uses all of its own quota has no claim to that of others without borrowing.
+            [max(0, amount) for amount in left],
         )
 
     def reach(self, leaf: int, unused: Sequence[int]) -> Sequence[int] | None:
