@@ -60,9 +60,10 @@ def _likeness(search: PreemptionSearch) -> tuple[object, ...] | None:
     Those in its own ClusterQueue go last, but for those that are evicted already.
     """
     tree, preemptor, policy = search.tree, search.preemptor, search.policy
+    if search.is_over(preemptor.leaf) or search.candidates.queue_usages:
+        return None
     first = next(search.own(), None)
-    is_apart = first is None or first[0][0]
-    if not is_apart or search.is_over(preemptor.leaf) or search.candidates.queue_usages:
+    if first is not None and not first[0][0]:
         return None
     takes_any = policy.reclaim_within_cohort == ANY and policy.borrow_within_cohort == NEVER
     by_age = policy.reclaim_within_cohort == LOWER_OR_NEWER_EQUAL_PRIORITY

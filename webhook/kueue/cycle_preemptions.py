@@ -70,8 +70,10 @@ class CyclePreemptions:
         """The usage as it is; None: nobody has preempted in this cycle."""
         self._after: list[int] = []
         """The usage as it will be when all victims have gone and their preemptors have come."""
-        self._in_vain: set[object] = set()
-        """The likenesses of heads that were skipped since anybody was served."""
+        self._rivals: set[object] = set()
+        """The likenesses of heads that were skipped because another one takes their victims."""
+        self._without_room: set[object] = set()
+        """Those of heads that were skipped for want of room since anybody preempted."""
         self._wants: dict[int, _Wants] = {}
         """ClusterQueue to its heads, where one may find somebody to preempt, or waits for it."""
         self.tells_modes = True
@@ -82,7 +84,7 @@ class CyclePreemptions:
         """Begin a cycle, and return the heads that may preempt in it."""
         self.issued = []
         self._victims.clear()
-        self._in_vain.clear()
+        self._forget_skipped()
         for leaf in self._holders.changed:
             wants = _wants(self._tree, of_leaf.get(leaf, ()))
             if wants is None:
@@ -115,7 +117,7 @@ class CyclePreemptions:
     def charge(self, leaf: int, taken: Taken, count: int) -> None:
         """Charge what reserves quota in this cycle."""
         tree = self._tree
-        self._in_vain.clear()
+        self._forget_skipped()
         if self._now is None:
             tree.charge(leaf, taken, count)
             return
@@ -165,8 +167,14 @@ class CyclePreemptions:
 
     def is_in_vain(self, heads: ClusterQueueHeads) -> bool:
         """Return whether another head just like this one was skipped since anybody was served."""
-        likeness = self._likeness(heads) if self._in_vain else None
-        return likeness is not None and likeness in self._in_vain
+        if not self._rivals and not self._without_room:
+            return False
+        likeness = self._likeness(heads)
+        return likeness is not None and (likeness in self._rivals or likeness in self._without_room)
+
+    def _forget_skipped(self) -> None:
+        self._rivals.clear()
+        self._without_room.clear()
 
     def _likeness(self, heads: ClusterQueueHeads) -> object:
         """Return what the preemptions of a head depend on at one usage; None: on it alone.
@@ -212,11 +220,14 @@ class CyclePreemptions:
         if not victims:
             self._waiting.pop(leaf, None)
             return Outcome.SKIPPED if not short else Outcome.WAITS
-        if not self._fits(leaf, taken, victims, kept):
+        # Kueue skips a head some of whose targets another one preempts in the same cycle.
+        is_rival = not self._victims.isdisjoint(victim.holder.key for victim in victims)
+        if is_rival or not self._fits(leaf, taken, victims, kept):
             if not kept and all(victim.holder.leaf != leaf for victim in victims):
-                self._in_vain.add(self._likeness(heads))
+                (self._rivals if is_rival else self._without_room).add(self._likeness(heads))
             return Outcome.SKIPPED
-        self._in_vain.clear()
+        # Its victims are chosen by the same usage as before, but there is other room now.
+        self._without_room.clear()
         self._victims.update(victim.holder.key for victim in victims)
         self._waiting[leaf] = heads
         self.issue(heads, victims)
@@ -230,9 +241,6 @@ class CyclePreemptions:
         kept: Sequence[tuple[int, Taken]],
     ) -> bool:
         """Return whether there is room once all victims of this cycle have gone; if so, take it."""
-        # Kueue skips a head some of whose targets another one preempts in the same cycle.
-        if not self._victims.isdisjoint(victim.holder.key for victim in victims):
-            return False
         tree = self._tree
         restricted = list(tree.used)
         if self._now is not None:
