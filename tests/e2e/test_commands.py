@@ -271,7 +271,7 @@ def test_kubectl_finds_the_commands_and_completes_them(plane, webhook, queues):
         "fallback", "explain", "heavy", "-n", queues.namespace
     )
     assert commands.splitlines() == [
-        "explain\tSay what was or would be decided for a Job, and why.",
+        "explain\tShow what was or would be decided for a Job, and why.",
         ":4",
     ]
     assert names.splitlines() == ["heavy", ":4"]
