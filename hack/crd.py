@@ -9,7 +9,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -24,10 +24,18 @@ from webhook.model.costs.accelerator_profile import (
     AcceleratorProfileStatus,
 )
 from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, TariffSpec, TariffStatus
-from webhook.model.policy.fallback_policy import GROUP, KIND, PLURAL, VERSION, PolicyStatus
+from webhook.model.policy.fallback_policy import (
+    GROUP,
+    KIND,
+    PLURAL,
+    TEAM_KIND,
+    TEAM_PLURAL,
+    VERSION,
+    PolicyStatus,
+)
 from webhook.model.policy.field_types import Structural
 from webhook.model.policy.rules import RULES, Rule, quoted
-from webhook.model.policy.spec import Spec
+from webhook.model.policy.spec import Spec, TeamSpec
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -56,6 +64,7 @@ class Definition:
     columns: tuple[_Column, ...]
     whole: str = ""
     """The name of the model of the whole object, where rules are on it."""
+    scope: str = "Cluster"
 
     @property
     def target(self) -> Path:
@@ -74,6 +83,17 @@ POLICIES: Final = Definition(
         {"name": "Mode", "type": "string", "jsonPath": ".spec.mode"},
         {"name": "Strategy", "type": "string", "jsonPath": ".spec.strategy.type"},
     ),
+)
+TEAM_POLICIES: Final = replace(
+    POLICIES,
+    kind=TEAM_KIND,
+    plural=TEAM_PLURAL,
+    short="tfbp",
+    description="Where Jobs of one namespace may run that no FallbackPolicy matches, and when; "
+    "only where the chart's teamPolicies.enabled is true.",
+    spec=TeamSpec,
+    whole="TeamPolicyObject",
+    scope="Namespaced",
 )
 PROFILES: Final = Definition(
     kind=PROFILE_KIND,
@@ -100,7 +120,7 @@ TARIFFS: Final = Definition(
         {"name": "Carbon", "type": "string", "jsonPath": ".status.now.carbon"},
     ),
 )
-DEFINITIONS: Final = (POLICIES, PROFILES, TARIFFS)
+DEFINITIONS: Final = (POLICIES, TEAM_POLICIES, PROFILES, TARIFFS)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -146,7 +166,7 @@ def crd(definition: Definition = POLICIES) -> Schema:
         "metadata": {"name": f"{definition.plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
-            "scope": "Cluster",
+            "scope": definition.scope,
             "names": {
                 "kind": definition.kind,
                 "listKind": f"{definition.kind}List",

@@ -11,7 +11,7 @@ from typing import Any
 from webhook.model import quantity
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
-from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy
+from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy, read_team_policy
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,
@@ -211,6 +211,24 @@ def policy(
     )
 
 
+def team_policy(
+    *options: Mapping[str, Any], name: str = "light", namespace: str = NAMESPACE, **spec: Any
+) -> FallbackPolicy:
+    """Read a policy of a namespace's own, the paper's but for the variable that it sets."""
+    return read_team_policy(
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "mode": "Enforce",
+                "match": {"jobSelector": {}},
+                "options": list(options) or [GPU_OPTION, TEAM_CPU_OPTION],
+                "strategy": {"type": "Threshold", "threshold": list(PAPER_THRESHOLD)},
+                **spec,
+            },
+        }
+    )
+
+
 GPU_OPTION: Mapping[str, Any] = {"name": "gpu", "queue": "gpu-lq"}
 CPU_OPTION: Mapping[str, Any] = {
     "name": "cpu",
@@ -220,6 +238,11 @@ CPU_OPTION: Mapping[str, Any] = {
         "perRemoved": {"cpu": "4", "memory": "6Gi"},
         "env": {"RUN_ENV": "cpu"},
     },
+}
+TEAM_CPU_OPTION: Mapping[str, Any] = {
+    "name": "cpu",
+    "queue": "cpu-lq",
+    "adaptation": {"accelerator": "Remove", "perRemoved": {"cpu": "4", "memory": "6Gi"}},
 }
 PAPER_THRESHOLD = (
     {"option": "gpu", "orPendingBelow": 10},

@@ -23,6 +23,7 @@ PARTS = [
     ("CustomResourceDefinition", "acceleratorprofiles.kueue-fallback.dev"),
     ("CustomResourceDefinition", "fallbackpolicies.kueue-fallback.dev"),
     ("CustomResourceDefinition", "tariffs.kueue-fallback.dev"),
+    ("CustomResourceDefinition", "teamfallbackpolicies.kueue-fallback.dev"),
     ("Deployment", "kueue-fallback"),
     ("Deployment", "kueue-fallback-controller"),
     ("Job", "kueue-fallback-probe"),

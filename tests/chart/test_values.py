@@ -93,7 +93,8 @@ def test_a_setting_that_a_value_already_says_is_refused(refusal, setting):
 
 
 DELETE_DEFINITIONS = (
-    "kubectl delete crd {fallbackpolicies,acceleratorprofiles,tariffs}.kueue-fallback.dev"
+    "kubectl delete crd "
+    "{fallbackpolicies,teamfallbackpolicies,acceleratorprofiles,tariffs}.kueue-fallback.dev"
 )
 
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
 from tests.model import policies
+from tests.model.team_policies import team_policy
 from webhook.commands.check import command
 
 VALID = yaml.safe_dump(policies.VALID, sort_keys=False)
@@ -247,6 +248,37 @@ def test_a_status_that_is_written_meanwhile_is_no_mistake(file, tmp_path):
         code, out, _ = run("-f", file(VALID), "--server", "--kubeconfig", kubeconfig)
 
     assert (code, "light-gpu is valid" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "namespace"),
+    [({"name": "light"}, "mine"), ({"name": "light", "namespace": "theirs"}, "theirs")],
+)
+def test_a_teams_policy_is_tried_in_its_namespace(file, tmp_path, metadata, namespace):
+    asked = []
+
+    def answer(method, path, body):
+        asked.append((method, path.partition("?")[0]))
+        return 201, [], body
+
+    own = {**team_policy(), "metadata": metadata}
+    name = file(yaml.safe_dump(own))
+    with serving(answer, tmp_path) as kubeconfig:
+        done = run("-f", name, "--server", "-n", "mine", "--kubeconfig", kubeconfig)
+
+    place = f"/apis/kueue-fallback.dev/v1alpha1/namespaces/{namespace}/teamfallbackpolicies"
+    assert done[0] == 0
+    assert ("POST", place) in asked
+
+
+@pytest.mark.parametrize("metadata", [None, 5, {"name": "light", "namespace": 5}])
+def test_a_teams_policy_without_a_proper_place_is_a_mistake(file, tmp_path, metadata):
+    name = file(yaml.safe_dump({**team_policy(), "metadata": metadata}))
+    with serving(lambda *_: (400, [], {"message": "no"}), tmp_path) as kubeconfig:
+        done = run("-f", name, "--server", "--kubeconfig", kubeconfig)
+
+    assert done[0] == 2
+    assert "metadata" in done[1]
 
 
 @pytest.mark.parametrize(

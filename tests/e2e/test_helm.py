@@ -193,6 +193,7 @@ def test_an_uninstall_lists_unfinished_jobs_and_leaves_what_is_documented(
         f"CustomResourceDefinition <none> {CRD}",
         "CustomResourceDefinition <none> acceleratorprofiles.kueue-fallback.dev",
         "CustomResourceDefinition <none> tariffs.kueue-fallback.dev",
+        "CustomResourceDefinition <none> teamfallbackpolicies.kueue-fallback.dev",
         # What the API server makes of the definition.
         "APIService <none> v1alpha1.kueue-fallback.dev",
         f"FallbackPolicy <none> {names.policy}",

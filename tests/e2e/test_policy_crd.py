@@ -12,6 +12,7 @@ from hack.api import ApiError
 from hack.controlplane import ControlPlane
 from tests.model import mutations, policies
 from tests.model.policies import Broken
+from tests.model.team_policies import BROKEN, team_policy
 from webhook.commands.check import command
 from webhook.model.policy.fallback_policy import PolicyError, read_policy
 
@@ -25,12 +26,13 @@ ELSEWHERE = {"options that are an object"}
 
 @pytest.fixture(scope="module")
 def served(plane: ControlPlane) -> ControlPlane:
-    plane.client.apply(yaml.safe_load(crd.text()))
+    definitions = [yaml.safe_load(crd.text(each)) for each in (crd.POLICIES, crd.TEAM_POLICIES)]
+    plane.client.apply_all(definitions)
     waited = plane.kubectl(
         "wait",
         "--for=condition=Established",
         "--timeout=30s",
-        "crd/fallbackpolicies.kueue-fallback.dev",
+        *(f"crd/{definition['metadata']['name']}" for definition in definitions),
     )
     assert waited.returncode == 0, waited.stderr
     return plane
@@ -45,9 +47,10 @@ def test_the_api_server_takes_the_crd_and_its_rules(served):
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
-def test_the_rules_are_cheap_enough_for_api_servers_before_1_34(plane):
+@pytest.mark.parametrize("kind", [crd.POLICIES, crd.TEAM_POLICIES], ids=lambda each: each.plural)
+def test_the_rules_are_cheap_enough_for_api_servers_before_1_34(plane, kind):
     """Those ignore the length of an int-or-string and take it for 3 MB; so it is left out here."""
-    definition = yaml.safe_load(crd.text())
+    definition = yaml.safe_load(crd.text(kind))
     shown = yaml.safe_dump(_without_lengths(definition))
 
     done = plane.kubectl(
@@ -154,3 +157,35 @@ def test_explain_describes_the_options(served):
     explained = served.kubectl("explain", "fbp.spec.options.slowdown").stdout
 
     assert "Expected run time, as a multiple of the first option's" in explained
+
+
+RULES = [
+    ({}, set()),
+    ({"strategy": {"type": "Cost"}}, {"spec.strategy.type"}),
+    ({"match": {"queues": ["gpu-lq"]}}, {"spec.match"}),
+    ({"options": [{"queue": "a"}, {"queue": "a"}]}, {"spec.options"}),
+    ({"options": [{"queue": "none"}]}, {"spec.options[0].name"}),
+    ({"options": [{"name": "a"}]}, {"spec.options[0].queue"}),
+    (
+        {"options": [{"queue": "a", "adaptation": {"perRemoved": {"cpu": 1}}}]},
+        {"spec.options[0].adaptation.perRemoved"},
+    ),
+]
+
+
+def test_check_and_the_api_server_refuse_a_teams_policy_at_the_same_places(served, tmp_path):
+    cases = [*RULES, *((spec, {f"spec.{path}"}) for path, spec in BROKEN)]
+    file, verdicts = tmp_path / "team.yaml", []
+    given = ["-f", str(file), "--server", "-n", "default", "-o", "json"]
+
+    for spec, _ in cases:
+        policy = team_policy(**spec)
+        del policy["metadata"]["namespace"]
+        file.write_text(yaml.safe_dump(policy))
+        checked = CliRunner().invoke(command, [*given, "--kubeconfig", str(served.kubeconfig)])
+        found = json.loads(checked.stdout)["findings"]
+        errors = [each for each in found if each["kind"] == "error"]
+        ours = {each["path"] for each in errors if "server" not in each}
+        verdicts.append((ours, {each["path"] for each in errors if "server" in each} - {""}))
+
+    assert verdicts == [(paths, paths) for _, paths in cases]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -37,9 +37,11 @@ from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
     PLURAL,
+    READ_BY_KIND,
+    TEAM_KIND,
+    TEAM_PLURAL,
     VERSION,
     PolicyError,
-    read_policy,
 )
 from webhook.model.words import nearest
 from webhook.state.price_compiler import zone_of
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 _DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 _TRIES: Final = 3
+_ANY_NAMESPACE: Final = "default"
+"""Of a team's policy that names none, where it does not matter."""
 _ROOT: Final = "<nil>"
 """How the API server writes the path of the whole object."""
 _UNKNOWN_FIELD = re.compile(r'unknown field "([^"]+)"')
@@ -70,13 +74,14 @@ class CheckedKind:
 
     Raises PolicyError with every mistake in it."""
 
-    @property
-    def path(self) -> str:
-        return f"/apis/{GROUP}/{VERSION}/{self.plural}"
+    def path(self, namespace: str) -> str:
+        """Return the path of its list; *namespace* is empty if it is cluster-scoped."""
+        within = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
+        return f"/apis/{GROUP}/{VERSION}/{within}{self.plural}"
 
 
 def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
-    policy = read_policy(value)
+    policy = READ_BY_KIND[value["kind"]](value)
     for undone in undo_limits.of_policy(policy):
         yield undone.path, str(undone)
     for moved in move_limits.of_policy(policy):
@@ -101,6 +106,7 @@ def _of_tariff(value: Mapping[str, Any]) -> Iterator[_Note]:
 
 CHECKED: Final[Mapping[str, CheckedKind]] = {
     KIND: CheckedKind(plural=PLURAL, notes=_of_policy),
+    TEAM_KIND: CheckedKind(plural=TEAM_PLURAL, notes=_of_policy),
     PROFILE_KIND: CheckedKind(plural=PROFILES_PLURAL, notes=_of_profile),
     TARIFF_KIND: CheckedKind(plural=TARIFFS_PLURAL, notes=_of_tariff),
 }
@@ -145,7 +151,9 @@ class _CheckOptions:
 @output_option
 @connection_options
 def command(**given: Any) -> None:
-    """Check FallbackPolicies, AcceleratorProfiles and Tariffs for what the API server would refuse.
+    """Check our objects for what the API server would refuse.
+
+    These are FallbackPolicies, TeamFallbackPolicies, AcceleratorProfiles and Tariffs.
 
     Each mistake is one line: file, line, path and what was expected. Other kinds are skipped with
     a note. Notes on a valid policy say which Jobs it never moves, and which of its decisions can
@@ -193,37 +201,44 @@ def command(**given: Any) -> None:
 
 
 def _on_cluster(paths: Sequence[str], asked: _CheckOptions) -> Sequence[Finding]:
-    from webhook.commands.connect import connected
+    from webhook.commands.connect import connected, namespace_or_current
 
+    namespace = namespace_or_current(asked.namespace, asked.access)
     with connected(asked.access) as client:
-        return _findings(paths, asked, client)
+        return _findings(paths, replace(asked, namespace=namespace), client)
 
 
 def _findings(
     paths: Sequence[str], asked: _CheckOptions, client: Client | None = None
 ) -> Sequence[Finding]:
+    namespace = asked.namespace or _ANY_NAMESPACE
     return [
         finding
         for file in paths
-        for finding in check(file, client, is_of_folder=file not in asked.files)
+        for finding in check(file, client, namespace, is_of_folder=file not in asked.files)
     ]
 
 
 def check(
-    file: str, client: Client | None = None, *, is_of_folder: bool = False
+    file: str,
+    client: Client | None = None,
+    namespace: str = _ANY_NAMESPACE,
+    *,
+    is_of_folder: bool = False,
 ) -> Iterator[Finding]:
     """Check each document of a file, in order.
 
     A file without a policy is a mistake, too, unless it was found in a folder.
 
-    With *client* the API server is asked about each policy as well.
+    With *client* the API server is asked about each policy as well; *namespace* is for those of
+    teams that name none.
     """
     name = "stdin" if file == "-" else file
     ours = 0
     try:
         for entry in manifest.objects(file):
             ours += _kind_of(entry.value) in CHECKED
-            yield from _check(entry, client)
+            yield from _check(entry, client, namespace)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
     else:
@@ -237,7 +252,9 @@ def _kind_of(value: Any) -> Any:
     return value.get("kind") if isinstance(value, dict) else None
 
 
-def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Finding]:
+def _check(
+    entry: manifest.ManifestObject, client: Client | None, namespace: str
+) -> Iterator[Finding]:
     value = entry.value
 
     def finding(kind: str, path: str, message: str, **more: bool) -> Finding:
@@ -257,6 +274,7 @@ def _check(entry: manifest.ManifestObject, client: Client | None) -> Iterator[Fi
     else:
         for path, text in entry.notes:
             yield finding("note", path, f"{path}: {text}")
+        value = manifest.in_namespace(value, namespace)
         for kind, path, message in _judged(value):
             yield finding(kind, path, message)
         if client is not None:
@@ -328,7 +346,7 @@ def refusals(client: Client, policy: Mapping[str, Any]) -> tuple[FieldError, ...
 def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
     kind = policy["kind"]
     try:
-        client.post(CHECKED[kind].path, policy, _DRY_RUN)
+        client.post(_path_of(policy), policy, _DRY_RUN)
     except NotServed:
         raise Unreachable(f"the cluster has no {kind}: its CRD is not installed") from None
     except Refused as error:
@@ -337,10 +355,18 @@ def _create_or_update(client: Client, policy: Mapping[str, Any]) -> None:
         _update(client, policy)
 
 
+def _path_of(policy: Mapping[str, Any]) -> str:
+    kind, metadata = policy["kind"], policy.get("metadata")
+    if kind != TEAM_KIND:
+        return CHECKED[kind].path("")
+    given = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return CHECKED[kind].path(str(given or _ANY_NAMESPACE))
+
+
 def _update(client: Client, policy: Mapping[str, Any]) -> None:
     """Try the policy in place of the stored one, whose status may be written meanwhile."""
     metadata = policy["metadata"]
-    path = f"{CHECKED[policy['kind']].path}/{quote(metadata['name'], safe='')}"
+    path = f"{_path_of(policy)}/{quote(metadata['name'], safe='')}"
     for number in range(_TRIES):
         version = client.get(path)["metadata"]["resourceVersion"]
         update = {**policy, "metadata": {**metadata, "resourceVersion": version}}

@@ -91,7 +91,8 @@ def tried_on_cluster(
 
     """
     job = read_one_job(sample, namespace_or_current(namespace, access))
-    policies = [policy for path in paths for policy in read_policies(path)]
+    own = job.source["metadata"]["namespace"]
+    policies = [policy for path in paths for policy in read_policies(path, own)]
     with connected(access) as client:
         trials = _Trials(client, as_submitted(job.source), job.place)
         return [trial for policy in policies for trial in trials.of_policy(policy)]
@@ -155,7 +156,11 @@ class _Trials:
     def of_policy(self, policy: FallbackPolicy) -> Iterator[Trial]:
         # The sample is tried all the same: the cluster's answer is worth having.
         wanted = policy.spec.match
-        unlike = match.of_another_kind(wanted, self._job) or match.unlike(wanted, self._job)
+        unlike = (
+            match.of_another_team(policy, self._namespace)
+            or match.of_another_kind(wanted, self._job)
+            or match.unlike(wanted, self._job)
+        )
         notes = (terminal.harmless(f"no Job for this policy: {unlike}"),) if unlike else ()
         for option in policy.spec.options:
             queue, missing = self._queue(option)

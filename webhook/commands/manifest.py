@@ -16,7 +16,7 @@ import yaml
 from webhook.jobs import BY_NAME, JOB
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
-from webhook.model.policy.fallback_policy import KIND
+from webhook.model.policy.fallback_policy import KIND, TEAM_KIND
 from webhook.model.yaml_loader import Loader
 
 if TYPE_CHECKING:
@@ -298,20 +298,30 @@ def next_job(cron_job: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_policies(file: str) -> list[FallbackPolicy]:
-    """Read the policies of a file.
+def in_namespace(policy: Mapping[str, Any], namespace: str) -> Mapping[str, Any]:
+    """Return a policy's object, if it is a team's that names no namespace in *namespace*."""
+    metadata = policy.get("metadata")
+    if policy.get("kind") != TEAM_KIND or not namespace or not isinstance(metadata, dict):
+        return policy
+    return {**policy, "metadata": {"namespace": namespace, **metadata}}
+
+
+def read_policies(file: str, namespace: str = "") -> list[FallbackPolicy]:
+    """Read the policies of a file; *namespace* is for those of teams that name none.
+
+    Without it they must.
 
     Raises:
         FieldError: there is none, or one is wrong; names file and line.
 
     """
-    from webhook.model.policy.fallback_policy import PolicyError, read_policy
+    from webhook.model.policy.fallback_policy import READ_BY_KIND, PolicyError
 
     policies = []
     for entry in _readable(file):
-        if entry.value.get("kind") == KIND:
+        if read := READ_BY_KIND.get(str(entry.value.get("kind"))):
             try:
-                policies.append(read_policy(entry.value))
+                policies.append(read(in_namespace(entry.value, namespace)))
             except PolicyError as error:
                 lines = (
                     f"{entry.file}:{entry.line(mistake.path)}: {mistake}"

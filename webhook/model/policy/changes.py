@@ -127,7 +127,37 @@ class TolerationChanges(Structural):
     """Tolerations to add, unless the pod already has them."""
 
 
-class Adaptation(Structural):
+class TeamAdaptation(Structural):
+    """What an option changes of what containers request. Absent: it changes only the queue."""
+
+    accelerator: Accelerator = Accelerator.KEEP
+    """Keep: change nothing. Remove: remove every extended accelerator resource, and the runtime
+    class, node selectors, affinity terms and tolerations that go with it. Remove sets no variable.
+    If such pods may run on nodes whose default runtime is NVIDIA's, they need the variable
+    NVIDIA_VISIBLE_DEVICES: void; otherwise an image can still make all GPUs visible. Replace: put
+    `by` in place of each device, such as a MIG slice. Selectors, affinity terms and tolerations
+    that name a product or another vendor's nodes are removed."""
+    by: DeviceCounts = Field(default_factory=dict)
+    """What replaces each device, such as `nvidia.com/mig-2g.20gb: 1`. It becomes a request and a
+    limit of the container that asked for the device. Only with `accelerator: Replace`."""
+    per_removed: Amounts = Field(default_factory=dict)
+    """Requests to add for each removed accelerator, on the container that had it. Lower limits are
+    raised to them. Only with `accelerator: Remove`."""
+    containers: (
+        Annotated[
+            tuple[ContainerName, ...],
+            Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
+            AfterValidator(unique),
+        ]
+        | None
+    ) = None
+    """Names of the containers whose resources, or image, change. Absent: the containers that
+    request a removed resource."""
+    resources: ResourceChanges = Field(default_factory=ResourceChanges)
+    """Changes to the containers' requests and limits."""
+
+
+class Adaptation(TeamAdaptation):
     """What this option changes in the pod templates. Absent: it changes only the queue."""
 
     pod_sets: (
@@ -144,31 +174,6 @@ class Adaptation(Structural):
     """Numbers of replicas to set, by pod set. These pod sets can be scaled: worker groups of a
     RayJob or RayCluster, replicated Jobs of a JobSet, and `worker` and `ps` in Kubeflow's kinds. A
     Job's own bounds, such as `maxReplicas`, are kept."""
-    accelerator: Accelerator = Accelerator.KEEP
-    """Keep: change nothing. Remove: remove every extended accelerator resource, and the runtime
-    class, node selectors, affinity terms and tolerations that go with it. Remove sets no variable.
-    If such pods may run on nodes whose default runtime is NVIDIA's, set NVIDIA_VISIBLE_DEVICES:
-    void in `env`; otherwise an image can still make all GPUs visible. Replace: put `by` in place of
-    each device, such as a MIG slice. Selectors, affinity terms and tolerations that name a product
-    or another vendor's nodes are removed."""
-    by: DeviceCounts = Field(default_factory=dict)
-    """What replaces each device, such as `nvidia.com/mig-2g.20gb: 1`. It becomes a request and a
-    limit of the container that asked for the device. Only with `accelerator: Replace`."""
-    per_removed: Amounts = Field(default_factory=dict)
-    """Requests to add for each removed accelerator, on the container that had it. Lower limits are
-    raised to them. Only with `accelerator: Remove`."""
-    containers: (
-        Annotated[
-            tuple[ContainerName, ...],
-            Field(min_length=1, max_length=16, json_schema_extra=UNIQUE),
-            AfterValidator(unique),
-        ]
-        | None
-    ) = None
-    """Names of the containers that `resources` and `image` change. Absent: the containers that
-    request a removed resource."""
-    resources: ResourceChanges = Field(default_factory=ResourceChanges)
-    """Changes to the containers' requests and limits."""
     env: Texts = Field(default_factory=dict)
     """Environment variables to set in all containers and init containers, as name to value. If the
     Job sets the variable itself, the pod reads the new value from an annotation of the pod

@@ -6,7 +6,8 @@ Its models are the one source of the CRD's schema, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -27,13 +28,22 @@ from webhook.model.policy.changes import (
 from webhook.model.policy.custom_object import (
     Conditions,
     CustomObject,
+    Metadata,
     PolicyError,
     read_object,
 )
-from webhook.model.policy.field_types import Strict, Structural
+from webhook.model.policy.field_types import NamespaceName, Strict, Structural
 from webhook.model.policy.matching import LabelSelector, Match, SelectorExpression, ValueMatch
 from webhook.model.policy.rules import option_name
-from webhook.model.policy.spec import Guests, Mode, Only, Option, Reconsider, Spec
+from webhook.model.policy.spec import (
+    Guests,
+    Mode,
+    Only,
+    Option,
+    Reconsider,
+    Spec,
+    TeamSpec,
+)
 from webhook.model.policy.strategy import (
     FinishTime,
     Gain,
@@ -47,6 +57,8 @@ __all__ = [
     "GROUP",
     "KIND",
     "PLURAL",
+    "TEAM_KIND",
+    "TEAM_PLURAL",
     "VERSION",
     "Accelerator",
     "Adaptation",
@@ -77,6 +89,7 @@ __all__ = [
     "TopologyMode",
     "ValueMatch",
     "read_policy",
+    "read_team_policy",
 ]
 
 
@@ -84,12 +97,17 @@ GROUP: Final = "kueue-fallback.dev"
 VERSION: Final = "v1alpha1"
 KIND: Final = "FallbackPolicy"
 PLURAL: Final = "fallbackpolicies"
+TEAM_KIND: Final = "TeamFallbackPolicy"
+TEAM_PLURAL: Final = "teamfallbackpolicies"
 
 
 class FallbackPolicy(Strict):
     """A valid policy. ``generation`` is the object's, for its status."""
 
     name: str
+    """Of a team's ``NAMESPACE/NAME``, which no other policy can have for a name."""
+    namespace: str = ""
+    """The only one whose Jobs a team's policy is for; empty: it is no team's."""
     generation: int = 0
     spec: Spec
     restrained: str = ""
@@ -120,6 +138,32 @@ def read_policy(source: Mapping[str, Any]) -> FallbackPolicy:
         generation=policy.metadata.generation,
         spec=policy.spec.model_copy(update={"options": options}),
     )
+
+
+class TeamMetadata(Metadata):
+    namespace: NamespaceName
+
+
+class TeamPolicyObject(CustomObject):
+    metadata: TeamMetadata
+    spec: TeamSpec
+    status: PolicyStatus | None = None
+
+
+def read_team_policy(source: Mapping[str, Any]) -> FallbackPolicy:
+    """Read a team's policy as ``read_policy`` does; it says less, and means the same by it."""
+    metadata = read_object(TeamPolicyObject, source).metadata
+    plain = {"name": "team", "generation": metadata.generation}
+    policy = read_policy({"metadata": plain, "spec": source["spec"]})
+    name = f"{metadata.namespace}/{metadata.name}"
+    return policy.model_copy(update={"name": name, "namespace": metadata.namespace})
+
+
+READ_BY_KIND: Final[Mapping[str, Callable[[Mapping[str, Any]], FallbackPolicy]]] = {
+    KIND: read_policy,
+    TEAM_KIND: read_team_policy,
+}
+"""Kind to what reads its objects, for those that say their kind."""
 
 
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)")
@@ -161,6 +205,24 @@ def queues_of(policy: FallbackPolicy) -> frozenset[str]:
     return frozenset(option.queue for option in policy.spec.options if option.queue)
 
 
-def sort_key(policy: FallbackPolicy) -> tuple[int, str]:
-    """Order policies so that the one that applies comes first: priority down, then name."""
-    return (-policy.spec.priority, policy.name)
+def sort_key(policy: FallbackPolicy) -> tuple[bool, int, str]:
+    """Order policies so that the one that applies comes first: priority down, then name.
+
+    Those of teams come last.
+    """
+    return (policy.namespace != "", -policy.spec.priority, policy.name)
+
+
+MOST_OF_TEAM: Final = 16
+"""Policies of one namespace; who may write them there may not take everybody's memory."""
+
+
+def in_order(policies: Iterable[FallbackPolicy]) -> tuple[FallbackPolicy, ...]:
+    """Sort policies as they apply; of a namespace's own, those beyond the limit are left out."""
+    counts: Counter[str] = Counter()
+    kept = []
+    for policy in sorted(policies, key=sort_key):
+        counts[policy.namespace] += 1
+        if not policy.namespace or counts[policy.namespace] <= MOST_OF_TEAM:
+            kept.append(policy)
+    return tuple(kept)

@@ -102,6 +102,9 @@ QueueOrNone: TypeAlias = Annotated[
 ObjectName: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=253, pattern=patterns.SUBDOMAIN)
 ]
+NamespaceName: TypeAlias = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_LABEL, pattern=patterns.LABEL)
+]
 UserName: TypeAlias = Annotated[str, Field(min_length=1, max_length=512)]
 """A user's or a group's name as the API server has authenticated it."""
 ObjectOrNone: TypeAlias = Annotated[str, Field(max_length=253, pattern=patterns.SUBDOMAIN_OR_NONE)]

@@ -21,6 +21,7 @@ from webhook.model.policy.field_types import (
     Labels,
     LabelValue,
     ObjectName,
+    QueueName,
     QueueOrNone,
     Structural,
     UserName,
@@ -109,11 +110,10 @@ PriorityClasses: TypeAlias = Annotated[
 ]
 
 
-class Match(Structural):
-    """Which Jobs this policy is for. All given parts must hold.
+class TeamMatch(Structural):
+    """Which Jobs of its namespace a team's policy is for. All given parts must hold.
 
-    Give something besides `kinds`, `namespaceSelector` and `queues`; `jobSelector: {}` selects
-    every Job.
+    Give something besides `kinds` and `queues`; `jobSelector: {}` selects every Job.
     """
 
     kinds: Annotated[
@@ -122,15 +122,33 @@ class Match(Structural):
         AfterValidator(unique),
     ] = ("Job",)
     """Kinds of Jobs. Each must be among the chart's `kinds`, and switched on in Kueue."""
-    namespace_selector: LabelSelector | None = None
-    """Selects namespaces by their labels. Absent: all namespaces except the system's and this
-    release's own."""
     job_selector: LabelSelector | None = None
     """Selects Jobs by their labels; `{}` selects every Job."""
     max_requests: Amounts | None = None
     """Only Jobs whose total requests are at most this, such as `nvidia.com/gpu: 1`."""
     min_requests: Amounts | None = None
     """Only Jobs whose total requests are at least this, such as `nvidia.com/gpu: 2`."""
+    queues: (
+        Annotated[
+            tuple[QueueName, ...],
+            Field(min_length=1, max_length=32, json_schema_extra=UNIQUE),
+            AfterValidator(unique),
+        ]
+        | None
+    ) = None
+    """Only Jobs submitted to one of these LocalQueues. Absent: the queues of the options."""
+
+
+class Match(TeamMatch):
+    """Which Jobs this policy is for. All given parts must hold.
+
+    Give something besides `kinds`, `namespaceSelector` and `queues`; `jobSelector: {}` selects
+    every Job.
+    """
+
+    namespace_selector: LabelSelector | None = None
+    """Selects namespaces by their labels. Absent: all namespaces except the system's and this
+    release's own."""
     users: UserNames | None = None
     """Only Jobs created by one of these users, named as the API server authenticates them. Jobs of
     a CronJob are created by Kubernetes' CronJob controller."""

@@ -106,11 +106,12 @@ def option_name(option: Option) -> str:
     return option.name or option.queue or option.cluster_queue
 
 
-def _option_name_cel(option: str) -> str:
-    return (
-        f"(has({option}.name) ? {option}.name : has({option}.queue) ? {option}.queue : "
-        f"has({option}.clusterQueue) ? {option}.clusterQueue : '')"
-    )
+_OWN_NAME: Final = (
+    "(has({0}.name) ? {0}.name : has({0}.queue) ? {0}.queue : "
+    "has({0}.clusterQueue) ? {0}.clusterQueue : '')"
+)
+_TEAMS_OWN_NAME: Final = "(has({0}.name) ? {0}.name : {0}.queue)"
+"""An option's name in CEL; of a team's option, too, which must have a queue."""
 
 
 def _names(spec: Spec) -> list[str]:
@@ -170,28 +171,34 @@ _POLICY = (
     ),
 )
 
-_TELLING: Final = (
-    "jobSelector",
-    "maxRequests",
-    "minRequests",
-    "args",
-    "env",
-    "users",
-    "groups",
-    "priorityClasses",
-)
-"""Fields of a match that say for which of a queue's Jobs it is."""
-_MATCH = (
+_LONGEST_TEAMS_NAME: Final = 63
+"""Characters, as each decision carries the name behind that of its namespace."""
+_TEAM_POLICY = (
     Rule(
-        cel=" || ".join(f"has(self.{name})" for name in _TELLING),
-        holds=lambda match: any(getattr(match, to_snake(name)) is not None for name in _TELLING),
-        message=f"{', '.join(_TELLING[:-1])} or {_TELLING[-1]} must be given; "
-        "jobSelector: {} means every Job",
-        reason=REQUIRED,
+        cel=f"size(self.metadata.name) <= {_LONGEST_TEAMS_NAME}",
+        holds=lambda policy: len(policy.metadata.name) <= _LONGEST_TEAMS_NAME,
+        message=f"metadata.name: longer than {_LONGEST_TEAMS_NAME} characters",
     ),
-    resource_names("maxRequests"),
-    resource_names("minRequests"),
 )
+
+_TEAMS_TELLING: Final = ("jobSelector", "maxRequests", "minRequests")
+_TELLING: Final = (*_TEAMS_TELLING, "args", "env", "users", "groups", "priorityClasses")
+"""Fields of a match that say for which of a queue's Jobs it is."""
+
+
+def _match(telling: tuple[str, ...]) -> tuple[Rule, ...]:
+    return (
+        Rule(
+            cel=" || ".join(f"has(self.{name})" for name in telling),
+            holds=lambda match: any(getattr(match, to_snake(name)) is not None for name in telling),
+            message=f"{', '.join(telling[:-1])} or {telling[-1]} must be given; "
+            "jobSelector: {} means every Job",
+            reason=REQUIRED,
+        ),
+        resource_names("maxRequests"),
+        resource_names("minRequests"),
+    )
+
 
 _VALUE = (
     Rule(
@@ -232,6 +239,17 @@ _EXPRESSION = (
     ),
 )
 
+
+def _not_none(name: str) -> Rule:
+    return Rule(
+        cel=f"{name.format('self')} != 'none'",
+        holds=lambda option: option_name(option) != "none",
+        message="none is reserved for Jobs left as submitted; give another name",
+        field=".name",
+    )
+
+
+_TEAM_OPTION = (_not_none(_TEAMS_OWN_NAME),)
 _OPTION = (
     Rule(
         cel="has(self.queue) || has(self.clusterQueue)",
@@ -254,12 +272,7 @@ _OPTION = (
         field=".priorityClass",
         reason=FORBIDDEN,
     ),
-    Rule(
-        cel=f"{_option_name_cel('self')} != 'none'",
-        holds=lambda option: option_name(option) != "none",
-        message="none is reserved for Jobs left as submitted; give another name",
-        field=".name",
-    ),
+    _not_none(_OWN_NAME),
     Rule(
         cel="has(self.name) || !has(self.clusterQueue) || "
         f"size(self.clusterQueue) <= {LONGEST_LABEL}",
@@ -270,7 +283,7 @@ _OPTION = (
     ),
 )
 
-_ADAPTATION = (
+_TEAM_ADAPTATION = (
     Rule(
         cel="!has(self.perRemoved) || size(self.perRemoved) == 0 || self.accelerator == 'Remove'",
         holds=lambda it: not it.per_removed or it.accelerator == "Remove",
@@ -300,6 +313,9 @@ _ADAPTATION = (
         good=lambda key: "/" in key,
         message="not an extended resource, so it counts no devices",
     ),
+)
+_ADAPTATION = (
+    *_TEAM_ADAPTATION,
     _matching("replicas", LABEL, LONGEST_LABEL, "not the name of a pod set"),
     Rule(
         cel="!has(self.replicas) || !has(self.podSets) || self.replicas.all(k, k in self.podSets)",
@@ -391,19 +407,12 @@ _LATENESS_WEIGHT = (
     ),
 )
 
-_STRATEGY = (
+_ANY_STRATEGY = (
     Rule(
         cel="!has(self.finishTime) || self.type == 'FinishTime'",
         holds=lambda it: it.finish_time is None or it.type == "FinishTime",
         message="may be given only with type: FinishTime",
         field=".finishTime",
-        reason=FORBIDDEN,
-    ),
-    Rule(
-        cel="!has(self.cost) || self.type == 'Cost'",
-        holds=lambda it: it.cost is None or it.type == "Cost",
-        message="may be given only with type: Cost",
-        field=".cost",
         reason=FORBIDDEN,
     ),
     Rule(
@@ -421,10 +430,78 @@ _STRATEGY = (
         reason=REQUIRED,
     ),
 )
+_STRATEGY = (
+    *_ANY_STRATEGY,
+    Rule(
+        cel="!has(self.cost) || self.type == 'Cost'",
+        holds=lambda it: it.cost is None or it.type == "Cost",
+        message="may be given only with type: Cost",
+        field=".cost",
+        reason=FORBIDDEN,
+    ),
+)
+_TEAM_STRATEGY = (
+    *_ANY_STRATEGY,
+    Rule(
+        cel="self.type != 'Cost'",
+        holds=lambda it: it.type != "Cost",
+        message="a team may not choose Cost: scarce resources have one price for all",
+        field=".type",
+        reason=FORBIDDEN,
+    ),
+)
 
 ENDLESS: Final = ("Deployment", "LeaderWorkerSet", "RayCluster", "StatefulSet")
 """Kinds that never end by themselves, so that no finish of theirs can be expected."""
 _ENDLESS_CEL = "[" + ", ".join(map(quoted, ENDLESS)) + "]"
+
+
+def _spec(name: str) -> tuple[Rule, ...]:
+    """Return the rules on any spec; *name* is an option's name in CEL."""
+    return (
+        Rule(
+            cel="self.strategy.type == 'Threshold' || "
+            f"self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
+            holds=lambda spec: not spec.strategy.forecasts or not _endless(spec),
+            message="never ends, so it has no finish to expect; it needs strategy.type: Threshold",
+            field=".match.kinds",
+            offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
+            offender=lambda spec: _endless(spec)[0],
+        ),
+        Rule(
+            cel="self.strategy.type != 'Threshold' || self.options.all(o, !has(o.maxWait))",
+            holds=lambda spec: (
+                spec.strategy.forecasts or all(option.max_wait is None for option in spec.options)
+            ),
+            message="maxWait may not be given with strategy.type: Threshold, which knows no starts",
+            field=".options",
+            reason=FORBIDDEN,
+        ),
+        Rule(
+            cel="self.options.all(a, self.options.exists_one(b, "
+            f"{name.format('b')} == {name.format('a')}))",
+            holds=lambda spec: len(set(_names(spec))) == len(spec.options),
+            message="names of options must be unique; an option without a name has its queue's",
+            field=".options",
+        ),
+        Rule(
+            cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
+            "self.options[0].slowdown == 1.0",
+            holds=lambda spec: spec.options[0].slowdown in (None, 1),
+            message="slowdown is relative to the first option, so it must be 1 there",
+            field=".options",
+        ),
+        Rule(
+            cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
+            f"self.options.exists(o, {name.format('o')} == r.option))",
+            holds=lambda spec: all(
+                rule.option in _names(spec) for rule in spec.strategy.threshold or ()
+            ),
+            message="each rule must name an option of this policy",
+            field=".strategy.threshold",
+        ),
+    )
+
 
 _SPEC = (
     Rule(
@@ -441,23 +518,6 @@ _SPEC = (
         reason=FORBIDDEN,
     ),
     Rule(
-        cel=f"self.strategy.type == 'Threshold' || self.match.kinds.all(k, !(k in {_ENDLESS_CEL}))",
-        holds=lambda spec: not spec.strategy.forecasts or not _endless(spec),
-        message="never ends, so it has no finish to expect; it needs strategy.type: Threshold",
-        field=".match.kinds",
-        offender_cel=f"self.match.kinds.filter(k, k in {_ENDLESS_CEL})[0]",
-        offender=lambda spec: _endless(spec)[0],
-    ),
-    Rule(
-        cel="self.strategy.type != 'Threshold' || self.options.all(o, !has(o.maxWait))",
-        holds=lambda spec: (
-            spec.strategy.forecasts or all(option.max_wait is None for option in spec.options)
-        ),
-        message="maxWait may not be given with strategy.type: Threshold, which knows no starts",
-        field=".options",
-        reason=FORBIDDEN,
-    ),
-    Rule(
         cel="!has(self.reconsider) || !has(self.reconsider.minimumSaving) || "
         "self.strategy.type == 'Cost'",
         holds=lambda spec: (
@@ -469,29 +529,7 @@ _SPEC = (
         field=".reconsider",
         reason=FORBIDDEN,
     ),
-    Rule(
-        cel="self.options.all(a, self.options.exists_one(b, "
-        f"{_option_name_cel('b')} == {_option_name_cel('a')}))",
-        holds=lambda spec: len(set(_names(spec))) == len(spec.options),
-        message="names of options must be unique; an option without a name has its queue's",
-        field=".options",
-    ),
-    Rule(
-        cel="size(self.options) == 0 || !has(self.options[0].slowdown) || "
-        "self.options[0].slowdown == 1.0",
-        holds=lambda spec: spec.options[0].slowdown in (None, 1),
-        message="slowdown is relative to the first option, so it must be 1 there",
-        field=".options",
-    ),
-    Rule(
-        cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
-        f"self.options.exists(o, {_option_name_cel('o')} == r.option))",
-        holds=lambda spec: all(
-            rule.option in _names(spec) for rule in spec.strategy.threshold or ()
-        ),
-        message="each rule must name an option of this policy",
-        field=".strategy.threshold",
-    ),
+    *_spec(_OWN_NAME),
 )
 
 
@@ -586,19 +624,25 @@ def _endless(spec: Spec) -> list[str]:
 
 RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "PolicyObject": _POLICY,
+    "TeamPolicyObject": _TEAM_POLICY,
     "Spec": _SPEC,
-    "Match": _MATCH,
+    "TeamSpec": _spec(_TEAMS_OWN_NAME),
+    "Match": _match(_TELLING),
+    "TeamMatch": _match(_TEAMS_TELLING),
     "ArgMatch": _VALUE,
     "EnvMatch": _VALUE,
     "LabelSelector": (label_keys("matchLabels"),),
     "SelectorExpression": _EXPRESSION,
     "Option": _OPTION,
+    "TeamOption": _TEAM_OPTION,
     "Adaptation": _ADAPTATION,
+    "TeamAdaptation": _TEAM_ADAPTATION,
     "ResourceChanges": _RESOURCES,
     "NodeSelectorChanges": (label_keys("set"),),
     "TolerationSpec": _TOLERATION,
     "TopologyChanges": _TOPOLOGY,
     "Strategy": _STRATEGY,
+    "TeamStrategy": _TEAM_STRATEGY,
     "FinishTime": _RUN_TIME,
     "LeastCost": _RUN_TIME,
     "Congestion": _CONGESTION,

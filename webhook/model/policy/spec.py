@@ -11,7 +11,7 @@ from pydantic import (
 )
 
 from webhook.model.costs.devices import Isolation
-from webhook.model.policy.changes import Adaptation
+from webhook.model.policy.changes import Adaptation, TeamAdaptation
 from webhook.model.policy.field_types import (
     ATOMIC,
     FILLED,
@@ -29,8 +29,14 @@ from webhook.model.policy.field_types import (
     Structural,
     unique,
 )
-from webhook.model.policy.matching import LabelSelector, Match, PriorityClasses, UserNames
-from webhook.model.policy.strategy import MoveGain, MoveSaving, Strategy
+from webhook.model.policy.matching import (
+    LabelSelector,
+    Match,
+    PriorityClasses,
+    TeamMatch,
+    UserNames,
+)
+from webhook.model.policy.strategy import MoveGain, MoveSaving, Strategy, TeamStrategy
 
 
 class Mode(StrEnum):
@@ -65,16 +71,14 @@ class Only(Structural):
     Jobs may name any of them."""
 
 
-class Option(Structural):
-    """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
+class TeamOption(Structural):
+    """One way to run the Job: a LocalQueue of its namespace and what containers request."""
 
     name: OptionName = ""
     """Name of the option, unique in the policy. It becomes a label on the Job and its pods. Absent:
     the queue's name."""
-    queue: QueueName = ""
-    """A LocalQueue of the Job's namespace. Give either this or `clusterQueue`."""
-    cluster_queue: ObjectName = ""
-    """A ClusterQueue. The Job goes to the one LocalQueue of its namespace that points to it."""
+    queue: QueueName
+    """A LocalQueue of the Job's namespace."""
     slowdown: Annotated[float, Field(strict=True, gt=0, le=1000)] | None = None
     """Expected run time, as a multiple of the first option's. It is used until enough runs were
     seen. Absent: the run time is unknown until then."""
@@ -85,6 +89,17 @@ class Option(Structural):
     """Refuse this option if the Job is expected to start later than this after the decision. An
     unknown start is not refused. Not with strategy Threshold, which forecasts no starts. Absent: no
     limit."""
+    adaptation: TeamAdaptation = Field(default_factory=TeamAdaptation)
+    """What this option changes in the pod templates. Absent: it changes only the queue."""
+
+
+class Option(TeamOption):
+    """One way to run the Job: a LocalQueue of its namespace and an adaptation."""
+
+    queue: QueueName = ""
+    """A LocalQueue of the Job's namespace. Give either this or `clusterQueue`."""
+    cluster_queue: ObjectName = ""
+    """A ClusterQueue. The Job goes to the one LocalQueue of its namespace that points to it."""
     guests: Guests | None = None
     """Limits on the Jobs that this policy sends to this option. Absent: no limits."""
     only: Only | None = None
@@ -138,15 +153,35 @@ class Slices(Structural):
     Jobs that state their need in the annotation `gpu-memory`, as nothing enforces it."""
 
 
-class Spec(Structural):
-    """Which Jobs may run where, and how one place is chosen."""
+class TeamSpec(Structural):
+    """Which Jobs of a namespace may run where, and how one place is chosen."""
 
     mode: Mode = Mode.OBSERVE
     """Observe: decide, count and log; change nothing. Advise: also warn and annotate. Enforce: also
     change the Job."""
     priority: Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)] = 0
     """If several policies match a Job, the one with the highest priority applies, and of equal ones
-    the first by name."""
+    the first by name. A TeamFallbackPolicy applies only if no FallbackPolicy matches."""
+    match: TeamMatch
+    """Which Jobs this policy is for."""
+    options: Annotated[
+        tuple[TeamOption, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
+    ]
+    """Ways to run the Job, the most preferred first."""
+    strategy: TeamStrategy = Field(default_factory=TeamStrategy, json_schema_extra=FILLED)
+    """How an option is chosen."""
+    message: Message = ""
+    """A further warning, shown after the warnings of a decision, such as whom to ask or a link to
+    your own page. At most 103 ASCII characters in one line. Empty: none."""
+    warn: Flag = True
+    """Whether the creator of a Job gets a warning if the Job was changed or has a value that cannot
+    be read. If false, the Job's annotation `reason` and its Events still say so. Moves and undos
+    are always answered."""
+
+
+class Spec(TeamSpec):
+    """Which Jobs may run where, and how one place is chosen."""
+
     match: Match
     """Which Jobs this policy is for."""
     job_class_label: Key | None = None
@@ -180,10 +215,3 @@ class Spec(Structural):
     the Job. With it, pods read the environment variables that differ between options from
     annotations of the pod template, whichever option is taken. A Job is not moved if only some
     options set a variable and the Job itself lacks it."""
-    message: Message = ""
-    """A further warning, shown after the warnings of a decision, such as whom to ask or a link to
-    your own page. At most 103 ASCII characters in one line. Empty: none."""
-    warn: Flag = True
-    """Whether the creator of a Job gets a warning if the Job was changed or has a value that cannot
-    be read. If false, the Job's annotation `reason` and its Events still say so. Moves and undos
-    are always answered."""

@@ -169,16 +169,13 @@ class ThresholdRule(Structural):
     """Take the option only if fewer Workloads than this have reserved quota in its queue."""
 
 
-class Strategy(Structural):
-    """How an option is chosen. Only the block of the type in use may be given."""
+class TeamStrategy(Structural):
+    """How an option is chosen. Give only the block of the type in use."""
 
     type: StrategyType = StrategyType.FINISH_TIME
-    """FinishTime: the earliest expected finish. Cost: the least expected cost. Threshold: rules on
-    counts and quota only."""
+    """FinishTime: the earliest expected finish. Threshold: rules on counts and quota only."""
     finish_time: FinishTime | None = None
     """Settings for type FinishTime."""
-    cost: LeastCost | None = None
-    """Settings for type Cost."""
     threshold: (
         Annotated[
             tuple[ThresholdRule, ...], Field(min_length=1, max_length=8, json_schema_extra=ATOMIC)
@@ -191,6 +188,16 @@ class Strategy(Structural):
     def forecasts(self) -> bool:
         """Return whether starts and finishes must be known to decide by it."""
         return self.type is not StrategyType.THRESHOLD
+
+
+class Strategy(TeamStrategy):
+    """How an option is chosen. Only the block of the type in use may be given."""
+
+    type: StrategyType = StrategyType.FINISH_TIME
+    """FinishTime: the earliest expected finish. Cost: the least expected cost. Threshold: rules on
+    counts and quota only."""
+    cost: LeastCost | None = None
+    """Settings for type Cost."""
 
     @property
     def least_cost(self) -> LeastCost | None:
