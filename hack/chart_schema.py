@@ -38,6 +38,7 @@ GIVEN_BY_VALUES: Final = frozenset(
         "currency",
         "series",
         "watch_nodes",
+        "team_policies",
         "omit_unmatched",
         "holds",
         "watch_workers",

@@ -25,6 +25,7 @@ MORE: Final = (
     "clusters.watchWorkers={name}",
     "clusters.dispatcher=true",
     "accelerators.watchNodes=true",
+    "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
     "kinds={Job,Pod},podGroups.enabled=true",
 )

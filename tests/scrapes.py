@@ -15,6 +15,8 @@ from webhook.metric_table import (
     A_TARIFF,
     A_TREE,
     AN_OPTION,
+    ANY_OPTION,
+    ANY_POLICY,
 )
 from webhook.reconsider import pending_jobs
 from webhook.state.watched import watched
@@ -28,7 +30,9 @@ RESOURCES = {
 }
 BOUNDED = {
     A_POLICY: {"light-gpu", "another"},
+    ANY_POLICY: {"light-gpu", "another"},
     AN_OPTION: {"gpu", "cpu", "none"},
+    ANY_OPTION: {"gpu", "cpu", "none"},
     A_NAMESPACE: {"team"},
     A_TARIFF: {"here"},
     A_TREE: {"queue gpu-cq"},

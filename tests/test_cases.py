@@ -369,6 +369,7 @@ def found(outcome: CreateOutcome, patched: Object, want: Object) -> Object:
     options = decision.options if decision else ()
     answers: Object = {
         "skip": str(outcome.skip) if isinstance(outcome, Skipped) else None,
+        "policy": decision.policy if decision else None,
         "option": decision.option if decision else None,
         "leftAlone": str(decision.left_alone) if decision and decision.left_alone else None,
         "reason": decision.reason if decision else None,

@@ -191,6 +191,7 @@ def series(metric: Counter | Gauge) -> list[dict[str, str]]:
 
 
 A_POLICY: Final = "a policy that exists"
+ANY_POLICY: Final = f"{A_POLICY}; `NAMESPACE/*`: all that a namespace has of its own"
 
 
 A_NAMESPACE: Final = "a namespace that policies send Jobs of"
@@ -210,3 +211,22 @@ A_PRICED_RESOURCE: Final = "a resource that it prices there"
 
 
 AN_OPTION: Final = "an option of the policy"
+ANY_OPTION: Final = f"{AN_OPTION}; `*`: of those that a namespace has of its own"
+NO_OPTION: Final = "none"
+"""Option of a decision that took none; no policy may use this name."""
+_ANY: Final = "*"
+
+
+def policy_label(policy: str) -> str:
+    """Return how a policy is labelled: those of a namespace's own share one name.
+
+    So who may write them there cannot make as many series as they like.
+    """
+    namespace, slash, _ = policy.rpartition("/")
+    return f"{namespace}/{_ANY}" if slash else policy
+
+
+def option_labels(policy: str, option: str) -> tuple[str, str]:
+    """Return how a policy and its option are labelled."""
+    label = policy_label(policy)
+    return label, option if option == NO_OPTION or label == policy else _ANY

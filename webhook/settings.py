@@ -182,6 +182,9 @@ class Settings(BaseModel):
     watch_nodes: bool = False
     """Whether to watch Nodes: their labels name devices; their capacity shows a domain's room."""
 
+    team_policies: bool = False
+    """Whether teams' policies for their own namespaces, TeamFallbackPolicies, count."""
+
     series: tuple[str, ...] = ()
     """ConfigMaps that Tariffs may name, with prices or carbon intensities by the hour. They are in
     our namespace, or name their own (``kube-system/carbon-intensity``)."""

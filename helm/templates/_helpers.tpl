@@ -179,6 +179,12 @@ egress:
 - apiGroups: [kueue-fallback.dev]
   resources: [fallbackpolicies, acceleratorprofiles, tariffs]
   verbs: [list, watch]
+{{- if .Values.teamPolicies.enabled }}
+# Reads what teams decide for Jobs of their own namespaces.
+- apiGroups: [kueue-fallback.dev]
+  resources: [teamfallbackpolicies]
+  verbs: [list, watch]
+{{- end }}
 # Reads the labels that policies select by, and the default requests of pods.
 - apiGroups: [""]
   resources: [limitranges, namespaces]

@@ -359,6 +359,36 @@ def test_nodes_may_be_read_only_where_that_is_wanted(render):
     assert "watch_nodes" not in without.one("ConfigMap")["data"]["settings.yaml"]
 
 
+def test_namespaces_have_policies_of_their_own_only_where_that_is_wanted(render):
+    without, wanted = render(), render({"teamPolicies.enabled": "true"})
+    names = ("kueue-fallback", "kueue-fallback-controller")
+    parts = {"editor": "admin", "viewer": "view"}
+
+    for name in names:
+        resources = [rule["resources"] for rule in rules_of(without, name)]
+        assert ["teamfallbackpolicies"] not in resources
+        assert ["teamfallbackpolicies"] in [rule["resources"] for rule in rules_of(wanted, name)]
+    settings = yaml.safe_load(wanted.one("ConfigMap")["data"]["settings.yaml"])
+    assert settings["team_policies"] is True
+    assert "team_policies" not in without.one("ConfigMap")["data"]["settings.yaml"]
+    for part, role in parts.items():
+        name = f"kueue-fallback-team-policy-{part}"
+        assert ("ClusterRole", name) not in without.objects
+        labels = wanted.one("ClusterRole", name)["metadata"]["labels"]
+        aggregated = {label for label in labels if "aggregate" in label}
+        assert aggregated == {f"rbac.authorization.k8s.io/aggregate-to-{role}"}
+        rights = {rule["resources"][0]: rule["verbs"] for rule in rules_of(wanted, name)}
+        assert ("create" in rights["teamfallbackpolicies"]) is (part == "editor")
+        assert set(rights) == {"teamfallbackpolicies", "teamfallbackpolicies/status"}
+    assert not [
+        name
+        for _, name in render(
+            {"teamPolicies.enabled": "true", "policyRoles.create": "false"}
+        ).objects
+        if "team-policy" in name
+    ]
+
+
 def rules_of(rendering, name):
     return [rule for rule in rendering.one("ClusterRole", name)["rules"] if "resources" in rule]
 

@@ -41,6 +41,7 @@ EVERYTHING = {
         ' "tokenSecret": "monitoring-token", "queries": {"power": ""},'
         ' "labels": {"pod": "exported_pod"}}'
     ),
+    "teamPolicies.enabled": "true",
 }
 NOTHING = {
     "nodeSelector": "null",

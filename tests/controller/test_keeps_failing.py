@@ -1,11 +1,12 @@
-from tests.builders import policy
+from tests.builders import policy, team_policy
 from tests.controller.objects import Objects
 from tests.learn.runs import DAY, failure, success
 from webhook.api.kubernetes_api import Forbidden
-from webhook.controller.policy_status import PATH
-from webhook.controller.records import EVENTS, MOST_AT_ONCE, Teller
+from webhook.controller.policy_status import PATH, reference_of
+from webhook.controller.records import MOST_AT_ONCE, Teller
 from webhook.learn.estimates import RunTimeLearner
 
+EVENTS = reference_of("light-gpu").events
 NOW = 1_795_240_800
 POLICY = policy().model_copy(update={"generation": 1})
 PLACE = ("light-gpu", "cpu")
@@ -136,3 +137,28 @@ def test_many_at_once_are_all_counted_and_some_become_events():
 
     assert dict(told.counts) == {PLACE: len(keys)}
     assert len(events(there)) == MOST_AT_ONCE
+
+
+def test_of_a_namespaces_own_policy_the_event_is_in_its_namespace():
+    there, own = Objects(), team_policy().model_copy(update={"generation": 1})
+    place = reference_of("team/light")
+    there.held[f"{place.collection}/light"] = {"metadata": {"name": "light", "uid": "u-1"}}
+    runs = RunTimeLearner()
+    for number in range(3):
+        failed = failure(NOW - 300 + number, key="k", uid=number)
+        runs.add(failed._replace(policy="team/light"))
+    runs.add(success(NOW - 1000, key="k", policy="team/light"))
+
+    told = look(teller_of(there), runs, policies=(own,))
+
+    (event,) = (body for path, body in there.held.items() if path.startswith(place.events))
+    assert place.events == "/api/v1/namespaces/team/events"
+    assert event["metadata"]["name"].partition(".")[0] == "light"
+    assert event["involvedObject"] == {
+        "apiVersion": "kueue-fallback.dev/v1alpha1",
+        "kind": "TeamFallbackPolicy",
+        "namespace": "team",
+        "name": "light",
+        "uid": "u-1",
+    }
+    assert told.lines[0].startswith("TeamFallbackPolicy team/light: option cpu is refused")

@@ -1,11 +1,14 @@
 import copy
+from functools import partial
 
 import pytest
 
 from tests.controller.policies import READY, snapshot
 from tests.model.policies import policy
+from tests.model.team_policies import team_policy
 from webhook.api.kubernetes_api import NotServed, Refused, Unreachable
 from webhook.controller import policy_status
+from webhook.model.policy.fallback_policy import MOST_OF_TEAM
 
 
 class Policies:
@@ -41,7 +44,7 @@ def look(server, is_leader=lambda: True):
     return policy_status.reconcile_policies(
         server,
         snapshot(),
-        own_namespace="own",
+        partial(policy_status.condition_of, own_namespace="own"),
         clock=lambda: "2026-01-01T00:00:00Z",
         is_leader=is_leader,
     )
@@ -130,3 +133,82 @@ def test_an_api_server_that_is_away_is_the_callers_to_handle():
 
     with pytest.raises(Unreachable):
         look(Away())
+
+
+class WithTeams(Policies):
+    """An API server that also holds policies of namespaces' own."""
+
+    def __init__(self, *items, teams):
+        super().__init__(*items)
+        self.teams = teams
+
+    def get(self, path, params=None):
+        if path == TEAMS:
+            return {"items": self.teams, "metadata": {}}
+        return super().get(path, params)
+
+    def patch(self, path, body):
+        self.patches.append((path, body))
+
+
+TEAMS = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"
+
+
+def of_team(name, namespace="team", **spec):
+    own = team_policy(name=name, namespace=namespace, **spec)
+    return {"metadata": own["metadata"], "spec": own["spec"]}
+
+
+def look_at_teams(server):
+    return policy_status.reconcile_policies(
+        server,
+        snapshot(),
+        partial(policy_status.condition_of, own_namespace="own"),
+        clock=lambda: "2026-01-01T00:00:00Z",
+        is_leader=lambda: True,
+        of_teams=True,
+    )
+
+
+def test_policies_of_namespaces_own_are_judged_by_their_own_queues():
+    teams = [of_team("a"), of_team("a", "elsewhere"), of_team("a", "kube-system"), of_team("b")]
+    teams[3]["spec"]["options"] = [{"queue": "missing-lq"}]
+    server = WithTeams(stored("a"), teams=teams)
+
+    found = look_at_teams(server)
+
+    assert found.ready == {
+        "a": True,
+        "team/a": True,
+        "elsewhere/a": False,
+        "kube-system/a": False,
+        "team/b": False,
+    }
+    assert [(name, str(one.reason), one.message) for name, one in found.written[2:]] == [
+        ("elsewhere/a", "NoNamespace", "metadata.namespace: no namespace is selected"),
+        ("kube-system/a", "NoNamespace", "metadata.namespace: no namespace is selected"),
+        (
+            "team/b",
+            "QueueNotFound",
+            "spec.options[0].queue: no LocalQueue missing-lq in any selected namespace",
+        ),
+    ]
+    written = "/apis/kueue-fallback.dev/v1alpha1/namespaces/team/teamfallbackpolicies/a/status"
+    assert server.patches[1][0] == written
+
+
+def test_those_beyond_the_limit_of_their_namespace_are_told_so():
+    teams = [of_team(f"p{number:02}") for number in range(MOST_OF_TEAM + 1)]
+
+    found = look_at_teams(WithTeams(teams=teams))
+
+    (last,) = (one for name, one in found.written if name == f"team/p{MOST_OF_TEAM}")
+    assert sum(found.ready.values()) == MOST_OF_TEAM
+    assert (str(last.reason), last.message) == (
+        "TooMany",
+        "metadata.namespace: its namespace has more policies of its own than count: 16",
+    )
+
+
+def test_where_they_do_not_count_nobody_asks_for_them():
+    assert look(Policies(stored("a"))).ready == {"a": True}

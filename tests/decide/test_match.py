@@ -393,3 +393,38 @@ def test_an_allow_that_names_no_option_is_an_error(value, message):
         match.allowed_options(job, builders.policy())
 
     assert error.value.message == message
+
+
+def test_a_policy_of_another_namespaces_own_is_neither_found_nor_named_nor_explained():
+    own, other = builders.team_policy(), builders.team_policy(namespace="other")
+    found = world(own, other)
+    job = builders.job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"})
+
+    assert match.policy_for(job, found) is own
+    assert match.policy_for(replace(job, namespace="elsewhere"), found) is None
+    assert [match.may_match(name, found, "") for name in ("team", "other", "elsewhere")] == [
+        True,
+        True,
+        False,
+    ]
+    assert match.named("team/light", "team", found) is own
+    assert match.named("other/light", "team", found) is None
+    unlike = replace(job, namespace="team", kind="RayJob")
+    assert list(match.mismatches(unlike, found)) == ["team/light"]
+
+
+@pytest.mark.parametrize("namespace", ["kube-system", "own"])
+def test_in_system_namespaces_and_the_webhooks_no_policy_of_their_own_counts(namespace):
+    found = world(builders.team_policy(namespace=namespace))
+
+    assert not match.may_match(namespace, found, "own")
+
+
+def test_a_policy_for_others_users_leaves_the_team_its_say():
+    admins = builders.policy(match={"users": ["alice"]})
+    found = world(admins, builders.team_policy())
+    job = builders.job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"})
+    alice, bob = (Requester(name=name, groups=frozenset()) for name in ("alice", "bob"))
+
+    assert match.policy_for(job, found, requester=alice) is admins
+    assert match.policy_for(job, found, requester=bob).name == "team/light"

@@ -6,6 +6,7 @@ Each use returns the complaint that the process would log, or nothing.
 import itertools
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from click.testing import CliRunner
 
@@ -156,7 +157,7 @@ def writing_status(_, kubeconfig, namespace):
         found = policy_status.reconcile_policies(
             client,
             Snapshot(),
-            own_namespace=namespace,
+            partial(policy_status.condition_of, own_namespace=namespace),
             clock=_now_as_text,
             is_leader=_always,
         )

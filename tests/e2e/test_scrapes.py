@@ -9,7 +9,15 @@ from hack import metrics_page, paper, promtool
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
 from tests.e2e.plane import wait_for
-from webhook.metric_table import A_FLAVOR, A_NAMESPACE, A_POLICY, A_TREE, AN_OPTION
+from webhook.metric_table import (
+    A_FLAVOR,
+    A_NAMESPACE,
+    A_POLICY,
+    A_TREE,
+    AN_OPTION,
+    ANY_OPTION,
+    ANY_POLICY,
+)
 
 WITH_TRAFFIC_ALONE = {
     "kueue_fallback_rejections_total",
@@ -75,8 +83,10 @@ def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
     bounded = {
         **scrapes.BOUNDED,
         A_POLICY: {queues.policy, UNDECIDED},
+        ANY_POLICY: {queues.policy, UNDECIDED},
         **shown_by_others(scraped["controller"]),
         AN_OPTION: {"gpu", "cpu", "none"},
+        ANY_OPTION: {"gpu", "cpu", "none"},
     }
     tables = {"server": metrics_page.server(), "controller": metrics_page.controller()}
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from hack import metrics_page
-from tests.builders import policy
+from tests.builders import policy, team_policy
 from tests.cost.bad_tariffs import RATES, TAKEN, unix
 from tests.cost.ended_jobs import PRICES, ran
 from tests.cost.tariffs import tariff_object
@@ -289,3 +289,39 @@ def total(metrics, name):
 
 def policies(metrics):
     return {labels["policy"] for _, _, labels in shown(metrics) if "policy" in labels}
+
+
+def test_policies_of_a_namespaces_own_share_one_series_and_one_option():
+    policies = tuple(team_policy(name=name) for name in ("a", "b"))
+    server = Server(dataclasses.replace(paper_snapshot(), policies=policies))
+
+    server.create(light_job())
+    server.create(light_job(annotations={"kueue-fallback.dev/policy": "team/b"}))
+
+    taken = {"policy": "team/*", "mode": "Enforce", "option": "*", "reason": "decided"}
+    assert server.count("kueue_fallback_decisions_total", **taken) == 2
+    server.metrics.show(server.handler.snapshot, placements=0, forecast_age=0.0)
+    assert server.count("kueue_fallback_decisions_total", **taken) == 2
+    gone = dataclasses.replace(paper_snapshot(), policies=())
+    server.metrics.show(gone, placements=0, forecast_age=0.0)
+    assert server.count("kueue_fallback_decisions_total", **taken) is None
+
+
+READY = ("light-gpu", "team/light", "team/*")
+
+
+def test_what_a_namespaces_own_policies_lack_is_no_alert_for_administrators():
+    metrics = ControllerMetrics()
+    metrics.show({"light-gpu": True, "team/light": False})
+    metrics.show_failing({("team/light", "cpu"): 2}, (team_policy(),))
+    metrics.show_moves({("team/light", "repaired"): 1}, {}, None)
+    metrics.expect(dataclasses.replace(paper_snapshot(), policies=(team_policy(),)))
+
+    value = metrics.registry.get_sample_value
+    ready = {name: value("kueue_fallback_policy_ready", {"policy": name}) for name in READY}
+    assert ready == {"light-gpu": 1, "team/light": None, "team/*": None}
+    assert failing(metrics) == {}
+    assert value("kueue_fallback_policies", {"ready": "False"}) == 0
+    moved = {"policy": "team/*", "outcome": "repaired"}
+    assert value("kueue_fallback_controller_moves_total", moved) == 1
+    assert value("kueue_fallback_unreviewed_jobs_total", {"policy": "team/*"}) == 0

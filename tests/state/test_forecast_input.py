@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.builders import PAPER_THRESHOLD, cluster_queue, policy, snapshot
+from tests.builders import PAPER_THRESHOLD, cluster_queue, policy, snapshot, team_policy
+from tests.model.policies import VALID
+from tests.model.team_policies import team_policy as team_policy_object
 from tests.state.objects import (
     PENDING,
     condition,
@@ -20,7 +22,9 @@ from tests.state.objects import (
 from tests.state.objects import cluster_queue as cluster_queue_object
 from webhook.api import resources as kinds
 from webhook.model.forecasts import Basis, RunTime
+from webhook.model.queues import LocalQueue
 from webhook.state import forecast_input
+from webhook.state.state import State
 
 NOW = 1795240800.0
 """2026-11-21T06:00:00Z"""
@@ -280,3 +284,24 @@ def test_a_newcomer_is_forecast_with_those_who_outrank_it_and_are_to_come():
     assert alone.later is None
     assert busy.later is not None
     assert busy.expected_per_second > 0.0
+
+
+def test_a_teams_policy_leads_to_the_queues_of_its_namespace_alone():
+    queues = [cluster_queue("gpu-cq"), cluster_queue("cpu-cq"), cluster_queue("their-cq")]
+    found = snapshot(*queues)
+    theirs = LocalQueue(namespace="other", name="gpu-lq", cluster_queue="their-cq")
+    found = replace(found, local_queues={**found.local_queues, ("other", "gpu-lq"): theirs})
+
+    of_team, of_all = (forecast_input.trees_of([each], found) for each in (team_policy(), policy()))
+
+    assert of_team == {"gpu-cq", "cpu-cq"}
+    assert of_all == {"gpu-cq", "cpu-cq", "their-cq"}
+
+
+def test_policies_of_namespaces_come_last_and_go_by_both_names():
+    own, admins = team_policy_object(namespace="team"), {**VALID, "metadata": {"name": "zz"}}
+    state = State()
+    state.replace(kinds.TEAM_POLICIES, [own])
+    state.replace(kinds.POLICIES, [admins])
+
+    assert [each.name for each in state.snapshot(0.0, NOW).policies] == ["zz", "team/light"]

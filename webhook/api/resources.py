@@ -71,6 +71,7 @@ POD_PRIORITIES = "priorityclasses"
 DEVICE_CLASSES = "deviceclasses"
 TRAINING_RUNTIMES = ("clustertrainingruntimes", "trainingruntimes")
 POLICIES = "fallbackpolicies"
+TEAM_POLICIES = "teamfallbackpolicies"
 ACCELERATOR_PROFILES = "acceleratorprofiles"
 TARIFFS = "tariffs"
 SERIES = "series "

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias
 from webhook.api.client import Client, lets_resources_change
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.lease import Elector
-from webhook.api.resources import NAMESPACES, POLICIES, WORKLOADS, Resource
+from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, WORKLOADS, Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import (
     cluster_dispatcher,
@@ -45,14 +45,23 @@ from webhook.controller.job_events import JobEvents, RateLimit
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.omission_keeper import OmissionKeeper
-from webhook.controller.policy_status import KnownKinds, PolicyReport, reconcile_policies
+from webhook.controller.policy_status import (
+    Condition,
+    KnownKinds,
+    PolicyReport,
+    condition_of,
+    reconcile_policies,
+    reference_of,
+)
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import MovedJobs, Unreviewed, UnreviewedJobs, fetching
 from webhook.jobs import BY_NAME
+from webhook.metric_table import policy_label
 from webhook.model.faults import Failures
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import Restraint
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.words import rfc3339
 from webhook.reconsider import choose, pending_jobs
@@ -158,6 +167,7 @@ def _followed(
         kueue_namespace=settings.kueue_namespace,
         series_names=settings.series,
         nodes=settings.watch_nodes,
+        team_policies=settings.team_policies,
     )
     always = (resource for resource in kinds if resource.kind != WORKLOADS)
     workloads = (
@@ -400,7 +410,7 @@ class Controller:
             self._settings.omit_unmatched
             and now - self._snapshot.as_of <= self._settings.max_state_age
             # Who can read a policy that we cannot must be asked.
-            and not update.problems.get(POLICIES)
+            and not (update.problems.get(POLICIES) or update.problems.get(TEAM_POLICIES))
         )
         lines = self._omissions.step(self._snapshot, is_sure=is_sure, now=now, unix=time.time())
         self._log_all(lines)
@@ -505,12 +515,12 @@ class Controller:
                 lines, _ = self._survive("messages", partial(take, message))
                 self._log_all(lines or ())
             changed = message.entries is not None or message.event is not None
-            if changed and message.kind in (POLICIES, NAMESPACES):
+            if changed and message.kind in (POLICIES, TEAM_POLICIES, NAMESPACES):
                 self._matching_at = min(self._matching_at or message.at, message.at)
             if takers is not None and not (changed and message.kind == AWAITING.kind):
                 continue
             # A policy that cannot be read changes no snapshot, but its status must say so.
-            self._due = self._due or (changed and message.kind == POLICIES)
+            self._due = self._due or (changed and message.kind in (POLICIES, TEAM_POLICIES))
             if changed:
                 until = min(until, time.monotonic() + COALESCE_SECONDS)
 
@@ -550,16 +560,10 @@ class Controller:
             report = reconcile_policies(
                 self._client,
                 self._snapshot,
-                own_namespace=self._settings.namespace,
+                self._condition_of(),
                 clock=_now,
                 is_leader=self.is_leader,
-                kinds=KnownKinds(
-                    switched_on=frozenset(self._settings.kinds),
-                    unserved=frozenset(
-                        kind.kind for name, kind in self._kinds.items() if not self._served[name]
-                    ),
-                    changes_resources=self._changes_resources(),
-                ),
+                of_teams=self._settings.team_policies,
             )
             costs = reconcile_costs(
                 self._client,
@@ -576,6 +580,16 @@ class Controller:
         self._due = report.again or bool(report.failed) or costs.again
         self._reconciled = self._snapshot.generation
         self._report(report)
+
+    def _condition_of(self) -> Callable[[FallbackPolicy, Snapshot], Condition]:
+        kinds = KnownKinds(
+            switched_on=frozenset(self._settings.kinds),
+            unserved=frozenset(
+                kind.kind for name, kind in self._kinds.items() if not self._served[name]
+            ),
+            changes_resources=self._changes_resources(),
+        )
+        return partial(condition_of, own_namespace=self._settings.namespace, kinds=kinds)
 
     def _changes_resources(self) -> bool:
         """Return whether Kubernetes lets a suspended Job's resources change.
@@ -594,9 +608,9 @@ class Controller:
         self.metrics.writes.labels("failed").inc(len(report.failed))
         for name, condition in report.written:
             state = "ready" if condition.ready else f"not ready: {condition.message}"
-            self._log(f"FallbackPolicy {name}: {state}")
+            self._log(f"{reference_of(name)}: {state}")
         for name, message in report.failed:
-            self._log(f"FallbackPolicy {name}: status not written: {message}")
+            self._log(f"{reference_of(name)}: status not written: {message}")
 
     def _move(self) -> None:
         stepped = self._mover.step(
@@ -657,9 +671,9 @@ class Controller:
     def _report_unreviewed(self, jobs: UnreviewedJobs) -> None:
         self.metrics.unjudged.inc(jobs.unjudged)
         for policy, name in jobs.unreviewed:
-            self.metrics.unreviewed.labels(policy).inc()
+            self.metrics.unreviewed.labels(policy_label(policy)).inc()
             if self._naming.lets_pass():
-                self._log(f"Job {name}: created without a review; FallbackPolicy {policy} matches")
+                self._log(f"Job {name}: created without a review; {reference_of(policy)} matches")
 
 
 def _now() -> str:

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from webhook.controller.cost_metrics import CostMetrics
 from webhook.decide.cluster_choice import Nomination
-from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
+from webhook.metric_table import (
+    A_POLICY,
+    AN_OPTION,
+    ANY_POLICY,
+    CountedElsewhere,
+    Table,
+    Watches,
+    policy_label,
+    series,
+)
 from webhook.model.costs.devices import DeviceSample
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -56,7 +65,7 @@ class ControllerMetrics:
             "unreviewed_jobs",
             "Jobs that a policy in mode Enforce or Advise matched and that were created without "
             "being reviewed. Mode Observe is not counted, as it writes nothing on Jobs.",
-            policy=A_POLICY,
+            policy=ANY_POLICY,
         )
         self.unjudged = table.counter(
             "unjudged_jobs",
@@ -70,7 +79,7 @@ class ControllerMetrics:
             "shows it. conflict: the Job changed meanwhile. refused: by the webhook or the API "
             "server. lost: no Workload showed it in time. repaired: quota that it held in the "
             "queue it had left was taken back. failed: the API server could not be reached.",
-            policy=A_POLICY,
+            policy=ANY_POLICY,
             outcome=OUTCOMES,
         )
         self._gained = table.counter(
@@ -158,8 +167,8 @@ class ControllerMetrics:
         obstacles: Mapping[tuple[str, Obstacle], int] | None,
     ) -> None:
         """Apply the result of a step; *obstacles* is None if none were determined in it."""
-        for place, count in outcomes.items():
-            self._moved.labels(*place).inc(count)
+        for (policy, outcome), count in outcomes.items():
+            self._moved.labels(policy_label(policy), outcome).inc(count)
         for policy, seconds in gained.items():
             self._gained.labels(policy).inc(seconds)
         if obstacles is not None:
@@ -196,9 +205,15 @@ class ControllerMetrics:
     def show_failing(
         self, counts: Mapping[tuple[str, str], int], policies: tuple[FallbackPolicy, ...]
     ) -> None:
-        """Set how many classes are refused each option but the policy's first."""
+        """Set how many classes are refused each option but the policy's first.
+
+        Those that namespaces have of their own are left out, as in ``show``; Events tell there.
+        """
         places = {
-            (policy.name, option.name) for policy in policies for option in policy.spec.options[1:]
+            (policy.name, option.name)
+            for policy in policies
+            if not policy.namespace
+            for option in policy.spec.options[1:]
         }
         for place in places:
             self._keeps_failing.labels(*place).set(counts.get(place, 0))
@@ -207,7 +222,12 @@ class ControllerMetrics:
                 self._keeps_failing.remove(*labels.values())
 
     def show(self, ready: Mapping[str, bool]) -> None:
-        """Set the condition Ready of every policy; remove the series of deleted ones."""
+        """Set the condition Ready of every policy; remove the series of deleted ones.
+
+        Those that namespaces have of their own are left out: an alert on them would be for others.
+        """
+        known = {policy_label(name) for name in ready}
+        ready = {name: state for name, state in ready.items() if policy_label(name) == name}
         for state in (True, False):
             count = sum(1 for is_ready in ready.values() if is_ready is state)
             self._policies.labels(str(state)).set(count)
@@ -216,14 +236,14 @@ class ControllerMetrics:
         metrics = (self._ready, self.unreviewed, self._moved, self._gained, self._not_moved)
         for metric in metrics:
             for labels in series(metric):
-                if labels["policy"] not in ready:
+                if labels["policy"] not in known:
                     metric.remove(*labels.values())
-        self.costs.forget_but(ready)
+        self.costs.forget_but(known)
 
     def expect(self, snapshot: Snapshot) -> None:
         """Start the series of each policy that writes decisions at 0, so that increases show."""
         for policy in filter(_leaves_decisions, snapshot.policies):
-            self.unreviewed.labels(policy.name)
+            self.unreviewed.labels(policy_label(policy.name))
             if policy.spec.reconsider is not None:
                 self._gained.labels(policy.name)
                 for outcome in OUTCOMES:

@@ -19,8 +19,10 @@ from webhook.metric_table import (
     A_PRICED_RESOURCE,
     A_TARIFF,
     A_TREE,
+    ANY_POLICY,
     Table,
     Values,
+    policy_label,
     series,
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices
@@ -38,7 +40,7 @@ _MOST_RATES: Final = 256
 class CostMetrics:
     def __init__(self, table: Table) -> None:
         of_jobs: Mapping[str, Values] = {
-            "policy": A_POLICY,
+            "policy": ANY_POLICY,
             "namespace": A_NAMESPACE,
             "kind": bills.KINDS,
         }
@@ -127,10 +129,10 @@ class CostMetrics:
                 counter.labels(*place, kind).inc(abs(amount))
 
     def _place(self, entry: JournalEntry) -> tuple[str, str]:
-        place = entry.policy, entry.namespace
+        place = policy_label(entry.policy), entry.namespace
         if place not in self._places:
             if len(self._places) >= MOST_PLACES:
-                return entry.policy, OTHERS
+                return place[0], OTHERS
             self._places.add(place)
         return place
 

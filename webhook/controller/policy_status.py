@@ -9,10 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
+from webhook.api.resources import key_of
 from webhook.api.watch import list_pages
 from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
@@ -22,12 +22,18 @@ from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
     GROUP,
+    KIND,
+    MOST_OF_TEAM,
     PLURAL,
+    TEAM_KIND,
+    TEAM_PLURAL,
     VERSION,
     FallbackPolicy,
     Option,
     PolicyError,
+    in_order,
     read_policy,
+    read_team_policy,
     selector,
 )
 from webhook.model.queues import LocalQueue, Snapshot
@@ -183,7 +189,8 @@ def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) ->
     given = policy.spec.match.namespace_selector
     if given is None:
         # As at admission: without a selector neither system namespaces nor our own are matched.
-        return frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
+        known = frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
+        return known & {policy.namespace} if policy.namespace else known
     wanted = selector(given, EVERYTHING)
     return frozenset(name for name, labels in snapshot.namespaces.items() if wanted.matches(labels))
 
@@ -193,7 +200,7 @@ def _findings(
 ) -> Iterator[_Finding]:
     if not namespaces:
         reason = Ready.NO_NAMESPACE
-        path = "spec.match.namespaceSelector"
+        path = "metadata.namespace" if policy.namespace else "spec.match.namespaceSelector"
         yield _Finding(reason=reason, path=path, message=reason.meaning)
         return
     queues = [queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces]
@@ -275,7 +282,40 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding
         )
 
 
-PATH: Final = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
+CLUSTER_SCOPED: Final = "default"
+"""The namespace of Events on cluster-scoped objects."""
+_API: Final = f"/apis/{GROUP}/{VERSION}"
+PATH: Final = f"{_API}/{PLURAL}"
+
+
+class PolicyReference(NamedTuple):
+    """Where a policy's object is, by its name, which is a team's behind that of its namespace."""
+
+    namespace: str
+    name: str
+
+    @property
+    def kind(self) -> str:
+        return TEAM_KIND if self.namespace else KIND
+
+    @property
+    def collection(self) -> str:
+        """The path of the list that it is in."""
+        within = f"namespaces/{self.namespace}/{TEAM_PLURAL}" if self.namespace else PLURAL
+        return f"{_API}/{within}"
+
+    @property
+    def events(self) -> str:
+        """The path of Events on it."""
+        return f"/api/v1/namespaces/{self.namespace or CLUSTER_SCOPED}/events"
+
+    def __str__(self) -> str:
+        return f"{self.kind} {'/'.join(filter(None, self))}"
+
+
+def reference_of(policy: str) -> PolicyReference:
+    namespace, _, name = policy.rpartition("/")
+    return PolicyReference(namespace, name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,73 +334,93 @@ class PolicyReport:
 def reconcile_policies(
     transport: KubernetesApi,
     snapshot: Snapshot,
+    judge: Callable[[FallbackPolicy, Snapshot], Condition],
     *,
-    own_namespace: str,
     clock: Callable[[], str],
     is_leader: Callable[[], bool],
-    kinds: KnownKinds = ALL_KINDS,
+    of_teams: bool = False,
 ) -> PolicyReport:
-    """Write the condition of every policy whose status lacks it.
+    """Write the condition of every policy whose status lacks it; with *of_teams* also of theirs.
 
-    *is_leader* is called before each write; the others are as for ``condition_of``.
+    *judge* is ``condition_of``; *is_leader* is called before each write.
 
     Raises:
         ClusterError: the policies cannot be read.
 
     """
-    report = PolicyReport()
-    judge = partial(
-        condition_of,
-        own_namespace=own_namespace,
-        kinds=kinds,
-    )
-    for source in _policies(transport):
-        name = source["metadata"]["name"]
-        condition = _judge(source, snapshot, judge)
-        before = source.get("status") or {}
+    stored = [*_stored(transport, PLURAL, read_policy)]
+    stored += _stored(transport, TEAM_PLURAL, read_team_policy) if of_teams else ()
+    valid = (each.policy for each in stored if isinstance(each.policy, FallbackPolicy))
+    counted = {policy.name for policy in in_order(valid)}
+    ready: dict[str, bool] = {}
+    outcomes: list[PolicyReport] = []
+    for each in stored:
+        condition = _judge(each, snapshot, judge, is_counted=each.name in counted)
+        ready[each.name] = condition.ready
+        before = each.source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
-        outcome = PolicyReport()
         if status is not None and is_leader():
-            outcome = _write(transport, source, name, condition, status)
-        report = PolicyReport(
-            ready={**report.ready, name: condition.ready},
-            written=(*report.written, *outcome.written),
-            failed=(*report.failed, *outcome.failed),
-            again=report.again or outcome.again,
-        )
-    return report
+            outcomes.append(_write(transport, each, condition, status))
+    return PolicyReport(
+        ready=ready,
+        written=tuple(written for outcome in outcomes for written in outcome.written),
+        failed=tuple(failed for outcome in outcomes for failed in outcome.failed),
+        again=any(outcome.again for outcome in outcomes),
+    )
 
 
-def _policies(transport: KubernetesApi) -> Iterator[Mapping[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    source: Mapping[str, Any]
+    policy: FallbackPolicy | PolicyError
+    """The error where it cannot be read."""
+
+    @property
+    def name(self) -> str:
+        return "/".join(filter(None, key_of(self.source)))
+
+
+def _stored(
+    transport: KubernetesApi, plural: str, read: Callable[[Mapping[str, Any]], FallbackPolicy]
+) -> Iterator[_Stored]:
     with contextlib.suppress(NotServed):
-        for page in list_pages(transport, PATH):
-            yield from page.get("items") or ()
+        for page in list_pages(transport, f"{_API}/{plural}"):
+            # The items of a list carry neither kind nor apiVersion; reading needs neither.
+            for source in page.get("items") or ():
+                try:
+                    policy: FallbackPolicy | PolicyError = read(source)
+                except PolicyError as error:
+                    policy = error
+                yield _Stored(source=source, policy=policy)
 
 
 def _judge(
-    source: Mapping[str, Any],
+    stored: _Stored,
     snapshot: Snapshot,
     judge: Callable[[FallbackPolicy, Snapshot], Condition],
+    *,
+    is_counted: bool,
 ) -> Condition:
-    # The items of a list carry neither kind nor apiVersion; reading a policy needs neither.
-    try:
-        policy = read_policy(source)
-    except PolicyError as error:
-        return invalid(error, source["metadata"].get("generation", 0))
-    return judge(policy, snapshot)
+    if isinstance(stored.policy, PolicyError):
+        return invalid(stored.policy, stored.source["metadata"].get("generation", 0))
+    return judge(stored.policy, snapshot) if is_counted else _too_many(stored.policy)
+
+
+def _too_many(policy: FallbackPolicy) -> Condition:
+    reason = Ready.TOO_MANY
+    message = f"metadata.namespace: {reason.meaning}: {MOST_OF_TEAM}"
+    generation = policy.generation
+    return Condition(ready=False, reason=reason, message=message, generation=generation)
 
 
 def _write(
-    transport: KubernetesApi,
-    source: Mapping[str, Any],
-    name: str,
-    condition: Condition,
-    status: Mapping[str, Any],
+    transport: KubernetesApi, stored: _Stored, condition: Condition, status: Mapping[str, Any]
 ) -> PolicyReport:
-    version = source["metadata"].get("resourceVersion")
+    name, place = stored.name, reference_of(stored.name)
+    version = stored.source["metadata"].get("resourceVersion")
     body = {"metadata": {"resourceVersion": version}, "status": status}
     try:
-        transport.patch(f"{PATH}/{name}/status", body)
+        transport.patch(f"{place.collection}/{place.name}/status", body)
     except NotServed:
         return PolicyReport(again=True)
     except Refused as error:

@@ -18,7 +18,7 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, R
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.policy_status import PATH
+from webhook.controller.policy_status import CLUSTER_SCOPED, reference_of
 from webhook.hindsight import bills, entries
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
@@ -27,7 +27,7 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, config_map, shard_of
 from webhook.learn.workload_runs import is_finished
-from webhook.model.policy.fallback_policy import GROUP, KIND, VERSION, FallbackPolicy
+from webhook.model.policy.fallback_policy import GROUP, VERSION, FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
@@ -200,8 +200,6 @@ def _text(body: Mapping[str, Any]) -> str:
     return str(body["data"]["classes"])
 
 
-EVENTS: Final = "/api/v1/namespaces/default/events"
-"""Events on cluster-scoped objects belong here."""
 MOST_AT_ONCE: Final = 20
 """Events written in one step; those beyond are only logged and counted."""
 
@@ -241,7 +239,7 @@ class Teller:
             self._reported.add(refusal)
             end = self._failing.ends[refusal]
             text = message(refusal, records[refusal[0]], end)
-            lines.append(f"FallbackPolicy {refusal[1]}: {text}")
+            lines.append(f"{reference_of(refusal[1])}: {text}")
             if number < MOST_AT_ONCE:
                 lines += self._write(refusal, text, end, unix)
         return FailingReport(
@@ -249,15 +247,17 @@ class Teller:
         )
 
     def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
-        policy = refusal[1]
+        place = reference_of(refusal[1])
+        selected = {"fieldSelector": f"metadata.name={place.name}"}
         try:
-            items = self._transport.get(PATH, {"fieldSelector": f"metadata.name={policy}"})["items"]
+            items = self._transport.get(place.collection, selected)["items"]
             if items:
                 uid = items[0]["metadata"]["uid"]
-                self._transport.post(EVENTS, event(refusal, text, uid=uid, end=end, unix=unix))
+                made = event(refusal, text, uid=uid, end=end, unix=unix)
+                self._transport.post(place.events, made)
         except ClusterError as error:
             if not error.is_conflict:
-                return [f"FallbackPolicy {policy}: no Event written: {error}"]
+                return [f"{place}: no Event written: {error}"]
             # An Event of the same name was written before a restart, or by another controller.
         return []
 
@@ -283,19 +283,21 @@ def _owners(home: str) -> str:
 def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
     """Return the Event; for the same failures it has the same name."""
     key, policy, option = refusal
+    place = reference_of(policy)
     cause = f"{uid} {key} {option} {end:.0f}".encode()
     at = _time(unix)
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{policy[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
-            "namespace": "default",
+            "name": f"{place.name[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
+            "namespace": place.namespace or CLUSTER_SCOPED,
         },
         "involvedObject": {
             "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND,
-            "name": policy,
+            "kind": place.kind,
+            "name": place.name,
+            **({"namespace": place.namespace} if place.namespace else {}),
             "uid": uid,
         },
         "type": "Warning",

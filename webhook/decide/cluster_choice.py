@@ -15,7 +15,7 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
-from webhook.decide import objective, remote_options, wishes
+from webhook.decide import match, objective, remote_options, wishes
 from webhook.decide.remote_options import Reached
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
@@ -123,8 +123,7 @@ def decided_by(
     arrival: Arrival, occupancy: Occupancy
 ) -> tuple[FallbackPolicy | None, Option | None]:
     """Return the policy and the option of a Workload's decision, as far as they are there."""
-    policies = occupancy.snapshot.policies
-    policy = next((policy for policy in policies if policy.name == arrival.policy), None)
+    policy = match.named(arrival.policy, arrival.namespace, occupancy.snapshot)
     options = policy.spec.options if policy is not None else ()
     return policy, next((option for option in options if option.name == arrival.option), None)
 

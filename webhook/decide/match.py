@@ -6,7 +6,7 @@ It must not know how full queues are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from operator import itemgetter
@@ -125,27 +125,48 @@ def policy_for(
 
     """
     wanted, submitted = job.annotations.get(POLICY), submission(job, snapshot)
-    is_matched = False
-    for policy in snapshot.policies:
+    matched: FallbackPolicy | None = None
+    for policy in _candidates(job.namespace, snapshot):
+        # Where an administrator's policy matches, a team has no say (decision 0050).
+        if matched is not None and matched.namespace != policy.namespace:
+            break
         if not_for(policy.spec.match, requester):
             continue
         if _mismatch(policy, job, submitted, snapshot, own_namespace):
             continue
-        is_matched = True
+        matched = policy
         if wanted in (None, policy.name):
             return policy
-    if is_matched:
+    if matched is not None:
         raise FieldError(
             f"metadata.annotations[{POLICY}]", f"no policy {wanted!r} matches this Job"
         )
     return None
 
 
+def named(name: str, namespace: str, snapshot: Snapshot) -> FallbackPolicy | None:
+    """Return the policy of that name, as a decision on a Job of *namespace* gives it; or None."""
+    candidates = _candidates(namespace, snapshot)
+    return next((policy for policy in candidates if policy.name == name), None)
+
+
+def _candidates(namespace: str, snapshot: Snapshot) -> Iterator[FallbackPolicy]:
+    """Yield the policies but those of other namespaces' teams, in order."""
+    return (policy for policy in snapshot.policies if policy.namespace in ("", namespace))
+
+
+def of_another_team(policy: FallbackPolicy, namespace: str) -> str:
+    """Return that a policy is another namespace's own; empty: it may be for this one's Jobs."""
+    if policy.namespace in ("", namespace):
+        return ""
+    return f"it is for namespace {policy.namespace}, whose own it is"
+
+
 def may_match(namespace: str, snapshot: Snapshot, own_namespace: str) -> bool:
     """Return whether any policy can match Jobs of a namespace, whatever they are."""
     return any(
         _namespace_matches(policy.spec.match, namespace, snapshot, own_namespace)
-        for policy in snapshot.policies
+        for policy in _candidates(namespace, snapshot)
     )
 
 
@@ -165,12 +186,15 @@ def mismatches(
     own_namespace: str = "",
     requester: Requester | None = None,
 ) -> Mapping[str, str]:
-    """Return the policies that do not match a Job, each with the first reason, for people."""
+    """Return the policies that do not match a Job, each with the first reason, for people.
+
+    Those of other namespaces' teams are left out.
+    """
     submitted = submission(job, snapshot)
     reasons = {
         policy.name: _mismatch(policy, job, submitted, snapshot, own_namespace)
         or not_for(policy.spec.match, requester)
-        for policy in snapshot.policies
+        for policy in _candidates(job.namespace, snapshot)
     }
     return {name: reason for name, reason in reasons.items() if reason}
 

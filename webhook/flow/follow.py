@@ -22,6 +22,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision,
 from webhook.model.fields import FieldError
 from webhook.model.pod_groups import GroupClaim
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
+from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
 
 
@@ -67,7 +68,7 @@ def follow(
         arrival = carry_out.as_submitted(job, occupancy.snapshot, uid=moment.uid)
         edits = carry_out.unproven(case)
         return Skipped(skip=Skip.POD_GROUP, edits=edits, arrival=arrival, job=job)
-    policy = _policy(claim, occupancy)
+    policy = _policy(claim, case.submitted.namespace, occupancy.snapshot)
     known = policy.spec.options if policy is not None else ()
     option = next((each for each in known if each.name == claim.option), None)
     if policy is None or option is None:
@@ -75,10 +76,9 @@ def follow(
     return _followed(case, claim, (policy, option), occupancy, moment)
 
 
-def _policy(claim: GroupClaim, occupancy: Occupancy) -> FallbackPolicy | None:
+def _policy(claim: GroupClaim, namespace: str, snapshot: Snapshot) -> FallbackPolicy | None:
     """Return the group's policy, as one that enforces, whatever it says by now."""
-    policies = occupancy.snapshot.policies
-    policy = next((policy for policy in policies if policy.name == claim.policy), None)
+    policy = match.named(claim.policy, namespace, snapshot)
     if policy is None or policy.spec.mode is Mode.ENFORCE:
         return policy
     spec = policy.spec.model_copy(update={"mode": Mode.ENFORCE})

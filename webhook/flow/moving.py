@@ -109,10 +109,7 @@ def _policy(
             requester=requester,
         )
     else:
-        policy = next(
-            (candidate for candidate in snapshot.policies if candidate.name == recorded.policy),
-            None,
-        )
+        policy = match.named(recorded.policy, asked.case.current.namespace, snapshot)
     if policy is None:
         return Refusal(obstacle=Obstacle.NO_POLICY)
     # Beside a Kueue that is not tested, policies only observe (decision 0019).

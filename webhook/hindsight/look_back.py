@@ -507,7 +507,7 @@ def _is_whole(job: Job, snapshot: Snapshot) -> bool:
 
 
 def _policy(entry: JournalEntry, job: Job, snapshot: Snapshot) -> FallbackPolicy | None:
-    named = next((policy for policy in snapshot.policies if policy.name == entry.policy), None)
+    named = match.named(entry.policy, entry.namespace, snapshot)
     if named is not None or match.skip(job, snapshot) is not None:
         return named
     try:

@@ -49,7 +49,12 @@ class Ready(Explained):
     NO_NAMESPACE = (
         "NoNamespace",
         "no namespace is selected",
-        "Label a namespace, or mend `match.namespaceSelector`.",
+        "Label a namespace, or mend `match.namespaceSelector`; a system namespace has no team.",
+    )
+    TOO_MANY = (
+        "TooMany",
+        "its namespace has more policies of its own than count",
+        "Merge policies of the namespace, or delete some; the highest priorities count first.",
     )
     QUEUE_NOT_FOUND = (
         "QueueNotFound",

@@ -183,6 +183,7 @@ def _resources(settings: Settings, ring: KeyRing) -> tuple[Resource, ...]:
         kueue_namespace=settings.kueue_namespace,
         series_names=settings.series,
         nodes=settings.watch_nodes,
+        team_policies=settings.team_policies,
     )
     runtimes = training_runtimes() if "TrainJob" in settings.kinds else ()
     return (*proven(resources, ring), *runtimes, signing_keys(settings.namespace))

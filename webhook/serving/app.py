@@ -20,6 +20,7 @@ from flask import Flask
 
 from webhook.decide import match
 from webhook.flow import create
+from webhook.metric_table import option_labels
 from webhook.model import faults
 from webhook.model.decision import (
     Decided,
@@ -257,11 +258,12 @@ def count(metrics: Metrics, outcome: Outcome) -> None:
         case Decided():
             decision = outcome.decision
             option, reason = decision_log.taken(decision)
-            metrics.decisions.labels(decision.policy, decision.mode, option, reason).inc()
+            policy, taken = option_labels(decision.policy, option)
+            metrics.decisions.labels(policy, decision.mode, taken, reason).inc()
             for assessment in decision.options:
                 if assessment.rejection is not None:
-                    refused = decision.policy, assessment.option, assessment.rejection.reason
-                    metrics.rejections.labels(*refused).inc()
+                    refused = option_labels(decision.policy, assessment.option)
+                    metrics.rejections.labels(*refused, assessment.rejection.reason).inc()
         case Moved():
             metrics.moves.labels(MOVED).inc()
         case Undone():

@@ -12,6 +12,7 @@ from typing import Any, Final, TextIO
 from webhook.admission.review import Review
 from webhook.decide import decision_record
 from webhook.learn import job_class as jobs_class
+from webhook.metric_table import NO_OPTION
 from webhook.model import faults, job_manifest
 from webhook.model.decision import (
     Decided,
@@ -26,7 +27,7 @@ from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN, QUEUE_LABEL, Job
 from webhook.serving.handler import Considered
-from webhook.serving.server_metrics import DECIDED, NO_OPTION
+from webhook.serving.server_metrics import DECIDED
 
 CAPACITY = 10_000
 _TOGETHER = 20

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from webhook.metric_table import A_POLICY, AN_OPTION, CountedElsewhere, Table, Watches, series
+from webhook.metric_table import (
+    ANY_OPTION,
+    ANY_POLICY,
+    NO_OPTION,
+    CountedElsewhere,
+    Table,
+    Watches,
+    option_labels,
+    series,
+)
 from webhook.model.faults import OBSERVER_PARTS
 from webhook.model.kueue_support import KueueTested
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
@@ -35,9 +44,6 @@ REVIEW_BUCKETS: Final = (
 
 DECIDED: Final = "decided"
 """Reason of a decision that took an option."""
-NO_OPTION: Final = "none"
-"""Option of a decision that took none; no policy may use this name."""
-
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
 CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error", "refused")
@@ -150,9 +156,9 @@ class Metrics:
         self.decisions = table.counter(
             "decisions",
             "Decisions on Jobs that a policy matched; option none leaves them as submitted.",
-            policy=A_POLICY,
+            policy=ANY_POLICY,
             mode=tuple(Mode),
-            option=AN_OPTION,
+            option=ANY_OPTION,
             reason=(DECIDED, *LeftAlone),
         )
         self.skipped = table.counter(
@@ -161,8 +167,8 @@ class Metrics:
         self.rejections = table.counter(
             "rejections",
             "Options refused.",
-            policy=A_POLICY,
-            option=AN_OPTION,
+            policy=ANY_POLICY,
+            option=ANY_OPTION,
             reason=tuple(Reason),
         )
         self.restorations = table.counter(
@@ -230,7 +236,7 @@ class Metrics:
     def _forget_all_but(self, policies: Iterable[FallbackPolicy]) -> None:
         """Remove the series of policies and options that no longer exist."""
         known = {
-            (policy.name, name)
+            option_labels(policy.name, name)
             for policy in policies
             for name in (NO_OPTION, *(option.name for option in policy.spec.options))
         }

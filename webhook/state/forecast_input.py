@@ -159,7 +159,7 @@ def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozense
     """Return the ClusterQueues that share quota with an option of one of *policies*."""
     wanted: set[str] = set()
     for policy in policies:
-        wanted |= _cluster_queues(policy.spec.options, snapshot)
+        wanted |= cluster_queues_of(policy, policy.spec.options, snapshot)
     roots = _trees(snapshot)
     trees = {roots[name] for name in wanted if name in roots}
     return frozenset(
@@ -179,9 +179,15 @@ def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
     )
 
 
-def _cluster_queues(options: Iterable[Option], snapshot: Snapshot) -> set[str]:
+def cluster_queues_of(
+    policy: FallbackPolicy, options: Iterable[Option], snapshot: Snapshot
+) -> set[str]:
+    """Return the ClusterQueues to which *options* of a policy lead; a team's, in its namespace."""
     options = tuple(options)
     named = {option.queue for option in options if option.queue}
+    if policy.namespace:
+        own = (snapshot.local_queues.get((policy.namespace, name)) for name in named)
+        return {queue.cluster_queue for queue in own if queue is not None}
     cluster_queues = {option.cluster_queue for option in options if option.cluster_queue}
     return cluster_queues | {
         queue.cluster_queue for queue in snapshot.local_queues.values() if queue.name in named
@@ -426,7 +432,7 @@ class LentRunTimes:
         return next(known, "")
 
     def _flavors_of(self, policy: FallbackPolicy) -> Iterator[str]:
-        names = _cluster_queues(policy.spec.options[:1], self._snapshot)
+        names = cluster_queues_of(policy, policy.spec.options[:1], self._snapshot)
         for name in sorted(names & self._snapshot.cluster_queues.keys()):
             groups = self._snapshot.cluster_queues[name].groups
             yield ",".join(sorted({flavor for group in groups for flavor in group.flavors[:1]}))

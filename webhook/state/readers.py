@@ -27,7 +27,7 @@ from webhook.model.pods import (
     read_taint,
     read_toleration,
 )
-from webhook.model.policy.fallback_policy import read_policy
+from webhook.model.policy.fallback_policy import read_policy, read_team_policy
 from webhook.model.queues import (
     BORROWING_OVER_PREEMPTION,
     AdmissionCheck,
@@ -464,6 +464,7 @@ READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     kinds.RUNTIME_CLASSES: _read_overhead,
     **dict.fromkeys(kinds.TRAINING_RUNTIMES, _read_training_runtime),
     kinds.POLICIES: read_policy,
+    kinds.TEAM_POLICIES: read_team_policy,
     kinds.ACCELERATOR_PROFILES: read_accelerator_profile,
     kinds.TARIFFS: read_tariff,
     kinds.KUEUE_CONFIG: read_kueue_config,

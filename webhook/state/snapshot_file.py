@@ -50,6 +50,7 @@ _KINDS: Mapping[str, str] = {
     "PriorityClass": kinds.POD_PRIORITIES,
     "DeviceClass": kinds.DEVICE_CLASSES,
     "FallbackPolicy": kinds.POLICIES,
+    "TeamFallbackPolicy": kinds.TEAM_POLICIES,
     "AcceleratorProfile": kinds.ACCELERATOR_PROFILES,
     "Tariff": kinds.TARIFFS,
     "MutatingWebhookConfiguration": kinds.WEBHOOKS,
@@ -64,6 +65,7 @@ DEFAULTED = {
     kinds.NODES,
     kinds.POD_PRIORITIES,
     kinds.DEVICE_CLASSES,
+    kinds.TEAM_POLICIES,
     kinds.ACCELERATOR_PROFILES,
     kinds.TARIFFS,
     *kinds.TRAINING_RUNTIMES,
@@ -127,7 +129,7 @@ def fetch_state(
         Unreachable: there is no answer.
 
     """
-    resources = watched(namespace=namespace, kueue_namespace=kueue_namespace)
+    resources = watched(namespace=namespace, kueue_namespace=kueue_namespace, team_policies=True)
     entries, _ = _list_all(client, (*resources, *training_runtimes(), run_times(namespace)))
     if entries.get(kinds.TOPOLOGIES):
         entries |= _list_all(client, (NODES_WITH_ROOM,))[0]
@@ -172,8 +174,8 @@ def fetch_learned(
         Unreachable: there is no answer.
 
     """
-    needed = (kinds.WORKLOADS, kinds.POLICIES)
-    everything = watched(namespace=namespace, kueue_namespace="")
+    needed = (kinds.WORKLOADS, kinds.POLICIES, kinds.TEAM_POLICIES)
+    everything = watched(namespace=namespace, kueue_namespace="", team_policies=True)
     wanted = [resource for resource in everything if resource.kind in needed]
     entries, unread = _list_all(client, (*wanted, run_times(namespace)))
     return _learned(entries, unix), unread

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeAlias
 
 from webhook.api import resources as kinds
@@ -30,7 +31,8 @@ from webhook.model.fields import EMPTY
 from webhook.model.job import PodSet
 from webhook.model.kueue_support import KueueManager, release_of
 from webhook.model.pods import Selector
-from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
+from webhook.model.policy import fallback_policy
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import (
     Arrival,
     Cohort,
@@ -103,7 +105,8 @@ def _training_runtimes(tables: _Tables) -> Mapping[Key, Mapping[str, Any]]:
 
 
 def _policies(tables: _Tables) -> tuple[FallbackPolicy, ...]:
-    return tuple(sorted(tables[kinds.POLICIES].values(), key=sort_key))
+    of_all = (tables[kind].values() for kind in (kinds.POLICIES, kinds.TEAM_POLICIES))
+    return fallback_policy.in_order(chain.from_iterable(of_all))
 
 
 def _accelerator_profiles(tables: _Tables) -> tuple[AcceleratorProfile, ...]:
@@ -241,6 +244,7 @@ BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.RUNTIME_CLASSES: (("overheads", _by_name(kinds.RUNTIME_CLASSES)),),
     **dict.fromkeys(kinds.TRAINING_RUNTIMES, (("training_runtimes", _training_runtimes),)),
     kinds.POLICIES: (("policies", _policies),),
+    kinds.TEAM_POLICIES: (("policies", _policies),),
     kinds.ACCELERATOR_PROFILES: (("accelerator_profiles", _accelerator_profiles),),
     # From Tariffs prices are compiled, with the time (``price_compiler``).
     kinds.TARIFFS: (),
@@ -657,8 +661,9 @@ class State:
         self._changed.add(kind)
         if kind == kinds.LOCAL_QUEUES:
             self._workloads.put_local_queue(key, value.queue if value is not None else None)
-        elif kind == kinds.POLICIES:
-            self._workloads.put_options(key[1], value.spec.options if value is not None else ())
+        elif kind in (kinds.POLICIES, kinds.TEAM_POLICIES):
+            options = value.spec.options if value is not None else ()
+            self._workloads.put_options("/".join(filter(None, key)), options)
         elif kind == kinds.CLUSTER_QUEUES:
             self._workloads.dirty.add(key[1])
             # It may name a Cohort that has no object of its own.

@@ -35,6 +35,7 @@ from webhook.api.resources import (
     SERIES,
     SIGNING_KEYS,
     TARIFFS,
+    TEAM_POLICIES,
     TOPOLOGIES,
     TRAINING_RUNTIMES,
     WEBHOOKS,
@@ -63,14 +64,20 @@ NODES_WITH_ROOM = Resource(kind=NODES, read=read, path="/api/v1/nodes", required
 
 
 def watched(
-    *, namespace: str, kueue_namespace: str, series_names: Iterable[str] = (), nodes: bool = False
+    *,
+    namespace: str,
+    kueue_namespace: str,
+    series_names: Iterable[str] = (),
+    nodes: bool = False,
+    team_policies: bool = False,
 ) -> tuple[Resource, ...]:
     """Return what is watched if we run in *namespace* and Kueue in *kueue_namespace*.
 
     *series_names* are ConfigMaps with prices by the hour, of our namespace or with theirs before.
-    With *nodes* Nodes are, too.
+    With *nodes* Nodes are, with *team_policies* these are, too.
     """
     return (
+        *((_ours(TEAM_POLICIES),) * team_policies),
         *((NODES_WITH_ROOM,) * nodes),
         *(series(name, namespace) for name in series_names),
         *(
@@ -91,15 +98,10 @@ def watched(
             kind=POD_PRIORITIES, read=read, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"
         ),
         _device_classes(),
-        *(
-            Resource(kind=kind, read=read, path=f"/apis/{GROUP}/{VERSION}/{kind}", required=needed)
-            for kind, needed in (
-                (POLICIES, True),
-                # Nothing is decided by these alone, so their absence keeps nothing from being so.
-                (ACCELERATOR_PROFILES, False),
-                (TARIFFS, False),
-            )
-        ),
+        _ours(POLICIES),
+        # Nothing is decided by these alone, so their absence keeps nothing from being so.
+        replace(_ours(ACCELERATOR_PROFILES), required=False),
+        replace(_ours(TARIFFS), required=False),
         _config_map(kueue_namespace, KUEUE_CONFIG),
         Resource(
             read=read,
@@ -119,6 +121,10 @@ def watched(
             required=False,
         ),
     )
+
+
+def _ours(kind: str) -> Resource:
+    return Resource(kind=kind, read=read, path=f"/apis/{GROUP}/{VERSION}/{kind}")
 
 
 def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
