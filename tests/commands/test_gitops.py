@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
+from tests.model.team_policies import team_policy
 from webhook.__main__ import main
 from webhook.commands import gitops
 from webhook.jobs import BY_NAME
@@ -265,3 +266,15 @@ def test_a_file_with_a_mistake_ends_with_its_place(tmp_path):
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith(f"{path}:")
+
+
+def test_teams_policies_count_too(tmp_path):
+    own = team_policy(options=[{"queue": "gpu-lq"}, {"queue": "cpu-lq"}])
+    path = tmp_path / "team.yaml"
+    path.write_text(yaml.safe_dump(own))
+    with serving(Cluster(own), tmp_path) as kubeconfig:
+        results = [run("argocd", "-f", str(path)), run("argocd", "--kubeconfig", kubeconfig)]
+
+    for result in results:
+        assert result.stdout.startswith("# Made from the policies: research/light\n")
+        assert '.metadata.labels["kueue.x-k8s.io/queue-name"]' in result.stdout

@@ -21,6 +21,7 @@ from tests.commands.release import (
     with_status,
     without,
 )
+from tests.model.team_policies import team_policy
 from tests.state.kueue import deployment
 from webhook.__main__ import main
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
@@ -340,3 +341,16 @@ def test_kinds_are_named_where_some_policy_is_for_others_than_jobs(status):
     assert "POLICY KINDS MODE STRATEGY READY OPTIONS MESSAGE" in lines
     assert "light-gpu Job, RayJob Enforce Threshold ready gpu, cpu -" in lines
     assert [policy["kinds"] for policy in found["policies"]] == [["Job", "RayJob"]]
+
+
+def test_a_teams_policy_is_shown_with_its_namespace_and_is_no_trouble(status):
+    own = team_policy(name="light", namespace="research")
+    own["metadata"]["generation"] = 1
+    own["status"] = ready("False", "spec.options[0].queue: no LocalQueue gpu-lq")
+
+    result = status(*WELL, own)
+
+    lines = lines_of(result)
+    assert result.exit_code == 0
+    assert any(line.startswith("research/light Observe FinishTime not ready") for line in lines)
+    assert "Needs attention:" not in lines

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import worlds
-from tests.builders import cluster_queue, cohort, held, snapshot
+from tests.builders import cluster_queue, cohort, held, snapshot, team_policy
 from tests.console.viewers import Only
 from tests.console.waiting import waiting
 from tests.console.worlds import (
@@ -294,6 +294,16 @@ def test_a_policys_numbers_are_of_the_decisions_that_may_be_seen():
     (found,) = restricted(collect(known()), rights).policies
 
     assert found.decided == (("gpu", 0), ("cpu", 1), ("", 0))
+
+
+def test_a_namespaces_own_policies_are_shown_to_those_who_may_list_its_jobs():
+    own = (team_policy(), team_policy(namespace="other"))
+    view = collect(known(counted=counted(snapshot(policies=own))))
+
+    seen = restricted(view, Only("team")).policies
+
+    assert [policy.name for policy in view.policies] == ["team/light", "other/light"]
+    assert [policy.name for policy in seen] == ["team/light"]
 
 
 @st.composite

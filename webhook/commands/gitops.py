@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -16,6 +17,7 @@ import yaml
 
 from webhook.admission.patch import to_pointer
 from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import terminal
 from webhook.commands.connect import connected
 from webhook.commands.kubectl_flags import connection_options, filename_option, recursive_option
@@ -28,10 +30,12 @@ if TYPE_CHECKING:
     from webhook.jobs import JobKind
     from webhook.model.policy.fallback_policy import FallbackPolicy
 
+_ANY_NAMESPACE: Final = "default"
 _LISTS: Final = KEYED_BY_NAME | LISTED
 _NAMES: Final = {"runtimePatches": "manager"}
 """Lists whose elements go by another field than ``name``."""
 _POLICIES: Final = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+_TEAM_POLICIES: Final = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"
 _WEBHOOKS: Final = {
     "group": "admissionregistration.k8s.io",
     "kind": "MutatingWebhookConfiguration",
@@ -119,24 +123,31 @@ def _print(
 def _of_files(paths: Iterable[str]) -> list[FallbackPolicy]:
     from webhook.commands.manifest import read_policies
 
-    return [policy for path in paths for policy in read_policies(path)]
+    return [policy for path in paths for policy in read_policies(path, _ANY_NAMESPACE)]
 
 
 def _of_cluster(access: ClusterAccess) -> list[FallbackPolicy]:
     """Return the cluster's policies; one that cannot be read is left out, and named."""
     from webhook.api.watch import list_pages
-    from webhook.model.policy.fallback_policy import PolicyError, read_policy
+    from webhook.model.policy.fallback_policy import KIND, READ_BY_KIND, TEAM_KIND, PolicyError
 
     policies = []
     with connected(access) as client:
-        for page in list_pages(client, _POLICIES):
-            for item in page.get("items") or ():
-                try:
-                    policies.append(read_policy(item))
-                except PolicyError as error:
-                    name = item["metadata"]["name"]
-                    terminal.say(f"FallbackPolicy {name} is left out: {error}", err=True)
+        stored = [(KIND, item) for page in list_pages(client, _POLICIES) for item in _items(page)]
+        with suppress(NotServed, Forbidden):
+            for page in list_pages(client, _TEAM_POLICIES):
+                stored += [(TEAM_KIND, item) for item in _items(page)]
+    for kind, item in stored:
+        try:
+            policies.append(READ_BY_KIND[kind](item))
+        except PolicyError as error:
+            name = item["metadata"]["name"]
+            terminal.say(f"{kind} {name} is left out: {error}", err=True)
     return policies
+
+
+def _items(page: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return page.get("items") or ()
 
 
 def _for_argo_cd(changed: _Changed) -> Iterator[str]:

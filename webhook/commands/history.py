@@ -140,7 +140,7 @@ def from_cluster(
 
     """
     listed = _ListedObjects(since=since)
-    cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system")
+    cluster = watched(namespace=own_namespace, kueue_namespace="kueue-system", team_policies=True)
     kept = (run_times(own_namespace), journal(own_namespace))
     for resource in (*cluster, _resource_of(JOB), *kept):
         try:

@@ -10,6 +10,7 @@ import base64
 import binascii
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -36,7 +37,7 @@ from webhook.model.kueue_support import KueueTested
 from webhook.model.quantity import CPU, render
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.awaiting_cluster import awaiting
-from webhook.state.forecast_input import ForecastInput, ForecastInputs
+from webhook.state.forecast_input import ForecastInput, ForecastInputs, cluster_queues_of
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
 from webhook.state.snapshot_file import fetch_state
@@ -82,6 +83,7 @@ def part_of(read: ReadPart) -> StatusPart:
 
 
 _POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
+_TEAM_POLICIES = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
 
 
@@ -90,11 +92,14 @@ def policies(client: Client) -> StatusPart:
         shown = [_policy(source) for source in _listed(client, _POLICIES)]
     except NotServed:
         return StatusPart(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
+    # What teams write badly is no trouble of who installed this.
     trouble = [
         f"policy {policy['name']} is not ready: {policy['message']}"
         for policy in shown
         if policy["ready"] is False
     ]
+    with suppress(NotServed, Forbidden):
+        shown += [_policy(source) for source in _listed(client, _TEAM_POLICIES)]
     return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
@@ -107,7 +112,7 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     )
     kinds = list((spec.get("match") or {}).get("kinds") or (PLAIN,))
     shown = {
-        "name": metadata["name"],
+        "name": "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))),
         "mode": spec.get("mode", "Observe"),
         "strategy": (spec.get("strategy") or {}).get("type", "FinishTime"),
         "options": [
@@ -369,13 +374,8 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
 
 def _used_by_policies(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues to which the options of some policy lead."""
-    options = [option for policy in snapshot.policies for option in policy.spec.options]
-    named = {option.cluster_queue for option in options if option.cluster_queue}
-    queues = {option.queue for option in options if option.queue}
-    led = {
-        queue.cluster_queue for (_, name), queue in snapshot.local_queues.items() if name in queues
-    }
-    return frozenset(named | led)
+    led = (cluster_queues_of(policy, policy.spec.options, snapshot) for policy in snapshot.policies)
+    return frozenset().union(*led)
 
 
 def local_queues(client: Client, namespace: str) -> StatusPart:

@@ -223,9 +223,7 @@ def restricted(view: View, rights: Rights) -> View:
     queues = rights.may_get(
         (queue.name for queue in view.queues), group=KUEUE_GROUP, resource="clusterqueues"
     )
-    named = rights.may_get(
-        (policy.name for policy in view.policies), group=GROUP, resource="fallbackpolicies"
-    )
+    named = _seen_policies(view, rights)
     kept = tuple(
         _with_seen_places([queue for queue in view.queues if queue.name in queues], rights)
     )
@@ -255,6 +253,18 @@ def restricted(view: View, rights: Rights) -> View:
         hours=tuple(hour for hour in view.hours if hour.namespace in namespaces),
         waiting=seen_waiting(view, rights),
     )
+
+
+def _seen_policies(view: View, rights: Rights) -> frozenset[str]:
+    """Return the names of the policies that a user may get, or of a namespace whose Jobs they list.
+
+    What a namespace's own policies say stands on its Jobs, too.
+    """
+    namespaces = {policy.name: policy.name.rpartition("/")[0] for policy in view.policies}
+    for_all = (name for name, namespace in namespaces.items() if not namespace)
+    seen = rights.may_list_jobs(filter(None, namespaces.values()))
+    own = {name for name, namespace in namespaces.items() if namespace in seen}
+    return rights.may_get(for_all, group=GROUP, resource="fallbackpolicies") | own
 
 
 def _with_seen_places(queues: Sequence[Queue], rights: Rights) -> Iterator[Queue]:

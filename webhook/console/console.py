@@ -12,12 +12,21 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NoReturn
 
 from webhook.api import lease
 from webhook.api.client import Client
-from webhook.api.resources import POLICIES, SAVINGS, Key, ReadObject, Resource, read_by
+from webhook.api.resources import (
+    POLICIES,
+    SAVINGS,
+    TEAM_POLICIES,
+    Key,
+    ReadObject,
+    Resource,
+    read_by,
+)
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.access import Everybody, Reviews, Rights
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
@@ -107,10 +116,12 @@ class Followed:
     def __init__(self, book: DecisionStore, settings: Settings, log: Callable[[str], None]) -> None:
         self._book, self._settings, self._log = book, settings, log
         self._judged: dict[Key, Judged] = {}
+        self._teams_judged: dict[Key, Judged] = {}
         self._leads: dict[Key, Leads] = {}
         self._published: dict[Key, SavingsRecord] = {}
         self._known: Mapping[str, dict[Key, Any]] = {
             POLICIES: self._judged,
+            **({TEAM_POLICIES: self._teams_judged} if settings.team_policies else {}),
             LEASES: self._leads,
             SAVINGS: self._published,
         }
@@ -127,7 +138,8 @@ class Followed:
     def judged(self) -> Mapping[str, Judged]:
         """Policy to the conditions that the controller wrote on it."""
         with self._lock:
-            return {name: judged for (_, name), judged in self._judged.items()}
+            known = {**self._judged, **self._teams_judged}.items()
+            return {"/".join(filter(None, key)): judged for key, judged in known}
 
     @property
     def leads(self) -> Leads | None:
@@ -148,6 +160,8 @@ class Followed:
             for kind in self._jobs.values():
                 self._start(jobs(NewestJobs(kind=kind.kind), kind), metadata_only=True)
             self._start(JUDGED, metadata_only=False)
+            if self._settings.team_policies:
+                self._start(TEAMS_JUDGED, metadata_only=False)
             self._start(lease_in(self._settings.namespace), metadata_only=False)
             self._start(savings_in(self._settings.namespace), metadata_only=False)
         for listed in self._listed.values():
@@ -206,12 +220,9 @@ def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
             known[entry.key] = entry.value
 
 
-JUDGED: Final = Resource(
-    kind=POLICIES,
-    path=f"/apis/kueue-fallback.dev/v1alpha1/{POLICIES}",
-    required=False,
-    read=read_judged,
-)
+_API: Final = "/apis/kueue-fallback.dev/v1alpha1"
+JUDGED: Final = Resource(kind=POLICIES, path=f"{_API}/{POLICIES}", required=False, read=read_judged)
+TEAMS_JUDGED: Final = replace(JUDGED, kind=TEAM_POLICIES, path=f"{_API}/{TEAM_POLICIES}")
 
 
 def lease_in(namespace: str) -> Resource:

@@ -23,9 +23,9 @@ from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import (
     KIND,
+    READ_BY_KIND,
     FallbackPolicy,
     PolicyError,
-    read_policy,
     seconds,
 )
 from webhook.model.queues import Snapshot
@@ -78,9 +78,10 @@ def listed(spec: Objects, path: str, read_text: ReadText) -> Iterator[Placed]:
 
 
 def policy(source: Object, place: str) -> FallbackPolicy:
-    if source.get("kind") != KIND:
+    read = READ_BY_KIND.get(str(source.get("kind")))
+    if read is None:
         raise FieldError(place, f"expected a {KIND}, got kind {source.get('kind')}")
-    return _ours(read_policy, source, place)
+    return _ours(read, source, place)
 
 
 def _ours(read: Callable[[Object], _Ours], source: Object, place: str) -> _Ours:
@@ -309,9 +310,9 @@ def read(
 def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     in_cluster = list(listed(spec.cluster, "cluster", read_text))
     ruling = list(listed(spec.policies, "policies", read_text))
-    ruling = ruling or [entry for entry in in_cluster if entry[0].get("kind") == KIND]
+    ruling = ruling or [entry for entry in in_cluster if entry[0].get("kind") in READ_BY_KIND]
     templates = {name: template(job, f"jobs.{name}", read_text) for name, job in spec.jobs.items()}
-    rest = [entry for entry in in_cluster if entry[0].get("kind") != KIND]
+    rest = [entry for entry in in_cluster if entry[0].get("kind") not in READ_BY_KIND]
     placed = with_namespaces(rest, templates.values())
     snapshot = _queueing(templates, snapshot_of(placed))
     devices = [*in_cluster, *listed(spec.accelerators, "accelerators", read_text)]
