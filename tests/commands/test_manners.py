@@ -5,6 +5,7 @@ import copy
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -65,7 +66,7 @@ REFUSED = (
 
 
 def run(words, *more):
-    found = CliRunner().invoke(main, [*words.split(), *more])
+    found = CliRunner().invoke(main, [*shlex.split(words), *more])
     assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
     return found
 
@@ -187,6 +188,16 @@ def test_type_and_name_may_be_two_words(words, cluster):
     ]
 
     assert found == ["There is no Job research/trian (there is train).\n"] * 4
+
+
+@pytest.mark.parametrize("words", NAMED)
+@pytest.mark.parametrize(("job", "said"), [("''", "''"), ("job/", "'job/'")])
+def test_an_empty_name_is_wrong_usage(words, job, said, cluster):
+    # `undo "$JOB"` of a shell in which JOB is not set names no Job, and not all.
+    found = run(words.format(job), "--kubeconfig", cluster)
+
+    expected = f"Error: expected the name of a Job, got {said}"
+    assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, expected)
 
 
 @pytest.mark.parametrize("words", ["move {} --to cpu", "queue {}", "undo {}"])

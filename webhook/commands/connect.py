@@ -107,7 +107,14 @@ def references(words: Sequence[str]) -> Sequence[str]:
     """Return the Jobs that are named: ``train sweep``, ``rayjob/train``, or ``jobs train sweep``.
 
     As with kubectl a first word that is a type counts as one if a name follows it.
+
+    Raises:
+        click.UsageError: a name is empty, as that of a variable of a shell that is not set.
+
     """
+    for word in words:
+        if not word.rpartition("/")[2]:
+            raise click.UsageError(f"expected the name of a Job, got {word!r}")
     if not words:
         return words
     first, *names = words
