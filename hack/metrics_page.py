@@ -27,20 +27,20 @@ _UNREVIEWED: Final = """\
 ### Jobs created without a review
 
 Under Enforce and Advise a review leaves a decision on every Job that a policy matches.
-The controller looks at each new Job without one, as soon as every watch has given a sign of life
-since the Job came, and counts it if one and the same policy has applied from 5 seconds before.
-What it cannot tell, it does not count:
+The controller looks at each new Job without a decision, as soon as every watch has reported
+something since the Job came. It counts the Job if the same policy has applied to it since 5 seconds
+before it came. The controller does not count Jobs that it cannot judge:
 
 - Jobs of a policy in mode Observe, which writes nothing.
 - Jobs that came while no controller was running, or in its first seconds.
 - Jobs that carry a decision from the manifest that they were made from.
 - Jobs that came within seconds of a change of the policy, the off switch, or the namespace.
 
-Counted too, though they were reviewed, are Jobs of which a replica knew no state yet, and those
-that the failures above left unpatched. Jobs that `webhook.matchConditions` of your own hold back
-are counted: for the policy they were missed. Of several controllers the one that leads counts; when
-another takes over it judges the Jobs of the last seconds again, so that none is left out, and may
-count some of them a second time.
+Some reviewed Jobs are counted, too: those that came while a replica knew no state yet, and those
+that a failure above left unpatched. Jobs that your own `webhook.matchConditions` hold back are
+counted, because the policy missed them. Only the leading controller counts. A controller that takes
+over judges the Jobs of the last seconds again, so that none is left out. It may count some of them
+a second time.
 """
 
 
