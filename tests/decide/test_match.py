@@ -397,7 +397,7 @@ def test_an_allow_that_names_no_option_is_an_error(value, message):
 
 def test_a_policy_of_another_namespaces_own_is_neither_found_nor_named_nor_explained():
     own, other = builders.team_policy(), builders.team_policy(namespace="other")
-    found = world(own, other)
+    found = world(other, own)
     job = builders.job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"})
 
     assert match.policy_for(job, found) is own

@@ -5,11 +5,12 @@ It must not know how full queues are.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
 
 from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
@@ -52,6 +53,7 @@ _MANAGED_OWNERS = frozenset(
 _MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
+_namespace = attrgetter("namespace")
 
 
 _Given: TypeAlias = tuple[str, Mapping[str, str | None]]
@@ -150,9 +152,16 @@ def named(name: str, namespace: str, snapshot: Snapshot) -> FallbackPolicy | Non
     return next((policy for policy in candidates if policy.name == name), None)
 
 
-def _candidates(namespace: str, snapshot: Snapshot) -> Iterator[FallbackPolicy]:
-    """Yield the policies but those of other namespaces' teams, in order."""
-    return (policy for policy in snapshot.policies if policy.namespace in ("", namespace))
+def _candidates(namespace: str, snapshot: Snapshot) -> Sequence[FallbackPolicy]:
+    """Return the policies but those of other namespaces' teams, in order."""
+    policies = snapshot.policies
+    # A review does not go through the policies of all teams: they are ordered by namespace.
+    if not policies or not policies[-1].namespace:
+        return policies
+    for_all = bisect_right(policies, "", key=_namespace)
+    first = bisect_left(policies, namespace, lo=for_all, key=_namespace)
+    end = bisect_right(policies, namespace, lo=for_all, key=_namespace)
+    return (*policies[:for_all], *policies[first:end])
 
 
 def of_another_team(policy: FallbackPolicy, namespace: str) -> str:

@@ -468,7 +468,7 @@ class Snapshot:
     default_priority: int = 0
     """That of pods that name no PriorityClass."""
     policies: tuple[FallbackPolicy, ...] = ()
-    """The valid ones, the one that applies first at the front: priority down, then name."""
+    """The valid ones in their order: the one that applies first at the front, teams' at the end."""
     accelerator_profiles: tuple[AcceleratorProfile, ...] = ()
     """The valid ones, by name."""
     tariffs: tuple[CompiledTariff, ...] = ()

@@ -205,12 +205,12 @@ def queues_of(policy: FallbackPolicy) -> frozenset[str]:
     return frozenset(option.queue for option in policy.spec.options if option.queue)
 
 
-def sort_key(policy: FallbackPolicy) -> tuple[bool, int, str]:
+def sort_key(policy: FallbackPolicy) -> tuple[str, int, str]:
     """Order policies so that the one that applies comes first: priority down, then name.
 
-    Those of teams come last.
+    Those of teams come last, one namespace after the other.
     """
-    return (policy.namespace != "", -policy.spec.priority, policy.name)
+    return (policy.namespace, -policy.spec.priority, policy.name)
 
 
 MOST_OF_TEAM: Final = 16
