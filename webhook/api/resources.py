@@ -114,6 +114,11 @@ def key_of(source: Mapping[str, Any]) -> Key:
     return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
 
 
+def full_name(key: Key) -> str:
+    """Return ``NAMESPACE/NAME``, or the name alone of what is cluster-scoped."""
+    return "/".join(filter(None, key))
+
+
 def read_by(
     reader: Callable[[Mapping[str, Any]], Any], kind: str, source: Mapping[str, Any]
 ) -> ReadObject:

@@ -25,6 +25,7 @@ from webhook.api.resources import (
     Key,
     ReadObject,
     Resource,
+    full_name,
     read_by,
 )
 from webhook.api.watch import Follower, WatchUpdate
@@ -139,7 +140,7 @@ class Followed:
         """Policy to the conditions that the controller wrote on it."""
         with self._lock:
             known = {**self._judged, **self._teams_judged}.items()
-            return {"/".join(filter(None, key)): judged for key, judged in known}
+            return {full_name(key): judged for key, judged in known}
 
     @property
     def leads(self) -> Leads | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
-from webhook.api.resources import key_of
+from webhook.api.resources import full_name, key_of
 from webhook.api.watch import list_pages
 from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
@@ -377,7 +377,7 @@ class _Stored:
 
     @property
     def name(self) -> str:
-        return "/".join(filter(None, key_of(self.source)))
+        return full_name(key_of(self.source))
 
 
 def _stored(

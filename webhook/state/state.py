@@ -663,7 +663,7 @@ class State:
             self._workloads.put_local_queue(key, value.queue if value is not None else None)
         elif kind in (kinds.POLICIES, kinds.TEAM_POLICIES):
             options = value.spec.options if value is not None else ()
-            self._workloads.put_options("/".join(filter(None, key)), options)
+            self._workloads.put_options(kinds.full_name(key), options)
         elif kind == kinds.CLUSTER_QUEUES:
             self._workloads.dirty.add(key[1])
             # It may name a Cohort that has no object of its own.
