@@ -10,10 +10,17 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed, Refused
-from webhook.commands import completion, terminal
-from webhook.commands.connect import FAULT, connected, named, namespace_or_current, one_reference
+from webhook.commands import terminal
+from webhook.commands.connect import FAULT, connected, named, namespace_or_current
 from webhook.commands.kubectl_flags import connection_options, namespace_option
-from webhook.commands.undo import TRIES, Target, missing, take_off, without_decision
+from webhook.commands.undo import (
+    TRIES,
+    Target,
+    decided_job_argument,
+    missing,
+    take_off,
+    without_decision,
+)
 from webhook.model.job import MOVE_TO, OPTION_LABEL, QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -21,14 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command("move")
-@click.argument(
-    "job",
-    metavar="JOB",
-    nargs=-1,
-    required=True,
-    callback=one_reference,
-    shell_complete=completion.decided_jobs,
-)
+@decided_job_argument
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @namespace_option

@@ -69,8 +69,7 @@ It can be deleted and created as it was submitted, at the end of its queue:
 _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
-@click.command("undo")
-@click.argument(
+decided_job_argument = click.argument(
     "job",
     metavar="JOB",
     nargs=-1,
@@ -78,6 +77,11 @@ _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
     callback=one_reference,
     shell_complete=completion.decided_jobs,
 )
+"""The one Job with a decision that a command is for, as ``job``."""
+
+
+@click.command("undo")
+@decided_job_argument
 @namespace_option
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @click.option(
