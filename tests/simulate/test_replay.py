@@ -1,11 +1,13 @@
 """Replays: who starts when, and what admission knows meanwhile."""
 
 import pytest
+import yaml
 
 from tests.simulate import files
-from tests.simulate.shipped import shipped
+from tests.simulate.shipped import SCENARIOS, shipped
 from webhook.model.fields import FieldError
 from webhook.simulate.replay import replay
+from webhook.simulate.results import LostRun
 
 
 def ways(scenario, strategy="static"):
@@ -129,3 +131,21 @@ def test_progress_is_told_of_every_arrival():
     replay(scenario, scenario.arms(["static"])[0], progress=told.append)
 
     assert told == [1, 2, 3, 4]
+
+
+def test_who_starts_and_is_preempted_at_the_same_moment_waits_again():
+    document = yaml.safe_load((SCENARIOS / "shared-gpus.yaml").read_text())
+    for rate in ("rate-a", "rate-b", "duration"):
+        del document["parameters"][rate]
+    names = ("a-wide", "b-wide", "a-wide", "a-low")
+    document["arrivals"] = [{"at": f"{at}s", "job": name} for at, name in enumerate(names)]
+    stay = {"gpus": 2, "reclaim": "Any", "spread": 0, "minimum-gain": "9999s"}
+    scenario = files.read(document, given=stay)
+    (arm,) = scenario.arms(["FinishTime"])
+
+    first, wide, _, narrow = replay(scenario, arm).jobs
+
+    # The wide Job of b borrows all that a's releases, and a's narrow one, behind a's second wide
+    # one, takes back what is a's.
+    assert wide.lost == (LostRun("gpu-b", narrow.start - 1, narrow.start - 1),)
+    assert first.finish <= narrow.start - 1 < narrow.finish < wide.finish

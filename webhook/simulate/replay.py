@@ -241,9 +241,6 @@ class _Replay:
             self._moving.end(ended.key)
         for begun in schedule.runs.released:
             self._here.release(begun, amounts(schedule, begun))
-        for preempted in schedule.preempted:
-            self._preempt(preempted.key, amounts(schedule, preempted), at)
-            self._moving.preempt(preempted.key, at)
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             queued = self._here.begin(begun, usage)
@@ -262,6 +259,10 @@ class _Replay:
                 parts=parts_of(usage, self._devices),
                 interrupted=_interrupted(queued, begun),
             )
+        # A step may run several cycles, and a later one preempts what an earlier one started.
+        for preempted in schedule.preempted:
+            self._preempt(preempted.key, amounts(schedule, preempted), at)
+            self._moving.preempt(preempted.key, at)
         schedule.runs.ended.clear()
         schedule.runs.released.clear()
         schedule.preempted.clear()
