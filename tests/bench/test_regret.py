@@ -8,11 +8,13 @@ from bench.experiment.course import Course
 from bench.regret import Pair, figures, lines, targets
 
 
-def pair(stayed, decided, *, would_take=0.0, is_gone=False, priority="low"):
+def pair(stayed, decided, *, again=None, would_take=0.0, is_gone=False, priority="low"):
     return Pair(
         world="here",
+        job="some",
         priority=priority,
         stayed=stayed,
+        again=stayed if again is None else again,
         decided=decided,
         is_advised=would_take > 0,
         would_take=would_take,
@@ -20,19 +22,22 @@ def pair(stayed, decided, *, would_take=0.0, is_gone=False, priority="low"):
     )
 
 
-def test_a_class_is_worse_off_above_a_percent_and_beyond_the_noise():
+def test_a_class_is_worse_off_above_a_percent_and_beyond_both_kinds_of_noise():
     slower = [pair(100.0, 102.0 + odd) for odd in (0.0, 0.1, 0.2)]
     as_noisy = [pair(100.0, 102.0 + odd, priority="high") for odd in (0.0, 50.0, -50.0)]
+    as_alike = [pair(99.0, 102.0 + odd, again=101.5, priority="middle") for odd in (0.0, 0.1, 0.2)]
     sooner = [pair(100.0, 50.0, priority="other")] * 3
 
-    found = figures([*slower, *as_noisy, *sooner])
+    found = figures([*slower, *as_noisy, *as_alike, *sooner])
 
     assert [(row.priority, row.verdict) for row in found] == [
         ("low", "WORSE"),
         ("high", "noise"),
+        ("middle", "noise"),
         ("other", "met"),
     ]
     assert found[0].worse_percent == pytest.approx(2.1)
+    assert found[2].null_percent == pytest.approx(100 * 2.5 / 99)
     assert [target.is_met for target in targets(found)] == [False, True]
 
 
@@ -50,8 +55,8 @@ def test_advice_is_wrong_where_the_job_that_stays_is_done_sooner():
     assert lines([found])[1].split()[-4:] == ["2", "1", "2", "1"]
 
 
-def test_jobs_of_the_two_arms_are_paired_with_their_class_and_what_going_takes():
-    stay, _ = regret.arms_of("preemption")
+def test_jobs_of_the_arms_are_paired_with_their_class_and_what_going_takes():
+    stay, *_ = regret.arms_of("preemption")
     given = regret.scenario("preemption", stay, regret.Scale(jobs=10), seed=1)
 
     def course(submission, **more):
@@ -63,13 +68,12 @@ def test_jobs_of_the_two_arms_are_paired_with_their_class_and_what_going_takes()
             submitted_to=name,
             due=submission.at,
             created=1.0,
-            finished=101.0,
-            **{"queue": name, "option": "gpu", **more},
+            **{"queue": name, "option": "gpu", "finished": 101.0, **more},
         )
 
     advice = ["cpu", *["gpu"] * (len(given.submissions) - 1)]
     stayed = [
-        (course(submission), option)
+        (course(submission), course(submission, finished=111.0), option)
         for submission, option in zip(given.submissions, advice, strict=True)
     ]
     decided = [course(submission) for submission in given.submissions]
@@ -79,14 +83,14 @@ def test_jobs_of_the_two_arms_are_paired_with_their_class_and_what_going_takes()
     first, *rest = regret.pairs("preemption", given, stayed, decided)
 
     takes = given.submissions[0].run_seconds["cpu"] + 2.0
-    assert (first.would_take, first.is_gone, first.stayed) == (takes, True, 100.0)
+    assert (first.would_take, first.is_gone, first.alike) == (takes, True, 105.0)
     assert not any(each.is_advised or each.is_gone for each in rest)
     assert {each.priority for each in [first, *rest]} <= {"low", "normal", "urgent"}
 
 
 @pytest.mark.parametrize("name", regret.WORLDS)
 def test_the_arms_of_a_world_share_nothing_but_priorities(name):
-    stay, policy = (
+    stay, again, policy = (
         {
             (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
             for item in objects.queues(regret.scenario(name, arm, regret.Scale(), 1), arm)
@@ -94,12 +98,13 @@ def test_the_arms_of_a_world_share_nothing_but_priorities(name):
         for arm in regret.arms_of(name)
     )
 
-    assert {kind for kind, _, _ in stay & policy} <= {"WorkloadPriorityClass"}
-    assert len(stay) == len(policy)
+    shared = (stay & again) | (stay & policy) | (again & policy)
+    assert {kind for kind, _, _ in shared} <= {"WorkloadPriorityClass"}
+    assert len(stay) == len(again) == len(policy)
 
 
 def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
-    stay, policy = regret.arms_of("priorities")
+    stay, _, policy = regret.arms_of("priorities")
 
     def submissions(arm, seed):
         return regret.scenario("priorities", arm, regret.Scale(), seed).submissions
@@ -108,7 +113,7 @@ def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
 
 
 def test_where_all_stay_only_dry_runs_are_decided_by_the_policy():
-    stay, _ = regret.arms_of("priorities")
+    stay, *_ = regret.arms_of("priorities")
     (policy, _) = objects.policies(
         regret.scenario("priorities", stay, regret.Scale(), 1), stay, time_scale=1.0
     )

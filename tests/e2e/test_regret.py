@@ -20,14 +20,15 @@ def tidy(plane):
 
 
 @pytest.mark.usefixtures("tidy", "webhook")
-def test_the_jobs_of_a_world_are_all_run_in_both_arms_and_paired(plane):
+def test_the_jobs_of_a_world_are_all_run_in_all_arms_and_paired(plane):
     pairs = list(regret.played(plane, ["preemption"], SCALE, [1]))
 
-    stay, _ = regret.arms_of("preemption")
+    stay, *_ = regret.arms_of("preemption")
     submissions = regret.scenario("preemption", stay, SCALE, 1).submissions
     found = regret.figures(pairs)
     assert sum(row.jobs for row in found) == len(submissions) >= JOBS / 2
     assert {row.priority for row in found} == {"low", "normal", "urgent"}
-    assert all(pair.stayed >= 3.0 * 0.8 and pair.decided >= 3.0 * 0.8 for pair in pairs)
+    ran = [(pair.stayed, pair.again, pair.decided) for pair in pairs]
+    assert all(min(seconds) >= 3.0 * 0.8 for seconds in ran)
     assert sum(row.advised for row in found) > 0
     assert plane.client.list("batch/v1", "Job", namespace=objects.namespace_of(stay)) == []
