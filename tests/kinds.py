@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests import builders
 from tests.servers import paper_snapshot
-from webhook.admission import patch
+from webhook.admission.paths import value_at
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 
@@ -105,7 +105,7 @@ def workload_of(source, *, uid="w-1", queue=None, **status):
         {
             "name": pod_set.name,
             "count": pod_set.count,
-            "template": patch.value_at(source, pod_set.path)
+            "template": value_at(source, pod_set.path)
             if pod_set.path
             else _made_by_its_controller(pod_set.template),
         }

@@ -13,7 +13,7 @@ from hack.api import ApiError
 from tests.e2e import many_jobs
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, queue_of
 from tests.e2e.plane import has_condition, job_of, wait_for
-from webhook.admission import patch
+from webhook.admission.original import original_from_json, undone
 from webhook.jobs import JOB
 
 SEED = 20261
@@ -114,8 +114,8 @@ def test_every_adapted_job_is_accepted_unpinned_and_can_be_undone(plane, places)
     assert all(outcomes[kind, "taken"] >= 10 for kind in many_jobs.ADAPTATIONS if kind != "huge")
     assert [pins for job, _ in answers if (pins := left_pinned(job))] == []
     for job, reference in answers:
-        assert template_of(undone(job)) == template_of(reference)
-        assert undone(job)["metadata"]["labels"] == reference["metadata"]["labels"]
+        assert template_of(undone_job(job)) == template_of(reference)
+        assert undone_job(job)["metadata"]["labels"] == reference["metadata"]["labels"]
     assert refused_pods(plane.client, answers) == []
 
 
@@ -136,7 +136,7 @@ def test_created_for_real_every_adapted_job_gets_its_pods(plane, places):
 
     wait_for(all_have_pods, f"pods of {waiting}", timeout_seconds=60)
     for job, reference in answers:
-        assert template_of(undone(job)) == template_of(reference)
+        assert template_of(undone_job(job)) == template_of(reference)
 
 
 def refused_pods(client, answers):
@@ -198,9 +198,9 @@ def left_pinned(job):
     return [word for word in words if word in text]
 
 
-def undone(job):
+def undone_job(job):
     record = json.loads(job["metadata"]["annotations"][DECISION])["original"]
-    return patch.undone(job, patch.original_from_json(record), JOB.allowed)
+    return undone(job, original_from_json(record), JOB.allowed)
 
 
 def template_of(job):

@@ -4,7 +4,7 @@ import copy
 from dataclasses import replace
 
 from tests.servers import paper_snapshot
-from webhook.admission import patch
+from webhook.admission.original import original_from_json, undone
 from webhook.decide import decision_record
 from webhook.jobs import KINDS
 from webhook.model.job import MOVE_REASON, MOVE_TO
@@ -47,9 +47,9 @@ def decision(job):
     return decision_record.parsed(job["metadata"]["annotations"])
 
 
-def undone(job):
-    original = patch.original_from_json(decision(job)["original"])
-    return patch.undone(job, original, KIND.allowed)
+def undone_job(job):
+    original = original_from_json(decision(job)["original"])
+    return undone(job, original, KIND.allowed)
 
 
 def plain(value):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.flow.moves import reconsidering, undone
+from tests.flow.moves import reconsidering, undone_job
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 
@@ -25,7 +25,7 @@ def test_what_differs_between_options_is_read_from_an_annotation(pending, option
 
     assert env_of(job) == [READ]
     assert job["spec"]["template"]["metadata"]["annotations"][ENV] == option
-    assert undone(job) == light_job()
+    assert undone_job(job) == light_job()
 
 
 def test_without_reconsidering_what_the_option_changes_is_read_from_an_annotation():
@@ -33,7 +33,7 @@ def test_without_reconsidering_what_the_option_changes_is_read_from_an_annotatio
 
     assert env_of(job) == [READ]
     assert job["spec"]["template"]["metadata"]["annotations"][ENV] == "cpu"
-    assert undone(job) == light_job()
+    assert undone_job(job) == light_job()
 
 
 def test_without_reconsidering_a_job_that_stays_keeps_its_environment():

@@ -12,7 +12,7 @@ from tests.flow.moves import (
     pending,
     plain,
     reconsidering,
-    undone,
+    undone_job,
     with_spec,
 )
 from tests.reviews import light_job
@@ -107,7 +107,7 @@ def test_undoing_a_moved_job_gives_back_what_was_submitted(server, moves):
     for option in moves:
         job, _ = move(server, job, option)
 
-    assert undone(job) == pending(light_job())
+    assert undone_job(job) == pending(light_job())
 
 
 @pytest.mark.parametrize("moves", [("cpu",), ("cpu", "gpu")])
@@ -163,7 +163,7 @@ def test_a_move_of_the_label_alone_leaves_the_pod_template_as_it_is():
     labels = {**before["metadata"]["labels"], QUEUE: "cpu-lq", OPTION_LABEL: "cpu"}
     assert moved["metadata"]["labels"] == labels
     assert moved["spec"] == before["spec"]
-    assert undone(moved) == pending(small_job())
+    assert undone_job(moved) == pending(small_job())
 
 
 def test_a_job_without_a_decision_is_taken_as_it_stands(server):
@@ -180,7 +180,7 @@ def test_a_job_without_a_decision_is_taken_as_it_stands(server):
     ]
     assert decision(moved)["from"] == {"queue": "gpu-lq"}
     assert pod_of(moved)["metadata"]["annotations"][DECISION_ID] == decision(moved)["id"]
-    assert undone(moved) == before
+    assert undone_job(moved) == before
 
 
 @pytest.mark.parametrize("option", ["cpu", "none"])

@@ -12,7 +12,7 @@ from tests.flow.moves import decision, move
 from tests.servers import Server, paper_snapshot
 from webhook.adapt import replica_counts
 from webhook.adapt.adaptation import adapt
-from webhook.admission import patch
+from webhook.admission.original import original_from_json, undone
 from webhook.jobs import BY_NAME, KINDS
 from webhook.kueue import requests
 from webhook.model.policy.rules import SCALED_KINDS
@@ -181,10 +181,8 @@ def test_whatever_was_submitted_comes_back_and_stays_away_when_applied_again(kin
     assert decision(created)["option"] == "cpu"
     again, _ = server.update(created, applied(created, job), kind=about(job))
 
-    original = patch.original_from_json(decision(created)["original"])
-    assert plain(patch.undone(created, original, BY_NAME[kind].allowed)["spec"]) == plain(
-        job["spec"]
-    )
+    original = original_from_json(decision(created)["original"])
+    assert plain(undone(created, original, BY_NAME[kind].allowed)["spec"]) == plain(job["spec"])
     assert again["spec"] == created["spec"]
 
 

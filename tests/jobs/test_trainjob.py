@@ -7,6 +7,7 @@ import pytest
 from tests.builders import policy
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
+from webhook.admission.original import original_of, undone
 from webhook.jobs import BY_NAME
 from webhook.jobs.trainjob import MANAGER
 from webhook.kueue import requests
@@ -143,7 +144,7 @@ def test_what_changes_is_written_into_the_trainer_and_a_patch_of_our_own():
     before, after = to_cpu(source, tolerations={"add": [{"key": "slow", "operator": "Exists"}]})
     after = marks.marked(after, {}, option="cpu", decision_id="d", policy="p")
     edits = TRAINJOB.edits(before, after)
-    original = patch.original_of(edits, source)
+    original = original_of(edits, source)
 
     patch.operations(edits, source, TRAINJOB.allowed)
 
@@ -157,7 +158,7 @@ def test_what_changes_is_written_into_the_trainer_and_a_patch_of_our_own():
     assert (own["manager"], job["name"]) == (MANAGER, "node")
     assert pods["metadata"]["labels"] == {"kueue-fallback.dev/option": "cpu"}
     assert pods["spec"] == {"tolerations": [{"key": "slow", "operator": "Exists"}]}
-    assert patch.undone(source, original, TRAINJOB.allowed) == trainjob()
+    assert undone(source, original, TRAINJOB.allowed) == trainjob()
 
 
 def test_a_patch_of_our_own_stands_beside_those_of_others():

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from tests.properties.decisions import KIND, _time, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.admission import patch
+from webhook.admission.original import original_from_json, undone
 from webhook.decide import decision_record
 from webhook.flow import create
 from webhook.jobs import served_job
@@ -39,13 +40,13 @@ def test_a_manifest_that_carries_a_decision_is_decided_as_it_was_submitted(sourc
 
     text = decided_anew["metadata"]["annotations"][DECISION]
     recorded = decision_record.from_annotations(decided_anew["metadata"]["annotations"])
-    undone = patch.undone(decided_anew, patch.original_from_json(recorded.original), KIND.allowed)
+    restored = undone(decided_anew, original_from_json(recorded.original), KIND.allowed)
     assert later.decision.option == outcome.decision.option
     assert (
         json.loads(text)["original"]
         == json.loads(admitted["metadata"]["annotations"][DECISION])["original"]
     )
-    assert undone == job
+    assert restored == job
 
 
 @given(jobs(), adaptations())

@@ -14,6 +14,13 @@ from tests.conftest import THOROUGH
 from tests.properties.jobs import jobs, options
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
+from webhook.admission.original import (
+    original_from_json,
+    original_json,
+    original_of,
+    restoration,
+    undone,
+)
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.job import DECISION, DECISION_ID, OPTION_LABEL, QUEUE_LABEL, Job
@@ -71,24 +78,24 @@ def _adapted_and_patched_twice_is_once(source, option):
 
 def _undoing_gives_the_submitted_object(source, option):
     edits = (*_edits(source, option), DECISION_EDIT)
-    original = patch.original_of(edits, source)
-    recorded = patch.original_from_json(json.loads(json.dumps(patch.original_json(original))))
+    original = original_of(edits, source)
+    recorded = original_from_json(json.loads(json.dumps(original_json(original))))
     patched = _patched(source, edits)
 
-    undone = patch.undone(patched, recorded, KIND.allowed)
-    from_stored = patch.undone(_without_empty(patched), recorded, KIND.allowed)
+    restored = undone(patched, recorded, KIND.allowed)
+    from_stored = undone(_without_empty(patched), recorded, KIND.allowed)
 
-    assert undone == source
+    assert restored == source
     assert _without_empty(from_stored) == _without_empty(source)
 
 
 def _a_manifest_applied_again_changes_nothing(source, option):
     edits = _edits(source, option)
-    original = patch.original_of(edits, source)
+    original = original_of(edits, source)
     stored = _patched(source, edits)
     applied = _applied(source, stored)
 
-    patch.operations(patch.restoration(stored, applied, original), applied, KIND.allowed)
+    patch.operations(restoration(stored, applied, original), applied, KIND.allowed)
 
     assert _without_empty(applied) == _without_empty(stored)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from webhook.admission import patch
+from webhook.admission.original import original_json, original_of
 from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
@@ -170,8 +171,8 @@ def apply(
     labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
     labelled = gated(labelled) if decision.hold is not None else labelled
     named = case.kind.edits(case.submitted, labelled)
-    original = patch.original_of(named, case.submitted_source)
-    record = {**prepared.record, **patch.original_json(original)}
+    original = original_of(named, case.submitted_source)
+    record = {**prepared.record, **original_json(original)}
     recorded = annotated(labelled, decision, record, keys)
     return Decided(
         decision=decision,
@@ -265,9 +266,9 @@ def _changed(
 ) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.submitted, after)
-    original = patch.original_of(changed, case.submitted_source)
+    original = original_of(changed, case.submitted_source)
     keys = occupancy.snapshot.signing
-    recorded = annotated(after, decision, patch.original_json(original), keys)
+    recorded = annotated(after, decision, original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:

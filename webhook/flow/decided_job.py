@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from webhook.admission import patch
+from webhook.admission.original import completed, original_from_json, undone
 from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
@@ -77,8 +77,8 @@ class DecidedJob:
         """
         if self.believed is None:
             return {}
-        original = patch.original_from_json(self.believed.original)
-        return patch.completed(original, self.source, self.kind.allowed)
+        original = original_from_json(self.believed.original)
+        return completed(original, self.source, self.kind.allowed)
 
     def recovered(self) -> RecoveredJob:
         """Undo the decision on a copy of the Job, if there is one that is relied on.
@@ -90,7 +90,7 @@ class DecidedJob:
         if self.believed is None:
             return self.as_it_came()
         original = self.original
-        source = patch.undone(self.source, original, self.kind.allowed)
+        source = undone(self.source, original, self.kind.allowed)
         return RecoveredJob(
             kind=self.kind,
             source=self.source,
