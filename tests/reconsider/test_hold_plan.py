@@ -110,6 +110,12 @@ def test_when_nothing_is_cheaper_any_more_it_starts_now():
     assert starts([held()], world(of_prices=flat)) == {"team/a": 0.0}
 
 
+def test_a_hold_of_less_than_a_slot_lasts_until_the_start_of_its_decision():
+    soon = world(of_prices=prices(begin=0.02))
+
+    assert starts([held(until=0.02, latest=0.04)], soon) == {"team/a": 0.02}
+
+
 def test_without_prices_the_plan_of_its_decision_stands():
     assert starts([held(until=5.0)], world(of_prices=Prices())) == {"team/a": 5.0}
     nothing = snapshot(cluster_queue(), policies=(holding(),))

@@ -259,7 +259,7 @@ def _costs(job: HeldJob, hold: Hold, snapshot: Snapshot, unix: float) -> Mapping
     carbon_price = float(policy.spec.strategy.least_cost.carbon_price)
     return {
         start: cost
-        for start in _starts(unix, hold.latest)
+        for start in _starts(unix, hold)
         if (cost := _cost(hold, prices, carbon_price, start)) is not None
     }
 
@@ -275,13 +275,17 @@ def _soonest(costs: Mapping[float, float], start: float, most: float) -> float:
     return next(sooner for sooner in costs if not dear or sooner > dear[-1])
 
 
-def _starts(unix: float, latest: float) -> Iterator[float]:
-    """Yield now and the beginning of each slot until *latest*."""
-    yield unix
-    start = (unix // SLOT_SECONDS + 1) * SLOT_SECONDS
-    while start <= latest:
-        yield start
-        start += SLOT_SECONDS
+def _starts(unix: float, hold: Hold) -> list[float]:
+    """Return now and the beginning of each slot until the latest start.
+
+    Of less than a slot there may be none: then the start of the decision is one of them.
+    """
+    first = (unix // SLOT_SECONDS + 1) * SLOT_SECONDS
+    count = max(0, int((hold.latest - first) // SLOT_SECONDS) + 1)
+    starts = [unix, *(first + number * SLOT_SECONDS for number in range(count))]
+    if unix < hold.until <= hold.latest < unix + SLOT_SECONDS:
+        starts.append(hold.until)
+    return sorted(starts)
 
 
 def _cost(hold: Hold, prices: Prices, carbon_price: float, start: float) -> float | None:
