@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from certs import issue
+from hack.ports import Ports
 from webhook.server.connections import MAX_HELD
+
+_PORTS = Ports()
 
 
 class Running:
@@ -63,7 +66,7 @@ class Running:
 
 
 def exchange(client, body):
-    client.request("POST", "/mutate?timeout=2s", body=body)
+    client.request("POST", "/mutate?timeout=30s", body=body)
     response = client.getresponse()
     return response.status, response.read()
 
@@ -78,9 +81,8 @@ def receive_all(connection):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port that nobody else gets while these tests run."""
+    return _PORTS.lease()
 
 
 @pytest.fixture(scope="session")
@@ -161,7 +163,7 @@ def answering(running):
 
 
 def wait_until_it_answers(running):
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             running.post()

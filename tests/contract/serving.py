@@ -43,7 +43,7 @@ def serve(certificate, folder, kubeconfig, **settings):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
