@@ -18,6 +18,10 @@ GATE, HELD = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/held"
 OURS = "kueue-fallback.dev/hold"
 NAMES = paper.names_with("holds", namespace="holds")
 MANY = 20
+SOON = 1.5
+"""Minutes, of which the last whole one is over in 30 to 90 s: all is created before, and no Job"""
+SHORT = "100s"
+"""waits for longer."""
 LATE_SECONDS = 75.0
 """Until another controller leads and has looked at all Jobs, on a busy machine."""
 
@@ -84,10 +88,10 @@ def test_held_jobs_start_in_time_though_the_leader_dies_and_stay_held_when_appli
 ):
     client = plane.client
     own_webhook.add_controller()
-    priced(client, 1.2, "90s")
-    jobs = [client.create(waiting(f"held-{number}", "90s")) for number in range(MANY)]
+    priced(client, SOON, SHORT)
+    jobs = client.create_all([waiting(f"held-{number}", SHORT) for number in range(MANY)])
     assert all(is_held(job) and job["metadata"]["labels"][HELD] == "true" for job in jobs)
-    again = {**waiting("held-0", "90s"), "apiVersion": "batch/v1", "kind": "Job"}
+    again = {**waiting("held-0", SHORT), "apiVersion": "batch/v1", "kind": "Job"}
     applied = plane.kubectl("apply", "-f", "-", given=yaml.safe_dump(again))
     assert applied.returncode == 0, applied.stderr
     workload = wait_for(lambda: workload_of(client, jobs[1]), "its Workload is there")
