@@ -19,9 +19,10 @@ OURS = "kueue-fallback.dev/hold"
 NAMES = paper.names_with("holds", namespace="holds")
 MANY = 20
 SOON = 1.5
-"""Minutes, of which the last whole one is over in 30 to 90 s: all is created before, and no Job"""
+"""Minutes until the cheap hour. It begins with a whole minute, so that the last one before it is
+over in 30 to 90 s: by then all Jobs are created."""
 SHORT = "100s"
-"""waits for longer."""
+"""Longest wait of a held Job: longer than until the cheap hour."""
 LATE_SECONDS = 75.0
 """Until another controller leads and has looked at all Jobs, on a busy machine."""
 
