@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from sys import intern
 from typing import Any, NamedTuple, TypeAlias
 
 from webhook.api.kubernetes_api import NotServed
@@ -111,7 +112,8 @@ class ReadObject(NamedTuple):
 
 def key_of(source: Mapping[str, Any]) -> Key:
     metadata = fields.mapping(source, "metadata", "")
-    return fields.text(metadata, "namespace", "metadata"), fields.text(metadata, "name", "metadata")
+    namespace = fields.text(metadata, "namespace", "metadata")
+    return intern(namespace), fields.text(metadata, "name", "metadata")
 
 
 def full_name(key: Key) -> str:

@@ -37,6 +37,8 @@ _LONGEST_USED = 65_536
 """Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
 many times its length, in each process that follows Workloads."""
 
+_written: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
 Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
 
@@ -130,9 +132,8 @@ def read_mark(
         ]
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
-    text = json.dumps([kind or PLAIN, used], separators=(",", ":"), ensure_ascii=False)
-    mark = _mark_of(text) if len(text) <= _LONGEST_USED else None
-    return None if mark is None else mark._replace(job_class=mark.job_class.at(namespace))
+    text = _written([kind or PLAIN, used])
+    return _mark_of(text, namespace) if len(text) <= _LONGEST_USED else None
 
 
 def own_marks(
@@ -188,16 +189,17 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
     return intern(",".join(sorted(names)))
 
 
-def read_ended(source: Mapping[str, Any], mark: Mark, place: RunPlace) -> Ended | None:
+def read_ended(
+    source: Mapping[str, Any], conditions: Conditions, mark: Mark, place: RunPlace
+) -> Ended | None:
     """Return a run that succeeded or failed while it was admitted; None: it is no such run.
 
     A Workload that replaces another slice has run longer than it shows, and is left out.
     """
-    status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
-    conditions = read_conditions(status)
     finished, reason, ended = conditions.get("Finished", NOT_SAID)
     if finished != "True" or reason not in (SUCCEEDED, FAILED):
         return None
+    status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
     end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
     if not begin or not place.flavors or not end >= begin:
         return None
@@ -236,13 +238,14 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     for key in ("containers", "initContainers"):
         kept[key] = [
             {name: container[name] for name in _USED_OF_CONTAINERS if name in container}
-            for container, _ in fields.objects(spec, key, path)
+            for container in fields.mappings(spec, key, path)
         ]
     return kept
 
 
 @recalling(most=4096, longest=4096)
-def _mark_of(used: str) -> Mark | None:
+def _mark_of(used: str, namespace: str) -> Mark | None:
+    """Return the mark of one class; Workloads of a namespace share it."""
     kind, pod_sets = json.loads(used)
     pods_class, _ = attempted(
         lambda: job_class.of_pods(
@@ -257,7 +260,7 @@ def _mark_of(used: str) -> Mark | None:
             kind,
         )
     )
-    return None if pods_class is None else Mark(pods_class, 0)
+    return None if pods_class is None else Mark(pods_class.at(namespace), 0)
 
 
 def _name(spec: Mapping[str, Any]) -> str:

@@ -181,6 +181,7 @@ USED_OF_SPEC = (
     "resources",
     "resourceClaims",
 )
+_written: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Workload(NamedTuple):
@@ -278,7 +279,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     placed = read_placed(spec, admission) if admission else ()
     place = RunPlace(flavors, policy, option, began, cluster_queue, placed)
     requeued = _requeued(conditions)
-    ended = read_ended(source, mark, place) if mark else None
+    ended = read_ended(source, conditions, mark, place) if mark else None
     holds = stage is Stage.RESERVING
     return Workload(
         namespace=namespace,
@@ -486,7 +487,7 @@ def read_shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodS
         )
         for pod_set, here in fields.objects(spec, "podSets", "spec")
     ]
-    return _shared_shape(json.dumps(pruned, separators=(",", ":")))
+    return _shared_shape(_written(pruned))
 
 
 def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -501,7 +502,7 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
                 for name in ("name", "resources", "restartPolicy")
                 if name in container
             }
-            for container, _ in fields.objects(spec, key, here)
+            for container in fields.mappings(spec, key, here)
         ]
     return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
 
