@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NoReturn
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from webhook.api import lease
 from webhook.api.client import Client
@@ -350,11 +351,29 @@ class Console:
 
         Another observer may still have the address for a moment.
         """
-        # Flask takes half a second of CPU to import, which the first sync needs more.
+        host, port = split_address(self._settings.console_listen)
+        app = cache(self._application)
+
+        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            return app()(environ, start_response)
+
+        def serve() -> None:
+            with ConsoleServer(host, port, answer, self._log, self._context()) as server:
+                server.serve_forever()
+
+        def say(error: OSError) -> None:
+            self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
+
+        serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
+
+    def _application(self) -> WSGIApplication:
+        """Build the application at its first use: Flask takes CPU time that the first sync needs.
+
+        It also takes 7 MB, and most replicas are never asked.
+        """
         from webhook.console.routes import LOOPBACK, ConsoleSources, create_app  # noqa: PLC0415
 
-        host, port = split_address(self._settings.console_listen)
-        app = create_app(
+        return create_app(
             ConsoleSources(
                 view=self.view,
                 waiting=self._line.waiting,
@@ -365,15 +384,6 @@ class Console:
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
         )
-
-        def serve() -> None:
-            with ConsoleServer(host, port, app, self._log, self._context()) as server:
-                server.serve_forever()
-
-        def say(error: OSError) -> None:
-            self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
-
-        serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
 
     def _context(self) -> Source | None:
         """Return the TLS source: the webhook's own certificate; None on loopback, which needs none.
