@@ -1,8 +1,10 @@
-"""A handler on a snapshot that a test gives, behind the Flask application, without a socket."""
+"""A handler on a snapshot that a test gives, behind the WSGI application, without a socket."""
 
 import io
 import json
 import weakref
+
+from werkzeug.test import Client
 
 from tests import builders
 from tests.reviews import admitted, review
@@ -61,7 +63,7 @@ class Server:
         self.log = io.StringIO()
         self.lines = DecisionLog(self.log, self.metrics.log_dropped.inc)
         weakref.finalize(self, self.lines.close)
-        self.client = create_app(self.handler, self.metrics, self.lines).test_client()
+        self.client = Client(create_app(self.handler, self.metrics, self.lines))
 
     def show(self, snapshot, seen=()):
         """Publish a snapshot, as the observer does."""

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from werkzeug.test import Client
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
@@ -22,7 +23,7 @@ def post(tmp_path):
         file = tmp_path / "segments.json"
         file.write_text(json.dumps(segments))
         app = create_app(server.handler, server.metrics, server.lines, path_segments=str(file))
-        answer = app.test_client().post(f"{path}?timeout=2s", data=REVIEW)
+        answer = Client(app).post(f"{path}?timeout=2s", data=REVIEW)
         assert (_counted(server) == 1) == (answer.status_code == 404)
         return answer.status_code, len(server.considered)
 
@@ -47,6 +48,15 @@ def test_each_of_the_segments_is_answered(post, path):
 @pytest.mark.parametrize("path", ["/mutate", f"/mutate/{FIRST}"])
 def test_an_empty_segment_is_the_plain_path(post, path):
     assert post(path, FIRST, "") == (200, 1)
+
+
+def test_another_path_is_unknown_and_not_counted():
+    server = Server(paper_snapshot())
+
+    answer = server.client.get("/static/x")
+
+    assert (answer.status_code, answer.data) == (404, b"")
+    assert not _counted(server)
 
 
 def test_without_a_file_the_plain_path_is_the_one():

@@ -1,4 +1,4 @@
-"""The server's composition root: connects Flask, handler, observer, certificates, probes and log.
+"""The server's composition root: connects handler, observer, certificates, probes and log.
 
 It hands the observer's updates to those that use them, says whether the server is ready, and counts
 decisions. What a review is answered is the handler's to decide.
@@ -15,8 +15,6 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NoReturn, Protocol
-
-from flask import Flask
 
 from webhook.decide import match
 from webhook.flow import create
@@ -48,18 +46,14 @@ from webhook.state.pipe import Update, line_of
 
 def create_app(
     handler: Handler, metrics: Metrics, log: DecisionLog, *, path_segments: str = ""
-) -> Flask:
-    """Build the WSGI application; ``POST /mutate`` is answered before Flask handles the call.
+) -> Mutate:
+    """Build the WSGI application.
 
     Raises:
         OSError, ValueError: the file *path_segments* cannot be read.
 
     """
-    app = Flask(__name__)
-    paths = read_paths(path_segments)
-    mutate = Mutate(app.wsgi_app, handler, metrics, log, paths=paths)
-    app.wsgi_app = mutate  # type: ignore[method-assign]
-    return app
+    return Mutate(handler, metrics, log, paths=read_paths(path_segments))
 
 
 class ServerState(Protocol):
@@ -77,7 +71,7 @@ def serve_forever(
     certificates: Source,
     state: ServerState,
     observer: subprocess.Popen[bytes] | None = None,
-) -> Flask:
+) -> Mutate:
     """Start everything that a worker process needs; return the WSGI application.
 
     *observer* was started before; without one it is started here.

@@ -1,4 +1,4 @@
-"""``POST /mutate`` as WSGI middleware: HTTP on one side, the handler on the other.
+"""``POST /mutate`` as a WSGI application: HTTP on one side, the handler on the other.
 
 Every error ends here: counted, logged without its text, and the Job admitted unchanged. It knows
 nothing of how a review is decided.
@@ -35,18 +35,16 @@ _TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
 
 
 class Mutate:
-    """Answers reviews before Flask handles the call: that took a tenth of a review's time."""
+    """Answers reviews; every other path is unknown."""
 
     def __init__(
         self,
-        others: Callable[..., Any],
         handler: Handler,
         metrics: Metrics,
         log: DecisionLog,
         *,
         paths: tuple[bytes, ...],
     ) -> None:
-        self._others = others
         self._handler = handler
         self._metrics = metrics
         self._log = log
@@ -57,10 +55,8 @@ class Mutate:
         if not self._answers_at(path):
             if path.startswith(PATH):
                 self._metrics.reviews.labels("unknown", "404").inc()
-                start_response("404 Not Found", [("Content-Length", "0")])
-                return ()
-            response: Iterable[bytes] = self._others(environ, start_response)
-            return response
+            start_response("404 Not Found", [("Content-Length", "0")])
+            return ()
         if environ["REQUEST_METHOD"] != "POST":
             start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
             return ()
