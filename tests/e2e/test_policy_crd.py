@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from hack import crd
 from hack.api import ApiError
 from hack.controlplane import ControlPlane
+from tests.e2e.plane import wait_for
 from tests.model import mutations, policies
 from tests.model.policies import Broken
 from tests.model.team_policies import BROKEN, team_policy
@@ -31,7 +32,7 @@ def served(plane: ControlPlane) -> ControlPlane:
     waited = plane.kubectl(
         "wait",
         "--for=condition=Established",
-        "--timeout=30s",
+        "--timeout=300s",
         *(f"crd/{definition['metadata']['name']}" for definition in definitions),
     )
     assert waited.returncode == 0, waited.stderr
@@ -154,7 +155,10 @@ def test_a_stored_policy_reads_as_its_file_does(served):
 
 
 def test_explain_describes_the_options(served):
-    explained = served.kubectl("explain", "fbp.spec.options.slowdown").stdout
+    # The API server publishes a definition's schema a moment after it serves it.
+    explained = wait_for(
+        lambda: served.kubectl("explain", "fbp.spec.options.slowdown").stdout, "it is published"
+    )
 
     assert "Expected run time, as a multiple of the first option's" in explained
 

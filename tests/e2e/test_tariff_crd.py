@@ -14,7 +14,7 @@ from webhook.commands.check import command
 pytestmark = pytest.mark.plane
 
 API = "kueue-fallback.dev/v1alpha1"
-WAIT = ("wait", "--for=condition=Established", "--timeout=30s")
+WAIT = ("wait", "--for=condition=Established", "--timeout=300s")
 
 
 @pytest.fixture
