@@ -1,5 +1,7 @@
 """Run times are learned from what ran, and outlive servers and finished Workloads."""
 
+import time
+
 import pytest
 
 from hack import paper
@@ -17,9 +19,11 @@ def test_run_times_are_learned_and_outlive_servers_and_workloads(own_plane, own_
     with applied_policy(client, finish_time(names), names):
         unknown = probe(client, names)
         jobs = [paper.light_job(f"run-{n}", names, faster=FASTER) for n in range(COUNT)]
+        began = time.monotonic()
         client.create_all(jobs)
         for job in jobs:
             wait_until_complete(client, names.namespace, job["metadata"]["name"])
+        took = time.monotonic() - began
         learned = wait_for(lambda: _learned(client, names), "the runs are learned")
 
         wait_for(lambda: _recorded(client), "the runs are on record")
@@ -33,7 +37,8 @@ def test_run_times_are_learned_and_outlive_servers_and_workloads(own_plane, own_
     assert "no run time is known yet, so the first option is kept" in unknown["reason"]
     gpu, cpu = options(learned)["gpu"], options(learned)["cpu"]
     assert gpu["runsBy"] == f"learned from {COUNT} runs"
-    assert 0.5 <= gpu["runs"] <= 10.0
+    # The API server tells whole seconds.
+    assert 0.5 <= gpu["runs"] <= took + 1
     assert cpu["runsBy"] == f"the first option's {COUNT} runs and the policy's slowdown"
     assert cpu["runs"] == pytest.approx(3.5 * gpu["runs"], abs=0.3)
     assert options(again)["gpu"]["runs"] == pytest.approx(gpu["runs"], abs=0.2)
