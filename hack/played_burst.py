@@ -21,7 +21,7 @@ from bench.experiment.figures import figures
 from bench.experiment.play import Audience, Site, play
 from bench.experiment.rounds import RoundError
 from hack.controlplane import ControlPlane, NotReadyError
-from hack.install import ROOT, Installation
+from hack.install import PATIENT, ROOT, Installation
 from hack.live import View
 from webhook.decide.match import ALLOW
 from webhook.simulate import plot
@@ -38,8 +38,6 @@ CPU_PLACES: Final = 6
 """So many of its Jobs run in the CPU queue at once."""
 WAIT_SECONDS: Final = 120.0
 SLOWER: Final = 0.1
-PATIENT: Final = ("webhook.timeoutSeconds=10", "settings.max_state_age=60")
-"""On a busy machine a Job shall be decided late rather than left as it was submitted."""
 COLUMNS: Final = "100"
 _NOW: Final = "If you submitted it again now:"
 """What `explain` says after this is of queues that are empty by then."""

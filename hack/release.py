@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hack.api import Object
-from hack.controlplane import ControlPlane, NotReadyError
-from hack.install import NAMESPACE, ROOT, SERVICE, Installation, kubeconfig_of
+from hack.controlplane import START_SECONDS, ControlPlane, NotReadyError
+from hack.install import NAMESPACE, PATIENT, ROOT, SERVICE, Installation, kubeconfig_of
 
 Found = TypeVar("Found")
 
-_WAIT_SECONDS: Final = 60.0
+HELM_SECONDS: Final = 330.0
+"""It gives up by itself after five minutes."""
 _POLL_SECONDS: Final = 0.1
 _EXTERNAL: Final = """
 apiVersion: v1
@@ -99,6 +100,7 @@ class Release(Installation):
         given = [f"service.port={self.port}", f"certificates.mode={self.certificates}"]
         if self.certificates == "files":
             given.append(f"certificates.files.caBundle={self.pki.ca_bundle}")
+        given += PATIENT
         # A process that is asked to end has five seconds here.
         given.append("webhook.drainSeconds=2")
         given.append(r"podAnnotations.sim\.example\.com/cpu-run=1h")
@@ -141,9 +143,9 @@ class Release(Installation):
 
 
 def _awaited(look: Callable[[], Found | None], what: str) -> Found:
-    deadline = time.monotonic() + _WAIT_SECONDS
+    deadline = time.monotonic() + START_SECONDS
     while (found := look()) is None:
         if time.monotonic() > deadline:
-            raise NotReadyError(f"waited {_WAIT_SECONDS:.0f} s in vain for {what}")
+            raise NotReadyError(f"waited {START_SECONDS:.0f} s in vain for {what}")
         time.sleep(_POLL_SECONDS)
     return found

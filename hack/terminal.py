@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from hack.install import ROOT
-from hack.release import Release
+from hack.release import HELM_SECONDS, Release
 
-_HELM_SECONDS: Final = 120.0
 _LOGS: Final = re.compile(
     r"kubectl (?:-n kueue-fallback )?logs (?:-n kueue-fallback )?deployment/kueue-fallback"
     r"(?: --since[ =]\S+)?"
@@ -72,7 +71,7 @@ class Terminal:
             if verb == "install":
                 release.run_pods()
             release.run_hook("probe" if verb in _INSTALLS else "unfinished")
-            output, _ = helm.communicate(timeout=_HELM_SECONDS)
+            output, _ = helm.communicate(timeout=HELM_SECONDS)
         if verb == "uninstall" and helm.returncode == 0:
             release.down()
         return Ran(output=output, code=helm.returncode)

@@ -114,7 +114,7 @@ def wait_until_whole(plane, installed):
             readiness(replica) == (200, "ok") for replica in installed.replicas
         )
 
-    wait_for(whole, "the certificates are whole again", timeout_seconds=60)
+    wait_for(whole, "the certificates are whole again")
 
 
 def helm(plane, folder, what, release, *words):

@@ -20,7 +20,7 @@ from hack import paper
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane
 from hack.delaying_proxy import DelayingProxy
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 
 # The planes' programs start again and again: they collect garbage half as often for more memory.
 os.environ.setdefault("GOGC", "200")
@@ -56,8 +56,7 @@ def webhook(plane: ControlPlane) -> Iterator[Installation]:
     What is decided is asked of it, not how fast: on a busy machine an answer or a sign of life may
     come later than the API server or decisions wait for it by default.
     """
-    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
-    with Installation(plane, chart_values=patient) as installed:
+    with Installation(plane, chart_values=PATIENT) as installed:
         yield installed
 
 
@@ -105,7 +104,7 @@ def own_plane(request: pytest.FixtureRequest, own_planes: _OwnPlanes) -> Iterato
 
 @pytest.fixture(scope="module")
 def own_webhook(own_plane: ControlPlane) -> Iterator[Installation]:
-    with Installation(own_plane) as installed:
+    with Installation(own_plane, chart_values=PATIENT) as installed:
         yield installed
 
 

@@ -12,7 +12,7 @@ from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
 from hack.delaying_proxy import Call, Wanted
 from tests.e2e.decisions import decision_of, queue_of
-from tests.e2e.plane import has_condition
+from tests.e2e.plane import WAIT_SECONDS, has_condition
 
 REPAIR = "kueue-fallback.dev/repair"
 ENV = "kueue-fallback.dev/env.RUN_ENV"
@@ -88,7 +88,7 @@ def is_settled(workload: Object, names: paper.Names) -> bool:
 
 
 def wait_until_all_complete(
-    client: ApiClient, names: paper.Names, of: Collection[str], *, timeout_seconds: float
+    client: ApiClient, names: paper.Names, of: Collection[str]
 ) -> dict[str, Object]:
     """Wait until all of these Jobs have succeeded, and Kueue knows it; return them."""
 
@@ -101,7 +101,7 @@ def wait_until_all_complete(
             or not has_condition(own.get(name, {}), "Finished")
         )
 
-    deadline = time.monotonic() + timeout_seconds
+    deadline = time.monotonic() + WAIT_SECONDS
     while left := unfinished():
         if time.monotonic() > deadline:
             raise AssertionError(f"{len(left)} of {len(of)} Jobs are not complete: {left}")

@@ -10,8 +10,8 @@ from hack.paper import KUEUE
 Found = TypeVar("Found")
 
 POLL_SECONDS = 0.1
-WAIT_SECONDS = 120.0
-"""Longer than anything takes beside another cluster and a build; only a failure waits as long."""
+WAIT_SECONDS = 300.0
+"""Longer than anything takes beside other clusters and builds; only a failure waits as long."""
 
 
 def wait_for(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import yaml
 
-from hack.release import Release
+from hack.release import HELM_SECONDS, Release
 
-__all__ = ["Release", "former"]
+__all__ = ["HELM_SECONDS", "Release", "former"]
 
 
 def former(chart: Path) -> None:

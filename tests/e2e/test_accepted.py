@@ -134,7 +134,7 @@ def test_created_for_real_every_adapted_job_gets_its_pods(plane, places):
         )
         return not waiting
 
-    wait_for(all_have_pods, f"pods of {waiting}", timeout_seconds=60)
+    wait_for(all_have_pods, f"pods of {waiting}")
     for job, reference in answers:
         assert template_of(undone_job(job)) == template_of(reference)
 

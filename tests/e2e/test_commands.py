@@ -108,9 +108,7 @@ def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
     stays = json.loads(ask("explain", "light", *place, "-o", "json").output)
     untouched = ask("explain", "job/heavy", *place)
     hold(client, queues.cpu_cluster_queue, "None")
-    moved = wait_for(
-        lambda: moved_to(client, queues, "light", "cpu"), "it is moved", timeout_seconds=60
-    )
+    moved = wait_for(lambda: moved_to(client, queues, "light", "cpu"), "it is moved")
     wait_until_reserved(client, moved)
     after = ask("explain", "light", *place)
     programs = json.loads(ask("explain", "light", *place, "-o", "json").output)

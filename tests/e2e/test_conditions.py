@@ -59,7 +59,7 @@ def sent(plane, webhook):
 
     def count(operation):
         address = f"{webhook.endpoints['metrics']}/metrics"
-        with urllib.request.urlopen(address, timeout=5) as answer:
+        with urllib.request.urlopen(address, timeout=60) as answer:
             return sum(map(float, re.findall(REVIEWS % operation, answer.read().decode())))
 
     def counted(operation, act):

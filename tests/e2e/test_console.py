@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from hack import paper
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, fill
 from tests.e2e.plane import wait_for
 from webhook.model import quantity
@@ -54,7 +54,7 @@ def served(port):
 def test_the_quota_api_and_kueues_own_status_agree(own_plane, both):
     names = both[0]
     with (
-        Installation(own_plane, replicas=2) as installed,
+        Installation(own_plane, replicas=2, chart_values=PATIENT) as installed,
         applied_policy(own_plane.client, paper.policy(names), names),
     ):
         fill(own_plane, names, gpu=14, cpu=2)
@@ -141,7 +141,7 @@ class Exposed:
 def test_on_the_pods_address_everybody_sees_what_their_rights_show(own_plane, both):
     first, second = both
     create = own_plane.client.create
-    exposed = ["console.expose=true", f"console.audience={AUDIENCE}"]
+    exposed = [*PATIENT, "console.expose=true", f"console.audience={AUDIENCE}"]
     with (
         Installation(own_plane, chart_values=exposed) as installed,
         applied_policy(own_plane.client, paper.policy(first), first),

@@ -8,9 +8,16 @@ import pytest
 
 from hack import paper
 from hack.controlplane import ControlPlane
-from hack.install import Installation
+from hack.install import WAITED_FOR, Installation
+from tests.conftest import FULL
 from tests.e2e.decisions import POLICY_API, SLOW, applied_policy, finish_time, limited
-from tests.e2e.plane import has_condition, wait_for, wait_until_complete, workload_of
+from tests.e2e.plane import (
+    WAIT_SECONDS,
+    has_condition,
+    wait_for,
+    wait_until_complete,
+    workload_of,
+)
 from tests.e2e.worker_clusters import as_worker, let_read, manager_of, reader_secret
 from webhook.model.kueue_support import OWN_DISPATCHER
 
@@ -19,7 +26,7 @@ FIRST, SECOND = "first-worker", "second-worker"
 """In the order of the MultiKueueConfig."""
 MANY = "40"
 """GPUs of the manager's quota: nobody waits there."""
-GIVEN_UP_SECONDS = 90.0
+GIVEN_UP_SECONDS = 90.0 if FULL else WAIT_SECONDS
 """Well above what makes a cluster's state old, and the least time between two nominations."""
 FORECAST_SECONDS = 3.0
 """What the webhook has seen, the controller has too by then, and has forecast it."""
@@ -41,7 +48,8 @@ def manager(tmp_path_factory, workers):
 
 @pytest.fixture(scope="module")
 def installed(manager, workers):
-    values = [f"clusters.watchWorkers={{{FIRST},{SECOND}}}", "clusters.dispatcher=true"]
+    watched = f"clusters.watchWorkers={{{FIRST},{SECOND}}}"
+    values = [*WAITED_FOR, watched, "clusters.dispatcher=true"]
     with Installation(manager, chart_values=values) as found:
         for name, worker in workers.items():
             manager.client.apply(reader_secret(name, let_read(worker)))
@@ -193,7 +201,7 @@ def nominations(installed):
 
 def sample(installed, name):
     url = f"http://127.0.0.1:{installed.controller_metrics}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return float(next(line.split()[-1] for line in lines if line.rpartition(" ")[0] == name))
 

@@ -6,7 +6,7 @@ import pytest
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.e2e import other_team
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, finish_time, queue_of
 from tests.e2e.plane import wait_until_reserved
@@ -26,7 +26,7 @@ def plane(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def webhook(plane):
-    with Installation(plane) as installed:
+    with Installation(plane, chart_values=PATIENT) as installed:
         yield installed
 
 

@@ -243,7 +243,7 @@ def moved(client, queues, name, cluster_queue):
         admission = workload.get("status", {}).get("admission") or {}
         return admission.get("clusterQueue") == cluster_queue
 
-    wait_for(admitted, f"{name} is moved to {cluster_queue}", timeout_seconds=60)
+    wait_for(admitted, f"{name} is moved to {cluster_queue}")
     return created
 
 

@@ -74,7 +74,7 @@ def test_jobs_that_are_refused_after_us_are_forgotten_within_seconds(
 
 
 def never_seen(webhook):
-    with urllib.request.urlopen(f"{webhook.endpoints['metrics']}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{webhook.endpoints['metrics']}/metrics", timeout=60) as answer:
         text = answer.read().decode()
     found = re.search(
         r'^kueue_fallback_placements_expired_total{reason="unseen"} (\S+)', text, re.MULTILINE

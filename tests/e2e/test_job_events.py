@@ -31,7 +31,6 @@ def told(plane, queues, name, *reasons):
     return wait_for(
         lambda: found if set(found := events(plane, queues, name)) == set(reasons) else None,
         f"Events {reasons} on Job {name}",
-        timeout_seconds=60,
     )
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from hack.job_definitions import definitions
 from hack.kwok import GPU
 from tests.conftest import FULL
@@ -47,9 +47,8 @@ def plane(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def queues(plane):
-    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
     with Installation(
-        plane, chart_values=[*patient, "kinds={Job,RayJob,JobSet,JAXJob,XGBoostJob}"]
+        plane, chart_values=[*PATIENT, "kinds={Job,RayJob,JobSet,JAXJob,XGBoostJob}"]
     ):
         plane.client.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

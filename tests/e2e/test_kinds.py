@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
-from hack.install import NAMESPACE, Installation
+from hack.install import NAMESPACE, PATIENT, Installation
 from hack.job_controllers import JobControllers
 from hack.job_definitions import definitions
 from hack.kwok import GPU
@@ -114,9 +114,8 @@ def controllers(plane, dashboard, compared, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def webhook(plane):
-    patient = ["webhook.timeoutSeconds=30", "settings.max_state_age=120"]
     named = ",".join(kind.kind for kind in KINDS.values())
-    with Installation(plane, chart_values=[*patient, f"kinds={{{named}}}"]) as installed:
+    with Installation(plane, chart_values=[*PATIENT, f"kinds={{{named}}}"]) as installed:
         yield installed
 
 

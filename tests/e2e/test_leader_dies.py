@@ -10,7 +10,6 @@ from tests.e2e.plane import wait_for, workload_of
 
 NAMES = paper.names_with("dies", namespace="dies")
 FASTER = 10.0
-PATIENCE_SECONDS = 90.0
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +49,11 @@ def replace_controller(webhook):
     wait_for(
         lambda: log.read_text().count("leads: writes") > before,
         "another one leads",
-        timeout_seconds=PATIENCE_SECONDS,
     )
 
 
 def completed(client, name):
-    found = courses.wait_until_all_complete(client, NAMES, [name], timeout_seconds=PATIENCE_SECONDS)
+    found = courses.wait_until_all_complete(client, NAMES, [name])
     assert courses.wrong(client, NAMES, [name]) == {}
     return found[name]
 
@@ -67,9 +65,7 @@ def test_a_move_that_no_workload_showed_yet_stands_and_is_not_made_again(
     with kueue_proxy.holding(courses.updates("moving")) as held:
         light_in_gpu(client, "moving")
         let_cpu_go_on(client)
-        moved = wait_for(
-            lambda: moved_to(client, NAMES, "moving", "cpu"), "it is moved", timeout_seconds=60
-        )
+        moved = wait_for(lambda: moved_to(client, NAMES, "moving", "cpu"), "it is moved")
         wait_for(lambda: held.calls, "its Workload would follow")
 
         replace_controller(own_webhook)
@@ -92,7 +88,7 @@ def test_a_repair_is_finished_by_the_next_one_though_no_policy_reconsiders_any_m
         with kueue_proxy.holding(admits_racing_in(NAMES.gpu_cluster_queue)) as admitted:
             job = light_in_gpu(client, "racing")
             courses.set_quotas(client, NAMES, gpu=30, cpu=6)
-            wait_for(lambda: admitted.calls, "Kueue would admit it", timeout_seconds=60)
+            wait_for(lambda: admitted.calls, "Kueue would admit it")
             let_cpu_go_on(client)
             change = {"metadata": {"annotations": {"kueue-fallback.dev/move-to": "cpu"}}}
             client.patch("batch/v1", "Job", "racing", change, namespace=NAMES.namespace)
@@ -104,7 +100,6 @@ def test_a_repair_is_finished_by_the_next_one_though_no_policy_reconsiders_any_m
         wait_for(
             lambda: is_being_repaired(workload_of(client, job)),
             "its Workload is deactivated, with the mark of a repair",
-            timeout_seconds=PATIENCE_SECONDS,
         )
         no_more = {"spec": {"reconsider": None}}
         client.patch(POLICY_API, "FallbackPolicy", NAMES.policy, no_more)

@@ -7,7 +7,7 @@ import pytest
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
-from hack.install import NAMESPACE, Installation
+from hack.install import NAMESPACE, PATIENT, Installation
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, queue_of
 from tests.e2e.plane import wait_for, wait_until_reserved
 from webhook.jobs import KINDS
@@ -66,7 +66,7 @@ def groups_in(plane, kind):
 
 
 def test_by_default_no_right_and_no_object_of_other_kinds_is_asked_for(audited_plane, places):
-    with Installation(audited_plane):
+    with Installation(audited_plane, chart_values=PATIENT):
         decide_a_light_job(audited_plane, places)
 
         assert asked_of_missing(audited_plane) == {}
@@ -79,7 +79,7 @@ def test_by_default_no_right_and_no_object_of_other_kinds_is_asked_for(audited_p
 
 
 def test_kinds_that_are_switched_on_but_not_served_disturb_no_job(audited_plane, places):
-    values = [f"kinds={{{','.join(kind.kind for kind in KINDS.values())}}}"]
+    values = [*PATIENT, f"kinds={{{','.join(kind.kind for kind in KINDS.values())}}}"]
     waiting = paper.policy(places)
     waiting["metadata"]["name"] = "for-kinds-that-are-not-served"
     waiting["spec"]["match"]["kinds"] = sorted(MISSING)

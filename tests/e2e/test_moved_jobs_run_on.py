@@ -140,7 +140,7 @@ def wait_until_seen(client):
     """Change the policy in what matters to nobody; wait until the controller has seen that too."""
     change = {"spec": {"reconsider": {"after": f"{60 + next(_numbers)}m"}}}
     client.patch(POLICY_API, "FallbackPolicy", NAMES.policy, change)
-    wait_for(lambda: ready_of(client) == "True", "the controller has seen it", timeout_seconds=60)
+    wait_for(lambda: ready_of(client) == "True", "the controller has seen it")
 
 
 def make_local_queue_anew(client, webhook):
@@ -148,9 +148,9 @@ def make_local_queue_anew(client, webhook):
     there = lane["spec"]["clusterQueue"]
     other = OTHER if there == NAMES.cpu_cluster_queue else NAMES.cpu_cluster_queue
     client.delete(paper.KUEUE, "LocalQueue", NAMES.cpu_queue, namespace=NAMES.namespace)
-    wait_for(lambda: ready_of(client) == "False", "the controller misses it", timeout_seconds=60)
+    wait_for(lambda: ready_of(client) == "False", "the controller misses it")
     client.create(paper.local_queue(NAMES.cpu_queue, NAMES.namespace, cluster_queue=other))
-    wait_for(lambda: ready_of(client) == "True", "the controller sees it", timeout_seconds=60)
+    wait_for(lambda: ready_of(client) == "True", "the controller sees it")
     wait_until_seen(client)
 
 
@@ -173,14 +173,14 @@ def restart_controller(client, webhook):
 
 def delete_policy(client, webhook):
     client.delete(POLICY_API, "FallbackPolicy", NAMES.policy)
-    wait_for(lambda: policies(webhook) == 0, "the controller misses it", timeout_seconds=60)
+    wait_for(lambda: policies(webhook) == 0, "the controller misses it")
     client.apply(policy())
     wait_until_seen(client)
 
 
 def policies(webhook):
     url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     counts = (line.split() for line in lines if line.startswith("kueue_fallback_policies{"))
     return sum(float(count) for _, count in counts)

@@ -58,9 +58,7 @@ def test_a_pending_job_goes_where_it_is_done_sooner(plane, queues, policy):
     )
 
     hold(client, queues.cpu_cluster_queue, "None")
-    moved = wait_for(
-        lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved", timeout_seconds=60
-    )
+    moved = wait_for(lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved")
     done = wait_until_complete(client, queues.namespace, "light-0")
 
     after = workload_of(client, done)
@@ -94,9 +92,7 @@ def test_the_submitter_applies_again_after_a_move(plane, queues, policy):
     path = client.path_of(manifest)
     client.send("PATCH", path, manifest, content_type=APPLY_PATCH, query=query)
     hold(client, queues.cpu_cluster_queue, "None")
-    moved = wait_for(
-        lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved", timeout_seconds=60
-    )
+    moved = wait_for(lambda: moved_to(client, queues, "light-0", "cpu"), "it is moved")
     wait_until_reserved(client, moved)
 
     again = client.send("PATCH", path, manifest, content_type=APPLY_PATCH, query=query).json()
@@ -121,9 +117,7 @@ def test_it_comes_back_when_the_gpu_is_free(plane, queues, policy):
     assert queue_of(job) == queues.cpu_queue
 
     hold(client, queues.gpu_cluster_queue, "None")
-    moved = wait_for(
-        lambda: moved_to(client, queues, "light", "gpu"), "it comes back", timeout_seconds=60
-    )
+    moved = wait_for(lambda: moved_to(client, queues, "light", "gpu"), "it comes back")
     done = wait_until_complete(client, queues.namespace, "light")
 
     assert decision_of(moved)["moves"] == 1
@@ -148,9 +142,7 @@ def test_jobs_that_nobody_decided_are_moved_where_the_policy_adopts_them(
 
     with applied_policy(client, found, queues):
         if adopt:
-            wait_for(
-                lambda: moved_to(client, queues, "light", "cpu"), "it is moved", timeout_seconds=60
-            )
+            wait_for(lambda: moved_to(client, queues, "light", "cpu"), "it is moved")
             wait_until_complete(client, queues.namespace, "light")
         else:
             time.sleep(10)

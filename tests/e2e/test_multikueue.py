@@ -3,7 +3,7 @@
 import pytest
 
 from hack import multikueue, paper
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, probe
 from tests.e2e.plane import wait_for, wait_until_complete
 from tests.e2e.worker_clusters import arrived, as_worker, manager_plane
@@ -27,13 +27,13 @@ def manager(tmp_path_factory, worker):
 
 @pytest.fixture(scope="module")
 def installed(manager):
-    with Installation(manager) as found:
+    with Installation(manager, chart_values=PATIENT) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def installed_on_worker(worker):
-    with Installation(worker) as found:
+    with Installation(worker, chart_values=PATIENT) as found:
         yield found
 
 

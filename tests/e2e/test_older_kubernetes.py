@@ -8,7 +8,7 @@ import yaml
 from hack import paper
 from hack.api import APPLY_PATCH
 from hack.controlplane import ControlPlane, Options
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.chart import helm
 from tests.chart.values import EVERYTHING
 from tests.e2e.chart_objects import NOT_SERVED
@@ -53,13 +53,16 @@ def test_pending_jobs_whose_resources_would_change_stay(older):
     policy["spec"]["reconsider"] = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}}
     light = paper.light_job("light", names)
     light["metadata"]["annotations"] = {"kueue-fallback.dev/max-wait": "9h"}
-    with Installation(older) as installation, applied_policy(older.client, policy, names):
+    with (
+        Installation(older, chart_values=PATIENT) as installation,
+        applied_policy(older.client, policy, names),
+    ):
         fill(older, names, gpu=24)
         job = older.client.create(light)
 
         def says_why():
             with urllib.request.urlopen(
-                f"http://127.0.0.1:{installation.controller_metrics}/metrics", timeout=5
+                f"http://127.0.0.1:{installation.controller_metrics}/metrics", timeout=60
             ) as answer:
                 text = answer.read().decode()
             return (
@@ -77,7 +80,10 @@ def test_pending_jobs_whose_resources_would_change_stay(older):
 def test_jobs_are_decided(older):
     names = paper.names_with("older", namespace="default")
     older.client.apply_all(paper.queues(names))
-    with Installation(older), applied_policy(older.client, paper.policy(names), names):
+    with (
+        Installation(older, chart_values=PATIENT),
+        applied_policy(older.client, paper.policy(names), names),
+    ):
         fill(older, names, gpu=14)
         job = older.client.create(paper.light_job("light", names))
 

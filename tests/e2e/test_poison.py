@@ -60,7 +60,7 @@ def asking_for(cpu, queues):
 
 def controllers(webhook, name):
     address = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
-    with urllib.request.urlopen(address, timeout=10) as answer:
+    with urllib.request.urlopen(address, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.split(" ")[0] == name))
 

@@ -9,7 +9,7 @@ import yaml
 
 from hack import crd, paper
 from hack.api import ApiClient, ApiError
-from hack.install import Installation, kubeconfig_of
+from hack.install import PATIENT, Installation, kubeconfig_of
 from tests.e2e.decisions import POLICY_API, applied_policy, fill, metric, probe
 from tests.e2e.plane import has_condition, wait_for
 
@@ -22,7 +22,7 @@ UNPROCESSABLE = 422
 @pytest.fixture(scope="module")
 def own_webhook(own_plane):
     """The project, with policies that namespaces have of their own."""
-    with Installation(own_plane, chart_values=["teamPolicies.enabled=true"]) as installed:
+    with Installation(own_plane, chart_values=[*PATIENT, "teamPolicies.enabled=true"]) as installed:
         yield installed
 
 

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hack import paper
+from tests.conftest import FULL
 from tests.e2e.decisions import (
     POLICY_API,
     applied_policy,
@@ -17,6 +18,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.plane import (
+    WAIT_SECONDS,
     container_of,
     has_condition,
     job_of,
@@ -25,6 +27,7 @@ from tests.e2e.plane import (
     workload_of,
 )
 
+SWITCH_SECONDS = 5.0 if FULL else WAIT_SECONDS
 APPLY = {
     "client side": ("apply", "-f"),
     "server side": ("apply", "--server-side", "-f"),
@@ -251,12 +254,12 @@ def test_the_off_switch_stops_new_decisions_until_it_is_removed(plane, webhook, 
                 is None
             ),
             "no decision while off",
-            timeout_seconds=5,
+            timeout_seconds=SWITCH_SECONDS,
         )
     wait_for(
         lambda: decision_of(plane.client.create(paper.light_job("on", queues), dry_run=True)),
         "decisions again",
-        timeout_seconds=5,
+        timeout_seconds=SWITCH_SECONDS,
     )
 
 

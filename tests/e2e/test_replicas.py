@@ -4,7 +4,7 @@ import re
 import urllib.request
 
 from hack import paper
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.e2e.bursts import burst, expected_by_the_rule
 from tests.e2e.decisions import applied_policy, finish_time
 
@@ -17,7 +17,7 @@ def test_three_replicas_decide_a_burst_within_two_jobs_of_the_rule(own_plane):
     expected = expected_by_the_rule([False] * 15 + [True] * 15)
 
     with (
-        Installation(own_plane, replicas=3) as installed,
+        Installation(own_plane, replicas=3, chart_values=PATIENT) as installed,
         applied_policy(own_plane.client, paper.policy(names), names),
     ):
         before = [creates_of(replica) for replica in installed.replicas]
@@ -49,7 +49,7 @@ def by_finish_time(plane, replicas):
     plane.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     plane.client.apply_all(paper.queues(names))
     with (
-        Installation(plane, replicas=replicas),
+        Installation(plane, replicas=replicas, chart_values=PATIENT),
         # So long that the third wave on the CPUs would be done later than what waits for a GPU.
         applied_policy(plane.client, finish_time(names, runTime="300s"), names),
     ):
@@ -58,5 +58,6 @@ def by_finish_time(plane, replicas):
 
 def creates_of(replica):
     """Read how many reviews of creations a replica has answered."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{replica.metrics}/metrics", timeout=5) as answer:
+    url = f"http://127.0.0.1:{replica.metrics}/metrics"
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return sum(map(float, CREATES.findall(answer.read().decode())))

@@ -11,7 +11,7 @@ import pytest
 
 from hack import bodies, load, paper
 from hack.api import ApiError
-from hack.install import Installation
+from hack.install import WAITED_FOR, Installation
 from tests import reviews
 from tests.conftest import FULL
 from tests.e2e.decisions import applied_policy, decision_of, fill, probe, queue_of
@@ -20,7 +20,6 @@ from tests.e2e.plane import wait_for
 NAMES = paper.names_with("die", namespace="default")
 RATE = 100 if FULL else 25
 SECONDS = 30 if FULL else 8
-PATIENCE_SECONDS = 90.0
 KUEUES_OWN = re.compile(r"[mv]job\.kb\.io")
 """Kueue's webhooks fail creates where they are not answered in time: on a machine too busy."""
 CREATES = re.compile(r'_reviews_total\{[^}]*operation="CREATE"[^}]*\} (\S+)')
@@ -31,7 +30,9 @@ def installed(own_plane):
     """Two replicas behind one address; a light Job is sent to CPU."""
     own_plane.client.apply_all(paper.queues(NAMES))
     with (
-        Installation(own_plane, replicas=2, balanced="connections") as found,
+        Installation(
+            own_plane, replicas=2, balanced="connections", chart_values=WAITED_FOR
+        ) as found,
         applied_policy(own_plane.client, paper.policy(NAMES), NAMES),
     ):
         fill(own_plane, NAMES, gpu=14)
@@ -79,17 +80,17 @@ def failed(result):
 
 
 def reviews_of(replica):
-    with urllib.request.urlopen(f"http://127.0.0.1:{replica.metrics}/metrics", timeout=5) as answer:
+    url = f"http://127.0.0.1:{replica.metrics}/metrics"
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return sum(map(float, CREATES.findall(answer.read().decode())))
 
 
 def wait_until_decided(installed):
     for replica in installed.replicas:
-        wait_for(replica.is_ready, f"{replica.name} is ready", timeout_seconds=PATIENCE_SECONDS)
+        wait_for(replica.is_ready, f"{replica.name} is ready")
     wait_for(
         lambda: (probe(installed.plane.client, NAMES) or {}).get("option") == "cpu",
         "decided again",
-        timeout_seconds=PATIENCE_SECONDS,
     )
 
 
@@ -171,7 +172,7 @@ def ask_both(installed):
         url = f"https://localhost:{replica.listen}/mutate"
         body, headers = json.dumps(review).encode(), {"Content-Type": "application/json"}
         called = urllib.request.Request(url, body, headers)
-        with urllib.request.urlopen(called, context=tls, timeout=10) as answer:
+        with urllib.request.urlopen(called, context=tls, timeout=60) as answer:
             admitted = reviews.admitted(answer.read(), job)
         found.append((decision_of(admitted) or {}).get("option"))
     return found

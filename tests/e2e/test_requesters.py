@@ -102,7 +102,7 @@ def test_an_option_is_for_its_group_at_creation_and_in_moves(plane, queues, poli
     last = other.create(light("last", queues, open="yes"))
     assert queue_of(last) == queues.gpu_queue
     hold(client, queues.cpu_cluster_queue, "None")
-    wait_for(lambda: moved_to(client, queues, "last", "cpu"), "it is moved", timeout_seconds=60)
+    wait_for(lambda: moved_to(client, queues, "last", "cpu"), "it is moved")
     assert not moved_to(client, queues, "theirs", "cpu")
 
     move(other, queues, "theirs")

@@ -75,7 +75,7 @@ def shown_by_others(text):
 
 
 def scrape(endpoint):
-    with urllib.request.urlopen(f"{endpoint}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{endpoint}/metrics", timeout=60) as answer:
         return answer.read().decode()
 
 

@@ -62,8 +62,8 @@ def test_money_and_carbon_of_a_job_are_told_before_it_runs_and_after(
     client = plane.client
     with tariff(client, queues) as now:
         job = client.create(paper.light_job("priced", queues, faster=FASTER))
-        courses.wait_until_all_complete(client, queues, ["priced"], timeout_seconds=90)
-        counted = wait_for(lambda: spent(webhook, policy), "it is counted", timeout_seconds=90)
+        courses.wait_until_all_complete(client, queues, ["priced"])
+        counted = wait_for(lambda: spent(webhook, policy), "it is counted")
         told = CliRunner().invoke(
             main,
             [

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from hack import paper
-from hack.install import NAMESPACE, ROOT, Installation
+from hack.install import NAMESPACE, PATIENT, ROOT, Installation
 from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, finish_time, queue_of
 from tests.e2e.moving import FASTER, hold, is_refused
 from tests.e2e.plane import job_of, wait_for
@@ -55,7 +55,7 @@ def installed(plane, names, checkout=ROOT):
     """Install this version or another, with a policy that is in force."""
     policy = finish_time(names, runTime="20s")
     policy["spec"]["reconsider"] = {"after": "10m"}
-    installation = Installation(plane)
+    installation = Installation(plane, chart_values=PATIENT)
     installation.checkout = checkout
     with installation, applied_policy(plane.client, policy, names):
         yield

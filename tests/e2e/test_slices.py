@@ -162,7 +162,7 @@ def test_60_jobs_run_with_what_their_queue_is_for(plane, policy, namespace):
 
     hold(client, f"mig-{namespace}", "None")
     for name in submitted:
-        wait_until_complete(client, namespace, name, timeout_seconds=60)
+        wait_until_complete(client, namespace, name)
     pods = client.list("v1", "Pod", namespace=namespace)
     ran = {
         pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]: (

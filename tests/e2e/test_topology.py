@@ -3,7 +3,7 @@
 import pytest
 
 from hack import paper
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from hack.kwok import GPU
 from tests.e2e.decisions import applied_policy, decision_of, options
 from tests.e2e.plane import has_condition, wait_for, workload_of
@@ -41,11 +41,7 @@ def plane(own_plane):
 
 @pytest.fixture(scope="module")
 def webhook(plane):
-    given = [
-        "webhook.timeoutSeconds=30",
-        "settings.max_state_age=120",
-        "accelerators.watchNodes=true",
-    ]
+    given = [*PATIENT, "accelerators.watchNodes=true"]
     with Installation(plane, chart_values=given) as installed:
         yield installed
 

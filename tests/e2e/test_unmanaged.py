@@ -7,7 +7,7 @@ import yaml
 
 from hack import paper
 from hack.controlplane import ControlPlane, Options
-from hack.install import Installation
+from hack.install import PATIENT, Installation
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, queue_of
 from tests.e2e.hello_jobs import hello_policy
 from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
@@ -37,7 +37,7 @@ def narrow_plane(tmp_path_factory):
     options = Options(kueue_config={"managedJobsNamespaceSelector": SELECTOR})
     with (
         ControlPlane(tmp_path_factory.mktemp("narrow"), options=options) as started,
-        Installation(started),
+        Installation(started, chart_values=PATIENT),
     ):
         yield started
 

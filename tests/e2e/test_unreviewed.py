@@ -51,7 +51,7 @@ def namespace(names, **labels):
 
 def counted(webhook):
     url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         return {name: float(value) for name, value in COUNTED.findall(answer.read().decode())}
 
 

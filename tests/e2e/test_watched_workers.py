@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from hack import multikueue, paper
-from hack.install import Installation
+from hack.install import WAITED_FOR, Installation
 from hack.kwok import GPU
 from tests.conftest import FULL
 from tests.e2e.decisions import (
@@ -40,7 +40,6 @@ from tests.e2e.worker_clusters import (
 NAMES = paper.Names()
 OUTAGE_SECONDS = 60.0 if FULL else 20.0
 """Longer than what is known of a worker counts."""
-PATIENCE_SECONDS = 120.0
 ANY = {"cpu": "1000", "memory": "4000Gi"}
 MANY = "40"
 """GPUs of the manager's quota: nobody waits there."""
@@ -59,7 +58,8 @@ def manager(tmp_path_factory, worker):
 
 @pytest.fixture(scope="module")
 def installed(manager, worker):
-    found = Installation(manager, chart_values=[f"clusters.watchWorkers={{{CLUSTER}}}"])
+    values = [*WAITED_FOR, f"clusters.watchWorkers={{{CLUSTER}}}"]
+    found = Installation(manager, chart_values=values)
     with found:
         manager.client.apply(reader_secret(CLUSTER, let_read(worker)))
         yield found
@@ -165,14 +165,11 @@ def test_while_a_worker_is_gone_no_job_waits_for_it(manager, worker, installed):
         wait_for(lambda: _seen(manager).get("fits") is not None, "the worker is seen")
         since = time.monotonic()
         worker.stop("kube-apiserver")
-        found = wait_for(
-            lambda: _refusal(manager), "the worker is not counted on", timeout_seconds=60
-        )
+        found = wait_for(lambda: _refusal(manager), "the worker is not counted on")
         refused = len(created)
         wait_for(
             lambda: len(created) > refused + 3 and time.monotonic() - since > OUTAGE_SECONDS,
             "Jobs come all the while",
-            timeout_seconds=PATIENCE_SECONDS,
         )
         returning = len(created)
         worker.start("kube-apiserver")
@@ -244,5 +241,4 @@ def _wait_until_seen_again(manager):
     wait_for(
         lambda: _seen(manager).get("fits") is not None,
         "the worker is seen again",
-        timeout_seconds=PATIENCE_SECONDS,
     )

@@ -8,12 +8,13 @@ import pytest
 
 from hack import kueue, paper, tools
 from hack.install import Installation
+from tests.conftest import FULL
 from tests.e2e.decisions import OPTION, POLICY_API, applied_policy, fill
-from tests.e2e.plane import wait_for
+from tests.e2e.plane import WAIT_SECONDS, wait_for
 from webhook.model.kueue_support import GATES, release_of
 
 DEPLOYMENT = "kueue-controller-manager"
-SECONDS = 10.0
+SECONDS = 10.0 if FULL else WAIT_SECONDS
 SWITCHES = {"AllAlpha", "AllBeta"}
 TESTED = ("True", "Tested")
 
@@ -42,7 +43,7 @@ def condition_of(client, names):
 
 def doubted(webhook):
     url = f"http://127.0.0.1:{webhook.replicas[0].metrics}/metrics"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         text = answer.read().decode()
     return set(re.findall(r'kueue_fallback_kueue_untested{reason="(\w+)"} 1[.]0', text))
 
