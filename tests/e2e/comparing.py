@@ -19,7 +19,7 @@ from hack import kueue
 from hack.api import ApiClient, Object
 from tests.e2e.agreement import Case
 from tests.e2e.agreement_maker import KUEUE, LABEL
-from tests.e2e.plane import has_condition, wait_for, workload_of
+from tests.e2e.plane import WAIT_SECONDS, has_condition, wait_for, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import BY_NAME
 from webhook.kueue import occupancy
@@ -35,8 +35,7 @@ from webhook.state.topology_assignment import read_placed
 
 POLL_SECONDS = 0.3
 AT_ONCE = 25
-JUDGED_SECONDS = 90.0
-SERVED_SECONDS = 10.0
+SERVED_SECONDS = 60.0
 """By then a Job that had its turn in a cycle with others has had one of its own."""
 UNJUDGED_SECONDS = 2.0
 """Kueue never looks at a Workload behind a StrictFIFO head: there is no verdict to wait for."""
@@ -130,7 +129,6 @@ def compare(client: ApiClient, case: Case) -> list[Comparison]:
         wait_for(
             lambda: queues_are_active(client, case),
             f"queues of seed {case.seed} are active",
-            timeout_seconds=JUDGED_SECONDS,
         )
         marker = client.create(case.marker)
         assert wait_until_judged(client, marker, "True") is not None, "Kueue knows all cohorts"
@@ -156,7 +154,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
         wait_for_the_next_second()
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
-    seconds = UNJUDGED_SECONDS if behind else JUDGED_SECONDS
+    seconds = UNJUDGED_SECONDS if behind else WAIT_SECONDS
     workload = wait_until_judged(client, created, seconds=seconds)
     if predicted and not has_condition(workload or {}, "QuotaReserved"):
         # Kueue tries the next flavor in its next cycle.
@@ -214,7 +212,7 @@ def read_state(client: ApiClient, case: Case) -> State:
 
 
 def wait_until_judged(
-    client: ApiClient, job: Object, status: str = "", *, seconds: float = JUDGED_SECONDS
+    client: ApiClient, job: Object, status: str = "", *, seconds: float = WAIT_SECONDS
 ) -> Object | None:
     """Return the Workload once Kueue has said something of it, or *status*; None: it has not."""
     deadline = time.monotonic() + seconds
