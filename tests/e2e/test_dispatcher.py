@@ -28,7 +28,7 @@ MANY = "40"
 """GPUs of the manager's quota: nobody waits there."""
 GIVEN_UP_SECONDS = 90.0 if FULL else WAIT_SECONDS
 """Well above what makes a cluster's state old, and the least time between two nominations."""
-FORECAST_SECONDS = 3.0
+FORECAST_SECONDS = 3.0 if FULL else 8.0
 """What the webhook has seen, the controller has too by then, and has forecast it."""
 KUEUE_CONFIG = {"multiKueue": {"dispatcherName": OWN_DISPATCHER}}
 
