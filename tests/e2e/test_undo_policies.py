@@ -225,7 +225,7 @@ def test_undone_and_applied_again_every_job_is_as_it_was_submitted(
             done = plane.kubectl(*words, "-f", str(tmp_path / way))
             assert done.returncode == 0, f"{way} {words}: {done.stderr}"
         for words in (("diff",), ("diff", "--server-side")):
-            done = plane.kubectl(*words, "-f", str(tmp_path / way))
+            done = plane.kubectl(*words, "--concurrency=8", "-f", str(tmp_path / way))
             assert (done.returncode, done.stdout) == (0, ""), f"{way} {words}: {done.stderr}"
 
     for name, (_, submitted, _) in applied.items():
