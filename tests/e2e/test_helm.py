@@ -174,7 +174,8 @@ def test_an_uninstall_whose_list_cannot_be_made_stops_and_takes_nothing_away(own
 
     assert helm.returncode == 1, output
     assert own_plane.client.find("apps/v1", "Deployment", "kueue-fallback", namespace=NAMESPACE)
-    assert all(replica.is_ready() for replica in release.replicas)
+    for replica in release.replicas:
+        wait_for(replica.is_ready, f"{replica.name} is ready")
 
 
 def test_an_uninstall_lists_unfinished_jobs_and_leaves_what_is_documented(
