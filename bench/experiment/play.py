@@ -19,7 +19,7 @@ from webhook.simulate.replay import replay
 from webhook.simulate.results import Result
 from webhook.simulate.scenario import STATIC, Scenario
 
-READY_SECONDS: Final = 60.0
+READY_SECONDS: Final = 300.0
 LEARNING: Final = "learning"
 # A round may take so many times what it would without any policy, and some time more.
 PATIENCE: Final = 2.0

@@ -30,7 +30,7 @@ STAGGER_SECONDS: Final = 6.0
 # and its light ones after it. Kueue draws the order of those that were created within one second.
 PHASE_SECONDS: Final = 0.2
 SAY_EVERY_SECONDS: Final = 15.0
-REMOVAL_SECONDS: Final = 120.0
+REMOVAL_SECONDS: Final = 300.0
 WATCH_SECONDS: Final = 7200
 
 
