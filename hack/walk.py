@@ -193,12 +193,15 @@ def _until(mode: str) -> str:
 
 
 def write_files(folder: Path, *, faster: float) -> None:
-    """Write the files that the walk uses: the examples, with shorter run times."""
+    """Write the files that the walk uses: the examples, with shorter run times on GPUs.
+
+    Nobody waits for what runs on CPUs, and the one that is undone waits behind it.
+    """
     (folder / "queues.yaml").write_text((EXAMPLES / "queues.yaml").read_text())
     for kind in ("light", "heavy"):
         text = (EXAMPLES / f"{kind}-job.yaml").read_text()
         short = re.sub(
-            r"(-run: )(\d+)s", lambda found: f"{found[1]}{_short(int(found[2]), faster)}", text
+            r"(gpu-run: )(\d+)s", lambda found: f"{found[1]}{_short(int(found[2]), faster)}", text
         )
         (folder / f"{kind}.yaml").write_text(short)
     policy = yaml.safe_load((EXAMPLES / "policy.yaml").read_text())
