@@ -81,8 +81,8 @@ def submission(job: Job, snapshot: Snapshot) -> SubmittedTo:
 
     An empty label counts as none.
     """
-    if job.queue:
-        return SubmittedTo(queue=job.queue, named=job.queue)
+    if queue := job.queue:
+        return SubmittedTo(queue=queue, named=queue)
     # LocalQueueDefaulting: where a namespace has a LocalQueue "default", Kueue labels Jobs with it.
     has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
     return SubmittedTo(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)

@@ -151,7 +151,9 @@ def _outcome(
     if incoming.doubt is Obstacle.NEWER_DECISION:
         return Skipped(skip=Skip.DECIDED_ALREADY, warnings=incoming.warnings)
     case = incoming.recovered_if_possible()
-    case = replace(case, submitted=marks.unmarked(case.submitted))
+    unmarked = marks.unmarked(case.submitted)
+    if unmarked is not case.submitted:
+        case = replace(case, submitted=unmarked)
     outcome, policy = _anew(case, occupancy, moment, rules)
     warns = policy is None or policy.spec.warn
     if incoming.warnings and warns:
@@ -190,7 +192,7 @@ def _anew(
     decision = _decide(case, policy, occupancy, moment, rules)
     outcome = _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
     said = warning.by_policy(policy.spec, outcome.warnings)
-    return replace(outcome, warnings=said), policy
+    return (outcome if said is outcome.warnings else replace(outcome, warnings=said)), policy
 
 
 def _is_never_queued(outcome: CreateOutcome) -> bool:

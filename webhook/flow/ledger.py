@@ -281,9 +281,9 @@ class ClusterView:
         return left
 
     def _drop_expired(self, now: float) -> Sequence[Arrival]:
-        gone = self._ledger.expire(now, healthy=self.is_healthy(now))
-        self._live.drop(gone)
-        self._live.forget(self._not_forecast.drop(gone))
+        if gone := self._ledger.expire(now, healthy=self.is_healthy(now)):
+            self._live.drop(gone)
+            self._live.forget(self._not_forecast.drop(gone))
         if late := self._not_forecast.expire(now):
             self._live.forget(late)
         return gone

@@ -60,9 +60,9 @@ def explained(
     for plan in plans:
         if plan.rejection is not None:
             return refused(plan.rejection)
-    parts = parts_of(needs, claimant, snapshot)
-    assigned = assign_placed(needs, parts, claimant, snapshot, occupied)
     groups = flavor_plan.parts(needs, plans)
+    choices = _choices(groups, claimant.tree)
+    assigned = assign_placed(needs, choices, claimant, snapshot, occupied)
     if assigned.mode is PreemptionMode.EXCEEDS:
         return refused(_rejection(assigned, groups, claimant))
     if assigned.mode is PreemptionMode.FITS:
@@ -103,9 +103,13 @@ def parts_of(
     plans = [flavor_plan.of(pod_set, claimant.queue, snapshot) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return ((),)
+    return _choices(flavor_plan.parts(needs, plans), claimant.tree)
+
+
+def _choices(groups: Iterable[Iterable[Flavor]], tree: UsageTree) -> Sequence[Sequence[Choice]]:
     return [
-        [_choice(flavor, claimant.tree) for flavor in flavors if flavor.refusal is None]
-        for flavors in flavor_plan.parts(needs, plans)
+        [_choice(flavor, tree) for flavor in flavors if flavor.refusal is None]
+        for flavors in groups
     ]
 
 

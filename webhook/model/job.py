@@ -175,8 +175,12 @@ class Job:
     @property
     def pod_priority_class(self) -> str:
         """The PriorityClass by which Kueue ranks it without a WorkloadPriorityClass; or empty."""
-        named = (pod_set.template.priority_class for pod_set in self.pod_sets)
-        return self.priority_class or next(filter(None, named), "")
+        if self.priority_class:
+            return self.priority_class
+        for pod_set in self.pod_sets:
+            if named := pod_set.template.priority_class:
+                return named
+        return ""
 
     @property
     def named_priority(self) -> str:

@@ -224,6 +224,8 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.nothing:
             return False
+        if not (self.labels or self.expressions):
+            return True
         return all(labels.get(key) == value for key, value in self.labels.items()) and all(
             expression.matches(labels) for expression in self.expressions
         )
