@@ -5,7 +5,7 @@ from copy import deepcopy
 
 from hypothesis import given
 
-from tests.flow.moves import plain, undone
+from tests.flow.moves import plain, undone_job
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.moved_jobs import KIND, created, moved, several, submitted, world
 from webhook.admission import patch
@@ -36,7 +36,7 @@ def test_moved_there_and_back_it_is_what_it_was(source, first, second):
 
     assert essence(there) == essence(created(job, world(first, second, "cpu")))
     assert essence(back) == essence(stored)
-    assert plain(undone(there)) == plain(undone(back)) == plain(job)
+    assert plain(undone_job(there)) == plain(undone_job(back)) == plain(job)
 
 
 @several
