@@ -344,6 +344,8 @@ def _is_any_obtainable(
 
     Those of each cell are in ascending order: the least that is not free is the easiest to get.
     """
+    if lower is None and (reach is None or not any(map(gt, reach, free))):
+        return False
     for cell, of_cell in enumerate(amounts):
         place = bisect_right(of_cell, free[cell])
         if place < len(of_cell) and is_obtainable(((cell, of_cell[place]),), free, reach, lower):
@@ -393,17 +395,12 @@ def _borrowed(tree: UsageTree) -> list[int]:
 def borrows(tree: UsageTree, heads: ClusterQueueHeads) -> int:
     """Return 1 if a head that preempts would borrow once its victims are gone, else 0."""
     shape, first = heads.entries[0][2].shape, heads.leaf * tree.width
-    if shape.only is None:
-        return 0
-    # The victims leave just enough room, so that what is used is then what can be used now.
-    return int(
-        any(
-            tree.used[first + cell] + max(0, tree.available(heads.leaf, cell))
-            > tree.subtree[first + cell]
-            and tree.used[first + cell] + amount > tree.subtree[first + cell]
-            for cell, amount in shape.only
-        )
-    )
+    for cell, amount in shape.only or ():
+        own = tree.subtree[first + cell] - tree.used[first + cell]
+        # The victims leave just enough room, so that what is used is then what can be used now.
+        if amount > own and max(0, tree.available(heads.leaf, cell)) > own:
+            return 1
+    return 0
 
 
 def _preemptor(heads: ClusterQueueHeads, taken: Taken) -> Preemptor:

@@ -303,10 +303,8 @@ def _profiles(
     # A record that was cut short knows nothing of later starts, so all its ranges are widened.
     bound = () if record.is_whole else ("depth",)
     profiles = {}
-    # Each ClusterQueue of a tree asks the same of all that wait, so few must stand for many.
-    kinds = {
-        (name, id(group.arrival.needs), group.is_variant): (name, group) for name, group in queued
-    }
+    unordered = _all_unordered(queued)
+    with_pending = frozenset(name for name, _ in queued)
     for queue in queues:
         guessed = ("runTimes",) if queue.name in run_times.unknown else ()
         uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
@@ -315,7 +313,7 @@ def _profiles(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
             unseen=prepared.unseen,
-            unordered=_unordered(queue, tuple(kinds.values()), case.snapshot),
+            unordered=unordered or _unordered(queue, with_pending, case.snapshot),
             outranked_below=_outranked_below(queue, record, case.snapshot),
         )
     return profiles
@@ -330,19 +328,22 @@ def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapsho
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
 
-def _unordered(queue: ClusterQueue, queued: Sequence[PlacedGroup], snapshot: Snapshot) -> str:
-    """Say why Kueue's order among the pending Workloads is not modelled; empty: it is."""
+def _all_unordered(queued: Sequence[PlacedGroup]) -> str:
+    """Say why Kueue's order among all pending Workloads of a tree is not modelled; empty: it is."""
     # Such a start is unknown, and by one that is not known no Job leaves its preferred option
     # (decision 0023). How long one runs that was admitted with fewer pods is not known.
-    others = any(name != queue.name for name, _ in queued)
-    has_minimum = any(
-        need.min_count is not None for _, group in queued for need in group.arrival.needs
-    )
+    kinds = {id(group.arrival.needs): group.arrival.needs for _, group in queued}
+    if any(need.min_count is not None for needs in kinds.values() for need in needs):
+        return "partialAdmission"
+    return "concurrentAdmission" if any(group.is_variant for _, group in queued) else ""
+
+
+def _unordered(queue: ClusterQueue, with_pending: Collection[str], snapshot: Snapshot) -> str:
+    """Say the same of one ClusterQueue by itself; *with_pending*: those in which some wait."""
+    is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
     reasons = {
-        "partialAdmission": has_minimum,
-        "concurrentAdmission": any(group.is_variant for _, group in queued),
-        "admissionFairSharing": queue.usage_based and any(name == queue.name for name, _ in queued),
-        "fairSharing": others and (snapshot.kueue.fair_sharing or queue.fair_sharing),
+        "admissionFairSharing": queue.usage_based and queue.name in with_pending,
+        "fairSharing": is_fair and any(name != queue.name for name in with_pending),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

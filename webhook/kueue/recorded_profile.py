@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from math import inf
-from operator import gt
+from operator import gt, itemgetter
 
 from webhook.kueue.profile import is_later
 from webhook.kueue.schedule import Schedule, is_open
@@ -36,7 +36,7 @@ def profile(
         is_tried = record.is_tried(index, leaf, is_strict=is_strict)
         if index and not is_tried:
             continue
-        at_step = [rows.free(table) for table in record.tables(index, leaf)]
+        at_step = list(map(rows.free, record.tables(index, leaf)))
         if not is_tried:
             at_step[0] = rows.nothing
         # A rank's table holds at the moment of its step alone, so a step at which it has more
@@ -90,10 +90,8 @@ class _Rows:
         first = self._leaf * schedule.tree.width
         self._places = [first + column for column in self._columns]
         self.has_cohort = schedule.tree.parents[self._leaf] >= 0
-
-    def free(self, table: Sequence[int]) -> tuple[int, ...]:
-        """Return what is free by a table of all nodes; a stopped ClusterQueue has nothing free."""
-        return tuple([table[place] for place in self._places]) if self._is_open else self.nothing
+        self.free = _picker(self._places) if self._is_open else lambda _: self.nothing
+        """From a table of all nodes to what is free; a stopped ClusterQueue has nothing free."""
 
     def owned(self, used: Sequence[int]) -> tuple[int, ...]:
         """Return what is unused of its own quota."""
@@ -112,6 +110,13 @@ class _Rows:
         more = {priority: row for priority, row in more.items() if row != free}
         # What is left out counts as what a lower priority could have.
         return dict(list(more.items())[-MOST_LEVELS:])
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """Return a function that takes these places out of a table; profiles ask it for each step."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda table: tuple(table[place] for place in places)
 
 
 def _last_starts(schedule: Schedule, queue: ClusterQueue) -> Mapping[int, float]:

@@ -71,7 +71,7 @@ class _Moment:
     """What was assigned since somebody was last served."""
     started: list[StartedGroup] = field(default_factory=list)
     kept: _Kept = field(default_factory=list)
-    put_back: list[ClusterQueueHeads] = field(default_factory=list)
+    put_back: dict[ClusterQueueHeads, None] = field(default_factory=dict)
     """Heads that are stored anew when the moment is over."""
     recorded: int = 0
     """The cycle to which the usage belongs that is recorded for *turns*."""
@@ -174,7 +174,7 @@ class SchedulingCycle:
         for heads in self._of_leaf[leaf]:
             if not heads.entries:
                 continue
-            if self._preemptions is not None and self._preemptions.is_closed(heads):
+            if self._is_closed(heads):
                 self._put(heads, 0)
                 continue
             # A head that need no longer borrow comes before all that do.
@@ -226,9 +226,7 @@ class SchedulingCycle:
             self._add(bucket, moment)
             if heads.bucket is not bucket and heads.bucket is not None:
                 self._add(heads.bucket, moment)
-        if claims:
-            self._drop(claims)
-        self._end(moment)
+        self._end(moment, self._drop(claims, moment.put_back) if claims else {})
         return moment.started
 
     def _open(
@@ -242,12 +240,15 @@ class SchedulingCycle:
             if heads.bucket is not None and heads.stored is not None:
                 self._add(heads.bucket, moment)
 
-    def _end(self, moment: _Moment) -> None:
-        """Store the heads that were passed over, or served later than their places say."""
-        if moment.put_back:
-            for heads in dict.fromkeys(moment.put_back):
-                if heads.entries:
-                    self._store(heads, min(1, heads.stored[1]) if heads.stored else 0)
+    def _end(self, moment: _Moment, borrows: Mapping[ClusterQueueHeads, int]) -> None:
+        """Store the heads that were passed over, or served later than their places say.
+
+        *borrows*: whether those that might preempt borrow.
+        """
+        for heads in moment.put_back:
+            if heads.entries:
+                known = heads.stored[1] if heads.stored else borrows.get(heads, 0)
+                self._store(heads, min(1, known))
         if self._is_first:
             self._is_first, self._has_places = False, self._has_cohort
             for leaf in self._of_leaf:
@@ -269,13 +270,13 @@ class SchedulingCycle:
 
     def _due(self, served: Key, heads: ClusterQueueHeads, moment: _Moment) -> Assignment | None:
         """Return what a queue's head is assigned; None: it is not served now, but stored anew."""
-        if self._preemptions is not None and self._preemptions.is_closed(heads):
+        if self._is_closed(heads):
             self._put(heads, 0)
             return None
         if heads.claim is not None and not moment.kept and self._is_in_vain(heads):
             self._record(served, moment)
             heads.stored = None
-            moment.put_back.append(heads)
+            moment.put_back[heads] = None
             return None
         borrows = heads.stored[1] if heads.stored else 0
         if self._tree.keeps and self._bucket(heads) is not heads.bucket:
@@ -291,7 +292,7 @@ class SchedulingCycle:
         if height <= served[1]:
             return fitting
         if borrows or heads.bucket is None or heads.bucket.wanted is None:
-            moment.put_back.append(heads)
+            moment.put_back[heads] = None
             self._store(heads, height, place=served[0])
         else:
             # It turns out to borrow, so all heads that fit without borrowing come before it.
@@ -387,13 +388,22 @@ class SchedulingCycle:
         served = key
         if self._is_deep and key[1] and bucket.wanted is not None:
             # Those that borrow all do so from at least this height.
-            height = min(
-                self._tree.height(bucket.node, cell, amount)[0] for cell, amount in bucket.wanted
-            )
-            served = key[0], max(key[1], height), *key[2:]
+            height = self._least_height(bucket.node, bucket.wanted, least=key[1])
+            if height > key[1]:
+                served = key[0], height, *key[2:]
         if due is None or due[0] != served:
             bucket.due = served, key
             heapq.heappush(moment.ready, (served, key, bucket))
+
+    def _least_height(self, node: int, wanted: Taken, *, least: int) -> int:
+        """Return the least height of all cells from which a node then borrows, or *least*."""
+        heights = []
+        for cell, amount in wanted:
+            height = self._tree.height(node, cell, amount)[0]
+            if height <= least:
+                return least
+            heights.append(height)
+        return min(heights)
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
@@ -459,7 +469,7 @@ class SchedulingCycle:
             and not fitting.fits
             and self._claim(served, heads, fitting, moment)
         ):
-            moment.put_back.append(heads)
+            moment.put_back[heads] = None
             return
         if heads.is_strict and not fitting.fits and self._sets_aside:
             aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
@@ -468,7 +478,7 @@ class SchedulingCycle:
         has_choice = heads.entries[0][2].shape.only is None
         # These may fit at the next moment without a release of their own ClusterQueue.
         if fitting.fits or heads.is_strict or has_choice:
-            moment.put_back.append(heads)
+            moment.put_back[heads] = None
 
     def _claims(self) -> list[tuple[ClusterQueueHeads, int | None]]:
         """Give the heads that may preempt in this cycle a bucket of their own.
@@ -501,9 +511,12 @@ class SchedulingCycle:
     def _is_in_vain(self, heads: ClusterQueueHeads) -> bool:
         return self._preemptions is not None and self._preemptions.is_in_vain(heads)
 
+    def _is_closed(self, heads: ClusterQueueHeads) -> bool:
+        return self._preemptions is not None and self._preemptions.is_closed(heads)
+
     def _put(self, heads: ClusterQueueHeads, borrows: int) -> None:
         """Put a queue's head into its bucket, or keep it out while another one is awaited."""
-        if self._preemptions is not None and self._preemptions.is_closed(heads):
+        if self._is_closed(heads):
             heads.stored = None
             self._closed[heads.leaf][heads] = borrows
         else:
@@ -518,16 +531,28 @@ class SchedulingCycle:
             if heads.bucket is not None:
                 self._add(heads.bucket, moment)
 
-    def _drop(self, claims: Iterable[tuple[ClusterQueueHeads, int | None]]) -> None:
-        """Put the heads that might preempt back among the others, and end their preemptions."""
+    def _drop(
+        self,
+        claims: Iterable[tuple[ClusterQueueHeads, int | None]],
+        put_back: Collection[ClusterQueueHeads],
+    ) -> dict[ClusterQueueHeads, int]:
+        """Put the heads that might preempt back among the others, and end their preemptions.
+
+        Return whether those borrow that are stored anew with others of *put_back*.
+        """
+        later: dict[ClusterQueueHeads, int] = {}
         for heads, had in claims:
             heads.claim = None
             borrows = min(1, heads.stored[1]) if heads.stored else had
             if not heads.entries or borrows is None:
                 continue
-            self._put(heads, borrows)
+            if heads in put_back and not self._is_closed(heads):
+                heads.stored, later[heads] = None, borrows
+            else:
+                self._put(heads, borrows)
         if self._preemptions is not None:
             self._preemptions.end()
+        return later
 
     def _record(self, served: Key, moment: _Moment) -> None:
         """Record the usage for the turns that come before that of a head which changes it."""
