@@ -113,7 +113,8 @@ def check_newcomers(found: list[Judgement]) -> None:
     known = [item.newcomer for item in found if item.newcomer.forecast.is_known]
     close = [one for one in known if one.error <= max(2.0, 0.1 * one.waited)]
     near = [one for one in known if one.error <= max(5.0, 0.25 * one.waited)]
-    claims = [one for one in known if one.forecast.preempts]
+    at_once = [one for one in known if not one.forecast.preempts_later]
+    claims = [one for one in at_once if one.forecast.preempts]
     print(
         f"{len(known)} newcomers: {len(close)} within 2 s or 10 %, {len(near)} within 5 s or 25 %; "
         f"{len(claims)} are said to preempt, {sum(one.preempts > 0 for one in known)} do"

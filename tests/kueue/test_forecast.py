@@ -489,3 +489,44 @@ def test_a_newcomer_that_is_preempted_starts_again_after_those_that_outrank_it()
     assert last(queue, runs_for=200.0, priority=9) == (0.0, 0.0, 0)
     assert last(queue, runs_for=200.0) == (0.0, 202.0, 1)
     assert last(queue, runs_for=200.0, elapsed=50.0) == (0.0, 152.0, 1)
+
+
+def reclaiming(within="Never"):
+    """Two ClusterQueues of two GPUs each, which take back what they have lent."""
+    policy = Preemption(within_cluster_queue=within, reclaim_within_cohort="Any")
+    return snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=policy),
+        cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=policy),
+    )
+
+
+def test_a_newcomer_takes_back_what_others_will_have_borrowed():
+    running = [runs("short", gpus=2), runs("long", gpus=2, queue="b-cq")]
+    waiting = [waits("long"), waits("long", queue="b-lq")]
+
+    found = start(reclaiming(), [replace(each, priority=0) for each in running], waiting)
+
+    # After 20 s and the requeue batch one GPU goes to who is before it, and the other is lent.
+    assert (found.seconds, found.preempts, found.preempts_later) == (22.0, True, True)
+
+
+@pytest.mark.parametrize(("wide_priority", "preempted_by"), [(0, 0), (9, 1)])
+def test_who_starts_later_makes_no_newcomer_borrow_that_has_its_own_quota(
+    wide_priority, preempted_by
+):
+    running = [
+        runs("short", since=-10.0),
+        runs("short"),
+        runs("long", queue="b-cq"),
+        runs("long", since=-50.0, queue="b-cq"),
+    ]
+    waiting = [
+        waits("long", gpus=2, priority=wide_priority),
+        waits("long", queue="b-lq", key="narrow"),
+    ]
+    queues = reclaiming()
+    held = [replace(each, priority=5) for each in running]
+    found = forecast(queues, held, waiting, run_time_of, 0.0)["gpu-cq"]
+
+    # It takes back what is lent at 11 s, and the wide Workload would have all of it otherwise.
+    assert last(found, runs_for=200.0)[0::2] == (12.0, preempted_by)

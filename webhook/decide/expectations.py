@@ -434,7 +434,7 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
     reasons = {
         # By the counts it preempts, so by the forecast it must, too, and in this cycle.
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
-        and not (assessment.preempts and start.preempts),
+        and not (assessment.preempts and start.preempts and not start.preempts_later),
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
         "topology": assessment.starts_now
         and not assessment.is_placed

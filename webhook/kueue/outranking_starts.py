@@ -71,6 +71,14 @@ class OutrankingStarts:
             for step, below, is_own in known[:_MOST_OUTRANKING]
         )
 
+    def own(self, leaf: int) -> tuple[tuple[float, float], ...]:
+        """Return when pending Workloads of one ClusterQueue start, with their highest priority."""
+        highest: dict[float, float] = {}
+        for step, priority in self._own.get(leaf, ()):
+            at = self._since[step]
+            highest[at] = max(priority, highest.get(at, -inf))
+        return tuple(sorted(highest.items()))
+
 
 def _below(policy: str, priority: float) -> float:
     """Return below which priority a policy lets Workloads of this priority preempt newcomers."""

@@ -51,6 +51,8 @@ class FoundStart:
     flavors: tuple[str, ...] = ()
     """One for each part of the demand."""
     usage: Amounts
+    is_own: bool = False
+    """It certainly needs no quota but its ClusterQueue's own."""
 
     @property
     def names(self) -> str:
@@ -109,7 +111,9 @@ def start_among_pending(
     profile = _as_sure_as(profile, priority)
     found = _by_waiting(profile, demand, priority, elapsed)
     if profile.preempting and found.start.seconds > profile.eviction_seconds:
-        return _by_preempting(profile, demand, priority, elapsed) or found
+        sooner = _by_preempting(profile, demand, priority, elapsed)
+        if sooner is not None and sooner.start.seconds < found.start.seconds:
+            return sooner
     return found
 
 
@@ -144,7 +148,8 @@ def _by_waiting(profile: Profile, demand: Demand, priority: int, elapsed: float)
         chosen = next((flavors for flavors in tries if flavors is not None), None)
         if chosen is not None:
             start = _start(profile, at - elapsed, _spread(profile, index, at))
-            return _found(_with_doubts(start, profile, demand, priority), chosen)
+            start = _with_doubts(start, profile, demand, priority)
+            return _found(start, chosen, _own_rows(profile, index, tables), columns)
     never = Start(seconds=inf, low=inf, high=inf, uncertain=profile.uncertain)
     return FoundStart(start=_with_doubts(never, profile, demand, priority), usage={})
 
@@ -154,20 +159,37 @@ def _by_preempting(
 ) -> FoundStart | None:
     """Return the start of a Job that preempts others; None: it would not, or cannot."""
     levels = [level for level in profile.preempting if level <= priority]
-    # Under StrictFIFO those of at least its priority come first.
-    is_first = all(at <= elapsed for level, at in profile.behind if level >= priority)
-    if not levels or not is_first or not demand.is_possible:
+    earliest = max(elapsed, _behind(profile, priority))
+    if not levels or earliest == inf or not demand.is_possible:
         return None
     columns = {cell: index for index, cell in enumerate(profile.cells)}
-    chosen = _flavors_at(profile.preempting[max(levels)], columns, demand)
-    if chosen is None:
-        return None
+    table, only = profile.preempting[max(levels)], _only(demand, columns)
+    steps = range(bisect_right(profile.times, earliest) - 1, len(profile.times))
+    for index in steps if only is None else _first_with_room((table,), steps, only):
+        chosen = _flavors_at(table[index], columns, demand)
+        if chosen is not None:
+            after = max(earliest, profile.times[index]) - elapsed
+            start = _start_on_preempted(profile, demand, priority, index, after)
+            return _found(start, chosen, _own_rows(profile, index, ()), columns)
+    return None
+
+
+def _start_on_preempted(
+    profile: Profile, demand: Demand, priority: int, index: int, after: float
+) -> Start:
+    """Return the start of a Job for which others stop *after* so many seconds, in a step."""
+    seconds = after + profile.eviction_seconds
+    if after > profile.eviction_seconds:
+        # Until then it waits as others do: for runs to end, and for its turn.
+        start = _start(profile, seconds, profile.spread[index])
+        start = _with_doubts(start, profile, demand, priority)
+        return replace(start, preempts=True, preempts_later=True)
     # It waits for nobody but its victims, so neither others' run times nor their order matter.
-    start = _start(profile, profile.eviction_seconds, 0.0)
+    start = _start(profile, seconds, 0.0)
     is_next = bool(profile.priorities) and priority > profile.priorities[0]
     # Under StrictFIFO it is the first of its ClusterQueue only in that order.
     unordered = profile.unordered if profile.behind else ""
-    return _found(replace(start, preempts=True, is_next=is_next, unordered=unordered), chosen)
+    return replace(start, preempts=True, is_next=is_next, unordered=unordered)
 
 
 def last_start(
@@ -185,20 +207,26 @@ def last_start(
     seconds from *elapsed* on, as in ``start_of``.
     """
     columns = {cell: index for index, cell in enumerate(profile.cells)}
-    last, usage, count = first.start, first.usage, 0
+    last, count = first, 0
     for outranking in profile.outranking:
-        after = outranking.at - elapsed
+        since, after = last.start.seconds, outranking.at - elapsed
         is_spared = priority >= outranking.below or priority > outranking.spared_above
-        if is_spared or not last.seconds < after < last.seconds + run_seconds:
+        if is_spared or not since < after < since + run_seconds:
             continue
         free = profile.free[bisect_right(profile.times, outranking.at) - 1]
         # It keeps what would be left, and nobody takes back quota of its own ClusterQueue.
         rows = (free,) if outranking.owned is None else (free, outranking.owned)
-        if any(_covers(row, usage, columns) for row in rows):
+        if any(_covers(row, last.usage, columns) for row in rows):
             continue
+        if outranking.owned is not None and last.is_own:
+            # Those who start after it borrow, and they are preempted before it.
+            starts = (level for at, level in profile.own_starts if since < at - elapsed <= after)
+            if max(starts, default=-inf) <= priority:
+                continue
         again = _by_waiting(profile, demand, priority, outranking.at)
-        last, usage, count = _shifted(again.start, after), again.usage, count + outranking.workloads
-    return last if last is first.start else replace(last, preempted_by=count)
+        last = replace(again, start=_shifted(again.start, after))
+        count += outranking.workloads
+    return first.start if last is first else replace(last.start, preempted_by=count)
 
 
 def _covers(row: tuple[int, ...], usage: Amounts, columns: Mapping[FlavorResource, int]) -> bool:
@@ -255,14 +283,16 @@ def with_placement(
         cut = _cut(_cut(profile, start_seconds, 0.0), end, spread)
         served = served_before(profile.priorities, priority)
 
-        def less(table: _Table, *, comes_before: bool) -> _Table:
+        def less(
+            table: _Table, *, comes_before: bool = False, since: float = start_seconds
+        ) -> _Table:
             """Take the usage from a table; *comes_before*: its turn comes before the placement's.
 
             Such a turn still finds the quota free in the step in which the placement starts.
             """
             return tuple(
                 tuple(max(0, n - amount) for n, amount in zip(row, taken, strict=True))
-                if (start_seconds < at if comes_before else start_seconds <= at) and at < end
+                if (since < at if comes_before else since <= at) and at < end
                 else row
                 for at, row in zip(cut.times, table, strict=True)
             )
@@ -270,15 +300,22 @@ def with_placement(
         ranked = {
             rank: less(table, comes_before=rank[1] < served) for rank, table in cut.ranked.items()
         }
-        free = less(cut.free, comes_before=False)
-        # Who outranks the placement may preempt it as well.
+        free = less(cut.free)
+        # Who outranks the placement may preempt it as well; others get no victims before it does.
         preempting = {
-            level: tuple(max(0, n - amount) for n, amount in zip(row, taken, strict=True))
-            if level <= priority
-            else row
-            for level, row in cut.preempting.items()
+            level: less(table, since=0.0) if level <= priority else table
+            for level, table in cut.preempting.items()
         }
-        updated = _shortened(replace(cut, free=free, ranked=ranked, preempting=preempting))
+        updated = _shortened(
+            replace(
+                cut,
+                free=free,
+                ranked=ranked,
+                preempting=preempting,
+                # It may be one of another ClusterQueue, but then less is certain, not more.
+                owned=less(cut.owned) if cut.owned else (),
+            )
+        )
     if profile.behind:
         updated = replace(updated, behind=_with_behind(profile.behind, priority, start_seconds))
     return updated
@@ -292,9 +329,7 @@ def _turns(
     The time is in seconds since the profile was computed. With *only*, what it needs, these are
     its first turn and, of all later ones, the first that finds as much.
     """
-    # Under StrictFIFO nothing starts before all that are older, of at least its priority.
-    behind = max((at for level, at in profile.behind if level >= priority), default=0.0)
-    earliest = max(elapsed, behind)
+    earliest = max(elapsed, _behind(profile, priority))
     if earliest == inf:
         return
     # It comes in the middle of its first step: all pending have been tried by then, and only from
@@ -304,6 +339,12 @@ def _turns(
     tables, steps = _tables(profile, priority), range(first + 1, len(profile.times))
     for index in steps if only is None else _first_with_room(tables, steps, only):
         yield index, profile.times[index], tables
+
+
+def _behind(profile: Profile, priority: int) -> float:
+    """Return when all have started behind whom a newcomer waits, since the profile was computed."""
+    # Under StrictFIFO nothing starts before all that are older, of at least its priority.
+    return max((at for level, at in profile.behind if level >= priority), default=0.0)
 
 
 def _first_with_room(tables: Iterable[_Table], steps: range, needed: _Needed) -> range:
@@ -404,12 +445,33 @@ def _flavors_at(
     return tuple(chosen)
 
 
-def _found(start: Start, chosen: tuple[FlavorChoice, ...]) -> FoundStart:
+def _own_rows(profile: Profile, index: int, tables: Sequence[_Table]) -> Sequence[tuple[int, ...]]:
+    """Return what a newcomer finds in a step of its ClusterQueue's own quota; none: unknown.
+
+    *tables* are those of its turn, the first of which is that without borrowing.
+    """
+    if not profile.owned:
+        return ()
+    is_turn = len(tables) > 1
+    return (profile.owned[index], tables[0][index]) if is_turn else (profile.owned[index],)
+
+
+def _found(
+    start: Start,
+    chosen: tuple[FlavorChoice, ...],
+    own_rows: Sequence[tuple[int, ...]],
+    columns: Mapping[FlavorResource, int],
+) -> FoundStart:
     usage: dict[FlavorResource, int] = {}
     for choice in chosen:
         for cell, amount in choice.usage:
             usage[cell] = usage.get(cell, 0) + amount
-    return FoundStart(start=start, flavors=tuple(choice.flavor for choice in chosen), usage=usage)
+    return FoundStart(
+        start=start,
+        flavors=tuple(choice.flavor for choice in chosen),
+        usage=usage,
+        is_own=any(_covers(row, usage, columns) for row in own_rows),
+    )
 
 
 def _spread(profile: Profile, index: int, at: float) -> float:
@@ -443,6 +505,11 @@ def _cut(profile: Profile, at: float, spread: float) -> Profile:
             rank: _with_row(table, index, profile.free[index - 1])
             for rank, table in profile.ranked.items()
         },
+        preempting={
+            level: _with_row(table, index, table[index - 1])
+            for level, table in profile.preempting.items()
+        },
+        owned=_with_row(profile.owned, index, profile.owned[index - 1]) if profile.owned else (),
         spread=(
             *profile.spread[:index],
             max(spread, profile.spread[index - 1]),
@@ -467,6 +534,10 @@ def _shortened(profile: Profile) -> Profile:
         times=tuple(times[index] for index in kept),
         free=_put_together(profile.free, kept, min),
         ranked={rank: _put_together(table, kept, max) for rank, table in profile.ranked.items()},
+        preempting={
+            level: _put_together(table, kept, min) for level, table in profile.preempting.items()
+        },
+        owned=_put_together(profile.owned, kept, min) if profile.owned else (),
         spread=tuple(profile.spread[index] for index in kept),
     )
 

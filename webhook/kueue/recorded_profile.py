@@ -31,6 +31,7 @@ def profile(
     rows = _Rows(schedule, queue, cells)
     kept: list[int] = []
     free: list[Sequence[tuple[int, ...]]] = []
+    preempting: list[Mapping[int, tuple[int, ...]]] = []
     leaf, is_strict = schedule.tree.leaves[queue.name], queue.queueing is Queueing.STRICT
     for index in range(len(record.times)):
         is_tried = record.is_tried(index, leaf, is_strict=is_strict)
@@ -39,16 +40,20 @@ def profile(
         at_step = list(map(rows.free, record.tables(index, leaf)))
         if not is_tried:
             at_step[0] = rows.nothing
+        # Nobody preempts either while victims stop for another one of the ClusterQueue.
+        obtainable = record.obtainable[index].get(queue.name, {}) if is_tried else {}
+        more = rows.more(obtainable, at_step[0])
         # A rank's table holds at the moment of its step alone, so a step at which it has more
         # than is left afterwards is kept, however much it is like the one before.
-        if not free or at_step != free[-1] or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
+        is_new = not free or at_step != free[-1] or more != preempting[-1]
+        if is_new or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
             kept.append(index)
             free.append(at_step)
+            preempting.append(more)
     last = _last_starts(schedule, queue)
-    # Nobody preempts either while victims stop for another one of the ClusterQueue.
-    is_tried = record.is_tried(0, leaf, is_strict=is_strict)
-    obtainable = record.obtainable.get(queue.name, {}) if is_tried else {}
-    preempting = rows.more(obtainable, free[0][0])
+    outranking = record.outranking.of(leaf, rows.owned, has_cohort=rows.has_cohort)
+    is_taken_back = any(one.owned is not None for one in outranking)
+    by_level = _by_level(preempting, [step[0] for step in free])
     return Profile(
         computed_at=computed_at,
         cells=cells,
@@ -59,9 +64,11 @@ def profile(
             rank: tuple(step[number] for step in free)
             for number, rank in enumerate(record.ranks, start=1)
         },
-        preempting=preempting,
-        eviction_seconds=schedule.eviction.seconds if preempting else 0.0,
-        outranking=record.outranking.of(leaf, rows.owned, has_cohort=rows.has_cohort),
+        preempting=by_level,
+        eviction_seconds=schedule.eviction.seconds if by_level else 0.0,
+        outranking=outranking,
+        owned=tuple(rows.owned(record.used[index]) for index in kept) if is_taken_back else (),
+        own_starts=record.outranking.own(leaf) if is_taken_back else (),
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
@@ -102,14 +109,25 @@ class _Rows:
         self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
     ) -> Mapping[int, tuple[int, ...]]:
         """Return, by priority, what can be had by preemption where that is more than is free."""
+        if not self._is_open:
+            return {}
         more = {
             priority: tuple(map(max, free, (row[column] for column in self._columns)))
-            for priority, row in sorted(obtainable.items())
-            if self._is_open
+            for priority, row in obtainable.items()
         }
-        more = {priority: row for priority, row in more.items() if row != free}
-        # What is left out counts as what a lower priority could have.
-        return dict(list(more.items())[-MOST_LEVELS:])
+        return {priority: row for priority, row in more.items() if row != free}
+
+
+def _by_level(
+    steps: Sequence[Mapping[int, tuple[int, ...]]], free: Sequence[tuple[int, ...]]
+) -> Mapping[int, tuple[tuple[int, ...], ...]]:
+    """Return, by priority, what can be had at each step where that is more than is free."""
+    levels = sorted({level for step in steps for level in step})
+    # What is left out counts as what a lower priority could have.
+    return {
+        level: tuple(step.get(level, row) for step, row in zip(steps, free, strict=True))
+        for level in levels[-MOST_LEVELS:]
+    }
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:

@@ -215,6 +215,11 @@ class Schedule:
         return self._holders is not None
 
     @property
+    def preemptors(self) -> Sequence[str]:
+        """Return the ClusterQueues whose Workloads may preempt others."""
+        return [name for name, queue in self._queues.items() if may_preempt(queue)]
+
+    @property
     def preemption_policies(self) -> Mapping[int, Preemption]:
         """Return the policy of each ClusterQueue, by its node."""
         return {self.tree.leaves[name]: queue.preemption for name, queue in self._queues.items()}

@@ -28,6 +28,11 @@ _MAX_EXACT_EVENTS = 2_000
 _Tables: TypeAlias = "list[list[int]]"
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
+_MOST_LOOKUPS = 1_000
+"""So often a record asks what a newcomer could have by preemption: for each step, ClusterQueue and
+priority. Of two ClusterQueues and three priorities that is more than it has steps."""
+_Obtainable: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
+"""ClusterQueue to priority to amounts of each cell."""
 
 
 class StartRecord:
@@ -55,13 +60,15 @@ class StartRecord:
         """Standard deviation of each of *times*, in seconds."""
         self.lowest: list[Sequence[float]] = []
         """For each step the lowest priority that holds quota, by node; empty: nobody preempts."""
-        self.obtainable: Mapping[str, Mapping[int, Sequence[int]]] = {}
-        """ClusterQueue to priority to what a newcomer could have of each cell when the schedule
-        begins, with what it would preempt."""
+        self.obtainable: list[_Obtainable] = []
+        """For each step what a newcomer could have after its cycles, with what it would preempt;
+        empty: no more than is free, or it is not known."""
         self.started: Counter[tuple[float, int, float]] = Counter()
         """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
         a tree in which Kueue may preempt."""
-        self._newcomers = sorted(newcomers) if schedule.preempts else []
+        self._newcomers = sorted(newcomers)
+        self._preemptors = schedule.preemptors if schedule.preempts else ()
+        self._lookups = _MOST_LOOKUPS
         self.is_whole = True
         """False: it was cut short after too many events, and nothing is free from there on."""
 
@@ -106,13 +113,6 @@ class StartRecord:
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
-        # Whom those who wait preempt at the beginning, nobody else can.
-        if self._newcomers and not self._schedule.evicts:
-            self.obtainable = {
-                name: {level: self._schedule.obtainable(name, level) for level in self._newcomers}
-                for name in self._schedule.tree.leaves
-            }
-            self._newcomers = []
         if self._schedule.preempts:
             for group in self._schedule.started:
                 place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
@@ -160,6 +160,7 @@ class StartRecord:
             self._is_settled[-1] |= is_settled
             self._awaited[-1] = set(self._awaited[-1]).intersection(self._schedule.awaited())
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
+            self.obtainable[-1] = self._obtainable_now()
             return
         self.times.append(self._schedule.now)
         self.used.append(used)
@@ -168,8 +169,21 @@ class StartRecord:
         self._awaited.append(self._schedule.awaited())
         self.spread.append(self._schedule.spread)
         self.lowest.append(self._schedule.lowest())
+        self.obtainable.append(self._obtainable_now())
         if len(self.times) >= _STEPS_BEFORE_MERGING:
             self.merge()
+
+    def _obtainable_now(self) -> _Obtainable:
+        cost = len(self._preemptors) * len(self._newcomers)
+        is_too_much = self._lookups < min(cost, _MOST_LOOKUPS)
+        # Whom those who wait preempt, nobody else can.
+        if self._schedule.evicts or is_too_much:
+            return {}
+        self._lookups -= cost
+        return {
+            name: {level: self._schedule.obtainable(name, level) for level in self._newcomers}
+            for name in self._preemptors
+        }
 
     def _is_like_last(self, is_settled: bool) -> bool:  # noqa: FBT001
         """Return whether at least those are tried in the last step that are tried now."""
@@ -205,6 +219,7 @@ class StartRecord:
             list(map(max, *self.lowest[first:last])) if last - first > 1 else self.lowest[first]
             for first, last in parts
         ]
+        self.obtainable = [_most(self.obtainable[first:last]) for first, last in parts]
         self.spread = [self.spread[index] for index in kept]
         self.times = [self.times[index] for index in kept]
 
@@ -217,6 +232,7 @@ class StartRecord:
         self._awaited.append(())
         self.spread.append(self.spread[-1])
         self.lowest.append(self.lowest[-1])
+        self.obtainable.append({})
         self.is_whole = False
 
 
@@ -254,6 +270,18 @@ def _least(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
         for rows in map(list, zip(*before, strict=True))
     ]
     return [TurnUsage(before=least, heads={})] if before else []
+
+
+def _most(steps: Sequence[_Obtainable]) -> _Obtainable:
+    """Return the most that a newcomer could have in any of several steps, cell by cell."""
+    first, *others = [step for step in steps if step] or [{}]
+    return {
+        name: {
+            level: list(map(max, row, *(step[name][level] for step in others))) if others else row
+            for level, row in rows.items()
+        }
+        for name, rows in first.items()
+    }
 
 
 def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:

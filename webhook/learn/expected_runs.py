@@ -385,6 +385,7 @@ def later(start: Start, lasts: Delay | RunTime | None) -> Start:
         unordered=start.unordered,
         is_next=start.is_next,
         preempts=start.preempts,
+        preempts_later=start.preempts_later,
         preempted_by=start.preempted_by,
     )
 

@@ -159,15 +159,22 @@ class Profile:
     can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
     Ranks at which it is ``free`` are left out; more than what is unused of the subtree of a
     rank's height it never is."""
-    preempting: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """Priority to what a new Job of at least that priority could take of each cell now, with what
-    it would preempt; priorities that could take no more than is free are left out."""
+    preempting: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    """Priority to the same table for a new Job of at least that priority, with what it would
+    preempt; priorities that could take no more than is free are left out. Where too much happens
+    to know it of each step, the later ones have what is free."""
     eviction_seconds: float = 0.0
     """How long those take to stop that are preempted."""
     outranked_below: int | None = None
     """New Jobs below this priority may be preempted here by others; None: nobody is."""
     outranking: tuple[Outranking, ...] = ()
     """Starts of those that are pending and may preempt a new Job for them, the earliest first."""
+    owned: tuple[tuple[int, ...], ...] = ()
+    """For each of ``times`` what is unused of the ClusterQueue's own quota after all were tried;
+    empty: nobody takes quota back."""
+    own_starts: tuple[tuple[float, float], ...] = ()
+    """(seconds, highest priority of those that start then) of the ClusterQueue's own pending
+    Workloads, where quota is taken back."""
     spread: tuple[float, ...]
     """Seconds of uncertainty (one sigma) of each of ``times``."""
     behind: tuple[tuple[int, float], ...] = ()
@@ -211,6 +218,8 @@ class Start:
     """All Workloads that are pending there come after it."""
     preempts: bool = False
     """Others have to stop for it: their quota is what it starts on."""
+    preempts_later: bool = False
+    """They do not stop at once, but when quota of its own comes free that they then borrow."""
     preempted_by: int = 0
     """How many of those that are pending may preempt it before it is done; it is then the start
     after that."""
