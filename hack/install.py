@@ -31,9 +31,9 @@ CONTROLLER_ACCOUNT: Final = "kueue-fallback-controller"
 TOKEN_SECONDS: Final = 30 * 24 * 3600
 REPLACED: Final = frozenset({"Deployment", "Service"})
 WAITED_FOR: Final = ("webhook.timeoutSeconds=30",)
-"""Values of the chart by which, on a busy machine, a Job is decided late rather than not at all,"""
+"""Values of the chart by which, on a busy machine, a Job is decided late rather than not at all."""
 PATIENT: Final = (*WAITED_FOR, "settings.max_state_age=120")
-"""and also where the last sign of the cluster's state has come late."""
+"""The same also where the last sign of the cluster's state has come late."""
 
 Certificates = Literal["files", "selfManaged"]
 Balanced = Literal["reviews", "connections"]
