@@ -13,7 +13,7 @@ from hack import paper
 from hack.install import NAMESPACE
 from hack.meters import Counter
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, probe
-from tests.e2e.plane import wait_for
+from tests.e2e.plane import WAIT_SECONDS, wait_for
 from webhook.controller.unreviewed import MARGIN_SECONDS
 from webhook.model import omitted_namespaces
 from webhook.state.readers import OUR_WEBHOOK
@@ -180,7 +180,7 @@ def test_a_namespace_without_a_policy_is_not_called_and_jobs_until_it_is_are_cou
     missed = 0
     while decision_of(plane.client.create(paper.light_job(f"after-{missed}", names))) is None:
         missed += 1
-        assert time.monotonic() < start + 60, "no Job is decided"
+        assert time.monotonic() < start + WAIT_SECONDS, "no Job is decided"
     print(f"called after {time.monotonic() - start:.2f} s, {missed} Jobs in between")
 
     assert calls == 0
