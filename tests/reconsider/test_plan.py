@@ -45,14 +45,17 @@ class Queues:
         self.asked += 1
         free = {name: [0.0] * number for name, number in self.servers.items()}
         lines = [(each.order, each.key, *self._place(each, moved)) for each in self.candidates]
-        finishes = {}
+        finishes, starts = {}, {}
         of_ranks = {RANK: 0.0, self.rank: 0.0}
         for _, key, queue, runs in sorted([*lines, *self.others]):
-            done = heapq.heappop(free[queue]) + runs * self.error()
+            starts[key] = heapq.heappop(free[queue])
+            done = starts[key] + runs * self.error()
             heapq.heappush(free[queue], done)
             finishes[key] = done
             of_ranks[RANK if key.startswith("job") else self.rank] += done
-        return Prospect(finishes=finishes, total=sum(of_ranks.values()), of_ranks=of_ranks)
+        return Prospect(
+            finishes=finishes, starts=starts, total=sum(of_ranks.values()), of_ranks=of_ranks
+        )
 
     def _place(self, each, moved):
         way = moved.get(each.key)
@@ -151,6 +154,13 @@ def test_the_longer_it_runs_the_earlier_it_is_moved(left, moved):
     queues = Queues(waiting, {GPU: 1, CPU: 1}, busy(left))
 
     assert len(plan(queues)) == moved
+
+
+def test_who_starts_soon_is_moved_though_runs_end_far_beyond_their_middle():
+    waiting = [candidate(0), candidate(1, cpu=30.0)]
+    queues = Queues(waiting, {GPU: 1, CPU: 1}, busy(0.9), error=lambda: 10.0)
+
+    assert len(plan(queues)) == 1
 
 
 def test_who_is_about_to_start_where_it_is_leaves_for_a_queue_that_moves_later():

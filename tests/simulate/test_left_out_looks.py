@@ -117,7 +117,7 @@ def test_no_job_is_due_to_be_moved_before_the_bound_says_so(monkeypatch, seed):
     def checked(candidates, foresee, **given):
         now = foresee({})
         for candidate in candidates:
-            here = now.finishes.get(candidate.key, inf) - candidate.runs
+            here = now.starts.get(candidate.key, inf)
             for way in candidate.ways:
                 assert min(here, way.soonest) - plan.soon(way.runs) >= bounds[-1] - 1e-6
         chosen = planned(candidates, foresee, **given)

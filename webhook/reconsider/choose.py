@@ -14,7 +14,6 @@ from math import inf
 
 from webhook.decide import match, wishes
 from webhook.kueue import forecast
-from webhook.kueue.durations import remaining
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
@@ -121,14 +120,10 @@ class Lineup:
         return self._ways[offers.number]
 
     def _soonest_of(self, target: MoveTarget) -> float:
-        """Return what a forecast with the move would at least have: its finish less its run."""
+        """Return before when no forecast with the move lets the Job start."""
         name, snapshot = target.way.cluster_queue, self._world.snapshot
         asked = demand(target.arrival.needs, snapshot.cluster_queues[name], snapshot)
-        runs = [self._run_times(target.job_class, flavors) for flavors in asked.combinations]
-        known = [remaining(run)[0] for run in runs if run is not None]
-        if len(known) < len(runs) or not known:
-            return -inf
-        return self._soonest.of(name, asked) + min(known) - target.way.runs
+        return self._soonest.of(name, asked)
 
     def arrival(self, move: Move) -> Arrival:
         """Return what would be pending after a move."""
@@ -160,6 +155,7 @@ class Lineup:
                 of_ranks[rank] += (begun.finish - NEVER_SECONDS) * begun.count
         return Prospect(
             finishes={begun.key: begun.finish for begun in starts},
+            starts={begun.key: begun.at for begun in starts},
             total=sum(of_ranks.values()),
             of_ranks=of_ranks,
             next_start=min((begun.at for begun in starts), default=inf),

@@ -70,8 +70,7 @@ class Way:
     """Seconds that it must gain besides, so that it gains with enough probability although both
     starts are uncertain."""
     soonest: float = -inf
-    """No forecast lets it finish there sooner than its run time after this, in seconds from now;
-    -inf: not known."""
+    """No forecast lets it start there sooner, in seconds from now; -inf: not known."""
     least_times: float = 1.0
     """How many times what a move must gain at least one to this option must."""
 
@@ -126,6 +125,9 @@ class Prospect:
 
     finishes: Mapping[str, float]
     """Key of a Job to its finish; a Job that never starts is not among them."""
+    starts: Mapping[str, float]
+    """The same of its start: from there to its finish is the mean of its run, which is far beyond
+    its middle where runs of one class differ much."""
     total: float
     """Sum of the finishes of all pending Workloads."""
     of_ranks: Mapping[Rank, float] = field(default_factory=dict)
@@ -279,8 +281,7 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
         return (), state.now
     after = state.foresee({**state.moved, **{candidate.key: way for candidate, way in batch}})
     waits = [
-        _due_in(candidate, way, state.now, _start(after, candidate, way.runs))
-        for candidate, way in batch
+        _due_in(candidate, way, state.now, _start(after, candidate)) for candidate, way in batch
     ]
     state.quiet_seconds = min([state.quiet_seconds, *(wait for wait in waits if wait > 0)])
     due = tuple(move for move, wait in zip(batch, waits, strict=True) if wait <= 0)
@@ -294,8 +295,7 @@ def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> 
     would go, in seconds from now.
     """
     # Jobs moved earlier used up ``maxMoves`` on what later Jobs changed again (decision 0013).
-    starts = min(_start(now, candidate, candidate.runs), there)
-    return starts - soon(way.runs)
+    return min(_start(now, candidate), there) - soon(way.runs)
 
 
 def soon(runs: float) -> float:
@@ -303,8 +303,8 @@ def soon(runs: float) -> float:
     return max(SOON_SECONDS, SOON_PART * runs)
 
 
-def _start(prospect: Prospect, candidate: MoveCandidate, runs: float) -> float:
-    return prospect.finishes.get(candidate.key, NEVER_SECONDS) - runs
+def _start(prospect: Prospect, candidate: MoveCandidate) -> float:
+    return prospect.starts.get(candidate.key, NEVER_SECONDS)
 
 
 def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:

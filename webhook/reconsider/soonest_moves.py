@@ -212,10 +212,7 @@ class DueTimes:
         return min(here, there) - plan.soon(self._run(group, place).seconds)
 
     def _start(self, group: AlikeJobs, place: _Place, *, ahead: int = 0) -> float:
-        """Return when a Job would start at a place at the soonest, as ``plan`` counts.
-
-        A plan takes a run's middle from its expected end, which is its mean after the start.
-        """
+        """Return when a Job would start at a place at the soonest."""
         run = self._run(group, place)
         if run is _UNKNOWN:
             return -inf
@@ -224,7 +221,7 @@ class DueTimes:
             # Before it start those ahead of it. Until one of them ends, all of them hold quota.
             after_all = self._starts.of(place.cluster_queue, place.demand, ahead=ahead)
             start = min(after_all, (start + run.mean) / (1 + GRAIN))
-        return start + run.mean - run.seconds
+        return start
 
     def _run(self, group: AlikeJobs, place: _Place) -> _Holding:
         key = group, place.option.name
