@@ -22,7 +22,7 @@ def pair(stayed, decided, *, again=None, would_take=0.0, is_gone=False, priority
     )
 
 
-def test_a_class_is_worse_off_above_a_percent_and_beyond_both_kinds_of_noise():
+def test_a_class_is_worse_off_above_a_percent_and_beyond_the_noise_of_its_jobs():
     slower = [pair(100.0, 102.0 + odd) for odd in (0.0, 0.1, 0.2)]
     as_noisy = [pair(100.0, 102.0 + odd, priority="high") for odd in (0.0, 50.0, -50.0)]
     as_alike = [pair(99.0, 102.0 + odd, again=101.5, priority="middle") for odd in (0.0, 0.1, 0.2)]
@@ -33,11 +33,12 @@ def test_a_class_is_worse_off_above_a_percent_and_beyond_both_kinds_of_noise():
     assert [(row.priority, row.verdict) for row in found] == [
         ("low", "WORSE"),
         ("high", "noise"),
-        ("middle", "noise"),
+        ("middle", "WORSE"),
         ("other", "met"),
     ]
     assert found[0].worse_percent == pytest.approx(2.1)
     assert found[2].null_percent == pytest.approx(100 * 2.5 / 99)
+    assert [target.value for target in targets(found)] == [2, 0]
     assert [target.is_met for target in targets(found)] == [False, True]
 
 
