@@ -175,6 +175,7 @@ class StartRecord:
 
     def _obtainable_now(self) -> _Obtainable:
         cost = len(self._preemptors) * len(self._newcomers)
+        # The first step is known of any tree: a newcomer preempts at once more often than later.
         is_too_much = self._lookups < min(cost, _MOST_LOOKUPS)
         # Whom those who wait preempt, nobody else can.
         if self._schedule.evicts or is_too_much:
@@ -196,7 +197,8 @@ class StartRecord:
         """Keep at most STEPS of the steps, and join each of the others to the one before it.
 
         After a cycle, what is free in all joined steps counts as free. At the turn of a rank, the
-        most that is free in any of them does, because the turn may come in any of them.
+        most that is free in any of them does, because the turn may come in any of them; so does the
+        most that a newcomer could have by preemption.
         """
         kept = kept_steps(self.times, STEPS)
         parts = list(zip(kept, (*kept[1:], len(self.times)), strict=True))
