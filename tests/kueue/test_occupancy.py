@@ -189,6 +189,88 @@ def test_one_whose_search_for_flavors_goes_round_for_ever_keeps_others_waiting()
     assert not starts(priority=1)
 
 
+def test_a_search_for_flavors_that_ended_in_vain_begins_anew_for_a_strict_head():
+    # Both of its pod sets would take "a", of which "other" takes half in the same cycle. Behind "a"
+    # there is too little; tried from the first flavor on, one of them takes "b".
+    queues = [
+        cluster_queue(
+            "gpu-cq",
+            {"a": {"cpu": "1"}, "b": {"cpu": "1"}},
+            cohort="all",
+            queueing=Queueing.STRICT,
+        ),
+        cluster_queue("other-cq", {"a": {"cpu": "3"}}, cohort="all"),
+    ]
+    head = replace(arrival("head"), needs=(needs({"cpu": "2"}), needs({"cpu": "1"})))
+    other = arrival("other", {"cpu": "2"}, local_queue="other-lq")
+    competing = {"gpu-cq": (head,), "other-cq": (other,)}
+
+    found = occupancy.build(snapshot(*queues, competing=competing))
+
+    assert found.held("gpu-cq").usage == {("a", "cpu"): 2_000, ("b", "cpu"): 1_000}
+
+
+def test_who_got_quota_a_cycle_ago_may_have_to_give_it_back():
+    # The second of "two" prefers to reclaim "b" from "lent" to borrowing "a".
+    reclaims = Preemption(reclaim_within_cohort="Any")
+    queues = [
+        cluster_queue(
+            "gpu-cq",
+            {"a": {"cpu": "1"}, "b": {"cpu": "2"}},
+            cohort="all",
+            preemption=reclaims,
+            when_can_borrow="TryNextFlavor",
+            when_can_preempt="TryNextFlavor",
+            preference="PreemptionOverBorrowing",
+        ),
+        cluster_queue("other-cq", {"b": {"cpu": "1"}}, cohort="all"),
+        cluster_queue("pool-cq", {"a": {"cpu": "5"}}, cohort="all"),
+    ]
+    two = replace(arrival("two", {"cpu": "1"}), count=2)
+    lent = arrival("lent", {"cpu": "3"}, local_queue="other-lq")
+    competing = {"gpu-cq": (two,), "other-cq": (lent,)}
+
+    found = occupancy.build(snapshot(*queues, competing=competing)).held("gpu-cq")
+
+    assert (found.usage, found.pending) == ({("a", "cpu"): 1_000}, 1)
+
+
+def test_who_finds_quota_kept_for_a_head_goes_on_with_the_next_flavor():
+    own = {"a": {"cpu": "0"}, "b": {"cpu": "1"}}
+    strict = cluster_queue("a-cq", {"a": {"cpu": "2"}}, cohort="all", queueing=Queueing.STRICT)
+    queue = cluster_queue("gpu-cq", own, cohort="all")
+    waiting = arrival("first", {"cpu": "2"}, local_queue="a-lq")
+    alone = snapshot(queue, strict, held={"a-cq": held({"a": {"cpu": "1"}}, reserving=1)})
+    beside = replace(alone, competing={"a-cq": (waiting,)})
+    for state, flavor in ((alone, "a"), (beside, "b")):
+        found = occupancy.build(state)
+        assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queue)
+
+        assert assigned.assignment.flavors == (flavor,)
+        local_queue = state.local_queues["team", "gpu-lq"]
+        assert occupancy.starts_now(found, assigned, local_queue, queue)
+
+
+def test_a_head_that_goes_round_for_ever_keeps_quota_from_other_queues():
+    # Each of its pod sets takes "a" in turn, and then the other one finds nothing.
+    flavors = {"a": {"cpu": "1"}, "b": {"cpu": "1"}}
+    queues = [
+        cluster_queue("gpu-cq", flavors, cohort="all"),
+        cluster_queue("other-cq", {"a": {"cpu": "0"}}, cohort="all"),
+    ]
+    head = replace(arrival("head"), needs=(needs({"cpu": "1"}),) * 2)
+    state = snapshot(*queues, held={"gpu-cq": held({"b": {"cpu": "1"}}, reserving=1)})
+
+    def starts(state):
+        found = occupancy.build(state)
+        assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queues[1])
+        local_queue = state.local_queues["team", "other-lq"]
+        return occupancy.starts_now(found, assigned, local_queue, queues[1])
+
+    assert starts(state)
+    assert not starts(replace(state, competing={"gpu-cq": (head,)}))
+
+
 def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
     # It has to borrow, which in another queue would put it behind the head.
     quotas = {"t4": {"cpu": "4", GPU: "4"}}

@@ -52,6 +52,10 @@ def _of_unknown_holders(_taken: Taken) -> None:
     return None
 
 
+def _by_nobody(_assigned: Assignment) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimant:
     """A Workload's ClusterQueue in its tree, and whom the Workload may preempt."""
@@ -65,6 +69,8 @@ class Claimant:
     victims: Callable[[Taken], int | None] = _of_unknown_holders
     """How many Workloads Kueue would preempt to free all of this quota; 0: no set of them would do;
     None: it is not known who holds quota."""
+    is_kept_out: Callable[[Assignment], bool] = _by_nobody
+    """Whether quota that heads before it set aside leaves it none, so that it searches on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +299,11 @@ def victims_of(assigned: Assignment, claimant: Claimant) -> int | None:
         return 0
     found = claimant.victims(assigned.taken)
     return 0 if found is None and assigned.mode is PreemptionMode.NO_CANDIDATES else found
+
+
+def has_its_turn(assigned: Assignment, claimant: Claimant) -> bool:
+    """Return whether its search for flavors ends with this cycle."""
+    return is_served(assigned, claimant) and not claimant.is_kept_out(assigned)
 
 
 def is_served(assigned: Assignment, claimant: Claimant) -> bool:

@@ -66,7 +66,7 @@ class ExactCycles:
         self._is_by_age, self._has_begun = came_one_by_one and not kueue.fair_sharing, False
         self.claims = Claims(kueue)
         self.kept: Sequence[Kept] = ()
-        """Quota set aside for StrictFIFO heads in the last cycle."""
+        """Quota set aside in the last cycle for heads that come again in the next one."""
         self.turns: Sequence[Turn] = ()
         """As in ``SchedulingCycle``."""
         self.turn_usage: list[TurnUsage] = []
@@ -96,7 +96,7 @@ class ExactCycles:
         self._progress: dict[QueueEntry, Sequence[str]] = {}
         """Where the search for flavors goes on in the next cycle (``LastAssignment``)."""
         self._seen: set[tuple[tuple[QueueEntry, Sequence[str]], ...]] = set()
-        """Searches with which cycles of this moment have ended: they may go round for ever."""
+        """Searches from which cycles of this moment went on: they may go round for ever."""
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
             self.claims.finds_victims = preemptions.finds_victims
@@ -169,7 +169,7 @@ class ExactCycles:
         """Begin a moment: the search for flavors begins anew."""
         # Kueue's cycles come one after the other as long as some head is tried in vain, so nobody
         # knows how far such a search is by then.
-        self._seen.clear()
+        self._seen = {()}
         self._progress.clear()
         self._is_by_age &= not self._has_begun
         self._has_begun = True
@@ -231,9 +231,12 @@ class ExactCycles:
                     del lines[heads]
 
     def _has_new_search(self) -> bool:
-        """Return whether the next cycle goes on with flavors as none has before at this moment."""
+        """Return whether the next cycle goes on with flavors as none has before at this moment.
+
+        Where a search has ended, a head that is tried still, as under StrictFIFO, begins anew.
+        """
         search = tuple(self._progress.items())
-        is_new = bool(search) and search not in self._seen
+        is_new = search not in self._seen
         self._seen.add(search)
         return is_new
 
@@ -358,7 +361,8 @@ class ExactCycles:
         aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
         if aside:
             self._tree.charge(heads.leaf, aside)
-            if heads.is_strict:
+            # One with flavors left to try comes again in the next cycle, as a strict one does.
+            if heads.is_strict or any(fitting.unfinished):
                 cycle.kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
             else:
                 cycle.passing.append((heads.leaf, aside))

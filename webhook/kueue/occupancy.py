@@ -39,6 +39,7 @@ from webhook.kueue.preemption import (
 from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import Forest, UsageTree
+from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.schedule import Schedule, is_open
 from webhook.kueue.scheduling_cycle import Kept, at_turn
 from webhook.kueue.start_times import StartTimes
@@ -185,6 +186,12 @@ def claimant(
     leaf = tree.leaves[cluster_queue.name]
     preemptor = Preemptor(leaf=leaf, taken=(), priority=priority, queued_at=queued_at)
     targets = PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
+
+    def is_kept_out(assigned: Assignment) -> bool:
+        if assigned.fits:
+            return not _has_room_at_its_turn(occupancy, assigned, cluster_queue, priority)
+        return _is_kept_from_preempting(occupancy, assigned, cluster_queue, priority)
+
     return Claimant(
         tree=tree,
         leaf=leaf,
@@ -193,6 +200,7 @@ def claimant(
         fair_sharing=occupancy.snapshot.kueue.fair_sharing,
         release=occupancy.snapshot.kueue.release,
         victims=targets.victims,
+        is_kept_out=is_kept_out,
     )
 
 
@@ -395,7 +403,7 @@ def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arriv
     for begun in schedule.begun:
         number = int(begun.key)
         left[number] -= begun.count
-        charge = {tree.cells[cell]: amount // begun.count for cell, amount in begun.usage}
+        charge = _charge_of_one(begun, tree)
         occupancy = _with_reserving(
             occupancy, arrivals[number], begun.cluster_queue, charge, begun.count
         )
@@ -430,7 +438,15 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
             priority=-int(priority),
             queued_at=arrivals[int(entry.waiting.key)].created or inf,
         )
-        return PreemptionTargets(occupancy, schedule.tree, heads.queue, preemptor).possibility
+        return PreemptionTargets(with_begun(), schedule.tree, heads.queue, preemptor).possibility
+
+    def with_begun() -> Occupancy:
+        # Who got quota in a cycle before this one may have to give it back.
+        found = occupancy
+        for begun in schedule.begun:
+            arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, tree)
+            found = _with_reserved(found, arrival, begun.cluster_queue, charge, begun.count)
+        return found
 
     schedule = Schedule(
         tree.copy(),
@@ -461,6 +477,10 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
         )
     schedule.start_what_fits()
     return schedule
+
+
+def _charge_of_one(begun: StartedWorkloads, tree: UsageTree) -> Amounts:
+    return {tree.cells[cell]: amount // begun.count for cell, amount in begun.usage}
 
 
 def _with_head(occupancy: Occupancy, name: str, head: Head) -> Occupancy:

@@ -18,7 +18,7 @@ from webhook.kueue.assignment import (
     Parts,
     PreemptionMode,
     assign,
-    is_served,
+    has_its_turn,
     search,
 )
 from webhook.kueue.topology_placement import Given
@@ -48,7 +48,7 @@ def assign_placed(
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    first = assigned = search(parts, claimant, lambda one: is_served(one, claimant))
+    first = assigned = search(parts, claimant, lambda one: has_its_turn(one, claimant))
     if not snapshot.topologies:
         return first
     while assigned.fits:
