@@ -46,6 +46,13 @@ def test_workloads_of_one_namespace_hold_its_name_once():
     assert one[0] is another[0]
 
 
+def test_workloads_of_one_second_hold_its_number_once():
+    one, another = (read_workload(json.loads(json.dumps(workload(name)))) for name in ("a", "b"))
+
+    assert one.created > 0
+    assert one.created is another.created
+
+
 def test_pods_with_more_text_than_is_read_again_have_no_class():
     source = workload()
     (container,) = source["spec"]["podSets"][0]["template"]["spec"]["containers"]

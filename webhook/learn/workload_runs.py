@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -228,7 +229,9 @@ def _digest(metadata: Mapping[str, Any]) -> int:
     return zlib.crc32(str(metadata.get("uid")).encode()) & 0xFFFF
 
 
+@lru_cache(maxsize=4096)
 def _seconds(written: str, path: str) -> int:
+    # Times are whole seconds, and the times of Workloads that change together are one number.
     return int(fields.seconds_since_1970(written, path)) if written else 0
 
 
