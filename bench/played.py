@@ -1,5 +1,6 @@
 """The real server process, with its observer, beside a cluster that is played."""
 
+import compileall
 import contextlib
 import sys
 import time
@@ -17,6 +18,12 @@ from hack.ports import Ports
 from hack.processes import Processes, Program
 
 READY_SECONDS: Final = 200.0
+_AS_DEPLOYED: Final = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": "32768",
+    "MALLOC_TRIM_THRESHOLD_": "131072",
+}
+"""What the chart sets for all processes."""
 _NAME: Final = "webhook"
 
 
@@ -48,7 +55,11 @@ def served(folder: Path, kubeconfig: Path, review: str, **settings: object) -> I
     )
     command = [sys.executable, "-m", "webhook", "serve", f"--config={path}"]
     (folder / "reviews.jsonl").write_text(review)
-    processes.run(Program(name=_NAME, command=command, environment={"PYTHONPATH": str(ROOT)}))
+    environment = {**_AS_DEPLOYED, "PYTHONPATH": str(ROOT)}
+    # As in the image. Without, each process would compile all modules first.
+    for package in ("webhook", "certs"):
+        compileall.compile_dir(ROOT / package, quiet=1)
+    processes.run(Program(name=_NAME, command=command, environment=environment))
     target = load.Webhook(
         port=listen,
         authority=pki.certificate("ca"),
