@@ -17,6 +17,7 @@ from webhook.api.client import Client
 from webhook.flow.create import Rules
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Snapshot
+from webhook.observer import process
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 from webhook.state.pipe import Update, changes
@@ -25,7 +26,7 @@ from webhook.state.snapshot_file import fetch_snapshot
 Quantiles = dict[str, float]
 Buckets = dict[float, float]
 
-_LOOKS_BACK: Final = b"webhook.controller.look_back_process"
+_LOOKS_BACK: Final = "webhook.controller.look_back_process"
 """The controller's child, which lives for seconds: what a sample finds of it depends on when."""
 ALONE: Final = 2000
 WARM_UP: Final = 50
@@ -113,7 +114,12 @@ def cpu_seconds(pid: int) -> dict[str, float]:
 
 def observer(pid: int) -> int:
     """Return the observer's process among the descendants of a server's."""
-    return next(each for name, each in _family(pid) if name.startswith("observer"))
+    return next(each for _, each in _family(pid) if is_observer(each))
+
+
+def is_observer(pid: int) -> bool:
+    """Return whether a process names itself so: a fork has its server's command line."""
+    return _text(Path(f"/proc/{pid}/comm")) == f"{process.NAME}\n"
 
 
 def _family(pid: int) -> Iterator[tuple[str, int]]:
@@ -124,22 +130,25 @@ def _family(pid: int) -> Iterator[tuple[str, int]]:
             above = parents[above]
         words = _words(each) if above == pid else ()
         if words and _LOOKS_BACK not in words:
-            yield f"{_role(words)} (pid {each})", each
+            yield f"{_role(each, words)} (pid {each})", each
 
 
-def _words(pid: int) -> Sequence[bytes]:
+def _words(pid: int) -> Sequence[str]:
     """Read a command line; empty: the process has ended."""
+    return tuple(_text(Path(f"/proc/{pid}/cmdline")).split("\0")[:-1])
+
+
+def _text(path: Path) -> str:
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return path.read_text(errors="replace")
     except OSError:
-        return ()
-    return words[:-1]
+        return ""
 
 
-def _role(words: Sequence[bytes]) -> str:
-    if b"webhook.observer" in words:
+def _role(pid: int, words: Sequence[str]) -> str:
+    if is_observer(pid):
         return "observer"
-    return "controller" if b"control" in words else "server"
+    return "controller" if "control" in words else "server"
 
 
 def _parents() -> Iterator[tuple[int, int]]:

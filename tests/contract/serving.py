@@ -9,6 +9,7 @@ from pathlib import Path
 
 import yaml
 
+from hack import meters
 from tests.contract.conftest import Running, answering, free_port
 
 DRAIN_SECONDS = 2
@@ -58,10 +59,6 @@ def get(port, path):
 
 def observers(worker):
     """The worker's children that run the observer."""
-    found = []
-    for children in Path(f"/proc/{worker}/task").glob("*/children"):
-        for child in children.read_text().split():
-            with contextlib.suppress(OSError):
-                if b"webhook.observer" in Path(f"/proc/{child}/cmdline").read_bytes():
-                    found.append(int(child))
-    return found
+    tasks = Path(f"/proc/{worker}/task").glob("*/children")
+    children = (int(pid) for task in tasks for pid in task.read_text().split())
+    return [pid for pid in children if meters.is_observer(pid)]

@@ -1,5 +1,6 @@
 """The whole server process, without a cluster: how it says that it ends, and what it logs."""
 
+import contextlib
 import json
 import os
 import signal
@@ -47,6 +48,23 @@ def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):
 
     assert (alive, code) == (True, 0)
     wait_until(lambda: not Path(f"/proc/{observer}").exists())
+
+
+def test_the_first_observer_is_a_fork_of_the_server_that_has_none_of_its_sockets(serving):
+    wait_until(lambda: observers(serving.worker))
+    (observer,) = observers(serving.worker)
+
+    def sockets(pid):
+        found = set()
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.add(str(file.readlink()))
+        return {link for link in found if link.startswith("socket:")}
+
+    ours, theirs = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (serving.worker, observer))
+    assert theirs == ours
+    assert sockets(serving.worker)
+    assert not sockets(serving.worker) & sockets(observer)
 
 
 def test_where_cpu_is_short_reviews_are_answered_before_counts_are_made(serving):

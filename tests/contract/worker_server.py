@@ -42,10 +42,11 @@ if __name__ == "__main__":
     clients.MAX_HELD = int(max_held)
     SERVER = Server(
         listen=f"127.0.0.1:{port}",
-        context=LiveContext(certificate, key, client_ca=next(iter(clients_of), ""), on_error=print),
         client_names=clients_of[1:],
         load_application=lambda: answer,
         drain_seconds=float(drain_seconds),
     )
+    authority = next(iter(clients_of), "")
+    SERVER.context = LiveContext(certificate, key, client_ca=authority, on_error=print)
     SERVER.cfg.set("worker_connections", int(connections))
     SERVER.run()

@@ -8,12 +8,11 @@ import ssl
 import time
 import urllib.request
 from http import HTTPStatus
-from pathlib import Path
 
 import pytest
 import yaml
 
-from hack import paper
+from hack import meters, paper
 from hack.install import Installation
 from tests import reviews
 from tests.e2e.certificates import readiness
@@ -182,8 +181,6 @@ def frozen(*pids):
 def observer_of(plane, *, other_than=None):
     """Find the observer's process; None while there is none."""
     for pid in processes_of(plane, "webhook-0"):
-        with contextlib.suppress(OSError):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"webhook.observer" in words and pid != other_than:
-                return pid
+        if meters.is_observer(pid) and pid != other_than:
+            return pid
     return None

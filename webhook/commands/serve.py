@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from webhook.server.gunicorn_app import Application
+    from webhook.server.tls import Source
 
 
 @click.command("serve")
@@ -126,35 +128,41 @@ def _fail(where: str, lines: list[str]) -> NoReturn:
 
 
 def _run(settings: Settings) -> None:
+    # What the observer needs is imported once, here, and shared by all forks.
+    from webhook.observer import process
+    from webhook.server import lifecycle
     from webhook.server.gunicorn_app import Server
-    from webhook.server.tls import LiveContext, SentContext, Source
-
-    source: Source
-    clients = settings.client_ca
-    if settings.certificates == "files":
-        cert, key = settings.tls_cert, settings.tls_key
-        source = LiveContext(cert, key, client_ca=clients, on_error=_log_error)
-    else:
-        source = SentContext(client_ca=clients, on_error=_log_error)
 
     def load_application() -> Application:
-        from webhook.serving import observer_child
+        from webhook.serving.observer_child import ForkedChild
 
-        # Before the server is imported, which takes as long as until the observer can list.
-        observer = observer_child.start((*observer_child.command(settings), "first"))
+        # First of all, as long as there is one thread and no private key.
+        observer = ForkedChild(partial(process.run, settings, rests=False))
+        # Imported while the observer reads its first lists.
         from webhook.serving import app
 
+        server.context = source = _certificates(settings)
         return app.serve_forever(settings, certificates=source, state=server, observer=observer)
 
     server = Server(
         listen=settings.listen,
-        context=source,
         load_application=load_application,
         keep_alive_seconds=settings.keep_alive,
         drain_seconds=settings.drain_seconds,
         client_names=settings.client_names,
     )
+    lifecycle.share_with_children()
     server.run()
+
+
+def _certificates(settings: Settings) -> Source:
+    from webhook.server.tls import LiveContext, SentContext
+
+    clients = settings.client_ca
+    if settings.certificates == "files":
+        cert, key = settings.tls_cert, settings.tls_key
+        return LiveContext(cert, key, client_ca=clients, on_error=_log_error)
+    return SentContext(client_ca=clients, on_error=_log_error)
 
 
 def _log_error(text: str) -> None:

@@ -1,9 +1,9 @@
 """The observer's process: it follows the cluster and writes what has changed to a pipe.
 
-``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else KUEUE_FALLBACK_SETTINGS) writes
-``Update`` frames to its standard output, log lines to standard error, and ends when its standard
-input or output closes. With ``first`` behind the settings the server answers nobody yet, so that
-no rests are needed. It connects the parts; what changes mean is the feed's to know.
+A fork of the server runs it, and so does ``python -m webhook.observer SETTINGS`` (JSON of
+``Settings``; else KUEUE_FALLBACK_SETTINGS). It writes ``Update`` frames to its standard output, log
+lines to standard error, and ends when its standard input or output closes. It connects the parts;
+what changes mean is the feed's to know.
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched
 
-FIRST = "first"
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable | GroupAgreed
 MESSAGES, STATE, _ = OBSERVER_PARTS
+NAME = "observer"
+"""The process's, as ``ps -o comm`` shows it."""
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
 
@@ -81,6 +82,12 @@ def main() -> NoReturn:
     settings = Settings.model_validate_json(
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
+    run(settings, rests=True)
+
+
+def run(settings: Settings, *, rests: bool) -> NoReturn:
+    """Follow and publish, in a process of its own; first lists are read with *rests*."""
+    lifecycle.name_process(NAME)
     os.nice(NICENESS)
     lifecycle.collect_seldom()
     lifecycle.end_with_parent()
@@ -94,7 +101,7 @@ def main() -> NoReturn:
     threading.Thread(target=listen, args=(take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console, questions, rests=FIRST not in sys.argv[2:])
+    observe(settings, frames, console, questions, rests=rests)
 
 
 def _take_line(questions: queue.SimpleQueue[GroupAsked], console: Console, line: bytes) -> None:

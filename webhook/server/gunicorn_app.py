@@ -123,20 +123,20 @@ class Server(BaseApplication):  # type: ignore[misc]
     """The gunicorn application: what the arbiter and the worker read and report.
 
     *load_application* is called in the worker, which owns the threads and children that it starts.
-    *context* returns the TLS context for a new connection, or None while there is no certificate.
+    It sets ``context``, which the worker calls for the TLS context of each new connection.
     """
 
     def __init__(
         self,
         *,
         listen: str,
-        context: Callable[[], ssl.SSLContext | None],
         load_application: Callable[[], Application],
         keep_alive_seconds: int = 120,
         drain_seconds: float = 0.0,
         client_names: Collection[str] = (),
     ) -> None:
-        self.context = context
+        self.context: Callable[[], ssl.SSLContext | None] = lambda: None
+        """Returns None while there is no certificate."""
         self.client_names = client_names
         self.drain_seconds = drain_seconds
         self.draining = False

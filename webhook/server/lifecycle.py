@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 """https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
@@ -33,6 +34,18 @@ def exempt_from_collection() -> None:
     """Exempt what is there from garbage collection: its pauses are the longest that there are."""
     gc.freeze()
     collect_seldom()
+
+
+def share_with_children() -> None:
+    """Keep what is there in memory that forks share: the collector would write to all of it."""
+    gc.collect()
+    gc.freeze()
+
+
+def name_process(name: str) -> None:
+    """Set what ``ps -o comm`` shows, on Linux: a fork has its parent's command line."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text(name, encoding="ascii")
 
 
 def end_with_parent() -> None:

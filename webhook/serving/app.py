@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import math
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -38,6 +37,7 @@ from webhook.serving.decision_log import DecisionLog
 from webhook.serving.group_agreement import PodGroups
 from webhook.serving.handler import Considered, Handler
 from webhook.serving.mutate import Mutate
+from webhook.serving.observer_child import ForkedChild
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.settings import Settings
@@ -70,7 +70,7 @@ def serve_forever(
     *,
     certificates: Source,
     state: ServerState,
-    observer: subprocess.Popen[bytes] | None = None,
+    observer: ForkedChild | None = None,
 ) -> Mutate:
     """Start everything that a worker process needs; return the WSGI application.
 
@@ -91,7 +91,7 @@ class _Server:
         settings: Settings,
         certificates: Source,
         state: ServerState,
-        observer: subprocess.Popen[bytes] | None,
+        observer: ForkedChild | None,
     ) -> None:
         self._settings = settings
         self._certificates = certificates

@@ -12,10 +12,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from webhook.serving import observer_child
+from webhook.serving.observer_child import ForkedChild
 from webhook.state.pipe import Update, read_update
 
+_Child: TypeAlias = ForkedChild | subprocess.Popen[bytes]
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 5.0
 SILENT_SECONDS = 60.0
@@ -66,7 +69,7 @@ class ObserverLink:
         on_log: Callable[[str], None],
         on_start: Callable[[], object] = lambda: None,
         *,
-        first: subprocess.Popen[bytes] | None = None,
+        first: _Child | None = None,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
         """Start the *command* again whenever it ends; *first* is one that was started already."""
@@ -80,7 +83,7 @@ class ObserverLink:
         """Monotonic time of the child's last frame; None: its update is being applied."""
         self._starts: deque[float] = deque(maxlen=_STARTS_KEPT)
         self._stopped = threading.Event()
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: _Child | None = None
         self._lines: PipeWriter | None = None
         self._open = threading.Lock()
         """Held while lines are written: the pipe must not be closed then."""
@@ -167,7 +170,7 @@ class ObserverLink:
             log.join()
             return child.wait()
 
-    def _guard(self, child: subprocess.Popen[bytes], ended: threading.Event) -> None:
+    def _guard(self, child: _Child, ended: threading.Event) -> None:
         """Kill the child if it sends nothing for too long."""
         left = self._silent_seconds
         while not ended.wait(min(left, _STEP_SECONDS)):
@@ -177,6 +180,6 @@ class ObserverLink:
                 child.kill()
                 return
 
-    def _pass_on(self, child: subprocess.Popen[bytes]) -> None:
+    def _pass_on(self, child: _Child) -> None:
         for line in child.stderr or ():
             self._on_log(line.decode(errors="replace").rstrip())
