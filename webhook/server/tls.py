@@ -17,12 +17,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from webhook.server import validity_period
-from webhook.server.validity_period import Validity
-
 CHECK_SECONDS = 5.0
 """How often the files are checked; a kubelet takes longer to show a new Secret."""
 _Signature = tuple[tuple[str, int, int], ...]
+_MARGIN_SECONDS = 3600.0
+"""A certificate valid for less may be refused soon, as clocks differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """When a certificate is valid, in seconds since 1970."""
+
+    begins: float
+    ends: float
+
+    def fault(self, now: float) -> str:
+        """Return why the certificate cannot be relied on; empty if it can."""
+        if now >= self.ends:
+            return "the certificate has expired"
+        margin = min(_MARGIN_SECONDS, (self.ends - self.begins) / 10)
+        if self.ends - now < margin:
+            return f"the certificate is valid for only {self.ends - now:.0f} s more"
+        return ""
 
 
 class Source(Protocol):
@@ -84,7 +100,7 @@ class LiveContext:
 
     def expirations(self) -> Mapping[str, float]:
         """Return the expiry of each certificate by kind (leaf, ca), in seconds since 1970."""
-        return {kind: each.ends for kind, each in self._validities().items()}
+        return {kind: validity.ends for kind, validity in self._validities().items()}
 
     def _validities(self) -> Mapping[str, Validity]:
         if self._read is None or self._read[0] is not self._context:
@@ -92,7 +108,7 @@ class LiveContext:
             certificate, _ = self._paths()
             for kind, path in (("leaf", certificate), ("ca", certificate.parent / "ca.crt")):
                 with suppress(OSError, ValueError):
-                    validities[kind] = validity_period.read(path.read_bytes())
+                    validities[kind] = _validity(path.read_bytes())
             self._read = context, validities
         return self._read[1]
 
@@ -258,6 +274,17 @@ def _context_of(pem: bytes, *, client_ca: str) -> ssl.SSLContext:
         return _context(path, path, client_ca=client_ca)
     finally:
         os.close(file)
+
+
+def _validity(pem: bytes) -> Validity:
+    # Imported here so that a start does not pay for it.
+    from cryptography import x509  # noqa: PLC0415
+
+    certificate = x509.load_pem_x509_certificate(pem)
+    return Validity(
+        begins=certificate.not_valid_before_utc.timestamp(),
+        ends=certificate.not_valid_after_utc.timestamp(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
