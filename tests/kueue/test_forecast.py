@@ -4,6 +4,8 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
@@ -530,3 +532,38 @@ def test_who_starts_later_makes_no_newcomer_borrow_that_has_its_own_quota(
 
     # It takes back what is lent at 11 s, and the wide Workload would have all of it otherwise.
     assert last(found, runs_for=200.0)[0::2] == (12.0, preempted_by)
+
+
+_ASKED = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["short", "long"]), st.sampled_from([0, 9])),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(asked=_ASKED, which=st.integers(0, 39), preempts=st.booleans(), held=st.integers(0, 3))
+def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
+    asked, which, preempts, held
+):
+    rest = {"preemption": PREEMPTS} if preempts else {}
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "3"}}, **rest),
+        cluster_queue("b-cq", {"t4": {GPU: "3"}}, **rest),
+        local_queues={"gpu-lq": "gpu-cq", "b-lq": "b-cq"},
+    )
+    running = [
+        replace(runs("long", gpus=held, queue=name), priority=0) for name in ("gpu-cq", "b-cq")
+    ]
+    waiting = [
+        waits(job_class, gpus=gpus, key=str(place), priority=priority, created=place)
+        for place, (gpus, job_class, priority) in enumerate(asked)
+    ]
+    planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0)
+    place = which % len(waiting)
+    moved = replace(waiting[place], arrival=replace(waiting[place].arrival, local_queue="b-lq"))
+    instead = [*waiting[:place], moved, *waiting[place + 1 :]]
+
+    start = planned.with_waiting(instead).start_of(str(place))
+
+    whole = {begun.key: begun.at for begun in planned.with_waiting(instead).begun}
+    assert start == whole[str(place)]

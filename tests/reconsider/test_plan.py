@@ -136,6 +136,24 @@ def test_a_long_queue_is_scheduled_a_few_times_only():
     assert queues.asked <= 3
 
 
+def test_where_a_job_would_start_too_late_the_queue_that_it_leaves_is_not_forecast():
+    queues = Queues([candidate(n) for n in range(12)], {GPU: 1, CPU: 1}, busy(100))
+
+    class Partial:
+        def __init__(self, moved):
+            self.start_of = queues(moved).start_of
+
+    found = moves.plan_moves(
+        queues.candidates,
+        lambda moved: Partial(moved) if moved else queues(moved),
+        waiting=12,
+        most=16,
+    )
+
+    assert found.moves == ()
+    assert queues.asked > 1
+
+
 def busy(seconds):
     """Hold both queues for so long."""
     return [(-1, "gpu-holder", GPU, seconds), (-2, "cpu-holder", CPU, seconds)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import inf
 
 from webhook.kueue import flavor_plan, quota
@@ -144,29 +145,95 @@ class PlannedStarts:
             profiles |= of_tree.profiles
         return Planned(profiles=profiles, begun=_joined(self._planned))
 
-    def begun_with(self, waiting: Sequence[QueuedGroup]) -> tuple[StartedWorkloads, ...]:
+    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> OtherStarts:
         """Return the starts if these Workloads were pending instead.
 
         Only trees whose pending groups differ are forecast again.
         """
-        return _joined(
-            planned if contents.queued == known.queued else self._replanned(contents, prepared)
+        return OtherStarts(
+            planned
+            if contents.queued == known.queued
+            else _Rerun(self._case, contents, prepare(self._case, contents, prepared))
             for contents, (known, prepared), planned in zip(
                 self._trees.with_waiting(waiting), self._known, self._planned, strict=True
             )
         )
 
-    def _replanned(self, contents: TreeContents, before: PreparedWorkloads) -> Planned:
-        schedule = filled(self._case, contents, prepare(self._case, contents, before))
+
+class OtherStarts:
+    """The starts with other Workloads pending, worked out only as far as they are asked for."""
+
+    def __init__(self, trees: Iterable[Planned | _Rerun]) -> None:
+        self._trees = tuple(trees)
+
+    def start_of(self, key: str) -> float:
+        """Return when the Workload with this key starts, in seconds from now; inf: never.
+
+        It is one that is not pending in the same tree otherwise.
+        """
+        reruns = (tree for tree in self._trees if isinstance(tree, _Rerun))
+        return next((tree.start_of(key) for tree in reruns if key in tree.keys), inf)
+
+    @property
+    def begun(self) -> tuple[StartedWorkloads, ...]:
+        """Return all starts, as ``Planned.begun`` has them."""
+        return _joined(self._trees)
+
+
+class _Rerun:
+    """The forecast of one tree, without profiles, that stops wherever it has told enough."""
+
+    def __init__(
+        self, case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
+    ) -> None:
+        self._case, self._contents, self._prepared = case, contents, prepared
+        self._events = 0
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys of all that are pending."""
+        return frozenset(
+            group.arrival.key for _, group in self._contents.queued if group.arrival.count
+        )
+
+    @cached_property
+    def _schedule(self) -> Schedule:
+        schedule = filled(self._case, self._contents, self._prepared)
         schedule.start_what_fits()
-        for _ in range(MAX_EVENTS):
-            if schedule.next_event() == inf:
-                break
-            schedule.step()
-        return Planned(profiles={}, begun=tuple(schedule.begun))
+        return schedule
+
+    def start_of(self, key: str) -> float:
+        """Return when the Workload with this key starts, in seconds from now; inf: never."""
+        if self._schedule.preempts:
+            # Whoever is preempted starts again, and what counts is the last time.
+            starts = {begun.key: begun.at for begun in self.begun}
+            return starts.get(key, inf)
+        begun, known = self._schedule.begun, 0
+        while True:
+            for started in begun[known:]:
+                if started.key == key:
+                    return started.at
+            known = len(begun)
+            if not self._goes_on():
+                return inf
+
+    @property
+    def begun(self) -> tuple[StartedWorkloads, ...]:
+        """All starts."""
+        while self._goes_on():
+            pass
+        return tuple(self._schedule.begun)
+
+    def _goes_on(self) -> bool:
+        """Take the next step, if there is one."""
+        if self._events == MAX_EVENTS or self._schedule.next_event() == inf:
+            return False
+        self._events += 1
+        self._schedule.step()
+        return True
 
 
-def _joined(parts: Iterable[Planned]) -> tuple[StartedWorkloads, ...]:
+def _joined(parts: Iterable[Planned | _Rerun]) -> tuple[StartedWorkloads, ...]:
     return tuple(begun for part in parts for begun in part.begun)
 
 

@@ -8,7 +8,7 @@ objects and writes none.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -48,6 +48,7 @@ from webhook.reconsider.plan import (
     Move,
     MoveCandidate,
     Moved,
+    Outlook,
     Pricing,
     Prospect,
     Rank,
@@ -129,7 +130,7 @@ class Lineup:
         """Return what would be pending after a move."""
         return self._moved(move.candidate.key, move.way.option).arrival
 
-    def prospect(self, moved: Moved) -> Prospect:
+    def prospect(self, moved: Moved) -> Outlook:
         """Forecast when all pending Workloads finish if these Jobs were moved."""
         if not moved:
             return self._as_it_is
@@ -142,7 +143,7 @@ class Lineup:
             # The group stays with a count of 0, so that unknown run times are estimated alike.
             waiting.append(self._moved(arrival.key, moved[arrival.key].option))
             waiting.append(replace(group, arrival=replace(arrival, count=0)))
-        return self._prospect(self._starts.begun_with(waiting))
+        return _MovedOutlook(self._starts.with_waiting(waiting), self._prospect)
 
     def _prospect(self, starts: Sequence[StartedWorkloads]) -> Prospect:
         """Sum up the finishes of a forecast, by rank."""
@@ -176,6 +177,21 @@ class Lineup:
         """Return a movable Job's group with the class by which its policy expects run times."""
         job_class = self._here.get(group.arrival.key, group.job_class)
         return group if job_class == group.job_class else replace(group, job_class=job_class)
+
+
+@dataclass(frozen=True, slots=True)
+class _MovedOutlook:
+    """The forecast with some Jobs moved."""
+
+    starts: forecast.OtherStarts
+    summed: Callable[[Sequence[StartedWorkloads]], Prospect]
+
+    def start_of(self, key: str) -> float:
+        # Where a Job goes tells whether it is due, so what it leaves may not have to be forecast.
+        return min(NEVER_SECONDS, self.starts.start_of(key))
+
+    def whole(self) -> Prospect:
+        return self.summed(self.starts.begun)
 
 
 def _class_texts(asked: Mapping[str, MoveQuestion], snapshot: Snapshot) -> Mapping[str, str]:

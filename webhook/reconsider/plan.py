@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 NEVER_SECONDS = 30 * 86_400.0
 """The finish, in seconds from now, of a Job that would never start."""
@@ -135,6 +135,23 @@ class Prospect:
     next_start: float = inf
     """When the first pending Workload would start, in seconds from now; inf: none ever does."""
 
+    def start_of(self, key: str) -> float:
+        """Return when a Job would start, in seconds from now."""
+        return self.starts.get(key, NEVER_SECONDS)
+
+    def whole(self) -> Prospect:
+        return self
+
+
+class Outlook(Protocol):
+    """A forecast that costs the less the less is asked of it."""
+
+    def start_of(self, key: str) -> float:
+        """Return when a Job would start that is moved, in seconds from now."""
+
+    def whole(self) -> Prospect:
+        """Return all that is forecast."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
@@ -163,7 +180,7 @@ class MovesPlan:
 
 Moved: TypeAlias = "Mapping[str, Way]"
 """Key of a Job to the option that it is taken to be moved to."""
-Foresee: TypeAlias = Callable[[Moved], Prospect]
+Foresee: TypeAlias = Callable[[Moved], Outlook]
 """Forecasts all pending Workloads as if these Jobs were moved."""
 
 
@@ -198,7 +215,7 @@ def plan_moves(
     tries = tries_among(waiting)
     state = _MovePlan(
         foresee=foresee,
-        now=foresee({}),
+        now=foresee({}).whole(),
         tries=tries - 1,
         waiting=max(1, waiting),
         priced=[candidate for candidate in candidates if candidate.pricing is not None],
@@ -281,11 +298,14 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
         return (), state.now
     after = state.foresee({**state.moved, **{candidate.key: way for candidate, way in batch}})
     waits = [
-        _due_in(candidate, way, state.now, _start(after, candidate)) for candidate, way in batch
+        _due_in(candidate, way, state.now, after.start_of(candidate.key))
+        for candidate, way in batch
     ]
     state.quiet_seconds = min([state.quiet_seconds, *(wait for wait in waits if wait > 0)])
     due = tuple(move for move, wait in zip(batch, waits, strict=True) if wait <= 0)
-    return (due, after) if len(due) == len(batch) or not due else _tried(state, due)
+    if not due:
+        return (), state.now
+    return (due, after.whole()) if len(due) == len(batch) else _tried(state, due)
 
 
 def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> float:
@@ -295,16 +315,12 @@ def _due_in(candidate: MoveCandidate, way: Way, now: Prospect, there: float) -> 
     would go, in seconds from now.
     """
     # Jobs moved earlier used up ``maxMoves`` on what later Jobs changed again (decision 0013).
-    return min(_start(now, candidate), there) - soon(way.runs)
+    return min(now.start_of(candidate.key), there) - soon(way.runs)
 
 
 def soon(runs: float) -> float:
     """Return within how many seconds a Job is about to start that would run for so long."""
     return max(SOON_SECONDS, SOON_PART * runs)
-
-
-def _start(prospect: Prospect, candidate: MoveCandidate) -> float:
-    return prospect.starts.get(candidate.key, NEVER_SECONDS)
 
 
 def _batches(state: _MovePlan, candidates: Sequence[MoveCandidate], size: int) -> Iterator[_Batch]:
