@@ -25,7 +25,8 @@ _LAST = 1 << 53
 """Keys count down from here: of several that got quota at one time, the last is preempted first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, as a forecast makes one for each start, and that takes three times as long.
+@dataclass(slots=True, kw_only=True)
 class StartedWorkloads:
     """Equal Workloads that started together on the same flavors."""
 

@@ -35,7 +35,8 @@ Kept: TypeAlias = tuple[int, float, int, Taken]
 _Kept: TypeAlias = "list[Kept]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, for the same reason as ``StartedWorkloads``.
+@dataclass(slots=True, kw_only=True)
 class StartedGroup:
     """Workloads of one group that reserve quota in a cycle, with the same flavors."""
 
