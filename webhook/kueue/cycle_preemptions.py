@@ -86,7 +86,7 @@ class CyclePreemptions:
         self._victims.clear()
         self._forget_skipped()
         for leaf in self._holders.changed:
-            wants = _wants(self._tree, of_leaf.get(leaf, ()))
+            wants = _wants(self._tree, self._holders, of_leaf.get(leaf, ()))
             if wants is None:
                 self._wants.pop(leaf, None)
             else:
@@ -274,15 +274,17 @@ class _Wants(NamedTuple):
 
     pending: Sequence[tuple[ClusterQueueHeads, Shape, float, int]]
     """Each with its shape, its priority, and the place of what it needs in *taken*."""
-    highest: float
-    """Their highest priority."""
+    lower: Sequence[int] | None
+    """What those use in the ClusterQueue whom the one of the highest priority may preempt."""
     taken: Sequence[Taken | None]
     """What they need, each once; None: one has a choice of flavors."""
     amounts: Sequence[Sequence[int]] | None
     """By cell, how much of it they need, in ascending order; None: one has a choice of flavors."""
 
 
-def _wants(tree: UsageTree, of_leaf: Sequence[ClusterQueueHeads]) -> _Wants | None:
+def _wants(
+    tree: UsageTree, holders: QuotaHolders, of_leaf: Sequence[ClusterQueueHeads]
+) -> _Wants | None:
     """Return what the heads of a ClusterQueue want; None: nobody is pending."""
     firsts = [(heads, heads.entries[0]) for heads in of_leaf if heads.entries]
     if not firsts:
@@ -298,7 +300,7 @@ def _wants(tree: UsageTree, of_leaf: Sequence[ClusterQueueHeads]) -> _Wants | No
             insort(amounts[cell], amount)
     return _Wants(
         pending=pending,
-        highest=max(priority for _, _, priority, _ in pending),
+        lower=holders.lower(firsts[0][0].leaf, max(priority for _, _, priority, _ in pending)),
         taken=tuple(taken),
         amounts=None if None in taken else amounts,
     )
@@ -316,14 +318,12 @@ def _hopeful(
     hopeful: list[ClusterQueueHeads] = []
     free: Sequence[int] = ()
     for leaf in sorted(wants):
-        pending, highest, taken, amounts = wants[leaf]
+        pending, most_lower, taken, amounts = wants[leaf]
         # Where nobody has a limit, what is free is free for all.
         if not free or not tree.shares_all:
             free = [tree.available(leaf, cell) for cell in range(width)]
         reach = holders.reach(leaf, unused[leaf * width : (leaf + 1) * width]) if borrowed else None
-        if amounts is not None and not _is_any_obtainable(
-            amounts, free, reach, holders.lower(leaf, highest)
-        ):
+        if amounts is not None and not _is_any_obtainable(amounts, free, reach, most_lower):
             continue
         is_short = [only is None or _is_short(only, free) for only in taken]
         hopeful += [

@@ -128,6 +128,9 @@ class ClusterQueueHeads:
     leaf: int
     is_strict: bool
     bucket: FullQueues | None = None
+    shared: FullQueues | None = None
+    """The bucket that is always its own one but for *claim*; None: it depends on its head, or on
+    usage."""
     claim: FullQueues | None = None
     """Its own bucket in a cycle in which it may preempt."""
     entries: list[tuple[float, float, QueueEntry]] = field(default_factory=list)

@@ -139,6 +139,19 @@ class QuotaHolders:
             {leaf: queue.preemption for leaf, queue in queues.items()},
             strategies=kueue.preemption_strategies if kueue.fair_sharing else None,
         )
+        reclaiming = {
+            leaf: queue.preemption
+            for leaf, queue in queues.items()
+            if queue.preemption.reclaim_within_cohort != _NEVER
+        }
+        self._reaches = {
+            leaf: self._potential(leaf)
+            for leaf, policy in reclaiming.items()
+            if tree.keeps or kueue.fair_sharing or policy.borrow_within_cohort != _NEVER
+        }
+        """ClusterQueue's node to what it may reclaim for, where it may borrow meanwhile."""
+        # Without a right to borrow, one reclaims only for a subtree that leaves quota unused.
+        self._reclaiming = reclaiming.keys() - self._reaches.keys()
         self._groups: dict[str, RunningGroup] = {}
         """The group of each Workload that is told apart, by its key."""
         self._new: dict[int, RunningGroup] = {}
@@ -231,13 +244,7 @@ class QuotaHolders:
 
         *unused*: what ``unused`` returns of it.
         """
-        tree, policy = self._tree, self._queues[leaf].preemption
-        if policy.reclaim_within_cohort == _NEVER:
-            return None
-        if tree.keeps or self.fair_sharing or policy.borrow_within_cohort != _NEVER:
-            return self._potential(leaf)
-        # Without a right to borrow, it reclaims only for a subtree that leaves quota unused.
-        return unused
+        return unused if leaf in self._reclaiming else self._reaches.get(leaf)
 
     def priorities(self) -> set[float]:
         return {priority for levels in self._usage.values() for priority in levels}

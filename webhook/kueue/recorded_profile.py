@@ -53,17 +53,15 @@ def profile(
     last = _last_starts(schedule, queue)
     outranking = record.outranking.of(leaf, rows.owned, has_cohort=rows.has_cohort)
     is_taken_back = any(one.owned is not None for one in outranking)
-    by_level = _by_level(preempting, [step[0] for step in free])
+    after, *at_ranks = zip(*free, strict=True)
+    by_level = _by_level(preempting, after)
     return Profile(
         computed_at=computed_at,
         cells=cells,
         times=tuple(record.times[index] for index in kept),
-        free=tuple(step[0] for step in free),
+        free=after,
         priorities=record.priorities if record.ranks else (),
-        ranked={
-            rank: tuple(step[number] for step in free)
-            for number, rank in enumerate(record.ranks, start=1)
-        },
+        ranked=dict(zip(record.ranks, at_ranks, strict=True)),
         preempting=by_level,
         eviction_seconds=schedule.eviction.seconds if by_level else 0.0,
         outranking=outranking,

@@ -23,6 +23,7 @@ from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
+from webhook.kueue.head_buckets import HeadBuckets
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, KueueConfig
@@ -66,14 +67,19 @@ class TurnUsage:
 class _Moment:
     """Kueue's cycles at one moment, of which each takes one Workload of each ClusterQueue."""
 
-    ready: list[tuple[Key, Key, FullQueues]] = field(default_factory=list)
-    """A heap of buckets: when their first heads are served, or later, and the keys of these."""
+    used: Sequence[int]
+    """The usage with which the moment begins."""
+    ready: list[tuple[Key, Key, FullQueues, bool]] = field(default_factory=list)
+    """A heap of buckets: when their first heads are served, or later, the keys of these, and
+    whether it is known by now from how high up they borrow."""
     assigned: dict[ClusterQueueHeads, Assignment] = field(default_factory=dict)
     """What was assigned since somebody was last served."""
     started: list[StartedGroup] = field(default_factory=list)
     kept: _Kept = field(default_factory=list)
     put_back: dict[ClusterQueueHeads, None] = field(default_factory=dict)
     """Heads that are stored anew when the moment is over."""
+    may_preempt: bool = False
+    """Some head may preempt, so that usage need not only grow."""
     recorded: int = 0
     """The cycle to which the usage belongs that is recorded for *turns*."""
 
@@ -110,7 +116,7 @@ class SchedulingCycle:
         self._of_leaf: defaultdict[int, list[ClusterQueueHeads]] = defaultdict(list)
         self._hopeless: defaultdict[int, dict[Shape, ClusterQueueHeads]] = defaultdict(dict)
         """ClusterQueue to what can never fit there: nobody serves it, but it has its places."""
-        self._buckets: dict[object, FullQueues] = {}
+        self._buckets = HeadBuckets(tree)
         self._serial = count()
         self._preemptions = preemptions
         if preemptions is not None:
@@ -182,7 +188,7 @@ class SchedulingCycle:
             if heads.stored is None or (heads.stored[1] and self._owns(heads)):
                 self._store(heads, 0)
             # With quota that it lends to nobody, what it needs of the cohort has changed, too.
-            elif self._tree.keeps and self._bucket(heads) is not heads.bucket:
+            elif self._tree.keeps and self._buckets.of(heads) is not heads.bucket:
                 self._store(heads, heads.stored[1])
 
     @property
@@ -205,28 +211,35 @@ class SchedulingCycle:
         count, as in ``kueue.occupancy``: most of the pending have just come, and Kueue took them
         one by one.
         """
-        moment, self.before = _Moment(), []
+        moment, self.before = _Moment(used=self._tree.used[:]), []
         if self._rounds is not None:
             return self._starts_in_rounds(self._rounds)
         claims = self._claims() if self._preemptions is not None else ()
+        moment.may_preempt = bool(claims)
+        may_end = self._has_cohort and not claims
         self._open(moment, claims)
         ready = moment.ready
         while ready:
-            served, key, bucket = heapq.heappop(ready)
+            served, key, bucket, is_placed = heapq.heappop(ready)
             if bucket.due is not None and bucket.due[1] is key:
                 bucket.due = None
             # Its first head may have moved since, or others may have taken the quota.
             if bucket.top() is not key or not self._may_fit(bucket):
                 continue
+            if not is_placed and self._comes_later(key, bucket, moment):
+                continue
             heads = bucket.heap[0][1]
             fitting = self._due(served, heads, moment)
-            if fitting is not None:
-                self._try(served, heads, fitting, moment)
+            is_admitted = fitting is not None and self._try(served, heads, fitting, moment)
             if heads.leaf in self._closed:
                 self._reopen(heads.leaf, moment)
+            if is_admitted and may_end and self._buckets.are_full():
+                break
             self._add(bucket, moment)
             if heads.bucket is not bucket and heads.bucket is not None:
                 self._add(heads.bucket, moment)
+        for _, _, bucket, _ in ready:
+            bucket.due = None
         self._end(moment, self._drop(claims, moment.put_back) if claims else {})
         return moment.started
 
@@ -234,12 +247,26 @@ class SchedulingCycle:
         self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
     ) -> None:
         """Add the buckets to a moment whose first head may fit or preempt."""
-        for bucket in self._buckets.values():
-            if bucket.heap and bucket.top() is not None and self._may_fit(bucket):
+        for key, bucket in self._buckets.with_room():
+            # Most never come to their turn, and only then it is worked out when that is.
+            bucket.due = key, key
+            moment.ready.append((key, key, bucket, False))
+        heapq.heapify(moment.ready)
+        for bucket in self._buckets.own.values():
+            if bucket.top() is not None and self._may_fit(bucket):
                 self._add(bucket, moment)
         for heads, _ in claims:
             if heads.bucket is not None and heads.stored is not None:
                 self._add(heads.bucket, moment)
+
+    def _comes_later(self, key: Key, bucket: FullQueues, moment: _Moment) -> bool:
+        """Put a bucket off whose heads borrow from higher up than was known when it was added."""
+        later = self._buckets.turn(key, bucket, moment.used)
+        if later is key:
+            return False
+        bucket.due = later, key
+        heapq.heappush(moment.ready, (later, key, bucket, True))
+        return True
 
     def _end(self, moment: _Moment, borrows: Mapping[ClusterQueueHeads, int]) -> None:
         """Store the heads that were passed over, or served later than their places say.
@@ -280,7 +307,7 @@ class SchedulingCycle:
             moment.put_back[heads] = None
             return None
         borrows = heads.stored[1] if heads.stored else 0
-        if self._tree.keeps and self._bucket(heads) is not heads.bucket:
+        if self._tree.keeps and self._buckets.of(heads) is not heads.bucket:
             self._store(heads, borrows)
             return None
         shape = heads.entries[0][2].shape
@@ -318,15 +345,16 @@ class SchedulingCycle:
 
     def _try(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
-    ) -> None:
-        """Admit a queue's head, or pass it over."""
+    ) -> bool:
+        """Admit a queue's head, or pass it over; return whether it is admitted."""
         if not fitting.fits or (moment.kept and self._is_kept_out(heads, fitting, moment.kept)):
             self._pass_over(served, heads, fitting, moment)
-            return
+            return False
         if self.turns:
             self._record(served, moment)
         moment.assigned.clear()
         moment.started.append(self._take(served, heads, fitting, moment))
+        return True
 
     def _count_places(self, leaf: int, moment: _Moment | None = None) -> None:
         """Count how many heads of their ClusterQueue come before each head of one.
@@ -354,29 +382,6 @@ class SchedulingCycle:
         self._of_leaf[leaf].append(heads)
         return heads
 
-    def _bucket(self, heads: ClusterQueueHeads) -> FullQueues:
-        """Return the bucket of a queue's head, which it shares with all that need the same.
-
-        It is checked at the cohort; a head in StrictFIFO, with a choice of flavors or without a
-        cohort has a bucket of its own at the ClusterQueue.
-        """
-        if heads.claim is not None:
-            return heads.claim
-        tree, shape = self._tree, heads.entries[0][2].shape
-        parent = tree.parents[heads.leaf]
-        if heads.is_strict or shape.only is None or parent < 0:
-            own = self._buckets.get(id(heads))
-            if own is None:
-                own = self._buckets[id(heads)] = FullQueues(node=heads.leaf)
-            return own
-        wanted = (
-            queue_heads.wanted_above(tree, heads.leaf, shape.only) if tree.keeps else shape.only
-        )
-        key = parent, wanted
-        if key not in self._buckets:
-            self._buckets[key] = FullQueues(node=parent, wanted=wanted)
-        return self._buckets[key]
-
     def _add(self, bucket: FullQueues, moment: _Moment) -> None:
         """Let a bucket that has a head take part in this moment."""
         key = bucket.top()
@@ -384,27 +389,12 @@ class SchedulingCycle:
             return
         due = bucket.due if bucket.due is not None and bucket.due[1] is key else None
         # Usage only grows while nobody preempts, so its turn does not come earlier than it was.
-        if due is not None and self._preemptions is None:
+        if due is not None and not moment.may_preempt:
             return
-        served = key
-        if self._is_deep and key[1] and bucket.wanted is not None:
-            # Those that borrow all do so from at least this height.
-            height = self._least_height(bucket.node, bucket.wanted, least=key[1])
-            if height > key[1]:
-                served = key[0], height, *key[2:]
+        served = self._buckets.turn(key, bucket, self._tree.used) if key[1] else key
         if due is None or due[0] != served:
             bucket.due = served, key
-            heapq.heappush(moment.ready, (served, key, bucket))
-
-    def _least_height(self, node: int, wanted: Taken, *, least: int) -> int:
-        """Return the least height of all cells from which a node then borrows, or *least*."""
-        heights = []
-        for cell, amount in wanted:
-            height = self._tree.height(node, cell, amount)[0]
-            if height <= least:
-                return least
-            heights.append(height)
-        return min(heights)
+            heapq.heappush(moment.ready, (served, key, bucket, True))
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
@@ -422,7 +412,7 @@ class SchedulingCycle:
         priority, order, _ = heads.entries[0]
         served = heads.place if place is None else place
         key = heads.stored = served, borrows, priority, order, next(self._serial)
-        heads.bucket = self._bucket(heads)
+        heads.bucket = self._buckets.of(heads)
         heapq.heappush(heads.bucket.heap, (key, heads))
 
     def _owns(self, heads: ClusterQueueHeads) -> bool:
