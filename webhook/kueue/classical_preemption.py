@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from math import inf
 from typing import NamedTuple
 
@@ -18,14 +19,13 @@ from webhook.kueue.preemption import (
     Victim,
     satisfies_policy,
 )
-from webhook.kueue.preemption_candidates import ReclaimCandidates
-from webhook.kueue.preemption_search import (
+from webhook.kueue.preemption_candidates import (
     Candidate,
     CandidateGroup,
-    PreemptionSearch,
-    by_usage,
+    ReclaimCandidates,
     grouped,
 )
+from webhook.kueue.preemption_search import PreemptionSearch, by_usage
 
 
 class _Level(NamedTuple):
@@ -62,8 +62,7 @@ def _likeness(search: PreemptionSearch) -> tuple[object, ...] | None:
     tree, preemptor, policy = search.tree, search.preemptor, search.policy
     if search.is_over(preemptor.leaf) or search.candidates.queue_usages:
         return None
-    first = next(search.own(), None)
-    if first is not None and not first[0][0]:
+    if search.candidates.is_evicting(preemptor.leaf):
         return None
     takes_any = policy.reclaim_within_cohort == ANY and policy.borrow_within_cohort == NEVER
     by_age = policy.reclaim_within_cohort == LOWER_OR_NEWER_EQUAL_PRIORITY
@@ -98,12 +97,16 @@ def _attempt(
 ) -> tuple[Victim, ...]:
     if borrowing:
         levels = [level for level in levels if _may_be_while_borrowing(search, level)]
+    if borrowing and not levels and search.tree.shares_all:
+        return _own_victims(search, _in_order(search, reclaim, (), ()))
     victims: list[Victim] = []
     within_quota: set[int] = set()
     for candidate in _in_order(search, reclaim, levels, within_quota):
         holder = candidate.holder
+        if holder.leaf in within_quota:
+            continue
         may_borrow = _may_borrow(search, candidate)
-        if (borrowing and not may_borrow) or holder.leaf in within_quota:
+        if borrowing and not may_borrow:
             continue
         # The first one is valid by the usage with which the search begins.
         if victims and not _is_valid(search, holder.leaf):
@@ -116,6 +119,45 @@ def _attempt(
             return search.minimized(victims, borrowing=borrowing)
     search.restore(victims)
     return ()
+
+
+def _own_victims(search: PreemptionSearch, candidates: Iterable[Candidate]) -> tuple[Victim, ...]:
+    """Return whom to preempt of the preemptor's own ClusterQueue, where nobody has a limit.
+
+    All that they give back is free for it then, so no usage has to be changed to find out. Most
+    searches of an event loop are of this kind.
+    """
+    tree, leaf = search.tree, search.preemptor.leaf
+    short = {
+        cell: amount - tree.available(leaf, cell)
+        for cell, amount in search.preemptor.taken
+        if amount
+    }
+    victims: list[Victim] = []
+    for _, _, _, holder in candidates:
+        victims.append(Victim(holder=holder, reason=PreemptionReason.IN_CLUSTER_QUEUE))
+        for cell, amount in holder.taken:
+            if cell in short:
+                short[cell] -= amount
+        if max(short.values(), default=0) <= 0:
+            return _minimized(victims, short)
+    return ()
+
+
+def _minimized(victims: list[Victim], short: dict[int, int]) -> tuple[Victim, ...]:
+    """Spare each victim without whom it fits as well, as ``PreemptionSearch.minimized`` does.
+
+    *short*: what is short of each cell without them all, at most 0.
+    """
+    for index in reversed(range(len(victims) - 1)):
+        taken = victims[index].holder.taken
+        if all(short.get(cell, -amount) + amount <= 0 for cell, amount in taken):
+            for cell, amount in taken:
+                if cell in short:
+                    short[cell] += amount
+            victims[index] = victims[-1]
+            victims.pop()
+    return tuple(victims)
 
 
 def _reclaimable(search: PreemptionSearch, reclaim: ReclaimCandidates) -> Sequence[_Level]:
@@ -151,16 +193,19 @@ def _met_at(
     """
     preemptor, policy = search.preemptor, search.policy.reclaim_within_cohort
     apart = search.candidates.leaves_below(level.below)
+    if apart.issuperset(reclaim.leaves(level.cohort, search.short)):
+        return
     takes_any = policy == ANY
     bound = inf if takes_any else preemptor.priority + (policy == LOWER_OR_NEWER_EQUAL_PRIORITY)
-    for order, holder in reclaim.of(level.cohort, search.short):
+    for candidate in reclaim.of(level.cohort, search.short, level.group):
+        holder = candidate.holder
         if holder.priority >= bound and not holder.is_evicted:
             # The others have this priority or a higher one.
             return
         if holder.leaf in apart or holder.leaf in within_quota:
             continue
         if takes_any or satisfies_policy(preemptor, holder, policy):
-            yield Candidate(order[0], level.group, order, holder)
+            yield candidate
 
 
 def _groups_on_path(search: PreemptionSearch) -> Iterator[tuple[int, CandidateGroup]]:
@@ -173,14 +218,10 @@ def _groups_on_path(search: PreemptionSearch) -> Iterator[tuple[int, CandidateGr
         # Where a subtree's own quota suffices, all above it are in debt to it.
         # ``QuantitiesFitInQuota``:
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/resource_node.go#L233
-        first = node * tree.width
-        has_advantage = has_advantage or all(
-            tree.subtree[first + cell] >= tree.used[first + cell] + amount
-            for cell, amount in remaining.items()
-        )
-        for cell, amount in remaining.items():
-            kept = max(0, tree.local[first + cell] - tree.used[first + cell])
-            remaining[cell] = max(0, amount - kept)
+        has_advantage = has_advantage or tree.owns(node, remaining.items())
+        for cell, amount in remaining.items() if tree.keeps else ():
+            at = node * tree.width + cell
+            remaining[cell] = max(0, amount - max(0, tree.local[at] - tree.used[at]))
 
 
 def _common_cohort(search: PreemptionSearch, leaf: int) -> int | None:
@@ -230,7 +271,8 @@ def _in_order(
     # ``NewCandidateIterator``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/candidate_generator.go#L78
     own = grouped(search.own(), CandidateGroup.SAME_QUEUE)
-    if not levels:
-        return by_usage(search, own)
-    others = (_met_at(search, reclaim, level, within_quota) for level in levels)
-    return by_usage(search, heapq.merge(own, *others))
+    others = [_met_at(search, reclaim, level, within_quota) for level in levels]
+    if search.candidates.is_evicting(search.preemptor.leaf):
+        return by_usage(search, heapq.merge(own, *others))
+    # Unless some of its own are evicted already, they come last.
+    return by_usage(search, chain(others[0] if len(others) == 1 else heapq.merge(*others), own))

@@ -14,7 +14,6 @@ from enum import Enum, auto
 from operator import gt
 from typing import NamedTuple
 
-from webhook.kueue import queue_heads
 from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
 from webhook.kueue.preemption import ANY, Preemptor, Victim
 from webhook.kueue.preemptor import Possibility
@@ -137,13 +136,16 @@ class CyclePreemptions:
         has_choice = heads.entries[0][2].shape.only is None
         by_height = heads.queue.preference == PREEMPTION_OVER_BORROWING
         needs_mode = self.tells_modes or has_choice or by_height
+        highest = 0
 
         def possibility(cell: int, amount: int) -> Level:
-            # Who need not borrow before anybody is preempted need not afterwards.
-            if not needs_mode and not self._tree.height(heads.leaf, cell, amount)[0]:
+            nonlocal highest
+            # Preempting lowers heights, and of several cells only the greatest height counts.
+            if not needs_mode and self._tree.height(heads.leaf, cell, amount)[0] <= highest:
                 return PreemptionMode.NO_CANDIDATES, 0
             preemptor = _preemptor(heads, ((cell, amount),))
             possible, height = self._holders.possibility(preemptor, cell, amount)
+            highest = max(highest, height)
             return MODES[possible], height
 
         return possibility
@@ -184,7 +186,7 @@ class CyclePreemptions:
         """
         tree, leaf, (*rank, entry) = self._tree, heads.leaf, heads.entries[0]
         only, policy = entry.shape.only, heads.queue.preemption.reclaim_within_cohort
-        if only is None or not tree.shares_all or not queue_heads.owns(tree, leaf, only):
+        if only is None or not tree.shares_all or not tree.owns(leaf, only):
             return None
         # Who is evicted already goes first, also in its own ClusterQueue.
         if self._holders.preemptions.is_evicting(leaf):
@@ -249,7 +251,7 @@ class CyclePreemptions:
             tree.charge(victim.holder.leaf, victim.holder.taken, -1)
         for node, aside in kept:
             tree.charge(node, aside)
-        has_room = queue_heads.has(tree, leaf, taken)
+        has_room = tree.has(leaf, taken)
         for node, aside in kept:
             tree.charge(node, aside, -1)
         if not has_room:

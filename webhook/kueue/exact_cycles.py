@@ -392,7 +392,7 @@ class ExactCycles:
         leaving = {victim.holder.key: victim.holder for victim in contender.victims}
         for holder in (leaving | cycle.leaving).values():
             tree.charge(holder.leaf, holder.taken, -1)
-        has_room = queue_heads.has(tree, contender.leaf, contender.taken)
+        has_room = tree.has(contender.leaf, contender.taken)
         for holder in (leaving | cycle.leaving).values():
             tree.charge(holder.leaf, holder.taken)
         return has_room

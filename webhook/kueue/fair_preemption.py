@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from webhook.kueue.fair_sharing import Share, share
 from webhook.kueue.preemption import PreemptionReason, QuotaHolder, Victim
-from webhook.kueue.preemption_candidates import CandidateOrder, order_of
-from webhook.kueue.preemption_search import CandidateGroup, PreemptionSearch, by_usage, grouped
+from webhook.kueue.preemption_candidates import CandidateGroup, CandidateOrder, grouped, order_of
+from webhook.kueue.preemption_search import PreemptionSearch, by_usage
 from webhook.kueue.quota import Taken
 
 LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"

@@ -256,7 +256,7 @@ class FairRounds:
             # Heads that need the same of the same cohort are passed over together.
             key = tree.parents[heads.leaf], shape.only
             if key not in room:
-                room[key] = key[0] < 0 or queue_heads.has(tree, key[0], shape.only)
+                room[key] = key[0] < 0 or tree.has(key[0], shape.only)
             if not room[key]:
                 return False
         return queue_heads.has_room(tree, heads.leaf, shape)
@@ -284,7 +284,7 @@ class FairRounds:
         """Start a head, preempt for it or pass it over; False: its queue goes on as it was."""
         heads, fitting, others = contender.heads, contender.fitting, pending[contender.leaf]
         if fitting.fits:
-            if not queue_heads.has(self._tree, heads.leaf, fitting.taken):
+            if not self._tree.has(heads.leaf, fitting.taken):
                 return False
             self._record(contender, comes_anew=True)
             self._start(heads, fitting, take, is_alone=len(pending) == 1)

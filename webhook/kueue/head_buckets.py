@@ -60,18 +60,18 @@ class HeadBuckets:
         tree = self._tree
         for wanted, buckets in self._shared.items():
             # Where nobody has a limit, what fits into one cohort fits into all.
-            if tree.shares_all and not queue_heads.has(tree, 0, wanted):
+            if tree.shares_all and not tree.has(0, wanted):
                 continue
             for node, bucket in buckets.items():
                 key = bucket.top()
-                if key is not None and (tree.shares_all or queue_heads.has(tree, node, wanted)):
+                if key is not None and (tree.shares_all or tree.has(node, wanted)):
                     yield key, bucket
 
     def are_full(self) -> bool:
         """Return whether there is no room for any head; False: there may be."""
         if self.own or not self._tree.shares_all:
             return False
-        return not queue_heads.has(self._tree, 0, self._least)
+        return not self._tree.has(0, self._least)
 
     def turn(self, key: Key, bucket: FullQueues, used: Sequence[int]) -> Key:
         """Return when a bucket's first head, which has this key, is served at the earliest.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from webhook.kueue.quota import Taken, tree_names
 from webhook.model.queues import Snapshot
@@ -50,8 +51,7 @@ class Preemptor:
     queued_at: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
+class Victim(NamedTuple):
     holder: QuotaHolder
     reason: PreemptionReason
 

@@ -9,7 +9,9 @@ import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from enum import IntEnum
+from operator import gt
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from webhook.kueue.preemption import (
     ANY,
@@ -26,6 +28,28 @@ from webhook.model.queues import Preemption
 
 CandidateOrder: TypeAlias = tuple[bool, float, float, str, str]
 OrderedHolder: TypeAlias = tuple[CandidateOrder, QuotaHolder]
+
+
+class CandidateGroup(IntEnum):
+    """Whom a ClusterQueue preempts first, apart from those that are evicted already."""
+
+    HIERARCHICAL = 0
+    """In subtrees over which its place in the hierarchy gives it an advantage."""
+    BY_PRIORITY = 1
+    SAME_QUEUE = 2
+
+
+class Candidate(NamedTuple):
+    is_kept: bool
+    """It is not evicted already."""
+    group: CandidateGroup
+    order: CandidateOrder
+    holder: QuotaHolder
+
+
+def grouped(candidates: Iterable[OrderedHolder], group: CandidateGroup) -> Iterator[Candidate]:
+    for order, holder in candidates:
+        yield Candidate(is_kept=order[0], group=group, order=order, holder=holder)
 
 
 class CandidateHolders:
@@ -107,9 +131,7 @@ class CandidateHolders:
             if holder.priority >= bound and policy != ANY and not holder.is_evicted:
                 # The others have this priority or a higher one.
                 return
-            if satisfies_policy(preemptor, holder, policy) and any(
-                cell in short for cell, _ in holder.taken
-            ):
+            if satisfies_policy(preemptor, holder, policy) and _uses(holder, short):
                 yield order, holder
 
 
@@ -131,44 +153,70 @@ class ReclaimCandidates:
         """The victims that were found, by all that the search for them depended on."""
         self._tree, self._candidates = tree, candidates
         self._used, self._version = tree.used[:], candidates.version
-        self._reached: dict[frozenset[int], dict[int, Sequence[int]]] = {}
+        self._reached: dict[frozenset[int], Mapping[int, tuple[int, ...]]] = {}
         """By what is short: cohort to the ClusterQueues from which others in it may reclaim."""
-        self._merged: dict[tuple[int, frozenset[int]], _Merged] = {}
+        self._whole: dict[tuple[int, ...], _Kept[OrderedHolder]] = {}
+        """Some ClusterQueues to all who hold quota there, whatever is short."""
+        self._known: dict[tuple[int, frozenset[int], CandidateGroup], _Kept[Candidate]] = {}
 
     def is_current(self) -> bool:
         """Return whether the usage and the holders are still the same."""
         return self._version == self._candidates.version and self._used == self._tree.used
 
-    def of(self, cohort: int, short: frozenset[int]) -> Iterable[OrderedHolder]:
+    def of(self, cohort: int, short: frozenset[int], group: CandidateGroup) -> Iterable[Candidate]:
         """Return those below a cohort that it does not protect, in the order in which they go."""
-        merged = self._merged.get((cohort, short))
-        if merged is None:
-            if short not in self._reached:
-                self._reached[short] = self._reachable(short)
-            leaves = self._reached[short].get(cohort, ())
-            rows = [self._candidates.held_in(leaf) for leaf in leaves]
-            merged = self._merged[cohort, short] = _Merged(heapq.merge(*rows), short)
-        return merged
+        known = self._known.get((cohort, short, group))
+        if known is None:
+            leaves = self.leaves(cohort, short)
+            if leaves not in self._whole:
+                rows = [self._candidates.held_in(leaf) for leaf in leaves]
+                self._whole[leaves] = _Kept(heapq.merge(*rows))
+            holders = ((order, each) for order, each in self._whole[leaves] if _uses(each, short))
+            known = self._known[cohort, short, group] = _Kept(grouped(holders, group))
+        return known
 
-    def _reachable(self, short: frozenset[int]) -> dict[int, Sequence[int]]:
+    def leaves(self, cohort: int, short: frozenset[int]) -> tuple[int, ...]:
+        """Return the ClusterQueues below a cohort that it does not protect."""
+        if short not in self._reached:
+            self._reached[short] = self._reachable(short)
+        return self._reached[short].get(cohort, ())
+
+    def _reachable(self, short: frozenset[int]) -> Mapping[int, tuple[int, ...]]:
         reached: defaultdict[int, list[int]] = defaultdict(list)
         tree = self._tree
+        used, quota, width = tree.used, tree.subtree, tree.width
+        over = {
+            node
+            for cell in short
+            for node, is_over_there in enumerate(map(gt, used[cell::width], quota[cell::width]))
+            if is_over_there
+        }
         for leaf in self._candidates.leaves():
             node = leaf
-            while tree.parents[node] >= 0 and is_over(tree, node, short):
+            while node in over and tree.parents[node] >= 0:
                 node = tree.parents[node]
                 reached[node].append(leaf)
-        return dict(reached)
+        return {node: tuple(leaves) for node, leaves in reached.items()}
 
 
-class _Merged:
-    """Candidates in order, those that use one of the cells, read no further than anybody asked."""
+def _uses(holder: QuotaHolder, short: frozenset[int]) -> bool:
+    for cell, _ in holder.taken:  # noqa: SIM110 - twice as fast as any()
+        if cell in short:
+            return True
+    return False
 
-    def __init__(self, rest: Iterable[OrderedHolder], short: frozenset[int]) -> None:
-        self._known: list[OrderedHolder] = []
-        self._rest = (row for row in rest if any(cell in short for cell, _ in row[1].taken))
 
-    def __iter__(self) -> Iterator[OrderedHolder]:
+_Row = TypeVar("_Row")
+
+
+class _Kept(Generic[_Row]):
+    """Rows that many go through, read no further than anybody asked."""
+
+    def __init__(self, rest: Iterable[_Row]) -> None:
+        self._known: list[_Row] = []
+        self._rest = iter(rest)
+
+    def __iter__(self) -> Iterator[_Row]:
         known, place = self._known, 0
         while True:
             if place == len(known):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cmp_to_key
 from itertools import combinations
-from typing import NamedTuple
 
 from webhook.kueue.fair_sharing import Share, share
 from webhook.kueue.preemption import NEVER, Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemption_candidates import (
+    Candidate,
     CandidateHolders,
-    CandidateOrder,
     OrderedHolder,
     is_over,
 )
@@ -76,13 +74,10 @@ class PreemptionSearch:
     def fits(self, *, borrowing: bool) -> bool:
         # ``workloadFits``
         tree, leaf = self.tree, self.preemptor.leaf
-        for cell, amount in self.preemptor.taken:
-            at = leaf * tree.width + cell
-            if not borrowing and tree.used[at] + amount > tree.nominal[at]:
+        for at, amount in () if borrowing else self.places():
+            if tree.used[at] + amount > tree.nominal[at]:
                 return False
-            if amount > max(0, tree.available(leaf, cell)):
-                return False
-        return True
+        return tree.has(leaf, self.preemptor.taken)
 
     def fits_when_charged(self) -> bool:
         """Return whether it fits, where the preemptor's own usage is in the tree already."""
@@ -111,36 +106,15 @@ class PreemptionSearch:
         # ``fillBackWorkloads``; the order in which victims are spared decides who is left:
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L339
         for index in reversed(range(len(victims) - 1)):
-            self.restore([victims[index]])
+            holder = victims[index].holder
+            self.tree.charge(holder.leaf, holder.taken)
             if self.fits(borrowing=borrowing):
                 victims[index] = victims[-1]
                 victims.pop()
             else:
-                self.release(victims[index].holder)
+                self.release(holder)
         self.restore(victims)
         return tuple(victims)
-
-
-class CandidateGroup(IntEnum):
-    """Whom a ClusterQueue preempts first, apart from those that are evicted already."""
-
-    HIERARCHICAL = 0
-    """In subtrees over which its place in the hierarchy gives it an advantage."""
-    BY_PRIORITY = 1
-    SAME_QUEUE = 2
-
-
-class Candidate(NamedTuple):
-    is_kept: bool
-    """It is not evicted already."""
-    group: CandidateGroup
-    order: CandidateOrder
-    holder: QuotaHolder
-
-
-def grouped(candidates: Iterable[OrderedHolder], group: CandidateGroup) -> Iterator[Candidate]:
-    for order, holder in candidates:
-        yield Candidate(is_kept=order[0], group=group, order=order, holder=holder)
 
 
 def by_usage(

@@ -245,41 +245,10 @@ def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
     )
 
 
-def owns(tree: UsageTree, leaf: int, only: Taken) -> bool:
-    """Return whether a ClusterQueue's unused nominal quota covers *only*, so that none is borrowed.
-
-    Others may have borrowed that quota: see ``has``.
-    """
-    first = leaf * tree.width
-    subtree, used = tree.subtree, tree.used
-    for cell, amount in only:  # noqa: SIM110 - twice as fast as all()
-        if subtree[first + cell] - used[first + cell] < amount:
-            return False
-    return True
-
-
-def has(tree: UsageTree, node: int, taken: Taken) -> bool:
-    """Return whether a node has that much free, borrowing included."""
-    # Where more is used than there is quota, nothing is free, which is enough for nothing:
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue_snapshot.go#L172
-    if tree.shares_all:
-        # As ``available`` has it, without a call for each cell: cycles ask for each head.
-        quota, used = tree.subtree, tree.used
-        for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-            if amount and quota[cell] - used[cell] < amount:
-                return False
-        return True
-    available = tree.available
-    for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-        if amount and available(node, cell) < amount:
-            return False
-    return True
-
-
 def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:
     """Return whether a Workload may fit at a node; certain where it has no choice of flavors."""
     if shape.only is not None:
-        return has(tree, node, shape.only)
+        return tree.has(node, shape.only)
     # Parts are checked one by one here; together they may still need more than there is.
     return all(
         any(
@@ -306,9 +275,9 @@ def fitting(
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
     if shape.only is not None and shape.outcomes is not None and not exact_height:
-        if not has(tree, line.leaf, shape.only):
+        if not tree.has(line.leaf, shape.only):
             return shape.outcomes[2]
-        return shape.outcomes[0 if owns(tree, line.leaf, shape.only) else 1]
+        return shape.outcomes[0 if tree.owns(line.leaf, shape.only) else 1]
     claimant = _claimant(tree, line, claims)
 
     def assigned(parts: Parts) -> Assignment:

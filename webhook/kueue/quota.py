@@ -10,7 +10,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/resour
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -165,6 +165,34 @@ class UsageTree:
             if amount
         )
         return max(1, min(rooms, default=_NO_LIMIT))
+
+    def has(self, node: int, taken: Taken) -> bool:
+        """Return whether a node has that much free, borrowing included."""
+        # Where more is used than there is quota, nothing is free, which is enough for nothing:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue_snapshot.go#L172
+        if self.shares_all:
+            # As ``available`` has it, without a call for each cell: cycles ask for each head.
+            quota, used = self.subtree, self.used
+            for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
+                if amount and quota[cell] - used[cell] < amount:
+                    return False
+            return True
+        available = self.available
+        for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
+            if amount and available(node, cell) < amount:
+                return False
+        return True
+
+    def owns(self, node: int, taken: Iterable[tuple[int, int]]) -> bool:
+        """Return whether a node's unused quota covers *taken*, so that none is borrowed.
+
+        Others may have borrowed that quota: see ``has``.
+        """
+        first, quota, used = node * self.width, self.subtree, self.used
+        for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
+            if quota[first + cell] - used[first + cell] < amount:
+                return False
+        return True
 
     def borrows(self, node: int) -> bool:
         """Return whether a node uses more of some cell than its quota."""

@@ -107,7 +107,7 @@ class _Rows:
         self, obtainable: Mapping[int, Sequence[int]], free: tuple[int, ...]
     ) -> Mapping[int, tuple[int, ...]]:
         """Return, by priority, what can be had by preemption where that is more than is free."""
-        if not self._is_open:
+        if not (self._is_open and obtainable):
             return {}
         more = {
             priority: tuple(map(max, free, (row[column] for column in self._columns)))

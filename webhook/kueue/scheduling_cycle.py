@@ -398,7 +398,7 @@ class SchedulingCycle:
 
     def _may_fit(self, bucket: FullQueues) -> bool:
         if bucket.wanted is not None:
-            return queue_heads.has(self._tree, bucket.node, bucket.wanted)
+            return self._tree.has(bucket.node, bucket.wanted)
         heads = bucket.heap[0][1]
         if heads.claim is bucket:
             return True
@@ -417,7 +417,7 @@ class SchedulingCycle:
 
     def _owns(self, heads: ClusterQueueHeads) -> bool:
         only = heads.entries[0][2].shape.only
-        return only is None or queue_heads.owns(self._tree, heads.leaf, only)
+        return only is None or self._tree.owns(heads.leaf, only)
 
     def _take(
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
