@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts, forecast
-from webhook.kueue.profile import last_start, start_of, with_placement
+from webhook.kueue.profile import last_start, start_of
+from webhook.kueue.profile_with_placements import with_placement
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, Profile, RunTime
 from webhook.model.queues import (

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.profile import start_of, with_placement
+from webhook.kueue.profile import start_of
+from webhook.kueue.profile_with_placements import with_placement
 from webhook.kueue.recorded_profile import profile
 from webhook.kueue.start_record import recorded
 from webhook.model.queues import Queueing

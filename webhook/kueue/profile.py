@@ -1,13 +1,13 @@
-"""When a new Job would start, by the profile of a ClusterQueue; and profiles with placements added.
+"""When a new Job would start, by the profile of a ClusterQueue.
 
-Both take a few microseconds, because a review has a millisecond and a profile some hundred steps.
+A lookup takes microseconds, because a review has a millisecond and a profile some hundred steps.
 What runs and what is pending is not known here: the profile already contains it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, sqrt
@@ -17,10 +17,6 @@ from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Profile, Start
 from webhook.model.queues import Amounts, FlavorResource
 
-MAX_STEPS = 256
-"""Most steps of a profile with placements; with more, some are joined to the one before."""
-_STEPS_LEFT = 192
-"""Steps that are left then, so that the next few placements need not join any."""
 _WIDER = 1.5
 """Factor by which each reason for uncertainty widens a range."""
 _LEAST_PART = 0.25
@@ -37,7 +33,7 @@ PRIORITIES = "priorities"
 LATER = 0.5
 """How much lower those rank that are expected to come: behind newcomers of the same priority,
 before all lower ones, as priorities are whole numbers."""
-_Table: TypeAlias = tuple[tuple[int, ...], ...]
+Table: TypeAlias = tuple[tuple[int, ...], ...]
 """For each step what is free of each cell: milli-CPU, or whole units of other resources."""
 _Needed: TypeAlias = Sequence[tuple[int, int]]
 """Index of a cell in a table's rows, and how much of it is needed."""
@@ -261,69 +257,9 @@ def taken_after(profile: Profile, usage: Amounts, at: float, *, priority: int) -
     }
 
 
-def with_placement(
-    profile: Profile,
-    usage: Amounts,
-    start_seconds: float,
-    run_seconds: float,
-    *,
-    spread: float = 0.0,
-    priority: int = 0,
-) -> Profile:
-    """Return the profile with *usage* taken for *run_seconds* from *start_seconds* on.
-
-    *start_seconds* counts from ``computed_at``; *spread* is the standard deviation of the time at
-    which the run ends, in seconds. Under StrictFIFO, Jobs that come later with no higher priority
-    start no earlier than this one.
-    """
-    taken = tuple(usage.get(cell, 0) for cell in profile.cells)
-    end = start_seconds + run_seconds
-    updated = profile
-    if any(taken) and start_seconds < inf:
-        cut = _cut(_cut(profile, start_seconds, 0.0), end, spread)
-        served = served_before(profile.priorities, priority)
-
-        def less(
-            table: _Table, *, comes_before: bool = False, since: float = start_seconds
-        ) -> _Table:
-            """Take the usage from a table; *comes_before*: its turn comes before the placement's.
-
-            Such a turn still finds the quota free in the step in which the placement starts.
-            """
-            return tuple(
-                tuple(max(0, n - amount) for n, amount in zip(row, taken, strict=True))
-                if (since < at if comes_before else since <= at) and at < end
-                else row
-                for at, row in zip(cut.times, table, strict=True)
-            )
-
-        ranked = {
-            rank: less(table, comes_before=rank[1] < served) for rank, table in cut.ranked.items()
-        }
-        free = less(cut.free)
-        # Who outranks the placement may preempt it as well; others get no victims before it does.
-        preempting = {
-            level: less(table, since=0.0) if level <= priority else table
-            for level, table in cut.preempting.items()
-        }
-        updated = _shortened(
-            replace(
-                cut,
-                free=free,
-                ranked=ranked,
-                preempting=preempting,
-                # It may be one of another ClusterQueue, but then less is certain, not more.
-                owned=less(cut.owned) if cut.owned else (),
-            )
-        )
-    if profile.behind:
-        updated = replace(updated, behind=_with_behind(profile.behind, priority, start_seconds))
-    return updated
-
-
 def _turns(
     profile: Profile, priority: int, elapsed: float, only: _Needed | None
-) -> Iterator[tuple[int, float, Sequence[_Table]]]:
+) -> Iterator[tuple[int, float, Sequence[Table]]]:
     """Yield when a newcomer may start: a step's index, a time, and what is free for it then.
 
     The time is in seconds since the profile was computed. With *only*, what it needs, these are
@@ -347,7 +283,7 @@ def _behind(profile: Profile, priority: int) -> float:
     return max((at for level, at in profile.behind if level >= priority), default=0.0)
 
 
-def _first_with_room(tables: Iterable[_Table], steps: range, needed: _Needed) -> range:
+def _first_with_room(tables: Iterable[Table], steps: range, needed: _Needed) -> range:
     """Return the first of these steps, in a range, at which a table has as much; empty: none."""
     # Of hundreds of steps few have room, so each is passed over at as little cost as can be.
     if not needed or not steps:
@@ -362,10 +298,10 @@ def _first_with_room(tables: Iterable[_Table], steps: range, needed: _Needed) ->
     return range(end, min(end + 1, steps.stop))
 
 
-def _tables(profile: Profile, priority: int) -> Sequence[_Table]:
+def _tables(profile: Profile, priority: int) -> Sequence[Table]:
     """Return what is free at a priority's turns: without borrowing, then from ever higher up."""
     served = served_before(profile.priorities, priority)
-    tables: list[_Table] = []
+    tables: list[Table] = []
     while (len(tables), served) in profile.ranked:
         tables.append(profile.ranked[len(tables), served])
     # The very last turn has no table of its own: it finds what is free after the cycle.
@@ -445,7 +381,7 @@ def _flavors_at(
     return tuple(chosen)
 
 
-def _own_rows(profile: Profile, index: int, tables: Sequence[_Table]) -> Sequence[tuple[int, ...]]:
+def _own_rows(profile: Profile, index: int, tables: Sequence[Table]) -> Sequence[tuple[int, ...]]:
     """Return what a newcomer finds in a step of its ClusterQueue's own quota; none: unknown.
 
     *tables* are those of its turn, the first of which is that without borrowing.
@@ -489,83 +425,6 @@ def _start(profile: Profile, seconds: float, spread: float) -> Start:
         high=seconds + width,
         uncertain=profile.uncertain,
     )
-
-
-def _cut(profile: Profile, at: float, spread: float) -> Profile:
-    """Return the profile with a step that begins at *at*, in seconds since it was computed."""
-    index = bisect_right(profile.times, at)
-    if index == 0 or profile.times[index - 1] == at:
-        return profile
-    return replace(
-        profile,
-        times=(*profile.times[:index], at, *profile.times[index:]),
-        free=_with_row(profile.free, index, profile.free[index - 1]),
-        ranked={
-            # No cycle runs at this time, so no turn comes: all find what is free after the last.
-            rank: _with_row(table, index, profile.free[index - 1])
-            for rank, table in profile.ranked.items()
-        },
-        preempting={
-            level: _with_row(table, index, table[index - 1])
-            for level, table in profile.preempting.items()
-        },
-        owned=_with_row(profile.owned, index, profile.owned[index - 1]) if profile.owned else (),
-        spread=(
-            *profile.spread[:index],
-            max(spread, profile.spread[index - 1]),
-            *profile.spread[index:],
-        ),
-    )
-
-
-def _with_row(table: _Table, index: int, row: tuple[int, ...]) -> _Table:
-    return (*table[:index], row, *table[index:])
-
-
-def _shortened(profile: Profile) -> Profile:
-    """Return the profile with fewer steps, if it has more than MAX_STEPS."""
-    times = profile.times
-    if len(times) <= MAX_STEPS:
-        return profile
-    kept = kept_steps(times, _STEPS_LEFT)
-    # Quota counts as free only where it is in all joined steps; a turn may come in any of them.
-    return replace(
-        profile,
-        times=tuple(times[index] for index in kept),
-        free=_put_together(profile.free, kept, min),
-        ranked={rank: _put_together(table, kept, max) for rank, table in profile.ranked.items()},
-        preempting={
-            level: _put_together(table, kept, min) for level, table in profile.preempting.items()
-        },
-        owned=_put_together(profile.owned, kept, min) if profile.owned else (),
-        spread=tuple(profile.spread[index] for index in kept),
-    )
-
-
-def _put_together(table: _Table, kept: Sequence[int], choose: Callable[..., int]) -> _Table:
-    """Join the rows from each kept one up to the next, cell by cell."""
-    ends = (*kept[1:], len(table))
-    return tuple(
-        tuple(map(choose, *table[first:end])) if end - first > 1 else table[first]
-        for first, end in zip(kept, ends, strict=True)
-    )
-
-
-def _with_behind(
-    behind: tuple[tuple[int, float], ...], priority: int, at: float
-) -> tuple[tuple[int, float], ...]:
-    """Return *behind* with a Workload added that waits until *at*.
-
-    The highest priority is first, and the seconds never fall.
-    """
-    levels = dict(behind)
-    levels[priority] = max(at, levels.get(priority, 0.0))
-    updated: list[tuple[int, float]] = []
-    latest = 0.0
-    for level in sorted(levels, reverse=True):
-        latest = max(latest, levels[level])
-        updated.append((level, latest))
-    return tuple(updated)
 
 
 def is_later(priority: float) -> bool:

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import repeat
 from math import inf
 from operator import gt, itemgetter
+from typing import TypeAlias
 
 from webhook.kueue.profile import is_later
 from webhook.kueue.schedule import Schedule, is_open
 from webhook.kueue.start_record import MOST_LEVELS, StartRecord
 from webhook.model.forecasts import Profile
 from webhook.model.queues import ClusterQueue, FlavorResource, Queueing
+
+_ByPriority: TypeAlias = Mapping[int, tuple[int, ...]]
 
 
 def profile(
@@ -29,29 +32,9 @@ def profile(
     """
     cells = tuple(cell for group in queue.groups for cell in group.quotas)
     rows = _Rows(schedule, queue, cells)
-    kept: list[int] = []
-    free: list[Sequence[tuple[int, ...]]] = []
-    preempting: list[Mapping[int, tuple[int, ...]]] = []
-    leaf, is_strict = schedule.tree.leaves[queue.name], queue.queueing is Queueing.STRICT
-    for index in range(len(record.times)):
-        is_tried = record.is_tried(index, leaf, is_strict=is_strict)
-        if index and not is_tried:
-            continue
-        at_step = list(map(rows.free, record.tables(index, leaf)))
-        if not is_tried:
-            at_step[0] = rows.nothing
-        # Nobody preempts either while victims stop for another one of the ClusterQueue.
-        obtainable = record.obtainable[index].get(queue.name, {}) if is_tried else {}
-        more = rows.more(obtainable, at_step[0])
-        # A rank's table holds at the moment of its step alone, so a step at which it has more
-        # than is left afterwards is kept, however much it is like the one before.
-        is_new = not free or at_step != free[-1] or more != preempting[-1]
-        if is_new or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
-            kept.append(index)
-            free.append(at_step)
-            preempting.append(more)
+    kept, free, preempting = _steps(record, queue, rows)
     last = _last_starts(schedule, queue)
-    outranking = record.outranking.of(leaf, rows.owned, has_cohort=rows.has_cohort)
+    outranking = record.outranking.of(rows.leaf, rows.owned, has_cohort=rows.has_cohort)
     is_taken_back = any(one.owned is not None for one in outranking)
     after, *at_ranks = zip(*free, strict=True)
     by_level = _by_level(preempting, after)
@@ -66,12 +49,44 @@ def profile(
         eviction_seconds=schedule.eviction.seconds if by_level else 0.0,
         outranking=outranking,
         owned=tuple(rows.owned(record.used[index]) for index in kept) if is_taken_back else (),
-        own_starts=record.outranking.own(leaf) if is_taken_back else (),
+        own_starts=record.outranking.own(rows.leaf) if is_taken_back else (),
         spread=tuple(record.spread[index] for index in kept),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
         uncertain=uncertain,
     )
+
+
+def _steps(
+    record: StartRecord, queue: ClusterQueue, rows: _Rows
+) -> tuple[Sequence[int], Sequence[Sequence[tuple[int, ...]]], Sequence[_ByPriority]]:
+    """Return the steps of a record that matter to newcomers of a ClusterQueue.
+
+    These are their indices, what is free after the cycles and at the turn of each rank, and what
+    can be had by preemption.
+    """
+    kept: list[int] = []
+    free: list[Sequence[tuple[int, ...]]] = []
+    preempting: list[_ByPriority] = []
+    is_strict = queue.queueing is Queueing.STRICT
+    for index in range(len(record.times)):
+        is_tried = record.is_tried(index, rows.leaf, is_strict=is_strict)
+        if index and not is_tried:
+            continue
+        at_step = list(map(rows.free, record.tables(index, rows.leaf)))
+        if not is_tried:
+            at_step[0] = rows.nothing
+        # Nobody preempts either while victims stop for another one of the ClusterQueue.
+        obtainable = record.obtainable[index].get(queue.name, {}) if is_tried else {}
+        more = rows.more(obtainable, at_step[0])
+        # A rank's table holds at the moment of its step alone, so a step at which it has more
+        # than is left afterwards is kept, however much it is like the one before.
+        is_new = not free or at_step != free[-1] or more != preempting[-1]
+        if is_new or any(map(_has_more, at_step[1:], repeat(at_step[0]))):
+            kept.append(index)
+            free.append(at_step)
+            preempting.append(more)
+    return kept, free, preempting
 
 
 def _has_more(row: tuple[int, ...], than: tuple[int, ...]) -> bool:
@@ -89,12 +104,12 @@ class _Rows:
         self, schedule: Schedule, queue: ClusterQueue, cells: Sequence[FlavorResource]
     ) -> None:
         self._tree, self._is_open = schedule.tree, is_open(queue)
-        self._leaf = schedule.tree.leaves[queue.name]
+        self.leaf = schedule.tree.leaves[queue.name]
         self._columns = [schedule.tree.indices[cell] for cell in cells]
         self.nothing = (0,) * len(cells)
-        first = self._leaf * schedule.tree.width
+        first = self.leaf * schedule.tree.width
         self._places = [first + column for column in self._columns]
-        self.has_cohort = schedule.tree.parents[self._leaf] >= 0
+        self.has_cohort = schedule.tree.parents[self.leaf] >= 0
         self.free = _picker(self._places) if self._is_open else lambda _: self.nothing
         """From a table of all nodes to what is free; a stopped ClusterQueue has nothing free."""
 

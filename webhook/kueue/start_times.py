@@ -22,8 +22,8 @@ from webhook.kueue.profile import (
     start_among_pending,
     start_of,
     taken_after,
-    with_placement,
 )
+from webhook.kueue.profile_with_placements import with_placement
 from webhook.kueue.quota import tree_names
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import (
