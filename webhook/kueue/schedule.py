@@ -484,7 +484,7 @@ class Schedule:
         """Release quota up to *until*, and return (time, number of Workloads) of each release."""
         releases: list[tuple[float, int]] = []
         leaves: set[int] = set()
-        variance = 0.0
+        last, variance = None, 0.0
         waits_for_batch = self._batch.seconds > 0
         while self.runs.next_at() <= until:
             at, run = self.runs.pop(self._cycle.is_awaited)
@@ -496,9 +496,10 @@ class Schedule:
                 self._batch.expect(at)
             leaves.add(run.leaf)
             releases.append((at, run.count))
+            last, variance = run, variance + run.variance * run.count
+        if last is not None:
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
-            self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + run.variance)
-            variance += run.variance * run.count
+            self.spread = sqrt(self.done_variance / max(1, self.running) ** 2 + last.variance)
         for leaf in leaves:
             self._cycle.released(leaf)
         self.done_variance += variance

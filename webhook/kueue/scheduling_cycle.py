@@ -178,10 +178,11 @@ class SchedulingCycle:
         """Let the next cycle try the heads again that a release of their ClusterQueue may help."""
         if not self._has_cohort or self._rounds is not None:
             return
+        is_awaited = self._preemptions is not None and self._preemptions.is_awaited(leaf)
         for heads in self._of_leaf[leaf]:
             if not heads.entries:
                 continue
-            if self._is_closed(heads):
+            if is_awaited and self._is_closed(heads):
                 self._put(heads, 0)
                 continue
             # A head that need no longer borrow comes before all that do.
