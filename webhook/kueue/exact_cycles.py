@@ -23,7 +23,8 @@ from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.preemption import QuotaHolder, Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.scheduling_cycle import Kept, StartedGroup, Turn, TurnUsage
+from webhook.kueue.scheduling_cycle import StartedGroup
+from webhook.kueue.turns import Kept, Turn, TurnUsage
 from webhook.model.queues import ClusterQueue, KueueConfig
 
 

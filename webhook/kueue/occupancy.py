@@ -41,10 +41,10 @@ from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import Forest, UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.schedule import Schedule, is_open
-from webhook.kueue.scheduling_cycle import Kept, at_turn
 from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_room import OccupiedDomains
 from webhook.kueue.tree_workloads import FEW, TreeDemands
+from webhook.kueue.turns import Kept, at_turn
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     Amounts,

@@ -37,13 +37,10 @@ from webhook.kueue.quota_releases import (
     may_preempt,
 )
 from webhook.kueue.scheduling_cycle import (
-    Kept,
     SchedulingCycle,
     StartedGroup,
-    Turn,
-    TurnUsage,
-    with_set_aside,
 )
+from webhook.kueue.turns import Kept, Turn, TurnUsage, with_set_aside
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,

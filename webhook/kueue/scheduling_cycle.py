@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TypeAlias
 
 from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment
@@ -26,14 +25,8 @@ from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.head_buckets import HeadBuckets
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.turns import Kept, Turn, at_turn, set_aside_before, with_set_aside
 from webhook.model.queues import ClusterQueue, KueueConfig
-
-Turn: TypeAlias = tuple[int, float]
-"""A place in the order of a cycle, after all heads with this key: how high up it borrows, negated
-priority."""
-Kept: TypeAlias = tuple[int, float, int, Taken]
-"""Quota set aside for a head: its height, its negated priority, its node, the amounts."""
-_Kept: TypeAlias = "list[Kept]"
 
 
 # Not frozen, for the same reason as ``StartedWorkloads``.
@@ -52,17 +45,6 @@ class StartedGroup:
     """In which of the cycles of a moment, counted from 0, where each cycle counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TurnUsage:
-    """The usage at the turns of newcomers in one cycle."""
-
-    before: Sequence[list[int]]
-    """By turn, with what is set aside for heads by then."""
-    heads: Mapping[int, float]
-    """ClusterQueue's node to the priority of its head, behind which a newcomer's turn comes in a
-    later cycle; inf: it comes first whoever else does."""
-
-
 @dataclass(slots=True, kw_only=True)
 class _Moment:
     """Kueue's cycles at one moment, of which each takes one Workload of each ClusterQueue."""
@@ -75,7 +57,7 @@ class _Moment:
     assigned: dict[ClusterQueueHeads, Assignment] = field(default_factory=dict)
     """What was assigned since somebody was last served."""
     started: list[StartedGroup] = field(default_factory=list)
-    kept: _Kept = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
     put_back: dict[ClusterQueueHeads, None] = field(default_factory=dict)
     """Heads that are stored anew when the moment is over."""
     may_preempt: bool = False
@@ -556,48 +538,18 @@ class SchedulingCycle:
         if missing > 0:
             self.before += [with_set_aside(self._tree, moment.kept)] * missing
 
-    def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept) -> bool:
+    def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: list[Kept]) -> bool:
         """Return whether a head that fits needs quota set aside for heads that come before it."""
         turn = fitting.height, heads.entries[0][0]
         return at_turn(self._tree, turn, kept).room(heads.leaf, fitting.taken) < 1
 
 
 def _before(
-    heads: ClusterQueueHeads, fitting: Assignment, kept: _Kept
+    heads: ClusterQueueHeads, fitting: Assignment, kept: list[Kept]
 ) -> Sequence[tuple[int, Taken]]:
     """Return what is set aside for heads that come before one: (node, amounts)."""
-    return _before_turn((fitting.height, heads.entries[0][0]), kept)
-
-
-def _before_turn(turn: Turn, kept: Iterable[Kept]) -> Sequence[tuple[int, Taken]]:
-    return [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= turn]
-
-
-def at_turn(tree: UsageTree, turn: Turn, kept: Iterable[Kept]) -> UsageTree:
-    """Return a tree with what is set aside for heads that come before a turn charged.
-
-    It is the same tree where that is nothing.
-    """
-    before = _before_turn(turn, kept)
-    if not before:
-        return tree
-    charged = tree.copy()
-    for leaf, aside in before:
-        charged.charge(leaf, aside)
-    return charged
+    return set_aside_before((fitting.height, heads.entries[0][0]), kept)
 
 
 def _first(heads: ClusterQueueHeads) -> tuple[float, float, QueueEntry]:
     return heads.entries[0]
-
-
-def with_set_aside(tree: UsageTree, kept: Iterable[Kept]) -> list[int]:
-    """Return a copy of the tree's usage, with what is set aside for heads added."""
-    # The tree is charged and released again, because that also counts what reaches the cohorts.
-    asides = [(leaf, aside) for _, _, leaf, aside in kept if aside]
-    for leaf, aside in asides:
-        tree.charge(leaf, aside)
-    used = list(tree.used)
-    for leaf, aside in asides:
-        tree.charge(leaf, aside, -1)
-    return used

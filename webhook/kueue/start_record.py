@@ -15,7 +15,7 @@ from typing import TypeAlias
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
-from webhook.kueue.scheduling_cycle import Turn, TurnUsage
+from webhook.kueue.turns import Turn, TurnUsage
 from webhook.kueue.whole_tree import all_free, all_free_below
 from webhook.model.forecasts import Rank
 
