@@ -121,8 +121,7 @@ def assignment(
     found = explained(needs, place, occupancy.snapshot, occupancy.occupied)
     held = occupancy.held(cluster_queue.name)
     if found.fit is Fit.MAY_PREEMPT and (
-        _is_behind(held, cluster_queue, priority)
-        or _is_kept_from_preempting(occupancy, found.assignment, cluster_queue, priority)
+        _is_behind(held, cluster_queue, priority) or place.is_kept_out(found.assignment)
     ):
         return as_waiting(found)
     if found.assignment.placed and _are_domains_claimed(occupancy, cluster_queue):
@@ -188,6 +187,8 @@ def claimant(
     targets = PreemptionTargets(occupancy, tree, cluster_queue, preemptor)
 
     def is_kept_out(assigned: Assignment) -> bool:
+        if not occupancy.heads:
+            return False
         if assigned.fits:
             return not _has_room_at_its_turn(occupancy, assigned, cluster_queue, priority)
         return _is_kept_from_preempting(occupancy, assigned, cluster_queue, priority)
@@ -438,15 +439,9 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
             priority=-int(priority),
             queued_at=arrivals[int(entry.waiting.key)].created or inf,
         )
-        return PreemptionTargets(with_begun(), schedule.tree, heads.queue, preemptor).possibility
-
-    def with_begun() -> Occupancy:
         # Who got quota in a cycle before this one may have to give it back.
-        found = occupancy
-        for begun in schedule.begun:
-            arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, tree)
-            found = _with_reserved(found, arrival, begun.cluster_queue, charge, begun.count)
-        return found
+        holding = _naming_begun(occupancy, schedule, arrivals)
+        return PreemptionTargets(holding, schedule.tree, heads.queue, preemptor).possibility
 
     schedule = Schedule(
         tree.copy(),
@@ -477,6 +472,16 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
         )
     schedule.start_what_fits()
     return schedule
+
+
+def _naming_begun(
+    occupancy: Occupancy, schedule: Schedule, arrivals: Sequence[Arrival]
+) -> Occupancy:
+    """Name those that have started in an event loop, whose tree has their usage already."""
+    for begun in schedule.begun:
+        arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, schedule.tree)
+        occupancy = _with_reserved(occupancy, arrival, begun.cluster_queue, charge, begun.count)
+    return occupancy
 
 
 def _charge_of_one(begun: StartedWorkloads, tree: UsageTree) -> Amounts:
