@@ -155,9 +155,9 @@ class ReclaimCandidates:
         self._used, self._version = tree.used[:], candidates.version
         self._reached: dict[frozenset[int], Mapping[int, tuple[int, ...]]] = {}
         """By what is short: cohort to the ClusterQueues from which others in it may reclaim."""
-        self._whole: dict[tuple[int, ...], _Kept[OrderedHolder]] = {}
+        self._whole: dict[tuple[int, ...], _SharedRows[OrderedHolder]] = {}
         """Some ClusterQueues to all who hold quota there, whatever is short."""
-        self._known: dict[tuple[int, frozenset[int], CandidateGroup], _Kept[Candidate]] = {}
+        self._known: dict[tuple[int, frozenset[int], CandidateGroup], _SharedRows[Candidate]] = {}
 
     def is_current(self) -> bool:
         """Return whether the usage and the holders are still the same."""
@@ -170,9 +170,9 @@ class ReclaimCandidates:
             leaves = self.leaves(cohort, short)
             if leaves not in self._whole:
                 rows = [self._candidates.held_in(leaf) for leaf in leaves]
-                self._whole[leaves] = _Kept(heapq.merge(*rows))
+                self._whole[leaves] = _SharedRows(heapq.merge(*rows))
             holders = ((order, each) for order, each in self._whole[leaves] if _uses(each, short))
-            known = self._known[cohort, short, group] = _Kept(grouped(holders, group))
+            known = self._known[cohort, short, group] = _SharedRows(grouped(holders, group))
         return known
 
     def leaves(self, cohort: int, short: frozenset[int]) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ def _uses(holder: QuotaHolder, short: frozenset[int]) -> bool:
 _Row = TypeVar("_Row")
 
 
-class _Kept(Generic[_Row]):
+class _SharedRows(Generic[_Row]):
     """Rows that many go through, read no further than anybody asked."""
 
     def __init__(self, rest: Iterable[_Row]) -> None:
