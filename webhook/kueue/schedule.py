@@ -18,6 +18,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.exact_cycles import ExactCycles
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
+from webhook.kueue.lone_queue_cycle import LoneQueueCycle
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
@@ -175,15 +176,26 @@ class Schedule:
             if grain
             else ExactCycles(tree, kueue, preemptions=preemptions, came_one_by_one=not live)
         )
-        self._cycle = self._exact or SchedulingCycle(
-            tree, self._queues.values(), kueue, preemptions=preemptions
-        )
+        self._cycle = self._exact or self._shared_cycle(kueue, preemptions, oracle_of)
         if oracle_of is not None:
             self._cycle.claims.oracle_of = oracle_of
         self.shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = {}
         """Demands in the tree's indices, by ClusterQueue and what is asked, and by its id, which is
         faster; the caller may share them among the Schedules of copies of one tree."""
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
+
+    def _shared_cycle(
+        self,
+        kueue: KueueConfig,
+        preemptions: CyclePreemptions | None,
+        oracle_of: Callable[[ClusterQueueHeads], Oracle] | None,
+    ) -> SchedulingCycle | LoneQueueCycle:
+        """Return the cycles that events share."""
+        tree, queues = self.tree, self._queues.values()
+        is_alone = len(tree.heights) == 1 and not any(queue.usage_based for queue in queues)
+        if is_alone and preemptions is None and oracle_of is None:
+            return LoneQueueCycle(tree, kueue)
+        return SchedulingCycle(tree, queues, kueue, preemptions=preemptions)
 
     def _idle_seconds(self, kueue: KueueConfig) -> Mapping[int, float]:
         """Return for how long quota lies idle that each ClusterQueue releases, by its node."""
