@@ -226,11 +226,10 @@ class _Rerun:
 
     def _goes_on(self) -> bool:
         """Take the next step, if there is one."""
-        if self._events == MAX_EVENTS or self._schedule.next_event() == inf:
+        if self._events == MAX_EVENTS:
             return False
         self._events += 1
-        self._schedule.step()
-        return True
+        return self._schedule.step()
 
 
 def _joined(parts: Iterable[Planned | _Rerun]) -> tuple[StartedWorkloads, ...]:

@@ -129,7 +129,7 @@ class ReleaseMoments:
         for at, count in releases:
             self._sums.append(self._sums[-1] + at * count)
             self._counts.append(self._counts[-1] + count)
-        self._starts, self._dealt = starts, 0
+        self._starts, self._dealt, self._summed = starts, 0, 0.0
         self._is_one = not releases or releases[0][0] == releases[-1][0] == now
 
     def of(self, count: int) -> float:
@@ -142,10 +142,13 @@ class ReleaseMoments:
         share = self._counts[-1] / self._starts
         low, high = self._dealt * share, (self._dealt + count) * share
         self._dealt += count
+        # The starts before this one have been given all up to there.
+        before, self._summed = self._summed, self._sum_to(high)
         # A start that needs several releases cannot come before the last of them.
         if share > 1:
             low = high - 1
-        return (self._sum_to(high) - self._sum_to(low)) / (high - low)
+            before = self._sum_to(low)
+        return (self._summed - before) / (high - low)
 
     def _sum_to(self, position: float) -> float:
         """Sum up the times of the first *position* released Workloads; it may be a fraction."""

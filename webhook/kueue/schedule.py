@@ -359,21 +359,25 @@ class Schedule:
         """Run a scheduling cycle now, and return how many groups of equal Workloads started."""
         return self._begin(())
 
-    def step(self) -> None:
+    def step(self) -> bool:
         """Advance to the next event and all within the grain after it, then run one cycle.
 
-        The first step runs the first cycle without advancing.
+        The first step runs the first cycle without advancing. Return False, and do nothing, where
+        there is no event.
         """
         if self._is_first:
             self.start_what_fits()
-            return
+            return True
         first = self.next_event()
+        if first == inf:
+            return False
         if self._batch.at <= first:
             # What is released, or comes, at the same moment is too late for the batch.
             self.now, self._batch.at = first, inf
             self._begin((), wakes=True)
         else:
             self._begin(self._advance(first + self._grain * first), wakes=not self._batch.seconds)
+        return True
 
     def rest(self, awake: frozenset[str], *, preemptors: frozenset[str] = frozenset()) -> None:
         """Begin an exact schedule with all tried in vain but those with these keys.
@@ -495,8 +499,9 @@ class Schedule:
         leaves: set[int] = set()
         last, variance = None, 0.0
         waits_for_batch = self._batch.seconds > 0
-        while self.runs.next_at() <= until:
-            at, run = self.runs.pop(self._cycle.is_awaited)
+        runs, is_awaited, released = self.runs, self._cycle.is_awaited, 0
+        while runs.next_at() <= until:
+            at, run = runs.pop(is_awaited)
             self.now = max(self.now, at)
             if run is None:
                 continue
@@ -505,6 +510,7 @@ class Schedule:
                 self._batch.expect(at)
             leaves.add(run.leaf)
             releases.append((at, run.count))
+            released += run.count
             last, variance = run, variance + run.variance * run.count
         if last is not None:
             # Errors of earlier runs shift later starts, averaged over all Workloads that run.
@@ -512,7 +518,7 @@ class Schedule:
         for leaf in leaves:
             self._cycle.released(leaf)
         self.done_variance += variance
-        self.running -= sum(count for _, count in releases)
+        self.running -= released
         return releases
 
     def _evict(self, issued: IssuedPreemptions, holders: QuotaHolders) -> None:
@@ -589,7 +595,11 @@ class Schedule:
         """Let those run that have got quota: of these releases, or now."""
         if not started:
             return
-        moments = ReleaseMoments(releases, sum(start.count for start in started), self.now)
+        # Most often one starts, so it is not summed up over.
+        count = started[0].count
+        if len(started) > 1:
+            count = sum(start.count for start in started)
+        moments = ReleaseMoments(releases, count, self.now)
         for start in started:
             # The mean of the releases may lie before a Workload began to compete.
             self._note(start, max(start.entry.waiting.at, moments.of(start.count)))
@@ -612,7 +622,9 @@ class Schedule:
         if waiting.by_flavors:
             key = ",".join(sorted(set(fitting.flavors)))
             seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
-        taken = tuple((cell, amount * start.count) for cell, amount in fitting.taken)
+        taken = fitting.taken
+        if start.count > 1:
+            taken = tuple((cell, amount * start.count) for cell, amount in taken)
         run = RunningGroup(
             leaf=heads.leaf,
             taken=taken,

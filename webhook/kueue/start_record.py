@@ -296,10 +296,9 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord
     record.note()
     # The bound keeps one tree's forecast from taking all the CPU that forecasts may have.
     for _ in range(_MAX_EXACT_EVENTS if schedule.is_exact else MAX_EVENTS):
-        if schedule.next_event() == inf:
+        if not schedule.step():
             record.merge()
             return record
-        schedule.step()
         record.note()
     record.merge()
     record.close()

@@ -211,17 +211,18 @@ def filled(
         schedule.order_by_use(use)
     for run in prepared.running:
         schedule.add_running(run)
+    pending, preempts = prepared.pending, schedule.preempts
     for place, (_, group) in enumerate(contents.queued):
-        _, waiting = prepared.pending[id(group)]
+        _, waiting = pending[id(group)]
         if waiting is not None:
             # Only where Workloads are preempted do those that hold quota have to have a place
             # among those that wait.
-            age = _age(group.arrival.created) + place if schedule.preempts else None
+            age = _age(group.arrival.created) + place if preempts else None
             schedule.add_waiting(waiting, age=age)
     newest = max((group.arrival.created for _, group in contents.queued), default=0)
     first = _age(newest) + len(contents.queued)
     for place, later in enumerate(coming):
-        schedule.add_waiting(later, age=first + place if schedule.preempts else None)
+        schedule.add_waiting(later, age=first + place if preempts else None)
     return schedule
 
 
