@@ -11,6 +11,7 @@ from itertools import chain
 from math import inf
 from typing import NamedTuple
 
+from webhook.kueue.pooled_preemption import PooledSearch
 from webhook.kueue.preemption import (
     ANY,
     LOWER_OR_NEWER_EQUAL_PRIORITY,
@@ -97,16 +98,31 @@ def _attempt(
 ) -> tuple[Victim, ...]:
     if borrowing:
         levels = [level for level in levels if _may_be_while_borrowing(search, level)]
-    if borrowing and not levels and search.tree.shares_all:
-        return _own_victims(search, _in_order(search, reclaim, (), ()))
-    victims: list[Victim] = []
     within_quota: set[int] = set()
-    for candidate in _in_order(search, reclaim, levels, within_quota):
+    candidates: Iterable[Candidate] = _in_order(search, reclaim, levels, within_quota)
+    if borrowing:
+        candidates = (each for each in candidates if _may_borrow(search, each))
+    if search.tree.shares_all:
+        found = PooledSearch(search, borrowing=borrowing).victims(candidates, within_quota)
+        return tuple(_victim(search, candidate) for candidate in found)
+    return _victims(search, candidates, within_quota, borrowing=borrowing)
+
+
+def _victims(
+    search: PreemptionSearch,
+    candidates: Iterable[Candidate],
+    within_quota: set[int],
+    *,
+    borrowing: bool,
+) -> tuple[Victim, ...]:
+    """Return whom to preempt of these candidates, which go in this order.
+
+    The ClusterQueues from which nothing may be reclaimed any more are added to *within_quota*.
+    """
+    victims: list[Victim] = []
+    for candidate in candidates:
         holder = candidate.holder
         if holder.leaf in within_quota:
-            continue
-        may_borrow = _may_borrow(search, candidate)
-        if borrowing and not may_borrow:
             continue
         # The first one is valid by the usage with which the search begins.
         if victims and not _is_valid(search, holder.leaf):
@@ -114,50 +130,11 @@ def _attempt(
             within_quota.add(holder.leaf)
             continue
         search.release(holder)
-        victims.append(Victim(holder=holder, reason=_reason(candidate.group, may_borrow)))
+        victims.append(_victim(search, candidate))
         if search.fits(borrowing=borrowing):
             return search.minimized(victims, borrowing=borrowing)
     search.restore(victims)
     return ()
-
-
-def _own_victims(search: PreemptionSearch, candidates: Iterable[Candidate]) -> tuple[Victim, ...]:
-    """Return whom to preempt of the preemptor's own ClusterQueue, where nobody has a limit.
-
-    All that they give back is free for it then, so no usage has to be changed to find out. Most
-    searches of an event loop are of this kind.
-    """
-    tree, leaf = search.tree, search.preemptor.leaf
-    short = {
-        cell: amount - tree.available(leaf, cell)
-        for cell, amount in search.preemptor.taken
-        if amount
-    }
-    victims: list[Victim] = []
-    for _, _, _, holder in candidates:
-        victims.append(Victim(holder=holder, reason=PreemptionReason.IN_CLUSTER_QUEUE))
-        for cell, amount in holder.taken:
-            if cell in short:
-                short[cell] -= amount
-        if max(short.values(), default=0) <= 0:
-            return _minimized(victims, short)
-    return ()
-
-
-def _minimized(victims: list[Victim], short: dict[int, int]) -> tuple[Victim, ...]:
-    """Spare each victim without whom it fits as well, as ``PreemptionSearch.minimized`` does.
-
-    *short*: what is short of each cell without them all, at most 0.
-    """
-    for index in reversed(range(len(victims) - 1)):
-        taken = victims[index].holder.taken
-        if all(short.get(cell, -amount) + amount <= 0 for cell, amount in taken):
-            for cell, amount in taken:
-                if cell in short:
-                    short[cell] += amount
-            victims[index] = victims[-1]
-            victims.pop()
-    return tuple(victims)
 
 
 def _reclaimable(search: PreemptionSearch, reclaim: ReclaimCandidates) -> Sequence[_Level]:
@@ -254,12 +231,13 @@ def _may_borrow(search: PreemptionSearch, candidate: Candidate) -> bool:
     return policy.max_priority_threshold is None or priority <= policy.max_priority_threshold
 
 
-def _reason(group: CandidateGroup, may_borrow: bool) -> PreemptionReason:  # noqa: FBT001
-    if group is CandidateGroup.SAME_QUEUE:
-        return PreemptionReason.IN_CLUSTER_QUEUE
-    if group is CandidateGroup.BY_PRIORITY and may_borrow:
-        return PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
-    return PreemptionReason.IN_COHORT_RECLAMATION
+def _victim(search: PreemptionSearch, candidate: Candidate) -> Victim:
+    reason = PreemptionReason.IN_COHORT_RECLAMATION
+    if candidate.group is CandidateGroup.SAME_QUEUE:
+        reason = PreemptionReason.IN_CLUSTER_QUEUE
+    elif candidate.group is CandidateGroup.BY_PRIORITY and _may_borrow(search, candidate):
+        reason = PreemptionReason.IN_COHORT_RECLAIM_WHILE_BORROWING
+    return Victim(holder=candidate.holder, reason=reason)
 
 
 def _in_order(
