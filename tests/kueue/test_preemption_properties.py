@@ -308,6 +308,32 @@ def head(world, leaf, taken, priority, order):
     return heads
 
 
+@pytest.mark.agreement
+@given(st.one_of(worlds(), shared_worlds()), st.data())
+def test_a_cycle_leaves_out_no_head_for_which_kueue_would_preempt(world, data):
+    tree, free = world.tree, max(0, world.tree.available(0, 0))
+    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
+    world = replace(world, holders=holders)
+    cycle = CyclePreemptions(tree, held_in(world, is_fair=world.strategies is not None))
+    of_leaf = {}
+    for order, leaf in enumerate(sorted(tree.leaves.values())):
+        taken = ((0, data.draw(st.integers(1, free + 2))),)
+        heads = head(world, leaf, taken, data.draw(priorities), order)
+        if heads.entries[0][2].shape.is_possible:
+            of_leaf[leaf] = [heads]
+            cycle.joined(leaf, heads.entries[0][2].shape)
+
+    taking_part = cycle.begin(of_leaf)
+
+    for leaf, (heads,) in of_leaf.items():
+        priority, order, entry = heads.entries[0]
+        taken = entry.shape.only
+        asked = Preemptor(leaf=leaf, taken=taken, priority=-priority, queued_at=order)
+        asking = replace(world, preemptor=asked)
+        if asking.short and world.preemptions().targets(asked, asking.short):
+            assert heads in taking_part
+
+
 def attempt(cycle, tree, heads):
     claims = Claims(KueueConfig())
     claims.oracle_of = cycle.oracle

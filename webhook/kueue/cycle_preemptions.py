@@ -75,6 +75,8 @@ class CyclePreemptions:
         """Those of heads that were skipped for want of room since anybody preempted."""
         self._wants: dict[int, _Wants] = {}
         """ClusterQueue to its heads, where one may find somebody to preempt, or waits for it."""
+        self._most: list[int] | None = [0] * tree.width
+        """By cell, no less than any pending Workload needs; None: some have a choice of flavors."""
         self.tells_modes = True
         """The oracle says of each head what preempting can do; False: where its height or the
         choice of flavors depends on it."""
@@ -84,6 +86,8 @@ class CyclePreemptions:
         self.issued = []
         self._victims.clear()
         self._forget_skipped()
+        if self._has_room_for_all():
+            return []
         for leaf in self._holders.changed:
             wants = _wants(self._tree, self._holders, of_leaf.get(leaf, ()))
             if wants is None:
@@ -99,9 +103,23 @@ class CyclePreemptions:
             self._tree.used[:] = self._now
             self._now = None
 
-    def joined(self, leaf: int) -> None:
-        """Note that a Workload has come, or has been withdrawn."""
+    def _has_room_for_all(self) -> bool:
+        """Return whether every head fits, so that nobody needs to preempt; False: some may not."""
+        # So it is in most cycles. Where nobody has a limit, what is free is free for all.
+        return (
+            self._tree.shares_all
+            and self._most is not None
+            and self._tree.has(0, tuple(enumerate(self._most)))
+        )
+
+    def joined(self, leaf: int, shape: Shape) -> None:
+        """Note that a Workload of this shape has come."""
         self._holders.changed.add(leaf)
+        if shape.only is None:
+            self._most = None
+        elif self._most is not None:
+            for cell, amount in shape.only:
+                self._most[cell] = max(self._most[cell], amount)
 
     def is_closed(self, heads: ClusterQueueHeads) -> bool:
         """Return whether another head of the same ClusterQueue waits for its victims to stop."""

@@ -145,7 +145,7 @@ class SchedulingCycle:
             self._store(heads, 0)
             self._count_places(heads.leaf)
         if self._preemptions is not None:
-            self._preemptions.joined(heads.leaf)
+            self._preemptions.joined(heads.leaf, entry.shape)
 
     def _take_turns(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Let others of a ClusterQueue come a cycle later than what can never fit."""
