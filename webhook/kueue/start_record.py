@@ -267,10 +267,15 @@ def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
 def _least(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
     """Return for each rank the least usage of all cycles of several steps, cell by cell."""
     before = [cycle.before for cycles in steps for cycle in cycles]
-    least = [
-        rows[0] if all(row is rows[0] for row in rows) else list(map(min, *rows))
-        for rows in map(list, zip(*before, strict=True))
-    ]
+    least: list[list[int]] = []
+    known: dict[tuple[int, ...], list[int]] = {}
+    for rows in zip(*before, strict=True):
+        # Many turns come at one usage.
+        usages = {id(row): row for row in rows}
+        key = tuple(usages)
+        if key not in known:
+            known[key] = rows[0] if len(usages) == 1 else list(map(min, *usages.values()))
+        least.append(known[key])
     return [TurnUsage(before=least, heads={})] if before else []
 
 
