@@ -37,7 +37,7 @@ from webhook.jobs import BY_NAME, KINDS
 from webhook.kueue.requests import per_pod
 from webhook.learn import job_class
 from webhook.learn.run_records import read_shard
-from webhook.learn.workload_runs import read_mark
+from webhook.learn.workload_runs import read_mark, read_pod_sets
 from webhook.model import quantity
 from webhook.model.queues import KueueConfig
 
@@ -226,7 +226,7 @@ def test_kueue_counts_its_pods_as_we_do(plane, created, kind):
         prefix + pod_set.name: (pod_set.count, asked_by(pod_set)) for pod_set in job.pod_sets
     }
     if kind in FINISHING:
-        mark = read_mark(workload["spec"], {}, job.namespace, kind)
+        mark = read_mark(read_pod_sets(workload["spec"]), {}, job.namespace, kind)
         assert mark.job_class == job_class.of_job(job)
 
 

@@ -43,6 +43,15 @@ def test_what_alone_is_too_long_is_not_kept_and_puts_nobody_out():
     assert done == ["a", "long", "long"]
 
 
+def test_what_is_longer_than_any_one_may_be_is_not_kept():
+    memo, done = Memo(most=10, most_bytes=100, longest=50), []
+
+    for key in ("a", "long", "long", "a"):
+        asked(memo, key, 51 if key == "long" else 50, done)
+
+    assert done == ["a", "long", "long"]
+
+
 def test_hundreds_of_long_templates_take_a_few_megabytes():
     job = light_job()
     container = job["spec"]["template"]["spec"]["containers"][0]

@@ -8,7 +8,7 @@ templates lie where its kind has them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from sys import intern
 from typing import Any, Final, NamedTuple
 
@@ -23,11 +23,13 @@ from webhook.learn.run_records import Ended
 from webhook.learn.workload_runs import (
     FAILED,
     SUCCEEDED,
+    WorkloadPodSet,
     admitted_at,
     own_marks,
     read_conditions,
     read_flavors,
     read_mark,
+    read_pod_sets,
     seconds_of,
 )
 from webhook.model import fields, flags, job_manifest, marks
@@ -39,7 +41,7 @@ from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload import USED_OF_SPEC, Charge, read_charge, read_count, read_owner
+from webhook.state.workload import USED_OF_SPEC, Charge, read_charge, read_owner
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
@@ -98,13 +100,14 @@ def read_finished(
 
     """
     metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
-    owner, pod_sets = read_owner(metadata), _pod_sets(spec)
+    owner, written = read_owner(metadata), read_pod_sets(spec)
+    pod_sets = _reduced(written)
     kind = owner.kind or PLAIN
-    if len(pod_sets) > LONGEST_TEMPLATE or not _is_replayed(spec, kind):
+    if len(pod_sets) > LONGEST_TEMPLATE or not _is_replayed(written, kind):
         return None
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
-    own, _ = own_marks(metadata, spec, keys)
-    mark = read_mark(spec, own, namespace, kind)
+    own, _ = own_marks(metadata, written, keys)
+    mark = read_mark(written, own, namespace, kind)
     conditions = read_conditions(status)
     admission = fields.mapping(status, "admission", "status")
     finished, outcome = _end(metadata, status)
@@ -127,7 +130,7 @@ def read_finished(
         coarse=intern(mark.job_class.coarse) if mark else "",
         cluster=intern(fields.text(status, "clusterName", "status")),
         # Pods that were done before others gave quota back; it is counted as if they had not.
-        used=read_charge(spec, EMPTY, admission),
+        used=read_charge(written, EMPTY, admission),
     )
 
 
@@ -147,29 +150,24 @@ def _end(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[int, s
     return deleted, journal.GONE if deleted else ""
 
 
-def _is_replayed(spec: Mapping[str, Any], kind: str) -> bool:
-    count = len(fields.sequence(spec, "podSets", "spec"))
-    return count == 1 or (count > 1 and kind != PLAIN)
+def _is_replayed(pod_sets: Sequence[WorkloadPodSet], kind: str) -> bool:
+    return len(pod_sets) == 1 or (len(pod_sets) > 1 and kind != PLAIN)
 
 
-def _pod_sets(spec: Mapping[str, Any]) -> str:
+def _reduced(pod_sets: Sequence[WorkloadPodSet]) -> str:
     listed = [
-        {
-            "name": fields.text(pod_set, "name", here),
-            "count": read_count(pod_set, here),
-            "template": _pruned(fields.mapping(pod_set, "template", here), here),
-        }
-        for pod_set, here in fields.objects(spec, "podSets", "spec")
+        {"name": pod_set.name, "count": pod_set.pod_count, "template": _pruned(pod_set)}
+        for pod_set in pod_sets
     ]
     return json.dumps(listed, separators=(",", ":"), sort_keys=True)
 
 
-def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _pruned(pod_set: WorkloadPodSet) -> dict[str, Any]:
     """Keep what decisions depend on.
 
     What differs from Job to Job, and may be secret, is dropped.
     """
-    metadata, spec = (fields.mapping(template, key, path) for key in ("metadata", "spec"))
+    spec, path = pod_set.pod_spec, f"{pod_set.path}.template"
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
@@ -177,9 +175,9 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
                 **{name: container[name] for name in _KEPT_OF_CONTAINERS if name in container},
                 **_values_of(container, here),
             }
-            for container, here in fields.objects(spec, key, path)
+            for container, here in fields.objects(spec, key, f"{path}.spec")
         ]
-    said = said_to_kueue(fields.mapping(metadata, "annotations", path))
+    said = said_to_kueue(fields.mapping(pod_set.pod_metadata, "annotations", f"{path}.metadata"))
     return {"metadata": {"annotations": said}, "spec": kept} if said else {"spec": kept}
 
 

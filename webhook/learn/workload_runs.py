@@ -5,9 +5,8 @@ Marks count only if they are signed; what is learned from a run is not known her
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -20,7 +19,7 @@ from webhook.model import fields, marks
 from webhook.model.faults import attempted
 from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PLAIN, PodSet
-from webhook.model.pods import read_template, recalling
+from webhook.model.pods import Memo, read_template
 from webhook.model.signatures import SigningKeys, are_own_marks
 from webhook.model.topologies import PlacedPods
 
@@ -28,6 +27,8 @@ NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
 """Reason of the condition Finished, as Kueue writes it; other reasons than these two end no run."""
 FAILED: Final = "Failed"
+
+_marks: Memo[Mark | None] = Memo(most=4096, most_bytes=4 << 20, longest=4096)
 
 _RECOVERED: Final = "Recovered"
 """Reason of the condition PodsReady if its pods were ready before."""
@@ -37,8 +38,6 @@ _USED_OF_SPEC = ("overhead", "resources")
 _LONGEST_USED = 65_536
 """Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
 many times its length, in each process that follows Workloads."""
-
-_written: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
@@ -53,6 +52,41 @@ class RunPlace(NamedTuple):
     began: Began | None = None
     cluster_queue: str = ""
     placed: tuple[PlacedPods, ...] = ()
+
+
+class WorkloadPodSet(NamedTuple):
+    """One of a Workload's pod sets, as it is written; read once, as many parts depend on it."""
+
+    path: str
+    name: str
+    pod_count: int
+    source: Mapping[str, Any]
+    pod_metadata: Mapping[str, Any]
+    """``metadata`` of its pod template."""
+    pod_spec: Mapping[str, Any]
+    """``spec`` of its pod template."""
+
+
+def read_pod_sets(spec: Mapping[str, Any]) -> tuple[WorkloadPodSet, ...]:
+    return tuple(_pod_set(entry, here) for entry, here in fields.objects(spec, "podSets", "spec"))
+
+
+def _pod_set(source: Mapping[str, Any], here: str) -> WorkloadPodSet:
+    template, path = fields.mapping(source, "template", here), f"{here}.template"
+    return WorkloadPodSet(
+        here,
+        fields.text(source, "name", here),
+        read_count(source, here),
+        source,
+        fields.mapping(template, "metadata", path),
+        fields.mapping(template, "spec", path),
+    )
+
+
+def read_count(item: Mapping[str, Any], path: str) -> int:
+    """Read a number of pods; Kubernetes takes 1 where none is written."""
+    count = fields.integer(item, "count", path)
+    return 1 if count is None else count
 
 
 def read_conditions(status: Mapping[str, Any]) -> Conditions:
@@ -117,7 +151,7 @@ def seconds_of(source: Mapping[str, Any], key: str, path: str) -> int:
 
 
 def read_mark(
-    spec: Mapping[str, Any], annotations: Mapping[str, Any], namespace: str, kind: str
+    pod_sets: Sequence[WorkloadPodSet], annotations: Mapping[str, Any], namespace: str, kind: str
 ) -> Mark | None:
     """Return the mark that a decision wrote, or else one with the class of the pod sets.
 
@@ -126,26 +160,22 @@ def read_mark(
     """
     if mark := job_class.read(marks.of(annotations, JOB_CLASS), namespace):
         return mark
-    used = [
-        [
-            pod_set.get("count"),
-            _used(fields.mapping(fields.mapping(pod_set, "template", here), "spec", here), here),
-        ]
-        for pod_set, here in fields.objects(spec, "podSets", "spec")
-    ]
-    text = _written([kind or PLAIN, used])
-    return _mark_of(text, namespace) if len(text) <= _LONGEST_USED else None
+    used = [(pod_set.pod_count, _used(pod_set)) for pod_set in pod_sets]
+    key = repr((kind or PLAIN, namespace, used))
+    if len(key) > _LONGEST_USED:
+        return None
+    return _marks.recall(key, len(key), lambda: _mark_of(kind or PLAIN, used, namespace))
 
 
 def own_marks(
-    metadata: Mapping[str, Any], spec: Mapping[str, Any], keys: SigningKeys | None
+    metadata: Mapping[str, Any], pod_sets: Sequence[WorkloadPodSet], keys: SigningKeys | None
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return the annotations and labels by which a decision marked the first pod template it could.
 
     Both are empty if the marks are not signed with one of the *keys*, as whoever may create Jobs
     can write any (docs/decisions/0024-proof.md). None: there are no keys, and all marks count.
     """
-    annotations, labels = _of_marked_template(spec)
+    annotations, labels = _of_marked_template(pod_sets)
     texts = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
     signed = tuple(str(text or "") for text in texts)
     decision_id = str(annotations.get(DECISION_ID) or "")
@@ -162,18 +192,17 @@ def own_marks(
 
 
 def _of_marked_template(
-    spec: Mapping[str, Any],
+    pod_sets: Sequence[WorkloadPodSet],
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """Return annotations and labels of the first pod template that has a decision's id.
 
     Templates that are not in the Job, as those of a TrainJob's initializers, come without marks.
     """
     first: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
-    for pod_set, here in fields.objects(spec, "podSets", "spec"):
-        template = fields.mapping(pod_set, "template", here)
-        metadata = fields.mapping(template, "metadata", child(here, "template"))
-        annotations = fields.mapping(metadata, "annotations", here)
-        texts = annotations, fields.mapping(metadata, "labels", here)
+    for pod_set in pod_sets:
+        path = f"{pod_set.path}.template.metadata"
+        annotations = fields.mapping(pod_set.pod_metadata, "annotations", path)
+        texts = annotations, fields.mapping(pod_set.pod_metadata, "labels", path)
         if DECISION_ID in annotations:
             return texts
         first = first or texts
@@ -235,8 +264,9 @@ def _seconds(written: str, path: str) -> int:
     return int(fields.seconds_since_1970(written, path)) if written else 0
 
 
-def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def _used(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
     """Keep what a class depends on, as thousands of Workloads are of a few classes."""
+    spec, path = pod_set.pod_spec, f"{pod_set.path}.template.spec"
     kept = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
@@ -246,19 +276,19 @@ def _used(spec: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return kept
 
 
-@recalling(most=4096, longest=4096)
-def _mark_of(used: str, namespace: str) -> Mark | None:
+def _mark_of(
+    kind: str, used: Sequence[tuple[int, Mapping[str, Any]]], namespace: str
+) -> Mark | None:
     """Return the mark of one class; Workloads of a namespace share it."""
-    kind, pod_sets = json.loads(used)
     pods_class, _ = attempted(
         lambda: job_class.of_pods(
             tuple(
                 PodSet(
                     name="",
-                    count=1 if count is None else int(count),
+                    count=count,
                     template=read_template({"spec": spec}, f"spec.podSets[{index}].template"),
                 )
-                for index, (count, spec) in enumerate(pod_sets)
+                for index, (count, spec) in enumerate(used)
             ),
             kind,
         )

@@ -141,9 +141,13 @@ class Memo(Generic[T]):
     one tenant take tens of megabytes. Threads may share it: at worst work is done twice.
     """
 
-    def __init__(self, *, most: int, most_bytes: int) -> None:
-        """Keep *most* results, worked out from at most *most_bytes* bytes together."""
+    def __init__(self, *, most: int, most_bytes: int, longest: int | None = None) -> None:
+        """Keep *most* results, worked out from at most *most_bytes* bytes together.
+
+        What is worked out from more than *longest* bytes is not kept.
+        """
         self._most, self._most_bytes = most, most_bytes
+        self._longest = most_bytes if longest is None else longest
         self._kept: dict[Hashable, T] = {}
         self._bytes = 0
 
@@ -153,7 +157,7 @@ class Memo(Generic[T]):
         if kept is not None:
             return kept
         made = work()
-        if size <= self._most_bytes:
+        if size <= self._longest:
             if len(self._kept) >= self._most or self._bytes + size > self._most_bytes:
                 self.clear()
             self._kept[key] = made

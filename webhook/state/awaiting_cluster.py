@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.managed_fields import applied_by
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
-from webhook.learn.workload_runs import seconds_of
+from webhook.learn.workload_runs import read_pod_sets, seconds_of
 from webhook.model import fields
 from webhook.model.queues import Stage
 from webhook.model.signatures import SigningKeys
@@ -75,7 +75,7 @@ def awaiting(source: Mapping[str, Any], keys: SigningKeys | None = None) -> Awai
     workload = read_workload(source, keys)
     if workload.stage is not Stage.RESERVING or workload.is_evicted:
         return None
-    shape = read_shape(fields.mapping(source, "spec", ""), status)
+    shape = read_shape(read_pod_sets(fields.mapping(source, "spec", "")), status)
     nominated = fields.strings(status, NOMINATED, "status")
     return AwaitingCluster(
         workload=workload._replace(pod_sets=shape),

@@ -7,8 +7,7 @@ which ClusterQueue a Workload is counted.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -21,14 +20,17 @@ from webhook.learn.workload_runs import (
     NOT_SAID,
     Conditions,
     RunPlace,
+    WorkloadPodSet,
     admitted_at,
     is_true,
     own_marks,
     read_began,
     read_conditions,
+    read_count,
     read_ended,
     read_flavors,
     read_mark,
+    read_pod_sets,
     seconds_of,
     since,
 )
@@ -46,7 +48,7 @@ from webhook.model.job import (
     reference_of,
 )
 from webhook.model.job_manifest import said_to_kueue
-from webhook.model.pods import read_template, recalling
+from webhook.model.pods import Memo, read_template
 from webhook.model.queues import Arrival, FlavorResource, Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
@@ -59,27 +61,24 @@ Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
 
 
 def read_charge(
-    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
+    pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any], admission: Mapping[str, Any]
 ) -> Charge:
     """Return the reservation's usage, scaled down to the pods that are not reclaimable.
 
     Without a *status* none is taken for reclaimable.
     """
     charge: dict[FlavorResource, int] = {}
-    for _, of_pod_set in _charges(spec, status, admission):
+    for _, of_pod_set in _charges(pod_sets, status, admission):
         for cell, amount in of_pod_set.items():
             charge[cell] = charge.get(cell, 0) + amount
     return _shared_charge(tuple(charge.items()))
 
 
 def _charges(
-    spec: Mapping[str, Any], status: Mapping[str, Any], admission: Mapping[str, Any]
+    pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any], admission: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[FlavorResource, int]]]:
     """Yield name and usage of each pod set."""
-    counts = {
-        fields.text(pod_set, "name", here): read_count(pod_set, here)
-        for pod_set, here in fields.objects(spec, "podSets", "spec")
-    }
+    counts = {pod_set.name: pod_set.pod_count for pod_set in pod_sets}
     given_back = _given_back(status)
     for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission"):
         name = fields.text(assignment, "name", here)
@@ -99,17 +98,15 @@ def _charges(
 
 def _held(
     metadata: Mapping[str, Any],
-    spec: Mapping[str, Any],
+    pod_sets: Sequence[WorkloadPodSet],
     status: Mapping[str, Any],
     admission: Mapping[str, Any],
 ) -> tuple[Charge, ...]:
     # Only slices of elastic Jobs are replaced.
     if _annotations(metadata).get(_ELASTIC) != "true":
         return ()
-    charges = dict(_charges(spec, status, admission))
-    pod_sets = fields.objects(spec, "podSets", "spec")
-    names = (fields.text(pod_set, "name", here) for pod_set, here in pod_sets)
-    return _shared_charges(tuple(tuple(charges.get(name, EMPTY).items()) for name in names))
+    charges = dict(_charges(pod_sets, status, admission))
+    return _shared_charges(tuple(tuple(charges.get(each.name, EMPTY).items()) for each in pod_sets))
 
 
 @lru_cache(maxsize=4096)
@@ -123,11 +120,6 @@ def _given_back(status: Mapping[str, Any]) -> Mapping[str, int]:
         fields.text(reclaimable, "name", here): read_count(reclaimable, here)
         for reclaimable, here in fields.objects(status, "reclaimablePods", "status")
     }
-
-
-def read_count(item: Mapping[str, Any], path: str) -> int:
-    count = fields.integer(item, "count", path)
-    return 1 if count is None else count
 
 
 def _assigned(assignment: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
@@ -181,7 +173,6 @@ USED_OF_SPEC = (
     "resources",
     "resourceClaims",
 )
-_written: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Workload(NamedTuple):
@@ -268,12 +259,13 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     conditions = read_conditions(status)
     stage = _stage(metadata, spec, status, conditions)
     admission = fields.mapping(status, "admission", "status")
-    annotations, labels = own_marks(metadata, spec, keys)
+    pod_sets = read_pod_sets(spec)
+    annotations, labels = own_marks(metadata, pod_sets, keys)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
     owner = read_owner(metadata)
     policy = intern(marks.of(annotations, DECIDED_BY))
     option = intern(marks.of(labels, OPTION_LABEL))
-    mark, flavors = read_mark(spec, annotations, namespace, owner.kind), read_flavors(admission)
+    mark, flavors = read_mark(pod_sets, annotations, namespace, owner.kind), read_flavors(admission)
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     placed = read_placed(spec, admission) if admission else ()
@@ -289,7 +281,9 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
         cluster_queue=cluster_queue,
         # Pods that have succeeded give quota back, but tell nothing of what it came with.
-        charge=read_charge(spec, status if holds else EMPTY, admission) if holds or ended else (),
+        charge=read_charge(pod_sets, status if holds else EMPTY, admission)
+        if holds or ended
+        else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         decision_id=marks.of(annotations, DECISION_ID),
@@ -297,8 +291,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         option=option,
         job=owner.reference,
         replaces=_replaced(metadata),
-        pod_sets=read_shape(spec, status) if stage is Stage.PENDING else (),
-        counted=_counted(metadata, spec, status) if stage is Stage.PENDING else (),
+        pod_sets=read_shape(pod_sets, status) if stage is Stage.PENDING else (),
+        counted=_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
         admitted=admitted_at(conditions),
@@ -307,7 +301,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         obstacle=_obstacle(metadata, spec, conditions),
         is_repaired=REPAIR in _annotations(metadata),
         began=place.began,
-        limit_seconds=_limit_seconds(spec, conditions),
+        limit_seconds=_limit_seconds(spec, pod_sets, conditions),
         is_variant=_ALLOWED_FLAVORS in _annotations(metadata),
         parent=_parent(metadata),
         evicted_at=since(conditions, "Evicted") if requeued else 0,
@@ -318,7 +312,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         if stage is Stage.RESERVING
         else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
-        held=_held(metadata, spec, status, admission) if stage is Stage.RESERVING else (),
+        held=_held(metadata, pod_sets, status, admission) if stage is Stage.RESERVING else (),
         placed=placed if stage is Stage.RESERVING else (),
     )
 
@@ -344,7 +338,9 @@ def _requeued(conditions: Conditions) -> str:
     return reason if status == "True" and reason in (_NOT_READY_IN_TIME, _BY_CHECK) else ""
 
 
-def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
+def _limit_seconds(
+    spec: Mapping[str, Any], pod_sets: Sequence[WorkloadPodSet], conditions: Conditions
+) -> int:
     """Return how long it may run; limits that only its Job has are not known.
 
     One that is evicted gives its quota back within seconds, however long it has run.
@@ -352,9 +348,9 @@ def _limit_seconds(spec: Mapping[str, Any], conditions: Conditions) -> int:
     if is_true(conditions, "Evicted") and is_true(conditions, "QuotaReserved"):
         return _UNTIL_GIVEN_BACK
     limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
-    for pod_set, here in fields.objects(spec, "podSets", "spec"):
-        pods = fields.mapping(fields.mapping(pod_set, "template", here), "spec", here)
-        limits.append(fields.integer(pods, "activeDeadlineSeconds", child(here, "template.spec")))
+    for pod_set in pod_sets:
+        path = f"{pod_set.path}.template.spec"
+        limits.append(fields.integer(pod_set.pod_spec, "activeDeadlineSeconds", path))
     return min((limit for limit in limits if limit), default=0)
 
 
@@ -391,20 +387,21 @@ def _obstacle(
     annotations = _annotations(metadata)
     labels = fields.mapping(metadata, "labels", "metadata")
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
-    has_quota, is_inactive = is_true(conditions, "QuotaReserved"), spec.get("active") is False
+    true = {name for name, (status, _, _) in conditions.items() if status == "True"}
+    has_quota, is_inactive = "QuotaReserved" in true, spec.get("active") is False
     # No mapping by obstacle: hashing enums takes longer than all of this.
     obstacles = (
-        (Obstacle.FINISHED, is_true(conditions, "Finished")),
-        (Obstacle.STOPPING, has_quota and (is_inactive or is_true(conditions, "Evicted"))),
+        (Obstacle.FINISHED, "Finished" in true),
+        (Obstacle.STOPPING, has_quota and (is_inactive or "Evicted" in true)),
         (Obstacle.QUOTA_RESERVED, has_quota),
-        (Obstacle.ON_HOLD, on_hold or is_true(conditions, "WaitingForReplacementPods")),
+        (Obstacle.ON_HOLD, on_hold or "WaitingForReplacementPods" in true),
         (Obstacle.VARIANT, _PARENT in labels),
         (Obstacle.HELD, is_gated(annotations)),
         (Obstacle.GATED, bool(annotations.get(GATE))),
         (Obstacle.SLICE, bool(annotations.get(_REPLACES))),
         (Obstacle.DEACTIVATED, is_inactive),
         (Obstacle.BACKOFF, conditions.get("Requeued", NOT_SAID)[0] == "False"),
-        (Obstacle.EVICTED, is_true(conditions, "Evicted")),
+        (Obstacle.EVICTED, "Evicted" in true),
     )
     return next((obstacle for obstacle, stands in obstacles if stands), None)
 
@@ -470,30 +467,36 @@ def _owner_by_name(name: str) -> WorkloadOwner:
     return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
-def read_shape(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
+_Shape: TypeAlias = tuple[str, int, int | None, str, Mapping[str, Any]]
+"""Name, pods, fewest pods, group and template of a pod set, without what differs by the Job."""
+
+
+def read_shape(pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
     # Pods that have succeeded before an eviction do not run again: ``ReclaimablePods``.
     given_back = _given_back(status)
     pruned = [
         (
-            (name := fields.text(pod_set, "name", here)),
-            max(0, read_count(pod_set, here) - given_back.get(name, 0)),
-            fields.integer(pod_set, "minCount", here),
+            pod_set.name,
+            max(0, pod_set.pod_count - given_back.get(pod_set.name, 0)),
+            fields.integer(pod_set.source, "minCount", pod_set.path),
             fields.text(
-                fields.mapping(pod_set, "topologyRequest", here),
+                fields.mapping(pod_set.source, "topologyRequest", pod_set.path),
                 "podSetGroupName",
-                child(here, "topologyRequest"),
+                f"{pod_set.path}.topologyRequest",
             ),
-            _pruned(fields.mapping(pod_set, "template", here), child(here, "template")),
+            _pruned(pod_set),
         )
-        for pod_set, here in fields.objects(spec, "podSets", "spec")
+        for pod_set in pod_sets
     ]
-    return _shared_shape(_written(pruned))
+    # Python writes it twice as fast as JSON.
+    key = repr(pruned)
+    return _shapes.recall(key, len(key), lambda: _shape(pruned))
 
 
-def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
+def _pruned(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
     """Keep what resources and flavors depend on; what differs from Job to Job is dropped."""
-    spec, here = fields.mapping(template, "spec", path), child(path, "spec")
-    annotations = _annotations(fields.mapping(template, "metadata", path))
+    spec, here = pod_set.pod_spec, f"{pod_set.path}.template.spec"
+    annotations = _annotations(pod_set.pod_metadata)
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
@@ -508,7 +511,7 @@ def _pruned(template: Mapping[str, Any], path: str) -> dict[str, Any]:
 
 
 def _counted(
-    metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+    metadata: Mapping[str, Any], pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]
 ) -> Counted:
     """Read ``status.resourceRequests``: what Kueue counts by its own configuration.
 
@@ -519,11 +522,7 @@ def _counted(
     if not status.get("resourceRequests"):
         return ()
     totals = dict(_totals(status))
-    pod_sets = fields.objects(spec, "podSets", "spec")
-    counts = [
-        (fields.text(pod_set, "name", here), read_count(pod_set, here))
-        for pod_set, here in pod_sets
-    ]
+    counts = [(pod_set.name, pod_set.pod_count) for pod_set in pod_sets]
     generation = metadata.get("generation")
     if generation is None or _judged(status) != generation or totals.keys() != dict(counts).keys():
         return ()
@@ -563,9 +562,11 @@ def _shared_counts(counted: Counted) -> Counted:
     return counted
 
 
-@recalling(most=4096, longest=4096)
-def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
-    """Read pod sets; equal ones are one object, as thousands of Jobs have a few shapes."""
+_shapes: Memo[tuple[PodSet, ...]] = Memo(most=4096, most_bytes=4 << 20, longest=4096)
+"""Equal pod sets are one object, as thousands of Jobs have a few shapes."""
+
+
+def _shape(pruned: Sequence[_Shape]) -> tuple[PodSet, ...]:
     return tuple(
         PodSet(
             name=intern(name),
@@ -574,7 +575,7 @@ def _shared_shape(pruned: str) -> tuple[PodSet, ...]:
             group=intern(group),
             template=read_template(template, f"spec.podSets[{index}].template"),
         )
-        for index, (name, count, min_count, group, template) in enumerate(json.loads(pruned))
+        for index, (name, count, min_count, group, template) in enumerate(pruned)
     )
 
 
