@@ -116,7 +116,10 @@ class QueueCounts:
 
     def add(self, key: Key, workload: Workload) -> None:
         if workload.competes:
-            self.competing.setdefault(_group(workload), _Alike()).add(key, workload)
+            group = _group(workload)
+            if (alike := self.competing.get(group)) is None:
+                alike = self.competing[group] = _Alike()
+            alike.add(key, workload)
         else:
             self._of_stage(workload)[key] = workload
             if workload.stage is Stage.RESERVING:
@@ -536,7 +539,8 @@ class Workloads:
             workload = self._differences.pop(key, workload)
         elif (slice_ := self._difference(key, workload, cluster_queue)) is not workload:
             self._differences[key] = workload = slice_
-        counts = self.counts_of.setdefault(cluster_queue, QueueCounts())
+        if (counts := self.counts_of.get(cluster_queue)) is None:
+            counts = self.counts_of[cluster_queue] = QueueCounts()
         change(counts, key, workload)
         self.dirty.add(cluster_queue)
 
