@@ -22,8 +22,8 @@ from hack.controlplane import ControlPlane
 from hack.delaying_proxy import DelayingProxy
 from hack.install import PATIENT, Installation
 
-# The planes' programs start again and again: they collect garbage half as often for more memory.
-os.environ.setdefault("GOGC", "200")
+# The planes' programs start again and again: they collect garbage a quarter as often, for memory.
+os.environ.setdefault("GOGC", "400")
 
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
