@@ -4,6 +4,7 @@
 tests that stop servers take `own_plane` and `own_webhook`, which are their module's.
 """
 
+import contextlib
 import http.client
 import itertools
 import os
@@ -33,8 +34,18 @@ _numbers = itertools.count(1)
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with these tests, a module at a time: the short ones fill both workers to the end."""
-    items.sort(key=_is_here, reverse=True)
+    """Begin with these tests, a module at a time: the short ones fill both workers to the end.
+
+    Those come one after the other that use the same planes, so that none stands idle beside others.
+    """
+    sharing = {item.path for item in items if _is_here(item) and _uses(item, "plane")}
+    owning = {item.path for item in items if _is_here(item) and _uses(item, "own_plane")}
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        path = item.path
+        return not _is_here(item), path in owning - sharing, path in owning, path in sharing
+
+    items.sort(key=place)
     for item in filter(_is_here, items):
         item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
@@ -43,21 +54,39 @@ def _is_here(item: pytest.Item) -> bool:
     return str(item.path).startswith(HERE)
 
 
-@pytest.fixture(scope="package")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    with ControlPlane(tmp_path_factory.mktemp("plane")) as started:
-        yield started
+def _uses(item: pytest.Item, name: str) -> bool:
+    """Whether a test uses a fixture of this module, and not one of its own of that name."""
+    is_function = isinstance(item, pytest.Function)
+    return is_function and name in item.fixturenames and not hasattr(item.module, name)
 
 
 @pytest.fixture(scope="package")
-def webhook(plane: ControlPlane) -> Iterator[Installation]:
+def shared() -> Iterator[contextlib.ExitStack]:
+    """What the modules of a worker share; it ends where no module to come uses it."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_idle_plane(request: pytest.FixtureRequest, shared: contextlib.ExitStack) -> None:
+    """Beside another plane an idle one with the project takes 7 % of a CPU."""
+    if not any(_uses(item, "plane") for item in request.session.items if item.path == request.path):
+        shared.close()
+
+
+@pytest.fixture(scope="package")
+def plane(tmp_path_factory: pytest.TempPathFactory, shared: contextlib.ExitStack) -> ControlPlane:
+    return shared.enter_context(ControlPlane(tmp_path_factory.mktemp("plane")))
+
+
+@pytest.fixture(scope="package")
+def webhook(plane: ControlPlane, shared: contextlib.ExitStack) -> Installation:
     """The project, installed on the shared plane with one replica.
 
     What is decided is asked of it, not how fast: on a busy machine an answer or a sign of life may
     come later than the API server or decisions wait for it by default.
     """
-    with Installation(plane, chart_values=PATIENT) as installed:
-        yield installed
+    return shared.enter_context(Installation(plane, chart_values=PATIENT))
 
 
 class _OwnPlanes:
@@ -89,7 +118,7 @@ class _OwnPlanes:
 def own_planes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[_OwnPlanes]:
-    takers = [item.path for item in request.session.items if "own_plane" in item.fixturenames]
+    takers = [item.path for item in request.session.items if _uses(item, "own_plane")]
     planes = _OwnPlanes(partial(tmp_path_factory.mktemp, "own-plane"), last=takers[-1])
     yield planes
     planes.down()
