@@ -28,6 +28,9 @@ KINDS = {
     "lacks": {},
 }
 """What a container has: a Job that sets the recipes' variable, and one that does not."""
+NAMED = ("name", "queue", "clusterQueue", "guests")
+"""What of an option the test sets itself, or is a name."""
+SPEED = ("slowdown", "startDelay")
 TOLD_BY = ("args", "env", "users", "groups")
 """What tells a recipe's own Jobs, which is not what the Jobs of these tests say."""
 WAYS = {"client": ("apply",), "server": ("apply", "--server-side")}
@@ -52,9 +55,21 @@ def policies():
         and is_for_jobs(policy)
         and not gives_other_devices(policy)
     }
-    # Several pages show the same options: one Job says what there is to say of them.
-    alike = {json.dumps(each["spec"]["options"]): place for place, each in every.items()}
+    alike = {json.dumps(what_it_does(each)): place for place, each in every.items()}
     return {place: every[place] for place in alike.values()}
+
+
+def what_it_does(policy):
+    """Tell policies that do the same to a Job, whatever their queues' names and speeds.
+
+    A Job may go to the last option alone, and says what there is to say of all of them.
+    """
+    spec = policy["spec"]
+    options = [
+        {key: "any" if key in NAMED else value for key, value in option.items() if key not in SPEED}
+        for option in spec["options"]
+    ]
+    return spec.get("strategy", {}).get("type"), sorted(spec["match"].keys() - TOLD_BY), options
 
 
 def gives_other_devices(policy):
