@@ -172,7 +172,7 @@ def _weighted(runs: Iterable[Run]) -> _Weighted:
 
 def _by_age(values: Sequence[float]) -> _Weighted:
     """Weigh values by their age; the oldest is the first."""
-    return sorted(zip(reversed(values), _weights(len(values)), strict=True))
+    return tuple(sorted(zip(reversed(values), _weights(len(values)), strict=True)))
 
 
 @lru_cache
@@ -181,6 +181,8 @@ def _weights(count: int) -> tuple[float, ...]:
     return tuple(0.5 ** (age / HALF_LIFE) for age in range(count))
 
 
+# A new run changes one place, which is then estimated itself and compared with by all others.
+@lru_cache(maxsize=8)
 def _middle(weighted: _Weighted) -> float:
     """Return the M-estimate with Tukey's biweight, starting from the weighted median.
 
