@@ -7,10 +7,10 @@ forecasts try. What is used or free is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import cast
+from typing import TypeVar, cast
 
 from webhook.kueue.flavor_match import mismatch
 from webhook.kueue.partial_admission import FewerPods, most_missing, with_missing
@@ -35,13 +35,14 @@ from webhook.model.queues import (
 )
 from webhook.model.reasons import Reason
 
+T = TypeVar("T")
 _PODS = "pods"
 _REFUSED = Rejection(
     reason=Reason.WOULD_BE_INVALID,
     detail="a LimitRange forbids what its pods ask for, or that is more than their limits",
 )
 _KEPT = 256
-"""How many plans of a pod set are cached; beyond that the cache is emptied."""
+"""How many plans and demands of a pod set are cached; beyond that the cache is emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,15 +74,25 @@ class Plan:
 
 def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
-    depends_on = cluster_queue, snapshot.flavors, snapshot.kueue, snapshot.topologies
-    key = id(cluster_queue), id(snapshot.flavors), id(snapshot.kueue), id(snapshot.topologies)
+    return _recalled(_plan, pod_set, cluster_queue, snapshot)
+
+
+def _recalled(
+    work: Callable[[PodSetNeeds, ClusterQueue, Snapshot], T],
+    pod_set: PodSetNeeds,
+    cluster_queue: ClusterQueue,
+    snapshot: Snapshot,
+) -> T:
+    """Return the result of *work*, which may use only what a ``Plan`` depends on."""
+    depends_on = work, cluster_queue, snapshot.flavors, snapshot.kueue, snapshot.topologies
+    key = tuple(map(id, depends_on))
     cached = pod_set.known.get(key)
     if cached is None:
         if len(pod_set.known) >= _KEPT:
             pod_set.known.clear()
         # The cache keeps these objects alive, so that no other object can get one of their ids.
-        cached = pod_set.known[key] = depends_on, _plan(pod_set, cluster_queue, snapshot)
-    return cast("Plan", cached[1])
+        cached = pod_set.known[key] = depends_on, work(pod_set, cluster_queue, snapshot)
+    return cast("T", cached[1])
 
 
 def parts(needs: Sequence[PodSetNeeds], plans: Iterable[Plan]) -> list[tuple[Flavor, ...]]:
@@ -315,6 +326,19 @@ def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: 
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
+    # The demand with fewer pods is worked out when it is asked for, and needs the whole snapshot.
+    if len(needs) == 1 and needs[0].min_count is None:
+        return _recalled(_demand_of_one, needs[0], cluster_queue, snapshot)
+    return _demand(needs, cluster_queue, snapshot)
+
+
+def _demand_of_one(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
+    return _demand((pod_set,), cluster_queue, snapshot)
+
+
+def _demand(
+    needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot
+) -> Demand:
     plans = [of(pod_set, cluster_queue, snapshot) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return NOWHERE
