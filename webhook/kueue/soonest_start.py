@@ -46,6 +46,7 @@ class SoonestStarts:
         now: float,
     ) -> None:
         self._snapshot, self._now = snapshot, now
+        self.run_time_of = run_time_of
         # A run of which nothing is known may end at any moment.
         self._durations = Durations(run_time_of, 0.0)
         self._forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)

@@ -65,7 +65,10 @@ class Lineup:
 
     def __init__(self, world: ReconsiderInput, asked: Mapping[str, MoveQuestion]) -> None:
         self._world = world
-        self._run_times = forecast_input.LentRunTimes(world.snapshot)
+        known = world.soonest
+        self._run_times = (
+            known.run_time_of if known else forecast_input.LentRunTimes(world.snapshot)
+        )
         clock = world.now - world.unix
 
         def key_of(workload: Workload) -> str:
@@ -94,7 +97,9 @@ class Lineup:
         )
         plan = self._starts.planned
         self._as_it_is = self._prospect(plan.begun)
-        self._soonest = SoonestStarts(world.snapshot, self._running, self._run_times, world.now)
+        self._soonest = known or SoonestStarts(
+            world.snapshot, self._running, self._run_times, world.now
+        )
         self._ways: dict[int, tuple[Way, ...]] = {}
         # Options are assessed on the same profiles that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))

@@ -146,7 +146,7 @@ class DueTimes:
     def __init__(self, snapshot: Snapshot, running: Sequence[Occupant], now: float) -> None:
         self._snapshot = snapshot
         self._run_times = LentRunTimes(snapshot)
-        self._starts = SoonestStarts(snapshot, running, self._run_times, now)
+        self.starts = SoonestStarts(snapshot, running, self._run_times, now)
         self._known: dict[tuple[AlikeJobs, str], _Holding] = {}
 
     def first(self, groups: Collection[AlikeJobs | None]) -> float:
@@ -216,10 +216,10 @@ class DueTimes:
         run = self._run(group, place)
         if run is _UNKNOWN:
             return -inf
-        start = self._starts.of(place.cluster_queue, place.demand)
+        start = self.starts.of(place.cluster_queue, place.demand)
         if ahead:
             # Before it start those ahead of it. Until one of them ends, all of them hold quota.
-            after_all = self._starts.of(place.cluster_queue, place.demand, ahead=ahead)
+            after_all = self.starts.of(place.cluster_queue, place.demand, ahead=ahead)
             start = min(after_all, (start + run.mean) / (1 + GRAIN))
         return start
 

@@ -91,6 +91,8 @@ class Moving:
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
         self._pace = Pace()
+        self._due: DueTimes | None = None
+        """Those of the present step, until it is taken."""
 
     @property
     def next_step(self) -> float:
@@ -149,7 +151,9 @@ class Moving:
             workloads=choose.by_job(self._forecasts.waiting()),
             now=now,
             unix=self._forecasts.unix(now),
+            soonest=self._due.starts if self._due is not None else None,
         )
+        self._due = None
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
@@ -175,6 +179,7 @@ class Moving:
             most = min(self._arrived, MOST_AT_ONCE)
             seconds = due.first_tried(self._lines(self._forecasts.unix(now)), most=most)
         if seconds <= 0:
+            self._due = due
             return False
         self._pace.step()
         self.wait(now + seconds)

@@ -401,8 +401,15 @@ class LentRunTimes:
         self._snapshot = snapshot
         self._policies = {policy.name: policy for policy in snapshot.policies}
         self._first: dict[str, tuple[str, ...]] = {}
+        self._known: dict[tuple[str, str], RunTime | None] = {}
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
+        key = job_class, flavors
+        if key not in self._known:
+            self._known[key] = self._look_up(job_class, flavors)
+        return self._known[key]
+
+    def _look_up(self, job_class: str, flavors: str) -> RunTime | None:
         run_times = self._snapshot.run_times
         if is_of_queue(job_class):
             return of_any_class(run_times, job_class, flavors)
