@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -21,7 +21,7 @@ from tests.state.objects import (
 )
 from tests.state.objects import cluster_queue as cluster_queue_object
 from webhook.api import resources as kinds
-from webhook.model.forecasts import Basis, RunTime
+from webhook.model.forecasts import Basis, JobClass, RunTime
 from webhook.model.queues import LocalQueue
 from webhook.state import forecast_input
 from webhook.state.state import State
@@ -181,6 +181,25 @@ def test_of_two_queues_that_share_quota_the_older_workload_is_served_first():
 
     # The one of 4 CPUs runs before the one of 8.
     assert steps(profiles["gpu-cq"]) == [(0, 4), (21, 0), (42, 8)]
+
+
+def test_who_waits_keeps_all_that_its_group_asks_for():
+    (found,) = state_with(waiting("a", age=5)).contents_of("gpu-cq").waiting
+    every = {
+        "run": RunTime(seconds=1.0, low=1.0, high=1.0, basis=Basis.POLICY),
+        "job_class": JobClass("team", "train"),
+        "cluster": "west",
+        "priority": 7,
+    }
+    arrival = replace(found.arrival, count=3, **every)
+    left_out = [
+        each.name for each in fields(arrival) if getattr(arrival, each.name) == each.default
+    ]
+
+    (group,) = forecast_input.queued([replace(found, arrival=arrival)], 0.0, key_of=lambda _: "j")
+
+    assert left_out == []
+    assert group.arrival == replace(arrival, key="j", count=1, created=int(NOW) - 5)
 
 
 def test_only_what_changed_is_counted_again():

@@ -7,7 +7,7 @@ seconds. Run times are taken to be lognormal. Where they were learned from is no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from math import exp, log, sqrt
 from statistics import NormalDist, median
 from typing import TypeAlias
@@ -53,6 +53,9 @@ class Durations:
         """What was looked up before, by class or by ``of_queue``, and flavors."""
         self._of_queue: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
         self._whole: dict[tuple[str, str, str, int], tuple[float, float]] = {}
+        self._by_flavors: dict[
+            tuple[str, str, tuple[str, ...], int], Mapping[str, tuple[float, float]]
+        ] = {}
         self.unknown: set[str] = set()
         """ClusterQueues with a Workload whose run time is not known."""
 
@@ -95,13 +98,16 @@ class Durations:
         return self._whole[key]
 
     def whole_by_flavors(
-        self, cluster_queue: str, job_class: str, combinations: Iterable[str], *, limit: int = 0
+        self, cluster_queue: str, job_class: str, combinations: tuple[str, ...], *, limit: int = 0
     ) -> Mapping[str, tuple[float, float]]:
         """Return the same for each combination of flavors, in their order."""
-        return {
-            flavors: self.whole(cluster_queue, job_class, flavors, limit=limit)
-            for flavors in combinations
-        }
+        key = cluster_queue, job_class, combinations, limit
+        if key not in self._by_flavors:
+            self._by_flavors[key] = {
+                flavors: self.whole(cluster_queue, job_class, flavors, limit=limit)
+                for flavors in combinations
+            }
+        return self._by_flavors[key]
 
     def left(
         self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, limit: int = 0

@@ -251,6 +251,8 @@ class _Trees:
         self._roots = {name: root for name, root in roots.items() if root in wanted}
         queues = {name: snapshot.cluster_queues[name] for name in self._roots}
         self._trees = quota.plant(queues, snapshot.cohorts).trees
+        # A group is kept beside its id: a freed one's id could be given to another.
+        self._placed: dict[int, PlacedGroup] = {}
         self._occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
         for occupant in running:
             if (root := self._roots.get(occupant.cluster_queue)) is not None:
@@ -259,10 +261,14 @@ class _Trees:
     def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[TreeContents]:
         """Yield the trees with these Workloads pending, always in the same order."""
         queued: defaultdict[str, list[PlacedGroup]] = defaultdict(list)
+        placed = self._placed
         for group in waiting:
-            name = self._targets.of(group.arrival)
-            if (root := self._roots.get(name)) is not None:
-                queued[root].append((name, group))
+            # Most groups are the same time after time.
+            place = placed.get(id(group))
+            if place is None:
+                place = placed[id(group)] = self._targets.of(group.arrival), group
+            if (root := self._roots.get(place[0])) is not None:
+                queued[root].append(place)
         for tree in self._trees:
             root = self._roots[next(iter(tree.leaves))]
             yield TreeContents(
@@ -301,7 +307,7 @@ def _of_tree(
     expected: Sequence[ExpectedArrivals] = (),
 ) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    idle = contents.tree.copy()
+    idle = contents.tree.copy() if expected else contents.tree
     schedule = filled(case, contents, prepared)
     record = recorded(schedule, newcomer_priorities(case.snapshot))
     profiles = _profiles(case, contents, prepared, schedule, record)
