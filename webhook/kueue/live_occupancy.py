@@ -22,6 +22,7 @@ _RUNS_IN_ORDER = 16
 """With so many runs in a tree, a placement joins any earlier run of its shape: as with Workloads
 that have been pending for long, their exact order matters only at the margin."""
 _Shape: TypeAlias = tuple[object, ...]
+_NOTHING = occupancy.build(Snapshot())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -42,7 +43,7 @@ class LiveOccupancy:
     """Keeps ``occupancy``: the snapshot with its own arrivals, then the placements, in order."""
 
     def __init__(self) -> None:
-        self.occupancy = occupancy.build(Snapshot())
+        self.occupancy = _NOTHING
         self._roots: Mapping[str, str] = {}
         """ClusterQueue to the name of its tree."""
         self._members: Mapping[str, tuple[str, ...]] = {}

@@ -87,7 +87,7 @@ class Lineup:
         """Key to the options that a Job could be moved to, and the age that it keeps."""
         self._here = _class_texts(asked, world.snapshot)
         """Key to the class by which its run time is looked up where it is."""
-        self._ranks = {key: rank_of(question) for key, question in asked.items()}
+        self.ranks = {key: rank_of(question) for key, question in asked.items()}
         """Key to the rank for which its finish counts."""
         self._counts: defaultdict[Rank, int] = defaultdict(int)
         """Rank to the number of its pending Workloads."""
@@ -156,7 +156,7 @@ class Lineup:
         of_ranks = {rank: count * NEVER_SECONDS for rank, count in self._counts.items()}
         for begun in starts:
             # Those that run and would be preempted begin again: they are not among who waits.
-            rank = self._ranks.get(begun.key)
+            rank = self.ranks.get(begun.key)
             if rank is not None:
                 of_ranks[rank] += (begun.finish - NEVER_SECONDS) * begun.count
         return Prospect(
@@ -173,9 +173,9 @@ class Lineup:
         if arrival.key not in self._here:
             rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
             arrival = replace(arrival, key=f"of {rank}")
-            self._ranks[arrival.key] = rank
+            self.ranks[arrival.key] = rank
             group = replace(group, arrival=arrival)
-        self._counts[self._ranks[arrival.key]] += arrival.count
+        self._counts[self.ranks[arrival.key]] += arrival.count
         return group
 
     def _with_class(self, group: QueuedGroup) -> QueuedGroup:
@@ -431,7 +431,7 @@ def _candidate(
         moved=question.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=(gain.percent if pricing is None else saving.percent) / 100,
-        rank=rank_of(question),
+        rank=lines.ranks[key],
         pricing=pricing,
     )
 

@@ -82,6 +82,8 @@ class Moving:
         self._soonest = SoonestMoves(occupancy.build(snapshot))
         self._alike: dict[str, AlikeJobs | None] = {}
         """Of each Job that was pending."""
+        self._groups: dict[str, AlikeJobs | None] = {}
+        """The same by ``Pending.key``."""
         self._ages: dict[str, int] = {}
         """Of each Job that was pending its place in Kueue's order, the oldest first."""
         self._free: frozenset[AlikeJobs] = frozenset()
@@ -120,7 +122,7 @@ class Moving:
 
     def _put(self, key: str, pending: Pending) -> None:
         self._pending[key] = pending
-        self._alike[key] = self._soonest.alike(pending)
+        self._alike[key] = self._groups[pending.key] = self._soonest.alike(pending)
 
     def start(self, key: str) -> None:
         if (pending := self._pending.pop(key, None)) is not None:
@@ -157,8 +159,8 @@ class Moving:
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
-        alike = (self._alike[key.partition("/")[2]] for key in chosen.free)
-        self._free = frozenset(group for group in alike if group is not None)
+        free = {self._groups[key] for key in chosen.free}
+        self._free = frozenset(group for group in free if group is not None)
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
