@@ -11,7 +11,7 @@ import pytest
 from tests.builders import arrival, cluster_queue, snapshot
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts
-from webhook.kueue.soonest_start import SoonestStarts
+from webhook.kueue.soonest_start import IdleTrees, SoonestStarts
 from webhook.kueue.tree_workloads import GRAIN, Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 
@@ -42,6 +42,19 @@ def starts(queues, running):
 
 def demanded(gpus, queues):
     return demand(asks(gpus).needs, queues.cluster_queues["gpu-cq"], queues)
+
+
+def test_trees_of_an_earlier_snapshot_count_only_while_they_are_the_same():
+    four, two = (snapshot(cluster_queue(quotas={"t4": {GPU: n}})) for n in "42")
+    kept, asked = IdleTrees(four), demanded(2, four)
+    running = [runs(2, 10)]
+
+    same = SoonestStarts(replace(four, as_of=5.0), running, run_time_of, NOW, idle=kept)
+    other = SoonestStarts(two, running, run_time_of, NOW, idle=kept)
+
+    assert same.of("gpu-cq", asked) == 0.0
+    assert other.of("gpu-cq", asked) == pytest.approx(10.0 / (1 + GRAIN))
+    assert kept.of(replace(four, as_of=5.0)) is kept
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import TypeAlias
 from webhook.kueue import quota
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.queue_heads import has_room, shape_of
+from webhook.kueue.queue_heads import Shape, has_room, shape_of
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.tree_workloads import GRAIN, Occupant, left_of
 from webhook.model.queues import ClusterQueue, Snapshot
@@ -35,6 +35,29 @@ class _HeldTree:
     """Ascending."""
 
 
+class IdleTrees:
+    """The cohort trees of a snapshot with nothing used, and what was asked of them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._made_of = snapshot.cluster_queues, snapshot.cohorts
+        self.forest = quota.plant(*self._made_of)
+        self._shapes: dict[tuple[str, Demand], Shape] = {}
+
+    def of(self, snapshot: Snapshot) -> IdleTrees:
+        """Return these trees if they are those of another snapshot too, else its own."""
+        queues, cohorts = self._made_of
+        is_same = queues is snapshot.cluster_queues and cohorts is snapshot.cohorts
+        return self if is_same else IdleTrees(snapshot)
+
+    def shape(self, cluster_queue: str, demand: Demand) -> Shape:
+        """Return a demand in the indices of a ClusterQueue's tree."""
+        key = cluster_queue, demand
+        if key not in self._shapes:
+            tree = self.forest[cluster_queue]
+            self._shapes[key] = shape_of(tree, tree.leaves[cluster_queue], demand)
+        return self._shapes[key]
+
+
 class SoonestStarts:
     """Soonest starts in the trees of one snapshot."""
 
@@ -44,12 +67,16 @@ class SoonestStarts:
         running: Sequence[Occupant],
         run_time_of: RunTimeOf,
         now: float,
+        *,
+        idle: IdleTrees | None = None,
     ) -> None:
+        """*idle*: trees of an earlier snapshot, which may be those of this one."""
         self._snapshot, self._now = snapshot, now
         self.run_time_of = run_time_of
         # A run of which nothing is known may end at any moment.
         self._durations = Durations(run_time_of, 0.0)
-        self._forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+        self._idle = IdleTrees(snapshot) if idle is None else idle.of(snapshot)
+        self._forest = self._idle.forest
         self._running: defaultdict[int, list[Occupant]] = defaultdict(list)
         for occupant in running:
             place = self._forest.places.get(occupant.cluster_queue)
@@ -75,7 +102,7 @@ class SoonestStarts:
             return 0.0
         tree = held.tree
         leaf = tree.leaves[cluster_queue]
-        shape = shape_of(tree, leaf, demand)
+        shape = self._idle.shape(cluster_queue, demand)
         released: list[_Release] = []
         soonest, placed = 0.0, 0
         # Of those ahead that have a choice of flavors, it is not known where they are.

@@ -17,7 +17,7 @@ from webhook.kueue.durations import remaining
 from webhook.kueue.flavor_plan import Demand, demand, flavors_with_topology
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs
-from webhook.kueue.soonest_start import SoonestStarts
+from webhook.kueue.soonest_start import IdleTrees, SoonestStarts
 from webhook.kueue.tree_workloads import GRAIN, Occupant
 from webhook.learn.expected_runs import Expecting, held
 from webhook.model.decision import Rejection
@@ -143,10 +143,18 @@ class DueTimes:
     makes it end sooner the longer it lasts.
     """
 
-    def __init__(self, snapshot: Snapshot, running: Sequence[Occupant], now: float) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        running: Sequence[Occupant],
+        now: float,
+        *,
+        idle: IdleTrees | None = None,
+    ) -> None:
+        """*idle* as for ``SoonestStarts``."""
         self._snapshot = snapshot
         self._run_times = LentRunTimes(snapshot)
-        self.starts = SoonestStarts(snapshot, running, self._run_times, now)
+        self.starts = SoonestStarts(snapshot, running, self._run_times, now, idle=idle)
         self._known: dict[tuple[AlikeJobs, str], _Holding] = {}
 
     def first(self, groups: Collection[AlikeJobs | None]) -> float:

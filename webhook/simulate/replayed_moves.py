@@ -11,6 +11,7 @@ from dataclasses import replace
 from math import inf
 
 from webhook.kueue import occupancy
+from webhook.kueue.soonest_start import IdleTrees
 from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import Reconsider
 from webhook.model.queues import Arrival, Snapshot
@@ -93,6 +94,7 @@ class Moving:
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
         self._pace = Pace()
+        self._idle = IdleTrees(snapshot)
         self._due: DueTimes | None = None
         """Those of the present step, until it is taken."""
 
@@ -175,7 +177,8 @@ class Moving:
         if not self._is_quiet:
             return False
         alike = {self._alike[key] for key in self._pending}
-        due = DueTimes(snapshot, self._forecasts.running(self._trees), now)
+        running = self._forecasts.running(self._trees)
+        due = DueTimes(snapshot, running, now, idle=self._idle)
         seconds = due.first(alike)
         if seconds <= 0 and alike <= self._free:
             most = min(self._arrived, MOST_AT_ONCE)
