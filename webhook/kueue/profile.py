@@ -280,6 +280,8 @@ def _turns(
 def _behind(profile: Profile, priority: int) -> float:
     """Return when all have started behind whom a newcomer waits, since the profile was computed."""
     # Under StrictFIFO nothing starts before all that are older, of at least its priority.
+    if not profile.behind:
+        return 0.0
     return max((at for level, at in profile.behind if level >= priority), default=0.0)
 
 
@@ -322,12 +324,12 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
         if not cells.isdisjoint(jobs.cells) and (jobs.priority is None or jobs.priority >= priority)
     )
     is_ordered = profile.unordered or _is_ranked(profile, priority)
-    return replace(
-        start,
-        unseen=unseen,
-        unordered=profile.unordered if is_ordered else PRIORITIES,
-        is_next=bool(profile.priorities) and priority > profile.priorities[0],
-    )
+    unordered = profile.unordered if is_ordered else PRIORITIES
+    is_next = bool(profile.priorities) and priority > profile.priorities[0]
+    if not (unseen or unordered or is_next):
+        # Most often there is no doubt, and a copy is a fifth of a lookup.
+        return start
+    return replace(start, unseen=unseen, unordered=unordered, is_next=is_next)
 
 
 def _is_ranked(profile: Profile, priority: int) -> bool:
