@@ -162,6 +162,8 @@ class CyclePreemptions:
             if not needs_mode and self._tree.height(heads.leaf, cell, amount)[0] <= highest:
                 return PreemptionMode.NO_CANDIDATES, 0
             preemptor = _preemptor(heads, ((cell, amount),))
+            if not needs_mode and self._holders.frees_own_quota(preemptor, cell, amount):
+                return PreemptionMode.NO_CANDIDATES, 0
             possible, height = self._holders.possibility(preemptor, cell, amount)
             highest = max(highest, height)
             return MODES[possible], height

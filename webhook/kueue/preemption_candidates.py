@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import IntEnum
 from operator import gt
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 def grouped(candidates: Iterable[OrderedHolder], group: CandidateGroup) -> Iterator[Candidate]:
     for order, holder in candidates:
-        yield Candidate(is_kept=order[0], group=group, order=order, holder=holder)
+        yield Candidate(order[0], group, order, holder)
 
 
 class CandidateHolders:
@@ -70,9 +70,12 @@ class CandidateHolders:
         """Priority to the number of holders."""
         self._newest: dict[int, float] = {}
         """By leaf: no holder was queued later than this."""
+        self._merged: dict[tuple[int, ...], _SharedRows[OrderedHolder]] = {}
+        """Some ClusterQueues to all who hold quota there, until others do."""
 
     def add(self, holder: QuotaHolder) -> None:
         self.version += 1
+        self._merged.clear()
         insort(self._by_leaf.setdefault(holder.leaf, []), (order_of(holder), holder))
         self._counts[holder.priority] = self._counts.get(holder.priority, 0) + 1
         newest = self._newest.get(holder.leaf, holder.queued_at)
@@ -80,6 +83,7 @@ class CandidateHolders:
 
     def remove(self, holder: QuotaHolder) -> None:
         self.version += 1
+        self._merged.clear()
         entries = self._by_leaf[holder.leaf]
         del entries[bisect_left(entries, (order_of(holder),))]
         if not entries:
@@ -115,8 +119,12 @@ class CandidateHolders:
         """Return whether somebody there is evicted already: those go first."""
         return leaf in self._by_leaf and self._by_leaf[leaf][0][1].is_evicted
 
-    def held_in(self, leaf: int) -> Sequence[OrderedHolder]:
-        return self._by_leaf[leaf]
+    def held_in(self, leaves: tuple[int, ...]) -> Iterable[OrderedHolder]:
+        """Return all who hold quota in some ClusterQueues, in the order in which they go."""
+        if leaves not in self._merged:
+            rows = [self._by_leaf[leaf] for leaf in leaves]
+            self._merged[leaves] = _SharedRows(heapq.merge(*rows))
+        return self._merged[leaves]
 
     def of(
         self, leaf: int, preemptor: Preemptor, policy: str, short: frozenset[int]
@@ -155,8 +163,6 @@ class ReclaimCandidates:
         self._used, self._version = tree.used[:], candidates.version
         self._reached: dict[frozenset[int], Mapping[int, tuple[int, ...]]] = {}
         """By what is short: cohort to the ClusterQueues from which others in it may reclaim."""
-        self._whole: dict[tuple[int, ...], _SharedRows[OrderedHolder]] = {}
-        """Some ClusterQueues to all who hold quota there, whatever is short."""
         self._known: dict[tuple[int, frozenset[int], CandidateGroup], _SharedRows[Candidate]] = {}
 
     def is_current(self) -> bool:
@@ -167,11 +173,8 @@ class ReclaimCandidates:
         """Return those below a cohort that it does not protect, in the order in which they go."""
         known = self._known.get((cohort, short, group))
         if known is None:
-            leaves = self.leaves(cohort, short)
-            if leaves not in self._whole:
-                rows = [self._candidates.held_in(leaf) for leaf in leaves]
-                self._whole[leaves] = _SharedRows(heapq.merge(*rows))
-            holders = ((order, each) for order, each in self._whole[leaves] if _uses(each, short))
+            held = self._candidates.held_in(self.leaves(cohort, short))
+            holders = ((order, each) for order, each in held if _uses(each, short))
             known = self._known[cohort, short, group] = _SharedRows(grouped(holders, group))
         return known
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from operator import add, le, lt, sub
 
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import LOWER_PRIORITY, Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
@@ -225,6 +225,26 @@ class QuotaHolders:
             return Possibility.NO_CANDIDATES, self._tree.height(preemptor.leaf, cell, amount)[0]
         self._tell_apart()
         return self.preemptions.possibility(preemptor, cell, amount)
+
+    def frees_own_quota(self, preemptor: Preemptor, cell: int, amount: int) -> bool:
+        """Return whether preemption certainly brings this, and within its ClusterQueue's own quota.
+
+        False: it need not.
+        """
+        tree, leaf = self._tree, preemptor.leaf
+        policy, at = self._queues[leaf].preemption, preemptor.leaf * tree.width + cell
+        is_plain = tree.shares_all and not self.fair_sharing
+        by_priority = policy.within_cluster_queue == LOWER_PRIORITY
+        if not (is_plain and by_priority and policy.borrow_within_cohort == _NEVER):
+            return False
+        free, lower = tree.available(leaf, cell), self.lower(leaf, preemptor.priority)
+        # Those of its own ClusterQueue are enough. Others are preempted with it only as far as it
+        # need not borrow then, or where a cohort below the root has that much unused:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/hierarchical_preemption.go#L81
+        if lower is None or lower[cell] < amount - free or tree.used[at] + free > tree.nominal[at]:
+            return False
+        cohorts = (node * tree.width + cell for node in list(tree.path(leaf))[1:-1])
+        return all(tree.subtree[at] - tree.used[at] < amount for at in cohorts)
 
     def _may_help(self, preemptor: Preemptor, taken: Taken) -> bool:
         """Return whether preemption may bring what is not free; False is certain."""
