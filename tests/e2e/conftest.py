@@ -1,7 +1,8 @@
 """Control planes, the installed project, and a namespace with queues for each test.
 
-`plane` and `webhook` are shared by the tests of a pytest-xdist worker and must be left running;
-tests that stop servers take `own_plane` and `own_webhook`, which are their module's.
+`plane` and `webhook` are shared by the tests of a pytest-xdist worker and must be left running.
+Tests that stop servers take `own_plane` and `own_webhook`, which are their module's; they come when
+the shared ones have ended.
 """
 
 import contextlib
