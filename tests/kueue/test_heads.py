@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
+from tests.worlds import schedules, waiting
 from webhook.kueue import occupancy
 from webhook.model.queues import Head, Preemption, Queueing
 
@@ -94,6 +97,29 @@ def test_the_head_keeps_no_more_than_its_queue_has_left():
 
     assert found.held("a-cq").head == Head(priority=0, height=0, set_aside={CPU: 3000})
     assert not starts(found, "1")
+
+
+@pytest.mark.parametrize("grain", [0.0, 0.01])
+def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain):
+    strict = cluster_queue("a-cq", {"a": {"cpu": "2"}}, cohort="all", queueing=Queueing.STRICT)
+    own = {"a": {"cpu": "0"}, "b": {"cpu": "1"}}
+    state = snapshot(strict, cluster_queue("b-cq", own, cohort="all"))
+    schedule = schedules(state, grain=grain)["b-cq"]
+    come = [
+        arrival("first", {"cpu": "1"}, local_queue="a-lq", priority=2),
+        arrival("head", {"cpu": "2"}, local_queue="a-lq", priority=1),
+        arrival("new", {"cpu": "1"}, local_queue="b-lq"),
+    ]
+
+    for at, each in enumerate(come):
+        schedule.add_waiting(waiting(each, state, at=float(at)))
+    while len(schedule.begun) < 2 and schedule.step():
+        pass
+
+    assert [(begun.key, begun.flavors) for begun in schedule.begun] == [
+        ("first", ("a",)),
+        ("new", ("b",)),
+    ]
 
 
 def test_what_is_kept_is_known_from_the_counts_alone():

@@ -266,11 +266,13 @@ def fitting(
     *,
     exact_height: bool,
     after: Sequence[str] | None = None,
+    is_kept_out: Callable[[Assignment], bool] | None = None,
 ) -> Assignment:
     """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
     Without *exact_height* a height of 1 may stand for any above 0, and WAITS for any mode in which
     it does not fit. *after* as for ``assign``; None: all the cycles of its search are as one.
+    *is_kept_out* as for ``Claimant``; None: by nobody.
     """
     shape = line.entries[0][2].shape
     # Without a choice of flavors, fungibility decides nothing, and one check of quota is enough.
@@ -280,18 +282,23 @@ def fitting(
         return shape.outcomes[0 if tree.owns(line.leaf, shape.only) else 1]
     claimant = _claimant(tree, line, claims)
 
+    def is_served(found: Assignment) -> bool:
+        if is_kept_out is not None and is_kept_out(found):
+            return False
+        return claims.is_served(line, found)
+
     def assigned(parts: Parts) -> Assignment:
         if after is None:
-            return search(parts, claimant, lambda found: claims.is_served(line, found))
+            return search(parts, claimant, is_served)
         return assign(parts, claimant, after=after)
 
     whole = assigned(shape.parts)
-    if not shape.fewer or claims.is_served(line, whole):
+    if not shape.fewer or is_served(whole):
         return whole
 
     def fit(missing: int) -> Assignment | None:
         part = assigned(shape.fewer[missing - 1].parts)
-        return part if claims.is_served(line, part) else None
+        return part if is_served(part) else None
 
     # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
     return most_that_fit(len(shape.fewer), fit) or whole

@@ -330,13 +330,16 @@ class SchedulingCycle:
         self, served: Key, heads: ClusterQueueHeads, fitting: Assignment, moment: _Moment
     ) -> bool:
         """Admit a queue's head, or pass it over; return whether it is admitted."""
-        if not fitting.fits or (moment.kept and self._is_kept_out(heads, fitting, moment.kept)):
+        gets = fitting if fitting.fits else None
+        if gets is not None and moment.kept:
+            gets = self._beside_kept(heads, gets, moment.kept)
+        if gets is None:
             self._pass_over(served, heads, fitting, moment)
             return False
         if self.turns:
             self._record(served, moment)
         moment.assigned.clear()
-        moment.started.append(self._take(served, heads, fitting, moment))
+        moment.started.append(self._take(served, heads, gets, moment))
         return True
 
     def _count_places(self, leaf: int, moment: _Moment | None = None) -> None:
@@ -537,6 +540,21 @@ class SchedulingCycle:
         missing = bisect_left(self.turns, served[1:3]) - len(self.before)
         if missing > 0:
             self.before += [with_set_aside(self._tree, moment.kept)] * missing
+
+    def _beside_kept(
+        self, heads: ClusterQueueHeads, fitting: Assignment, kept: list[Kept]
+    ) -> Assignment | None:
+        """Return what a head that fits gets beside quota set aside; None: it is kept out."""
+
+        def is_kept_out(assigned: Assignment) -> bool:
+            return self._is_kept_out(heads, assigned, kept)
+
+        if any(fitting.unfinished) and is_kept_out(fitting):
+            # Its next cycle, of the same moment, goes on with its next flavor.
+            fitting = queue_heads.fitting(
+                self._tree, heads, self.claims, exact_height=True, is_kept_out=is_kept_out
+            )
+        return fitting if fitting.fits and not is_kept_out(fitting) else None
 
     def _is_kept_out(self, heads: ClusterQueueHeads, fitting: Assignment, kept: list[Kept]) -> bool:
         """Return whether a head that fits needs quota set aside for heads that come before it."""
