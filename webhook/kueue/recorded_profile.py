@@ -69,17 +69,15 @@ def _steps(
     free: list[Sequence[tuple[int, ...]]] = []
     preempting: list[_ByPriority] = []
     is_strict = queue.queueing is Queueing.STRICT
-    steps = range(len(record.times))
-    tried = [record.is_tried(index, rows.leaf, is_strict=is_strict) for index in steps]
-    known = [index for index in steps if tried[index] or not index]
-    # A table for all steps at a time takes half the time, and there are many.
-    tables = zip(*(record.tables(index, rows.leaf) for index in known), strict=True)
-    columns = [list(map(rows.free, of_rank)) for of_rank in tables]
-    if not tried[0]:
-        columns[0][0] = rows.nothing
-    for index, at_step in zip(known, zip(*columns, strict=True), strict=True):
+    for index in range(len(record.times)):
+        is_tried = record.is_tried(index, rows.leaf, is_strict=is_strict)
+        if index and not is_tried:
+            continue
+        at_step = list(map(rows.free, record.tables(index, rows.leaf)))
+        if not is_tried:
+            at_step[0] = rows.nothing
         # Nobody preempts either while victims stop for another one of the ClusterQueue.
-        obtainable = record.obtainable[index].get(queue.name, {}) if tried[index] else {}
+        obtainable = record.obtainable[index].get(queue.name, {}) if is_tried else {}
         more = rows.more(obtainable, at_step[0])
         # A rank's table holds at the moment of its step alone, so a step at which it has more
         # than is left afterwards is kept, however much it is like the one before.
