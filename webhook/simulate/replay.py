@@ -64,10 +64,15 @@ def replay(
     *run_times* is what was learned before, None: nothing; what is learned here is added to it.
 
     Raises:
-        FieldError: a Job cannot be queued, or gets flavors for which it has no run time.
+        FieldError: a Job cannot be queued, gets flavors for which it has no run time, or is
+            preempted again and again.
 
     """
     return _Replay(scenario, arm, run_times or RunTimeLearner()).run(progress)
+
+
+MOST_PREEMPTED = 1000
+"""How often a Job may be preempted: some Jobs take quota from each other for ever."""
 
 
 class _Replay:
@@ -271,6 +276,12 @@ class _Replay:
     def _preempt(self, key: str, usage: Amounts, at: float) -> None:
         """Let a Workload that held quota wait again; its schedule has queued it already."""
         result = self._results[key]
+        if result.preempted == MOST_PREEMPTED:
+            raise FieldError(
+                f"jobs.{result.template}",
+                f"expected Jobs that end; this one was preempted {MOST_PREEMPTED} times, as some"
+                " take quota from each other for ever, in Kueue, too",
+            )
         start = at if result.start is None else result.start
         self._results[key] = replace(
             result,
