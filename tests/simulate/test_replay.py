@@ -183,7 +183,8 @@ def test_jobs_that_take_quota_from_each_other_for_ever_are_a_mistake():
         "a": {"cpu": (0, "", ""), "gpu": (2, 0, 2)},
         "b": {"cpu": (4, "", ""), "gpu": (2, "", 0)},
     }
-    config = {"kind": "Configuration", "fairSharing": {}}
+    strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
+    config = {"kind": "Configuration", "fairSharing": {"preemptionStrategies": strategies}}
     config_map = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
