@@ -24,7 +24,7 @@ from hack.controlplane import ControlPlane
 from hack.delaying_proxy import DelayingProxy
 from hack.install import PATIENT, Installation
 
-# The planes' programs start again and again: they collect garbage a quarter as often, for memory.
+# The planes' programs start again and again: they collect garbage seldom, and take more memory.
 os.environ.setdefault("GOGC", "400")
 
 LOG_LINES = 25

@@ -28,8 +28,6 @@ SUCCEEDED: Final = "Succeeded"
 """Reason of the condition Finished, as Kueue writes it; other reasons than these two end no run."""
 FAILED: Final = "Failed"
 
-_marks: Memo[Mark | None] = Memo(most=4096, most_bytes=4 << 20, longest=4096)
-
 _RECOVERED: Final = "Recovered"
 """Reason of the condition PodsReady if its pods were ready before."""
 _REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
@@ -276,10 +274,14 @@ def _used(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
     return kept
 
 
+_marks: Memo[Mark | None] = Memo(most=4096, most_bytes=4 << 20, longest=4096)
+"""By what they depend on; Workloads of a namespace and class share one."""
+
+
 def _mark_of(
     kind: str, used: Sequence[tuple[int, Mapping[str, Any]]], namespace: str
 ) -> Mark | None:
-    """Return the mark of one class; Workloads of a namespace share it."""
+    """Return the mark of pods of one class; None: what they ask for cannot be read."""
     pods_class, _ = attempted(
         lambda: job_class.of_pods(
             tuple(
