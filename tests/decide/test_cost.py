@@ -317,6 +317,14 @@ def test_each_term_is_recorded_with_three_digits_that_count():
     }
 
 
+def test_a_chance_of_lateness_that_is_next_to_nothing_is_recorded_as_nothing():
+    cost = Cost(money=6.8, time=0.567, lateness=1.83e-63)
+
+    record = json.loads(decision_record.to_json(decided(option("gpu", cost=cost)), {}))
+
+    assert record["options"][0]["cost"]["lateness"] == 0
+
+
 def test_explain_shows_the_terms_beside_start_and_finish():
     first = Cost(money=2.36, electricity=0.21, carbon_grams=140.0, time=0.86, lateness=0.0)
     second = replace(

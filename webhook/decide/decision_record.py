@@ -54,6 +54,8 @@ LONGEST = 65_536
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
+_SMALLEST_DECIMAL = 9
+"""Decimals of a cost; a chance that is next to nothing gives one of 1e-63."""
 _MOST_OF_COSTS = 1000
 """Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
@@ -435,8 +437,8 @@ def cost_json(cost: Cost) -> dict[str, float]:
 
 
 def _short(amount: float) -> float:
-    """Round to three digits that count; whole numbers are written as such."""
-    return _plain(float(f"{amount:.3g}"))
+    """Round to three digits that count; whole numbers have no decimals."""
+    return _plain(round(float(f"{amount:.3g}"), _SMALLEST_DECIMAL))
 
 
 def _plain(amount: float) -> float:
