@@ -128,10 +128,12 @@ def _fail(where: str, lines: list[str]) -> NoReturn:
 
 
 def _run(settings: Settings) -> None:
-    # What the observer needs is imported once, here, and shared by all forks.
-    from webhook.observer import process
     from webhook.server import lifecycle
-    from webhook.server.gunicorn_app import Server
+
+    # What the observer needs is imported once, here, and shared by all forks.
+    with lifecycle.shared_with_children():
+        from webhook.observer import process
+        from webhook.server.gunicorn_app import Server
 
     def load_application() -> Application:
         from webhook.serving.observer_child import ForkedChild
@@ -151,7 +153,6 @@ def _run(settings: Settings) -> None:
         drain_seconds=settings.drain_seconds,
         client_names=settings.client_names,
     )
-    lifecycle.share_with_children()
     server.run()
 
 
