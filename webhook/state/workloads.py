@@ -335,8 +335,9 @@ class Workloads:
         self._options: dict[str, Sequence[Option]] = {}
         """Policy to its options."""
         self._by_eviction = True
-        self._by_queue: defaultdict[Key, set[Key]] = defaultdict(set)
-        """LocalQueue to its pending Workloads, which it assigns to a ClusterQueue."""
+        self._by_queue: defaultdict[Key, dict[Key, None]] = defaultdict(dict)
+        """LocalQueue to its pending Workloads, which it assigns to a ClusterQueue; a set of them
+        would take twice as much memory."""
         self._replaced: Counter[Key] = Counter()
         """Slices whose replacement holds quota: only the replacement's charge counts."""
         self._growing: defaultdict[Key, set[Key]] = defaultdict(set)
@@ -482,9 +483,9 @@ class Workloads:
         if workload.stage is Stage.PENDING:
             queue = (workload.namespace, workload.queue)
             if step > 0:
-                self._by_queue[queue].add(key)
+                self._by_queue[queue][key] = None
             else:
-                self._by_queue[queue].discard(key)
+                self._by_queue[queue].pop(key, None)
                 if not self._by_queue[queue]:
                     del self._by_queue[queue]
             if workload.replaces:
