@@ -40,6 +40,92 @@ def test_workloads_of_one_class_hold_it_once():
     assert one.job_class is another.job_class
 
 
+def template_of(source):
+    return source["spec"]["podSets"][0]["template"]
+
+
+OF_ITS_OWN = {"hostname": "a", "volumes": [{"name": "of-a"}], "serviceAccountName": "a"}
+
+
+def test_workloads_that_differ_in_what_nothing_depends_on_hold_class_and_shape_once():
+    one, another = (workload(name, decision=name) for name in ("job-a", "job-b"))
+    template_of(another)["spec"].update(OF_ITS_OWN)
+    template_of(another)["spec"]["containers"][0]["env"] = [{"name": "A", "value": "b"}]
+
+    one, another = (read_workload(source) for source in (one, another))
+
+    assert one.job_class is another.job_class
+    assert one.pod_sets is another.pod_sets
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "sidecar"},
+        {"image": "y"},
+        {"command": ["run"]},
+        {"args": ["--fast"]},
+        {"resources": {"requests": {"cpu": "4", "memory": "1Gi"}}},
+        {"restartPolicy": "Always"},
+    ],
+)
+def test_each_field_of_a_container_that_counts_counts(field):
+    other = workload()
+    template_of(other)["spec"]["containers"][0].update(field)
+
+    assert said_of(other) != said_of(workload())
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"initContainers": [{"name": "first", "image": "x"}]},
+        {"nodeSelector": {"zone": "a"}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"affinity": {"nodeAffinity": {}}},
+        {"runtimeClassName": "gvisor"},
+        {"overhead": {"cpu": "1"}},
+        {"resources": {"requests": {"cpu": "8"}}},
+    ],
+)
+def test_each_field_of_pods_that_counts_counts(field):
+    other = workload()
+    template_of(other)["spec"].update(field)
+
+    assert said_of(other) != said_of(workload())
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"name": "workers"},
+        {"count": 2},
+        {"count": 2, "minCount": 1},
+        {"topologyRequest": {"podSetGroupName": "all"}},
+    ],
+)
+def test_each_field_of_a_pod_set_that_counts_counts(field):
+    other = workload()
+    other["spec"]["podSets"][0].update(field)
+
+    assert said_of(other) != said_of(workload())
+
+
+def test_what_a_template_says_to_kueue_counts():
+    other = workload()
+    topology = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    template_of(other)["metadata"]["annotations"].update(topology)
+
+    assert said_of(other) != said_of(workload())
+
+
+def said_of(source):
+    """Class and shape of a Workload that is read after another one like it."""
+    read_workload(workload())
+    found = read_workload(source)
+    return found.job_class, found.pod_sets
+
+
 def test_workloads_of_one_namespace_hold_its_name_once():
     one, another = (key_of(json.loads(json.dumps(workload(name)))) for name in ("job-a", "job-b"))
 

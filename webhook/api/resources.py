@@ -129,5 +129,4 @@ def read_by(
     if key is None:
         return ReadObject(("", ""), None, f"{kind}: {problem}")
     value, problem = attempted(lambda: reader(source), FieldError, PolicyError)
-    name = "/".join(part for part in key if part)
-    return ReadObject(key, value, problem and f"{kind} {name}: {problem}")
+    return ReadObject(key, value, problem and f"{kind} {full_name(key)}: {problem}")

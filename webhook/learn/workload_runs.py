@@ -31,8 +31,9 @@ FAILED: Final = "Failed"
 _RECOVERED: Final = "Recovered"
 """Reason of the condition PodsReady if its pods were ready before."""
 _REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
-_USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
-_USED_OF_SPEC = ("overhead", "resources")
+USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
+USED_OF_SPEC = ("overhead", "resources")
+"""Fields of containers, and of pods, that a class depends on."""
 _LONGEST_USED = 65_536
 """Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
 many times its length, in each process that follows Workloads."""
@@ -125,12 +126,14 @@ def read_began(
     PodsReady exists unless the feature gate of Kueue's ``waitForPodsReady`` is off.
     """
     admission = fields.mapping(status, "admission", "status")
+    if not admission:
+        return None
     checked = fields.sequence(status, "admissionChecks", "status")
     reserved = since(conditions, "QuotaReserved") if checked else 0
     admitted, ready = admitted_at(conditions), since(conditions, "PodsReady")
     if conditions.get("PodsReady", NOT_SAID)[1] == _RECOVERED or ready < admitted:
         ready = 0
-    if not admission or not (reserved or (admitted and ready)):
+    if not (reserved or (admitted and ready)):
         return None
     return Began(
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
@@ -265,10 +268,10 @@ def _seconds(written: str, path: str) -> int:
 def _used(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
     """Keep what a class depends on, as thousands of Workloads are of a few classes."""
     spec, path = pod_set.pod_spec, f"{pod_set.path}.template.spec"
-    kept = {key: spec[key] for key in _USED_OF_SPEC if key in spec}
+    kept = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
-            {name: container[name] for name in _USED_OF_CONTAINERS if name in container}
+            {name: container[name] for name in USED_OF_CONTAINERS if name in container}
             for container in fields.mappings(spec, key, path)
         ]
     return kept

@@ -7,6 +7,7 @@ which ClusterQueue a Workload is counted.
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +15,9 @@ from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from webhook.api.resources import KUEUE_GROUP, Key
+from webhook.learn import workload_runs
 from webhook.learn.arrival_rates import Arrived
+from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
@@ -41,6 +44,7 @@ from webhook.model.holds import GATE, is_gated
 from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
+    JOB_CLASS,
     LONGEST_KIND,
     OPTION_LABEL,
     OURS,
@@ -97,13 +101,13 @@ def _charges(
 
 
 def _held(
-    metadata: Mapping[str, Any],
+    texts: _Texts,
     pod_sets: Sequence[WorkloadPodSet],
     status: Mapping[str, Any],
     admission: Mapping[str, Any],
 ) -> tuple[Charge, ...]:
     # Only slices of elastic Jobs are replaced.
-    if _annotations(metadata).get(_ELASTIC) != "true":
+    if texts.annotations.get(_ELASTIC) != "true":
         return ()
     charges = dict(_charges(pod_sets, status, admission))
     return _shared_charges(tuple(tuple(charges.get(each.name, EMPTY).items()) for each in pod_sets))
@@ -164,6 +168,7 @@ _REPLACES = _KUEUE + "workload-slice-replacement-for"
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
 the ClusterQueue's name."""
+_USED_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")
 USED_OF_SPEC = (
     "nodeSelector",
     "tolerations",
@@ -172,6 +177,12 @@ USED_OF_SPEC = (
     "overhead",
     "resources",
     "resourceClaims",
+)
+
+
+_KEY_OF_SPEC: Final = tuple(dict.fromkeys((*USED_OF_SPEC, *workload_runs.USED_OF_SPEC)))
+_KEY_OF_CONTAINERS: Final = tuple(
+    dict.fromkeys((*_USED_OF_CONTAINERS, *workload_runs.USED_OF_CONTAINERS))
 )
 
 
@@ -257,7 +268,8 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     """
     metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
     conditions = read_conditions(status)
-    stage = _stage(metadata, spec, status, conditions)
+    texts = _texts(metadata)
+    stage = _stage(texts, spec, status, conditions)
     admission = fields.mapping(status, "admission", "status")
     pod_sets = read_pod_sets(spec)
     annotations, labels = own_marks(metadata, pod_sets, keys)
@@ -265,7 +277,14 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     owner = read_owner(metadata)
     policy = intern(marks.of(annotations, DECIDED_BY))
     option = intern(marks.of(labels, OPTION_LABEL))
-    mark, flavors = read_mark(pod_sets, annotations, namespace, owner.kind), read_flavors(admission)
+    alike = _likeness(pod_sets)
+    written = marks.of(annotations, JOB_CLASS)
+    mark = _marks_of_likenesses.recall(
+        (alike, written, namespace, owner.kind),
+        len(alike),
+        lambda: read_mark(pod_sets, annotations, namespace, owner.kind),
+    )
+    flavors = read_flavors(admission) if admission else ""
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     placed = read_placed(spec, admission) if admission else ()
@@ -290,19 +309,19 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         policy=policy,
         option=option,
         job=owner.reference,
-        replaces=_replaced(metadata),
-        pod_sets=read_shape(pod_sets, status) if stage is Stage.PENDING else (),
+        replaces=_replaced(texts),
+        pod_sets=_shape_of(pod_sets, status, alike) if stage is Stage.PENDING else (),
         counted=_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         flavors=flavors,
         admitted=admitted_at(conditions),
         ended=ended,
         requeue_at=_requeue_at(status),
-        obstacle=_obstacle(metadata, spec, conditions),
-        is_repaired=REPAIR in _annotations(metadata),
+        obstacle=_obstacle(texts, spec, conditions),
+        is_repaired=REPAIR in texts.annotations,
         began=place.began,
         limit_seconds=_limit_seconds(spec, pod_sets, conditions),
-        is_variant=_ALLOWED_FLAVORS in _annotations(metadata),
+        is_variant=_ALLOWED_FLAVORS in texts.annotations,
         parent=_parent(metadata),
         evicted_at=since(conditions, "Evicted") if requeued else 0,
         was_unready=requeued == _NOT_READY_IN_TIME,
@@ -312,7 +331,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         if stage is Stage.RESERVING
         else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
-        held=_held(metadata, pod_sets, status, admission) if stage is Stage.RESERVING else (),
+        held=_held(texts, pod_sets, status, admission) if stage is Stage.RESERVING else (),
         placed=placed if stage is Stage.RESERVING else (),
     )
 
@@ -359,8 +378,19 @@ def _requeue_at(status: Mapping[str, Any]) -> int:
     return seconds_of(state, "requeueAt", "status.requeueState")
 
 
+class _Texts(NamedTuple):
+    """Labels and annotations of a Workload."""
+
+    labels: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+
+
+def _texts(metadata: Mapping[str, Any]) -> _Texts:
+    return _Texts(fields.mapping(metadata, "labels", "metadata"), _annotations(metadata))
+
+
 def _stage(
-    metadata: Mapping[str, Any],
+    texts: _Texts,
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
     conditions: Conditions,
@@ -373,45 +403,51 @@ def _stage(
     on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
     if on_hold or is_true(conditions, "WaitingForReplacementPods"):
         return Stage.NEITHER
-    parent = fields.mapping(metadata, "labels", "metadata").get(_PARENT) == "true"
-    return Stage.NEITHER if parent or _annotations(metadata).get(GATE) else Stage.PENDING
+    parent = texts.labels.get(_PARENT) == "true"
+    return Stage.NEITHER if parent or texts.annotations.get(GATE) else Stage.PENDING
 
 
-def _obstacle(
-    metadata: Mapping[str, Any], spec: Mapping[str, Any], conditions: Conditions
-) -> Obstacle | None:
+def _obstacle(texts: _Texts, spec: Mapping[str, Any], conditions: Conditions) -> Obstacle | None:
     """Return what keeps its Job from being moved; None: nothing.
 
     Of several the first in this order; an eviction in progress comes before its quota.
     """
-    annotations = _annotations(metadata)
-    labels = fields.mapping(metadata, "labels", "metadata")
-    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
     true = {name for name, (status, _, _) in conditions.items() if status == "True"}
-    has_quota, is_inactive = "QuotaReserved" in true, spec.get("active") is False
-    # No mapping by obstacle: hashing enums takes longer than all of this.
-    obstacles = (
-        (Obstacle.FINISHED, "Finished" in true),
-        (Obstacle.STOPPING, has_quota and (is_inactive or "Evicted" in true)),
-        (Obstacle.QUOTA_RESERVED, has_quota),
-        (Obstacle.ON_HOLD, on_hold or "WaitingForReplacementPods" in true),
-        (Obstacle.VARIANT, _PARENT in labels),
-        (Obstacle.HELD, is_gated(annotations)),
-        (Obstacle.GATED, bool(annotations.get(GATE))),
-        (Obstacle.SLICE, bool(annotations.get(_REPLACES))),
-        (Obstacle.DEACTIVATED, is_inactive),
-        (Obstacle.BACKOFF, conditions.get("Requeued", NOT_SAID)[0] == "False"),
-        (Obstacle.EVICTED, "Evicted" in true),
-    )
-    return next((obstacle for obstacle, stands in obstacles if stands), None)
+    is_inactive = spec.get("active") is False
+    if "Finished" in true:
+        return Obstacle.FINISHED
+    if "QuotaReserved" in true:
+        stops = is_inactive or "Evicted" in true
+        return Obstacle.STOPPING if stops else Obstacle.QUOTA_RESERVED
+    on_hold = conditions.get("QuotaReserved", NOT_SAID)[:2] == ("False", "OnHold")
+    if on_hold or "WaitingForReplacementPods" in true:
+        return Obstacle.ON_HOLD
+    if (named := _named_obstacle(texts)) is not None:
+        return named
+    if is_inactive:
+        return Obstacle.DEACTIVATED
+    if conditions.get("Requeued", NOT_SAID)[0] == "False":
+        return Obstacle.BACKOFF
+    return Obstacle.EVICTED if "Evicted" in true else None
+
+
+def _named_obstacle(texts: _Texts) -> Obstacle | None:
+    """Return the obstacle that its labels or annotations name."""
+    if _PARENT in texts.labels:
+        return Obstacle.VARIANT
+    if is_gated(texts.annotations):
+        return Obstacle.HELD
+    if texts.annotations.get(GATE):
+        return Obstacle.GATED
+    return Obstacle.SLICE if texts.annotations.get(_REPLACES) else None
 
 
 def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields.mapping(metadata, "annotations", "metadata")
 
 
-def _replaced(metadata: Mapping[str, Any]) -> str:
-    key = fields.text(_annotations(metadata), _REPLACES, "metadata.annotations")
+def _replaced(texts: _Texts) -> str:
+    key = fields.text(texts.annotations, _REPLACES, "metadata.annotations")
     return key if len(key) <= _LONGEST_KEY else ""
 
 
@@ -467,6 +503,50 @@ def _owner_by_name(name: str) -> WorkloadOwner:
     return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
+def _likeness(pod_sets: Sequence[WorkloadPodSet]) -> bytes:
+    """Return a key of all that class and shape of pod sets depend on, and of nothing else.
+
+    It is made for each Workload of a list, and so in the form that takes the least time.
+    """
+    return marshal.dumps(
+        [
+            (
+                pod_set.name,
+                pod_set.pod_count,
+                pod_set.source.get("minCount"),
+                pod_set.source.get("topologyRequest"),
+                said_to_kueue(_annotations(pod_set.pod_metadata)),
+                [*map(pod_set.pod_spec.get, _KEY_OF_SPEC)],
+                [_key_of_containers(pod_set, key) for key in ("containers", "initContainers")],
+            )
+            for pod_set in pod_sets
+        ],
+        _WITHOUT_REFERENCES,
+    )
+
+
+_WITHOUT_REFERENCES: Final = 2
+"""The newest version of ``marshal`` in which the form of a value depends on the value alone."""
+
+
+def _key_of_containers(pod_set: WorkloadPodSet, key: str) -> list[list[Any]]:
+    here = f"{pod_set.path}.template.spec"
+    containers = fields.mappings(pod_set.pod_spec, key, here)
+    return [[*map(container.get, _KEY_OF_CONTAINERS)] for container in containers]
+
+
+def _shape_of(
+    pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any], alike: bytes
+) -> tuple[PodSet, ...]:
+    """Return ``read_shape`` of *pod_sets*, whose likeness is *alike*."""
+    if status.get("reclaimablePods"):
+        return read_shape(pod_sets, status)
+    return _shapes_of_likenesses.recall(alike, len(alike), lambda: read_shape(pod_sets, status))
+
+
+_shapes_of_likenesses: Memo[tuple[PodSet, ...]] = Memo(most=4096, most_bytes=2 << 20, longest=4096)
+_marks_of_likenesses: Memo[Mark | None] = Memo(most=4096, most_bytes=2 << 20, longest=4096)
+"""Most Workloads are like one before, so that no text of their pods need be made."""
 _Shape: TypeAlias = tuple[str, int, int | None, str, Mapping[str, Any]]
 """Name, pods, fewest pods, group and template of a pod set, without what differs by the Job."""
 
@@ -500,11 +580,7 @@ def _pruned(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
     kept: dict[str, Any] = {key: spec[key] for key in USED_OF_SPEC if key in spec}
     for key in ("containers", "initContainers"):
         kept[key] = [
-            {
-                name: container[name]
-                for name in ("name", "resources", "restartPolicy")
-                if name in container
-            }
+            {name: container[name] for name in _USED_OF_CONTAINERS if name in container}
             for container in fields.mappings(spec, key, here)
         ]
     return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
