@@ -115,6 +115,22 @@ def test_who_was_skipped_goes_on_with_its_next_flavor():
     assert events(schedule, 1.0)[0] == [("skipped", "f1", 0.0)]
 
 
+@pytest.mark.parametrize("counts", [(2,), (1, 1)], ids=str)
+def test_the_next_of_two_equal_workloads_begins_with_the_first_flavor_again(counts):
+    # The first goes on with f1, as f0 is kept for "wide" in one cycle; by then f0 is free again.
+    state, schedule = tree(
+        own=({"f0": "2"}, {}),
+        other=({"f0": "0", "f1": "2"}, {}),
+    )
+    hold(schedule, "own", 1, 90.0)
+    come(state, schedule, ("wide", "own-lq", 2, 9, 0.0))
+    for count in counts:
+        wanted = arrival("equal", {"cpu": "1"}, local_queue="other-lq")
+        schedule.add_waiting(waiting(wanted, state, seconds=50.0, count=count))
+
+    assert events(schedule, 1.0)[0] == [("equal", "f1", 0.0), ("equal", "f0", 0.0)]
+
+
 @pytest.mark.parametrize(
     ("queueing", "starts"),
     [

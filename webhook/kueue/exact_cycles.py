@@ -184,7 +184,9 @@ class ExactCycles:
         tree = self._tree
         began, cycle = tree.used[:], _Cycle()
         contenders = self._contenders()
-        cycle.is_alone = self._use is None and sum(map(len, self._heap.values())) == 1
+        # Where one goes on with its next flavor, the others that are equal begin with the first.
+        begins_anew = self._use is None and not self._progress
+        cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         is_recorded = bool(self.turns) and not self.claims.fair_sharing
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
         for contender in contenders:
