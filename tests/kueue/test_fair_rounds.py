@@ -95,6 +95,74 @@ def test_fair_sharing_takes_back_what_one_queue_has_borrowed_beyond_its_share():
     assert [each.by for each in schedule.preempted] == ["a0", "a1"]
 
 
+@st.composite
+def where_strict_heads_keep_quota(draw):
+    """Cohorts in which only the heads of StrictFIFO queues keep quota from others.
+
+    Heads of others keep it for a single cycle, and heads without room take none of the rounds.
+    """
+    shape = draw(
+        st.sampled_from(
+            [{"queueing": st.just(Queueing.STRICT), "parents": ("x", "y")}, {"parents": ("y",)}]
+        )
+    )
+    nobody_preempts = {"policies": st.just(Preemption())}
+    state = draw(snapshots(fair_sharing=st.just(True), **nobody_preempts, **shape))
+    queues = {
+        name: each if each.queueing is Queueing.STRICT else without_own_quota(each)
+        for name, each in state.cluster_queues.items()
+    }
+    return replace(state, cluster_queues=queues)
+
+
+def without_own_quota(each):
+    groups = (
+        replace(
+            group,
+            quotas={cell: replace(quota, nominal=0) for cell, quota in group.quotas.items()},
+        )
+        for group in each.groups
+    )
+    return replace(each, groups=tuple(groups))
+
+
+def of_one_shape_each(come, state):
+    """Let all of a queue that is not strict ask for the same, in one pod set."""
+    first = {}
+    for wanted in come:
+        place = state.local_queues[wanted.namespace, wanted.local_queue].cluster_queue
+        needs = wanted.needs[:1]
+        if state.cluster_queues[place].queueing is not Queueing.STRICT:
+            needs = first.setdefault(place, needs)
+        yield replace(wanted, needs=needs)
+
+
+@pytest.mark.agreement
+@given(st.data())
+def test_rounds_start_whom_kueues_cycles_start(data):
+    state = data.draw(where_strict_heads_keep_quota())
+    exact, rounds = schedules(state), schedules(state, grain=0.01)
+    for wanted in of_one_shape_each(data.draw(arrivals(state)), state):
+        each = waiting(wanted, state)
+        for found in (exact, rounds):
+            found[each.cluster_queue].add_waiting(each)
+
+    for schedule in {*exact.values(), *rounds.values()}:
+        schedule.start_what_fits()
+
+    for name in state.cluster_queues:
+        assert starts(rounds[name]) == starts(exact[name])
+        assert kept(rounds[name]) == kept(exact[name])
+
+
+def starts(schedule):
+    return [(begun.key, begun.flavors) for begun in schedule.begun for _ in range(begun.count)]
+
+
+def kept(schedule):
+    return sorted((leaf, aside) for *_, leaf, aside in schedule.kept)
+
+
 LOCAL = [LocalQueue(namespace="team", name=name, cluster_queue="a-cq") for name in ("x", "y")]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
 from tests.worlds import schedules, waiting
 from webhook.kueue import occupancy
-from webhook.model.queues import Head, Preemption, Queueing
+from webhook.model.queues import Head, KueueConfig, Preemption, Queueing
 
 CPU = ("default", "cpu")
 
@@ -99,11 +99,13 @@ def test_the_head_keeps_no_more_than_its_queue_has_left():
     assert not starts(found, "1")
 
 
+@pytest.mark.parametrize("fair_sharing", [False, True])
 @pytest.mark.parametrize("grain", [0.0, 0.01])
-def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain):
+def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain, fair_sharing):
     strict = cluster_queue("a-cq", {"a": {"cpu": "2"}}, cohort="all", queueing=Queueing.STRICT)
     own = {"a": {"cpu": "0"}, "b": {"cpu": "1"}}
-    state = snapshot(strict, cluster_queue("b-cq", own, cohort="all"))
+    kueue = KueueConfig(fair_sharing=fair_sharing)
+    state = snapshot(strict, cluster_queue("b-cq", own, cohort="all"), kueue=kueue)
     schedule = schedules(state, grain=grain)["b-cq"]
     come = [
         arrival("first", {"cpu": "1"}, local_queue="a-lq", priority=2),

@@ -149,14 +149,20 @@ def assign(parts: Parts, claimant: Claimant, *, after: Sequence[str] = ()) -> As
     )
 
 
-def search(parts: Parts, claimant: Claimant, is_served: Callable[[Assignment], bool]) -> Assignment:
+def search(
+    parts: Parts,
+    claimant: Claimant,
+    is_served: Callable[[Assignment], bool],
+    *,
+    after: Sequence[str] = (),
+) -> Assignment:
     """Assign flavors as ``assign`` does, cycle after cycle until the Workload is served.
 
     Where that never is, what was assigned first is returned.
     """
     # A Workload that was tried in vain comes again at once while it has untried flavors:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/queue/cluster_queue.go#L679
-    first = found = assign(parts, claimant)
+    first = found = assign(parts, claimant, after=after)
     seen: set[tuple[str, ...]] = set()
     while any(found.unfinished) and not is_served(found):
         if found.unfinished in seen:

@@ -21,7 +21,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.fair_rounds import Contender, LocalQueueUse, in_order
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.preemption import QuotaHolder, Victim
-from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
+from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.scheduling_cycle import StartedGroup
 from webhook.kueue.turns import Kept, Turn, TurnUsage
@@ -32,8 +32,6 @@ from webhook.model.queues import ClusterQueue, KueueConfig
 class _Cycle:
     """What has become of the heads of one cycle so far."""
 
-    tried: dict[QueueEntry, Sequence[str]] = field(default_factory=dict)
-    """Who stays for the next cycle, and where the search for flavors goes on there."""
     leaving: dict[str, QuotaHolder] = field(default_factory=dict)
     """Whom the heads preempt."""
     started: list[StartedGroup] = field(default_factory=list)
@@ -94,10 +92,7 @@ class ExactCycles:
         tried (``hashToBulkMoveReason``)."""
         self._sticky: dict[int, QueueEntry] = {}
         """ClusterQueue to who has last preempted there, and comes first (``preemptorWorkload``)."""
-        self._progress: dict[QueueEntry, Sequence[str]] = {}
-        """Where the search for flavors goes on in the next cycle (``LastAssignment``)."""
-        self._seen: set[tuple[tuple[QueueEntry, Sequence[str]], ...]] = set()
-        """Searches from which cycles of this moment went on: they may go round for ever."""
+        self._searches = FlavorSearches()
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
             self.claims.finds_victims = preemptions.finds_victims
@@ -168,10 +163,7 @@ class ExactCycles:
 
     def begin(self) -> None:
         """Begin a moment: the search for flavors begins anew."""
-        # Kueue's cycles come one after the other as long as some head is tried in vain, so nobody
-        # knows how far such a search is by then.
-        self._seen = {()}
-        self._progress.clear()
+        self._searches.begin()
         self._is_by_age &= not self._has_begun
         self._has_begun = True
         self._number = 0
@@ -183,14 +175,12 @@ class ExactCycles:
             self._preemptions.issued = []
         tree = self._tree
         began, cycle = tree.used[:], _Cycle()
-        contenders = self._contenders()
         # Where one goes on with its next flavor, the others that are equal begin with the first.
-        begins_anew = self._use is None and not self._progress
+        begins_anew = self._use is None and not self._searches.is_any_open
+        contenders = self._contenders()
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         is_recorded = bool(self.turns) and not self.claims.fair_sharing
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
-        for contender in contenders:
-            self._progress.pop(contender.heads.entries[0][2], None)
         for contender in self._in_order(contenders, cycle):
             if is_recorded:
                 turn = contender.fitting.height, -contender.priority
@@ -203,12 +193,9 @@ class ExactCycles:
         tree.used[:] = began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
-        self._progress |= {entry: names for entry, names in cycle.tried.items() if any(names)}
         self.kept = cycle.kept
         self._number += 1
-        if cycle.changes:
-            self._seen.clear()
-        self.goes_on = self._has_new_search() or cycle.changes
+        self.goes_on = self._searches.go_on(has_changed=cycle.changes)
         return cycle.started
 
     def wake(self) -> None:
@@ -232,16 +219,6 @@ class ExactCycles:
                 if awake.isdisjoint(entry.waiting.key for _, _, entry in heads.entries):
                     self._resting[leaf].update(_kind(entry) for _, _, entry in heads.entries)
                     del lines[heads]
-
-    def _has_new_search(self) -> bool:
-        """Return whether the next cycle goes on with flavors as none has before at this moment.
-
-        Where a search has ended, a head that is tried still, as under StrictFIFO, begins anew.
-        """
-        search = tuple(self._progress.items())
-        is_new = search not in self._seen
-        self._seen.add(search)
-        return is_new
 
     def _contenders(self) -> list[Contender]:
         """Return the first head of each ClusterQueue, with its flavors and victims."""
@@ -289,13 +266,8 @@ class ExactCycles:
         return used, not is_sticky, priority, order, entry.waiting.uid
 
     def _contender(self, heads: ClusterQueueHeads) -> Contender:
-        fitting = queue_heads.fitting(
-            self._tree,
-            heads,
-            self.claims,
-            exact_height=True,
-            after=self._progress.get(heads.entries[0][2], ()),
-        )
+        behind = self._searches.resume(heads)
+        fitting = queue_heads.fitting_this_cycle(self._tree, heads, self.claims, after=behind)
         victims: Sequence[Victim] = ()
         if self._preemptions is not None and not fitting.fits:
             victims = self._preemptions.victims(heads, fitting)
@@ -351,7 +323,7 @@ class ExactCycles:
             self._set_aside(contender, cycle)
             self._rest(contender, cycle)
         elif not self._has_room(contender, cycle):
-            cycle.tried[heads.entries[0][2]] = fitting.unfinished
+            self._searches.keep_open(heads, fitting)
         elif victims:
             self._preempt(contender, cycle)
         else:
@@ -373,9 +345,9 @@ class ExactCycles:
     def _rest(self, contender: Contender, cycle: _Cycle) -> None:
         """Let a head wait for the next batch, with all that are equal, unless it is strict."""
         # ``requeueIfNotPresent`` and ``handleInadmissibleHash`` in ``cluster_queue.go``.
-        heads, unfinished = contender.heads, contender.fitting.unfinished
-        if heads.is_strict or any(unfinished):
-            cycle.tried[heads.entries[0][2]] = unfinished
+        heads, fitting = contender.heads, contender.fitting
+        if heads.is_strict or any(fitting.unfinished):
+            self._searches.keep_open(heads, fitting)
             return
         kind, lines = _kind(heads.entries[0][2]), self._heap[heads.leaf]
         self._resting[heads.leaf].add(kind)

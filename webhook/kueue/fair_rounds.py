@@ -18,7 +18,7 @@ from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.preemption import Victim
-from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, QueueEntry
+from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import AdmissionFairSharing, Snapshot
 
@@ -204,6 +204,9 @@ class FairRounds:
         self._recorded = 0
         """The round of which the usage is recorded."""
         self._round = 0
+        self._is_alone = False
+        """One ClusterQueue is left, whose search for flavors begins anew in this round."""
+        self._searches = FlavorSearches()
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
         self._asides: list[tuple[int, Taken]] = []
@@ -218,8 +221,10 @@ class FairRounds:
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
         pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
         has_moved, self._round, self._recorded, self.before = True, 0, 0, []
+        self._searches.begin()
         while pending and has_moved:
             self.kept, self._round = [], self._round + 1
+            self._is_alone = len(pending) == 1 and not self._searches.is_any_open
             began = list(self._tree.used)
             contenders = [self._contender(heads) for heads in pending.values()]
             has_moved = False
@@ -230,6 +235,7 @@ class FairRounds:
                 self._charge(leaf, aside, -1)
             self._asides.clear()
             pending = {leaf: heads for leaf, heads in pending.items() if heads}
+            has_moved = self._searches.go_on(has_changed=has_moved)
         if self._preemptions is not None:
             self._preemptions.end()
 
@@ -263,7 +269,10 @@ class FairRounds:
 
     def _contender(self, of_queue: Iterable[ClusterQueueHeads]) -> Contender:
         first = min(of_queue, key=self._rank)
-        fitting = queue_heads.fitting(self._tree, first, self._claims, exact_height=True)
+        behind = self._searches.resume(first)
+        fitting = queue_heads.fitting(
+            self._tree, first, self._claims, exact_height=True, after=behind
+        )
         return Contender(heads=first, fitting=fitting)
 
     def _rank(self, heads: ClusterQueueHeads) -> tuple[float, bool, float, float]:
@@ -281,13 +290,17 @@ class FairRounds:
         *,
         began: Sequence[int],
     ) -> bool:
-        """Start a head, preempt for it or pass it over; False: its queue goes on as it was."""
+        """Start a head, preempt for it or pass it over; False: its queue goes on as it was.
+
+        One that is skipped goes on with its next flavor in the next round, as in Kueue.
+        """
         heads, fitting, others = contender.heads, contender.fitting, pending[contender.leaf]
         if fitting.fits:
             if not self._tree.has(heads.leaf, fitting.taken):
+                self._searches.keep_open(heads, fitting)
                 return False
             self._record(contender, comes_anew=True)
-            self._start(heads, fitting, take, is_alone=len(pending) == 1)
+            self._start(heads, fitting, take)
             if not heads.entries:
                 others.remove(heads)
             return True
@@ -296,6 +309,7 @@ class FairRounds:
         if self._preemptions is not None:
             outcome = self._preemptions.attempt(heads, fitting, began=began)
         if outcome is Outcome.SKIPPED:
+            self._searches.keep_open(heads, fitting)
             return False
         if outcome is Outcome.PREEMPTS:
             # A head that waits for its victims keeps its ClusterQueue's others out.
@@ -325,11 +339,9 @@ class FairRounds:
         heads: ClusterQueueHeads,
         fitting: Assignment,
         take: Callable[[ClusterQueueHeads, Assignment, int], None],
-        *,
-        is_alone: bool,
     ) -> None:
         entry, number = heads.entries[0][2], 1
-        if is_alone and self._use is None:
+        if self._is_alone and self._use is None:
             number = queue_heads.alike(self._tree, heads, fitting, keeps_height=False)
         self._charge(heads.leaf, fitting.taken, number)
         if self._preemptions is not None:

@@ -152,6 +152,54 @@ class ClusterQueueHeads:
             heapq.heappop(self.entries)
 
 
+class FlavorSearches:
+    """Where heads go on with their search for flavors in the next cycle of a moment.
+
+    Kueue keeps that for one cycle with a Workload which it tries again (``LastAssignment``).
+    """
+
+    def __init__(self) -> None:
+        self._behind: dict[QueueEntry, Sequence[str]] = {}
+        self._seen: set[tuple[tuple[QueueEntry, Sequence[str]], ...]] = {()}
+        """Searches from which cycles of this moment went on: they may go round for ever."""
+
+    def begin(self) -> None:
+        """Begin a moment: each search begins anew."""
+        # Kueue's cycles come one after the other as long as some head is tried in vain, so nobody
+        # knows how far such a search is by then.
+        self._behind.clear()
+        self._seen = {()}
+
+    @property
+    def is_any_open(self) -> bool:
+        """Whether the next cycle goes on with some search."""
+        return bool(self._behind)
+
+    def resume(self, heads: ClusterQueueHeads) -> Sequence[str]:
+        """Return the flavors, as for ``assign``, behind which a head's search goes on now.
+
+        Unless it is kept open again, it begins anew in the cycle after.
+        """
+        return self._behind.pop(heads.entries[0][2], ()) if self._behind else ()
+
+    def keep_open(self, heads: ClusterQueueHeads, found: Assignment) -> None:
+        """Let a head's search go on in the next cycle behind what it was assigned in this one."""
+        if any(found.unfinished):
+            self._behind[heads.entries[0][2]] = found.unfinished
+
+    def go_on(self, *, has_changed: bool) -> bool:
+        """Return whether the next cycle is another one than all before it at this moment.
+
+        *has_changed*: this cycle has changed who is tried, or what is free.
+        """
+        search = tuple(self._behind.items())
+        is_new = has_changed or search not in self._seen
+        if has_changed:
+            self._seen.clear()
+        self._seen.add(search)
+        return is_new
+
+
 class Claims:
     """What heads may preempt."""
 
@@ -265,13 +313,13 @@ def fitting(
     claims: Claims,
     *,
     exact_height: bool,
-    after: Sequence[str] | None = None,
+    after: Sequence[str] = (),
     is_kept_out: Callable[[Assignment], bool] | None = None,
 ) -> Assignment:
     """Return the flavors and quota that a queue's head gets, or waits for, at the present usage.
 
-    Without *exact_height* a height of 1 may stand for any above 0, and WAITS for any mode in which
-    it does not fit. *after* as for ``assign``; None: all the cycles of its search are as one.
+    All the cycles of its search are as one. Without *exact_height* a height of 1 may stand for any
+    above 0, and WAITS for any mode in which it does not fit. *after* as for ``assign``.
     *is_kept_out* as for ``Claimant``; None: by nobody.
     """
     shape = line.entries[0][2].shape
@@ -288,10 +336,32 @@ def fitting(
         return claims.is_served(line, found)
 
     def assigned(parts: Parts) -> Assignment:
-        if after is None:
-            return search(parts, claimant, is_served)
+        return search(parts, claimant, is_served, after=after)
+
+    return _whole_or_fewer(shape, assigned, is_served)
+
+
+def fitting_this_cycle(
+    tree: UsageTree, line: ClusterQueueHeads, claims: Claims, *, after: Sequence[str]
+) -> Assignment:
+    """Return what a queue's head gets in one cycle of its search; *after* as for ``assign``."""
+    claimant = _claimant(tree, line, claims)
+
+    def assigned(parts: Parts) -> Assignment:
         return assign(parts, claimant, after=after)
 
+    def is_served(found: Assignment) -> bool:
+        return claims.is_served(line, found)
+
+    return _whole_or_fewer(line.entries[0][2].shape, assigned, is_served)
+
+
+def _whole_or_fewer(
+    shape: Shape,
+    assigned: Callable[[Parts], Assignment],
+    is_served: Callable[[Assignment], bool],
+) -> Assignment:
+    """Return what all its pods are assigned, or as many of them as are served."""
     whole = assigned(shape.parts)
     if not shape.fewer or is_served(whole):
         return whole
