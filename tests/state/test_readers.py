@@ -286,12 +286,42 @@ resources:
         ("waitForPodsReady: {enable: true, blockAdmission: false}", False, False),
         ("waitForPodsReady: {enable: false}\nfairSharing: {enable: true}", False, True),
         ("waitForPodsReady: {timeout: 5m}", False, False),
+        ("waitForPodsReady: {blockAdmission: true}", False, False),
+        ("fairSharing: {preemptionStrategies: [LessThanInitialShare]}", False, False),
+        ("fairSharing: {}", False, False),
     ],
 )
-def test_the_older_configuration_has_switches(text, blocks, fair):
-    found = config(text).value
+def test_the_older_configuration_has_switches_that_are_off_by_default(text, blocks, fair):
+    found = config(f"apiVersion: config.kueue.x-k8s.io/v1beta1\n{text}").value
 
     assert (found.block_admission, found.fair_sharing) == (blocks, fair)
+
+
+def test_the_older_configuration_has_both_strategies_by_default():
+    found = config("apiVersion: config.kueue.x-k8s.io/v1beta1\nfairSharing: {enable: true}").value
+
+    assert found.preemption_strategies == ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+
+
+@pytest.mark.parametrize(
+    ("version", "settings"),
+    [
+        ("v1beta2", "{}"),
+        ("v1beta2", "{preemptionStrategies: []}"),
+        ("v1beta2", "{preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}"),
+        ("v1beta1", "{enable: true, preemptionStrategies: [Other]}"),
+    ],
+)
+def test_strategies_with_which_kueue_does_not_start_are_a_problem(version, settings):
+    entry = config(f"apiVersion: config.kueue.x-k8s.io/{version}\nfairSharing: {settings}")
+
+    assert entry.value is None
+    assert entry.problem == (
+        f"{kinds.KUEUE_CONFIG} kueue-system/kueue-manager-config: "
+        "fairSharing.preemptionStrategies: expected [LessThanOrEqualToFinalShare] or "
+        "[LessThanInitialShare] or [LessThanOrEqualToFinalShare, LessThanInitialShare]; "
+        "Kueue does not start with others"
+    )
 
 
 DISPATCHER = "kueue.x-k8s.io/multikueue-dispatcher"

@@ -29,12 +29,28 @@ from webhook.model.kueue_support import (
 from webhook.model.pods import Expression, Operator, Selector, read_selector
 from webhook.model.policy import patterns
 from webhook.model.policy.fallback_policy import seconds
-from webhook.model.queues import AdmissionFairSharing, KueueConfig, KueueRelease, Transformation
+from webhook.model.queues import (
+    LESS_OR_EQUAL_TO_FINAL_SHARE,
+    LESS_THAN_INITIAL_SHARE,
+    AdmissionFairSharing,
+    KueueConfig,
+    KueueRelease,
+    Transformation,
+)
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONG_REQUEUE_SECONDS = 10.0
 _NEWEST = KueueRelease()
 _LONGEST_DURATION = 32
+_OLDER = "config.kueue.x-k8s.io/v1beta1"
+_ENABLE = "enable"
+_PODS_READY = "waitForPodsReady"
+_STRATEGIES = (
+    (LESS_OR_EQUAL_TO_FINAL_SHARE,),
+    (LESS_THAN_INITIAL_SHARE,),
+    (LESS_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE),
+)
+"""The lists of strategies with which Kueue starts."""
 _STEP = 3
 
 
@@ -142,18 +158,39 @@ def _device_mappings(resources: Mapping[str, Any]) -> Mapping[str, str]:
     }
 
 
-def _fair_sharing(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return whether fair sharing is on, and its strategies where it names any.
+def _switched_on(source: Mapping[str, Any], key: str) -> Mapping[str, Any] | None:
+    """Return a block of settings that is on; None: it is off.
 
-    v1beta1 has a switch; in v1beta2 the block itself is the switch.
+    v1beta1 has a switch, off by default; in v1beta2 the block itself is the switch.
     """
-    value = source.get("fairSharing")
-    if value is None:
+    if source.get(key) is None:
+        return None
+    block = fields.mapping(source, key, "")
+    has_switch = _ENABLE in block or source.get("apiVersion") == _OLDER
+    return block if fields.flag(block, _ENABLE, key) or not has_switch else None
+
+
+def _fair_sharing(source: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return whether fair sharing is on, and its strategies.
+
+    Raises:
+        FieldError: Kueue would not start with these strategies.
+
+    """
+    block = _switched_on(source, "fairSharing")
+    if block is None:
         return {}
-    block = as_mapping(value, "fairSharing")
     strategies = fields.strings(block, "preemptionStrategies", "fairSharing")
-    is_on = {"fair_sharing": block.get("enable") is not False}
-    return is_on | {"preemption_strategies": strategies} if strategies else is_on
+    # Only v1beta1, which has a switch, has a default for them:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta1/defaults.go#L129
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/config/validation.go#L407
+    if not strategies and _ENABLE in block:
+        return {"fair_sharing": True}
+    if strategies not in _STRATEGIES:
+        here = child("fairSharing", "preemptionStrategies")
+        valid = " or ".join(f"[{', '.join(each)}]" for each in _STRATEGIES)
+        raise FieldError(here, f"expected {valid}; Kueue does not start with others")
+    return {"fair_sharing": True, "preemption_strategies": strategies}
 
 
 def _admission_fair_sharing(source: Mapping[str, Any]) -> AdmissionFairSharing | None:
@@ -193,11 +230,12 @@ def _blocks_admission(source: Mapping[str, Any]) -> bool:
 
     v1beta1 blocks by default once ``enable`` is set, v1beta2 only if ``blockAdmission`` is.
     """
-    ready = fields.mapping(source, "waitForPodsReady", "")
-    value = ready.get("blockAdmission")
-    return (
-        ready.get("enable") is not False if value else value is None and bool(ready.get("enable"))
-    )
+    ready = _switched_on(source, _PODS_READY)
+    if ready is None:
+        return False
+    if ready.get("blockAdmission") is None:
+        return _ENABLE in ready
+    return fields.flag(ready, "blockAdmission", _PODS_READY)
 
 
 def _dispatcher(source: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,8 +253,8 @@ def _dispatcher(source: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _requeues_by_eviction(source: Mapping[str, Any]) -> bool:
-    ready = fields.mapping(source, "waitForPodsReady", "")
-    strategy = fields.mapping(ready, "requeuingStrategy", "waitForPodsReady")
+    ready = _switched_on(source, _PODS_READY) or {}
+    strategy = fields.mapping(ready, "requeuingStrategy", _PODS_READY)
     return strategy.get("timestamp") != "Creation"
 
 
