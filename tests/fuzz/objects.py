@@ -283,8 +283,7 @@ def hostile_bases() -> Mapping[str, list[Object]]:
     """Return, by kind, what is made hostile: valid, and under names that nothing good has."""
     limits = [{"type": kind, **_LIMITS} for kind in ("Container", "Pod")]
     expression = {"key": "a", "operator": "In", "values": ["b"]}
-    fair = "fairSharing: {preemptionStrategies: [LessThanInitialShare]}"
-    config = configuration(f"manageJobsWithoutQueueName: false\n{fair}\n")
+    config = configuration("manageJobsWithoutQueueName: false\nfairSharing: {}\n")
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     check = {
         "controllerName": "kueue.x-k8s.io/multikueue",

@@ -5,7 +5,6 @@ from collections import defaultdict
 from datetime import datetime
 
 from webhook.model import quantity
-from webhook.model.queues import KueueConfig
 from webhook.state.snapshot_file import kind_of, read_placed, state_of
 
 NOW = datetime.fromisoformat("2026-01-01T00:00:00Z").timestamp()
@@ -24,11 +23,6 @@ def cluster(objects, case, **settings):
             entries[kind].append(read_placed(kind, source, case.name))
     state = state_of(entries)
     return state, state.snapshot(NOW, NOW)
-
-
-def fair_sharing(strategies=None):
-    """Return the setting; *strategies* of None are both, which Kueue's scheduler takes without."""
-    return {"preemptionStrategies": strategies or list(KueueConfig().preemption_strategies)}
 
 
 def configuration(case, settings):

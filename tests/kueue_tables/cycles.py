@@ -5,7 +5,7 @@ given those heads alone, in the order of the product.
 """
 
 from tests import worlds
-from tests.kueue_tables.clusters import NOW, amounts, cluster, fair_sharing, key
+from tests.kueue_tables.clusters import NOW, amounts, cluster, key
 from webhook.kueue import forecast
 from webhook.kueue.schedule import Running
 from webhook.kueue.tree_workloads import UNKNOWN_SECONDS
@@ -41,11 +41,11 @@ def many_cycles(case):
 
 def world(case):
     queues = [with_usage(queue, case) for queue in case.all(*QUEUES)]
-    sharing = case.fields.get("fairSharing") or case.fields.get("preemptionFairSharing")
-    if sharing or case.fields.get("enableFairSharing"):
-        sharing = fair_sharing((sharing or {}).get("preemptionStrategies"))
+    fair_sharing = case.fields.get("fairSharing") or case.fields.get("preemptionFairSharing")
+    if case.fields.get("enableFairSharing"):
+        fair_sharing = {"preemptionStrategies": None, **(fair_sharing or {})}
     workloads = [marked(workload) for workload in case.fields["workloads"]]
-    return cluster([*case.all(*WORLD), *queues, *workloads], case, fairSharing=sharing)
+    return cluster([*case.all(*WORLD), *queues, *workloads], case, fairSharing=fair_sharing)
 
 
 def marked(workload):

@@ -1,6 +1,6 @@
 """Replays the choice of Workloads to preempt for one that has been assigned flavors."""
 
-from tests.kueue_tables.clusters import cluster, fair_sharing
+from tests.kueue_tables.clusters import cluster
 from tests.kueue_tables.trees import taken, tree_of
 from webhook.kueue.preemption import Preemptor, QuotaHolder
 from webhook.kueue.preemptor import Preemptions
@@ -18,8 +18,8 @@ def classical(case):
 def fair(case):
     """Replay TestFairPreemptions."""
     flavor = {"Name": case.fields["flavorName"], "Mode": "Preempt"}
-    sharing = fair_sharing(case.fields.get("strategies"))
-    return victims(case, [{"cpu": flavor}], fairSharing=sharing)
+    strategies = {"preemptionStrategies": case.fields.get("strategies")}
+    return victims(case, [{"cpu": flavor}], fairSharing=strategies)
 
 
 def victims(case, assigned, **settings):

@@ -303,25 +303,11 @@ def test_the_older_configuration_has_both_strategies_by_default():
     assert found.preemption_strategies == ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
-@pytest.mark.parametrize(
-    ("version", "settings"),
-    [
-        ("v1beta2", "{}"),
-        ("v1beta2", "{preemptionStrategies: []}"),
-        ("v1beta2", "{preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}"),
-        ("v1beta1", "{enable: true, preemptionStrategies: [Other]}"),
-    ],
-)
-def test_strategies_with_which_kueue_does_not_start_are_a_problem(version, settings):
-    entry = config(f"apiVersion: config.kueue.x-k8s.io/{version}\nfairSharing: {settings}")
+def test_fair_sharing_without_strategies_takes_both_as_kueues_scheduler_would():
+    found = config("apiVersion: config.kueue.x-k8s.io/v1beta2\nfairSharing: {}").value
 
-    assert entry.value is None
-    assert entry.problem == (
-        f"{kinds.KUEUE_CONFIG} kueue-system/kueue-manager-config: "
-        "fairSharing.preemptionStrategies: expected [LessThanOrEqualToFinalShare] or "
-        "[LessThanInitialShare] or [LessThanOrEqualToFinalShare, LessThanInitialShare]; "
-        "Kueue does not start with others"
-    )
+    assert found.fair_sharing
+    assert found.preemption_strategies == ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
 
 
 DISPATCHER = "kueue.x-k8s.io/multikueue-dispatcher"

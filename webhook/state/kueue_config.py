@@ -29,14 +29,7 @@ from webhook.model.kueue_support import (
 from webhook.model.pods import Expression, Operator, Selector, read_selector
 from webhook.model.policy import patterns
 from webhook.model.policy.fallback_policy import seconds
-from webhook.model.queues import (
-    LESS_OR_EQUAL_TO_FINAL_SHARE,
-    LESS_THAN_INITIAL_SHARE,
-    AdmissionFairSharing,
-    KueueConfig,
-    KueueRelease,
-    Transformation,
-)
+from webhook.model.queues import AdmissionFairSharing, KueueConfig, KueueRelease, Transformation
 
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _LONG_REQUEUE_SECONDS = 10.0
@@ -45,12 +38,6 @@ _LONGEST_DURATION = 32
 _OLDER = "config.kueue.x-k8s.io/v1beta1"
 _ENABLE = "enable"
 _PODS_READY = "waitForPodsReady"
-_STRATEGIES = (
-    (LESS_OR_EQUAL_TO_FINAL_SHARE,),
-    (LESS_THAN_INITIAL_SHARE,),
-    (LESS_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE),
-)
-"""The lists of strategies with which Kueue starts."""
 _STEP = 3
 
 
@@ -171,26 +158,16 @@ def _switched_on(source: Mapping[str, Any], key: str) -> Mapping[str, Any] | Non
 
 
 def _fair_sharing(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return whether fair sharing is on, and its strategies.
-
-    Raises:
-        FieldError: Kueue would not start with these strategies.
-
-    """
+    """Return whether fair sharing is on, and its strategies where it names any."""
     block = _switched_on(source, "fairSharing")
     if block is None:
         return {}
+    # Kueue 0.19 does not start without any in v1beta2, or with others than it knows; a newer one
+    # may. Without any, its scheduler would take both:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L363
     strategies = fields.strings(block, "preemptionStrategies", "fairSharing")
-    # Only v1beta1, which has a switch, has a default for them:
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/apis/config/v1beta1/defaults.go#L129
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/config/validation.go#L407
-    if not strategies and _ENABLE in block:
-        return {"fair_sharing": True}
-    if strategies not in _STRATEGIES:
-        here = child("fairSharing", "preemptionStrategies")
-        valid = " or ".join(f"[{', '.join(each)}]" for each in _STRATEGIES)
-        raise FieldError(here, f"expected {valid}; Kueue does not start with others")
-    return {"fair_sharing": True, "preemption_strategies": strategies}
+    is_on = {"fair_sharing": True}
+    return is_on | {"preemption_strategies": strategies} if strategies else is_on
 
 
 def _admission_fair_sharing(source: Mapping[str, Any]) -> AdmissionFairSharing | None:
