@@ -57,11 +57,10 @@ number:
 test: lint programs
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-## Check the same, then run the tests that need no control plane.
+## Check the same, then run what takes no control plane, no other program and not long.
 .PHONY: quick
 quick: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest --ignore=tests/e2e --ignore=tests/alerts \
-		--ignore=tests/contract/test_slow_workers.py
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 ## Check style, types and import contracts.
 .PHONY: lint

@@ -2,14 +2,16 @@
 
 import os
 import sys
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # Time is no criterion here: the machine may be busy with a control plane meanwhile.
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 # A change is judged by the same examples wherever it is tested; `make verify` draws new ones.
-settings.register_profile("quick", _SHARED, max_examples=100, derandomize=True)
+settings.register_profile("quick", _SHARED, max_examples=25, derandomize=True)
 settings.register_profile("usual", _SHARED, max_examples=200, derandomize=True)
 settings.register_profile("full", _SHARED, max_examples=1_000)
 _WORLDS = int(os.environ.get("WORLDS", "100000"))
@@ -19,7 +21,7 @@ settings.load_profile(_PROFILE)
 
 FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
-THOROUGH = {"quick": 100, "usual": 300, "full": 5_000, "worlds": _WORLDS}[_PROFILE]
+THOROUGH = {"quick": 25, "usual": 300, "full": 5_000, "worlds": _WORLDS}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
 
 # Else each of hundreds of processes compiles all modules, and each worker all tests, every time.
@@ -28,3 +30,53 @@ sys.dont_write_bytecode = False
 
 # Tests that run beside others are given the width of somebody's terminal.
 os.environ.pop("COLUMNS", None)
+
+HERE = Path(__file__).parent
+SLOW = (
+    "alerts",
+    "api/test_hand_over.py",
+    "bench",
+    "certs",
+    "chart",
+    "commands",
+    "console/browser",
+    "console/test_collect.py",
+    "console/test_run.py",
+    "contract",
+    "controller/test_journal_size.py",
+    "controller/test_leadership.py",
+    "controller/test_look_back_process.py",
+    "docs/test_commands.py",
+    "e2e",
+    "fuzz",
+    "hack",
+    "hindsight/test_look_back.py",
+    "hindsight/test_look_back_clusters.py",
+    "hindsight/test_savings_record.py",
+    "image",
+    "kueue/test_preemption_properties.py",
+    "learn/test_record_shards.py",
+    "learn/test_run_times.py",
+    "model/test_recall.py",
+    "properties",
+    "server/test_probes.py",
+    "serving/test_cost.py",
+    "serving/test_observer_link.py",
+    "simulate/test_examples.py",
+    "simulate/test_expected_arrivals.py",
+    "simulate/test_left_out_looks.py",
+    "simulate/test_moving.py",
+    "simulate/test_plot.py",
+    "simulate/test_side_by_side.py",
+    "simulate/test_worker_properties.py",
+    "state/test_cluster_watches.py",
+    "test_packaging.py",
+    "test_regret.py",
+)
+"""Folders and modules that start programs, or take seconds: `make quick` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(HERE / name) for name in SLOW):
+            item.add_marker(pytest.mark.slow)

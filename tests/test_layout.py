@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.conftest import HERE, SLOW
+
 ROOT = Path(__file__).resolve().parents[1]
 PINNED = re.compile(r"^[a-z0-9][a-z0-9._-]*==[^ ]+( ; .+)? \\$")
 DECISIONS = sorted((ROOT / "docs/decisions").glob("*.md"))
@@ -20,6 +22,11 @@ def files():
         ["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT
     )
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_what_make_quick_leaves_out_is_there(name):
+    assert (HERE / name).exists()
 
 
 @pytest.mark.parametrize("name", ["build.txt", "run.txt", "dev.txt"])
