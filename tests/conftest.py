@@ -39,20 +39,14 @@ SLOW = (
     "certs",
     "chart",
     "commands",
-    "console/browser",
-    "console/test_collect.py",
-    "console/test_run.py",
+    "console",
     "contract",
-    "controller/test_journal_size.py",
-    "controller/test_leadership.py",
-    "controller/test_look_back_process.py",
+    "controller",
     "docs/test_commands.py",
     "e2e",
     "fuzz",
     "hack",
-    "hindsight/test_look_back.py",
-    "hindsight/test_look_back_clusters.py",
-    "hindsight/test_savings_record.py",
+    "hindsight",
     "image",
     "kueue/test_preemption_properties.py",
     "learn/test_record_shards.py",
@@ -73,7 +67,7 @@ SLOW = (
     "test_packaging.py",
     "test_regret.py",
 )
-"""Folders and modules that start programs, or take seconds: `make quick` leaves them out."""
+"""Where tests start programs or take seconds: `make quick` leaves these out."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
