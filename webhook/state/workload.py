@@ -546,7 +546,8 @@ def _shape_of(
 
 _shapes_of_likenesses: Memo[tuple[PodSet, ...]] = Memo(most=4096, most_bytes=2 << 20, longest=4096)
 _marks_of_likenesses: Memo[Mark | None] = Memo(most=4096, most_bytes=2 << 20, longest=4096)
-"""Most Workloads are like one before, so that no text of their pods need be made."""
+"""Most Workloads are like one before, so that no text of their pods need be made. What differs in
+one only, class or shape, still shares the other by the memos of these."""
 _Shape: TypeAlias = tuple[str, int, int | None, str, Mapping[str, Any]]
 """Name, pods, fewest pods, group and template of a pod set, without what differs by the Job."""
 
@@ -568,7 +569,7 @@ def read_shape(pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]) ->
         )
         for pod_set in pod_sets
     ]
-    # A key takes less time so than as JSON, and is made for each Workload of a list.
+    # A key takes less time so than as JSON.
     key = repr(pruned)
     return _shapes.recall(key, len(key), lambda: _shape(pruned))
 
