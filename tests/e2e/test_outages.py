@@ -67,11 +67,15 @@ def is_stale(webhook):
 
 
 def wait_until_decided(plane, since, what):
-    """Wait for a decision onto CPU; print how long it took since the moment given."""
-    wait_for(
-        lambda: (probe(plane.client, NAMES) or {}).get("option") == "cpu",
-        what,
-    )
+    """Wait for a decision onto CPU by a state of after the moment given; print how long it took."""
+
+    def is_decided():
+        asked = time.monotonic()
+        decision = probe(plane.client, NAMES) or {}
+        # An observer that is gone leaves its last state behind, which soon decides nothing.
+        return decision.get("option") == "cpu" and decision["stateAge"] < asked - since
+
+    wait_for(is_decided, what)
     print(f"{what} after {time.monotonic() - since:.1f} s")
 
 
