@@ -302,6 +302,7 @@ def _followed(
     awake = frozenset(chain.from_iterable(early))
     play.schedule.rest(awake, preemptors=_preemptors(course))
     draws: dict[tuple[str, str], str] = {}
+    queue_of, last = _cluster_queues(course), course.asked
     for cycle in course.cycles:
         wakes = False
         while batches and batches[0] < cycle.at:
@@ -309,7 +310,15 @@ def _followed(
         drawn = heaps.drawn(cycle)
         at = cycle.at - course.asked
         chosen = victims.get(cycle.number, ())
-        for expected, taken in play.schedule.follow(at, wakes=wakes, drawn=drawn, victims=chosen):
+        changed = {
+            queue_of[run.name]
+            for run in course.runs
+            if any(last <= moment < cycle.at for moment in (run.admitted, run.evicted, run.ended))
+        }
+        last = cycle.at
+        for expected, taken in play.schedule.follow(
+            at, wakes=wakes, drawn=drawn, victims=chosen, changed=changed
+        ):
             text = f"{at:.2f}: {taken} before {expected}, in a heap that is not in order"
             draws.setdefault((taken, expected), text)
         play.take_down()
@@ -324,12 +333,8 @@ class _Heaps:
     # ``cluster_queue.go``. Who is on top then is drawn, once use has changed.
 
     def __init__(self, course: Course, snapshot: Snapshot) -> None:
-        namespace = course.world.namespace
         queue_of = {
-            item.name: snapshot.cluster_queues[
-                snapshot.local_queues[namespace, item.source["spec"]["queueName"]].cluster_queue
-            ]
-            for item in course.world.submissions
+            name: snapshot.cluster_queues[queue] for name, queue in _cluster_queues(course).items()
         }
         self._queue_of = {name: queue.name for name, queue in queue_of.items() if queue.usage_based}
         self._since: dict[str, float] = {}
@@ -392,12 +397,7 @@ def _preemptors(course: Course) -> frozenset[str]:
 
     Only Kueue's memory has them, not its objects.
     """
-    queue_of = {item.name: item.source["spec"]["queueName"] for item in course.world.submissions}
-    targets = {
-        item["metadata"]["name"]: item["spec"]["clusterQueue"]
-        for item in course.world.objects
-        if item["kind"] == "LocalQueue"
-    }
+    queue_of = _cluster_queues(course)
     last: dict[str, str] = {}
     events = [(run.started, "", run.name) for run in course.runs]
     events += [(run.evicted, course.uids.get(run.by, ""), "") for run in course.runs if run.evicted]
@@ -405,10 +405,22 @@ def _preemptors(course: Course) -> frozenset[str]:
         if at >= course.asked:
             break
         if preemptor:
-            last[targets[queue_of[preemptor]]] = preemptor
+            last[queue_of[preemptor]] = preemptor
         elif started in last.values():
-            del last[targets[queue_of[started]]]
+            del last[queue_of[started]]
     return frozenset(last.values())
+
+
+def _cluster_queues(course: Course) -> Mapping[str, str]:
+    """Return the ClusterQueue of each Workload, by name."""
+    targets = {
+        item["metadata"]["name"]: item["spec"]["clusterQueue"]
+        for item in course.world.objects
+        if item["kind"] == "LocalQueue"
+    }
+    return {
+        item.name: targets[item.source["spec"]["queueName"]] for item in course.world.submissions
+    }
 
 
 def _stops(course: Course) -> Mapping[str, deque[float]]:

@@ -211,6 +211,8 @@ class Run:
     due: float
     """When it is to end; before the question, how long it is to run after it."""
     flavors: str = ""
+    admitted: float = 0.0
+    """When Kueue saw its admission written."""
     evicted: float = 0.0
     by: str = ""
     """The UID of the Workload that preempts it."""
@@ -381,9 +383,8 @@ class _World:
         elif event.what is What.STARTS:
             due = self._seconds[event.name] + (at if course.asked else 0.0)
             course.runs.append(Run(name=event.name, started=at, due=due))
-        elif event.what is What.ADMITTED and run is None:
-            # On a busy machine Kueue writes an admission when its quota was given back already.
-            course.failure, course.is_over = f"{event.name} was admitted late", True
+        elif event.what is What.ADMITTED:
+            self._note_admitted(event, run)
         elif run is not None and event.what is What.PREEMPTED:
             run.evicted, run.by = run.evicted or at, event.by
             evictions = sum(bool(each.evicted) for each in course.runs if each.name == run.name)
@@ -393,6 +394,13 @@ class _World:
             run.ended, run.finished = at, event.what is What.FINISHED
             run.cycle, run.is_in_between = self._cycles.begun, self._cycles.is_reading
             self._batch_at, self._has_batch = self._batch_at or at + BATCH_SECONDS, False
+
+    def _note_admitted(self, event: LogEvent, run: Run | None) -> None:
+        if run is not None:
+            run.admitted = event.at
+        else:
+            # On a busy machine Kueue writes an admission when its quota was given back already.
+            self.course.failure, self.course.is_over = f"{event.name} was admitted late", True
 
     def _note_tried(self, name: str) -> None:
         course, cycles = self.course, self._cycles

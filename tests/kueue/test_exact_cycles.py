@@ -210,6 +210,38 @@ def test_who_preempted_before_the_beginning_still_comes_first(preemptors, first)
     assert [begun.key for begun in schedule.begun] == [first]
 
 
+@pytest.mark.parametrize(("changed", "flavor"), [((), "f1"), (("own-cq",), "f0")])
+def test_a_search_that_a_cycle_passed_over_begins_anew_where_its_queue_changed(changed, flavor):
+    state, schedule = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
+    come(state, schedule, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
+    come(state, schedule, ("urgent", "own-lq", 1, 9, 1.0))
+
+    schedule.follow(0.0, wakes=False, drawn={})
+    schedule.runs.end("owner", 2.0)
+    schedule.follow(1.0, wakes=False, drawn={})
+    schedule.follow(3.0, wakes=False, drawn={}, changed=changed)
+
+    assert [(begun.key, *begun.flavors) for begun in schedule.begun] == [
+        ("owner", "f0"),
+        ("urgent", "f1"),
+        ("skipped", flavor),
+    ]
+
+
+def test_a_search_goes_on_in_the_next_cycle_whatever_has_changed():
+    state, schedule = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
+    come(state, schedule, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
+
+    schedule.follow(0.0, wakes=False, drawn={})
+    schedule.runs.end("owner", 2.0)
+    schedule.follow(3.0, wakes=False, drawn={}, changed=("own-cq",))
+
+    assert [(begun.key, *begun.flavors) for begun in schedule.begun] == [
+        ("owner", "f0"),
+        ("skipped", "f1"),
+    ]
+
+
 @pytest.mark.parametrize("drawn", ["most", "lower"])
 def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
     local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -197,6 +197,10 @@ class ExactCycles:
         self._number += 1
         self.goes_on = self._searches.go_on(has_changed=cycle.changes)
         return cycle.started
+
+    def note_changes(self, queues: Collection[str]) -> None:
+        """As ``FlavorSearches.note_changes``, where cycles follow Kueue's."""
+        self._searches.note_changes(queues)
 
     def wake(self) -> None:
         """Let everybody be tried again, as a requeue batch does."""

@@ -8,7 +8,7 @@ oldest of them does not fit, none does. Time and the order among queues are left
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -155,11 +155,17 @@ class ClusterQueueHeads:
 class FlavorSearches:
     """Where heads go on with their search for flavors in the next cycle of a moment.
 
-    Kueue keeps that for one cycle with a Workload which it tries again (``LastAssignment``).
+    Kueue keeps that for one cycle with a Workload which it tries again (``LastAssignment``), and
+    longer where nothing of its ClusterQueue changes meanwhile (``lastAssignmentOutdated``).
     """
 
     def __init__(self) -> None:
         self._behind: dict[QueueEntry, Sequence[str]] = {}
+        self._kept_in: dict[QueueEntry, int] = {}
+        """The cycle in which each was last kept open."""
+        self._changed: set[QueueEntry] = set()
+        """In whose ClusterQueue a Workload got or lost quota since."""
+        self._cycle = 0
         self._seen: set[tuple[tuple[QueueEntry, Sequence[str]], ...]] = {()}
         """Searches from which cycles of this moment went on: they may go round for ever."""
 
@@ -168,7 +174,22 @@ class FlavorSearches:
         # Kueue's cycles come one after the other as long as some head is tried in vain, so nobody
         # knows how far such a search is by then.
         self._behind.clear()
+        self._kept_in.clear()
+        self._changed.clear()
         self._seen = {()}
+
+    def note_changes(self, queues: Collection[str]) -> None:
+        """Tell in which ClusterQueues a Workload got or lost quota since the last cycle.
+
+        A search there goes on in the cycle after the one in which it was kept open; if it is tried
+        only later, it begins anew.
+        """
+        self._changed.update(
+            entry for entry in self._behind if entry.waiting.cluster_queue in queues
+        )
+        for entry in [one for one in self._changed if self._kept_in[one] < self._cycle]:
+            self._changed.discard(entry)
+            self._behind.pop(entry, None)
 
     @property
     def is_any_open(self) -> bool:
@@ -185,7 +206,9 @@ class FlavorSearches:
     def keep_open(self, heads: ClusterQueueHeads, found: Assignment) -> None:
         """Let a head's search go on in the next cycle behind what it was assigned in this one."""
         if any(found.unfinished):
-            self._behind[heads.entries[0][2]] = found.unfinished
+            entry = heads.entries[0][2]
+            self._behind[entry], self._kept_in[entry] = found.unfinished, self._cycle + 1
+            self._changed.discard(entry)
 
     def go_on(self, *, has_changed: bool) -> bool:
         """Return whether the next cycle is another one than all before it at this moment.
@@ -197,6 +220,7 @@ class FlavorSearches:
         if has_changed:
             self._seen.clear()
         self._seen.add(search)
+        self._cycle += 1
         return is_new
 
 

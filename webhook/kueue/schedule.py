@@ -395,13 +395,15 @@ class Schedule:
         wakes: bool,
         drawn: Mapping[str, str],
         victims: Collection[str] = (),
+        changed: Collection[str] = (),
     ) -> Sequence[tuple[str, str]]:
         """Run one cycle at a time at which Kueue was seen to run one, in an exact schedule.
 
         *wakes*: a requeue batch has come since the last. *drawn*: ClusterQueue to the key of its
         head, where Kueue's order does not say who it is. *victims*: UIDs of those that are
-        preempted first, where it does not say who is. Returns who would have been one, and who
-        was drawn instead.
+        preempted first, where it does not say who is. *changed*: ClusterQueues in which Kueue has
+        seen written, since the last cycle, that a Workload has got or lost quota. Returns who
+        would have been a head, and who was drawn instead.
         """
         cycles = self._exact
         if cycles is None:
@@ -411,6 +413,7 @@ class Schedule:
         cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}
         if self._holders is not None:
             self._holders.preemptions.draw(victims)
+        cycles.note_changes(changed)
         if wakes:
             cycles.wake()
         self._note_all(self._started())
