@@ -476,7 +476,9 @@ class _World:
         last = {event.name: event for event in course.used}
         for item in course.state:
             if item["kind"] == "LocalQueue" and (used := last.get(item["metadata"]["name"])):
-                item["status"]["fairSharing"]["admissionFairSharingStatus"] = {
+                # On a busy machine no status may be there yet.
+                status = item.setdefault("status", {}).setdefault("fairSharing", {})
+                status["admissionFairSharingStatus"] = {
                     "consumedResources": used.used,
                     "lastUpdate": _text(used.at),
                 }
