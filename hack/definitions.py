@@ -1,7 +1,7 @@
-"""Whether the API server serves what CustomResourceDefinitions define."""
+"""CustomResourceDefinitions: made smaller for the API server, and whether it serves them."""
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from hack.api import Answer, ApiError, Object
 
@@ -12,6 +12,27 @@ class Asking(Protocol):
     def send(self, method: str, path: str) -> Answer: ...
 
     def path_of(self, item: Object) -> str: ...
+
+
+def without_texts(definition: Object) -> Object:
+    """Return a copy without descriptions.
+
+    They are most of it, and the API server takes each of them in again with every definition.
+    """
+    return dict(_without_texts(definition))
+
+
+def _without_texts(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_texts(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    # A field that is called so has a schema, no text.
+    return {
+        key: _without_texts(value)
+        for key, value in part.items()
+        if key != "description" or not isinstance(value, str)
+    }
 
 
 def are_served(client: Asking, definitions: Iterable[Object]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 from hack import tools
+from hack.definitions import without_texts
 
 Object = dict[str, Any]
 
@@ -44,22 +45,6 @@ def _keep(go: tools.Go, folder: Path) -> None:
 
 
 def _plain(definition: Object) -> Object:
-    """Return a definition without what asks for a controller's own webhook, and without texts.
-
-    They are most of it, and the API server takes each of them in again with every definition.
-    """
+    """Return a definition without what asks for a controller's own webhook, and without texts."""
     definition["spec"].pop("conversion", None)
-    return dict(_without_texts(definition))
-
-
-def _without_texts(part: Any) -> Any:
-    if isinstance(part, list):
-        return [_without_texts(each) for each in part]
-    if not isinstance(part, dict):
-        return part
-    # A field that is called so has a schema, no text.
-    return {
-        key: _without_texts(value)
-        for key, value in part.items()
-        if key != "description" or not isinstance(value, str)
-    }
+    return without_texts(definition)

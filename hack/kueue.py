@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import yaml
 
+from hack.definitions import without_texts
+
 Object = dict[str, Any]
 
 NAMESPACE: Final = "kueue-system"
@@ -47,12 +49,13 @@ def objects(
 ) -> list[Object]:
     """Return the chart's objects with its webhooks and conversions calling `port` on loopback.
 
+    Its definitions come without texts.
     *certificate*: the data of Kueue's Secret, as another Kueue has made it; empty: this one makes
     its own, and tells all its definitions of it. Its Deployment says what runs, without a pod of
     its own: the process beside it is of this version, and has the same arguments but for the places
     of its files.
     """
-    kept = [copy.deepcopy(item) for item in rendered if item["kind"] not in LEFT_OUT]
+    kept = [_copied(item) for item in rendered if item["kind"] not in LEFT_OUT]
     for item in kept:
         if item["kind"] == "Deployment":
             item["spec"]["replicas"] = 0
@@ -112,6 +115,11 @@ def merged(base: Object, extra: Object) -> Object:
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else value
     return dict(result)
+
+
+def _copied(item: Object) -> Object:
+    is_definition = item["kind"] == "CustomResourceDefinition"
+    return without_texts(item) if is_definition else copy.deepcopy(item)
 
 
 def _certify(item: Object, certificate: Mapping[str, str]) -> None:

@@ -89,6 +89,22 @@ def test_a_certificate_that_is_there_before_kueue_starts_is_trusted_by_whoever_c
     assert [caller["clientConfig"]["caBundle"] for caller in trusting] == ["authority"] * 2
 
 
+def test_a_definition_loses_its_texts_and_keeps_a_field_that_is_called_so():
+    fields = {"description": {"type": "string", "description": "What it is for."}}
+    schema = {"description": "A queue.", "type": "object", "properties": fields}
+    definition = {
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "any"},
+        "spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": schema}}]},
+    }
+
+    (found,) = objects(definition)
+
+    kept = {"type": "object", "properties": {"description": {"type": "string"}}}
+    assert found["spec"]["versions"] == [{"name": "v1", "schema": {"openAPIV3Schema": kept}}]
+    assert schema["description"] == "A queue."
+
+
 def test_a_service_becomes_a_name_for_localhost():
     service = {"kind": "Service", "metadata": {"name": "hook"}, "spec": {"selector": {"a": "b"}}}
 
