@@ -214,7 +214,7 @@ class Installation:
         )
         if rendered.returncode:
             raise RuntimeError(f"helm template helm/ failed:\n{rendered.stderr}")
-        return [item for item in yaml.safe_load_all(rendered.stdout) if item]
+        return [item for item in yaml.load_all(rendered.stdout, Loader=yaml.CSafeLoader) if item]
 
     @property
     def _settings(self) -> Path:

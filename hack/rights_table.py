@@ -55,7 +55,8 @@ class Right:
 def rights(values: Sequence[str] = ()) -> tuple[Right, ...]:
     """List what the chart gives to each account, in the order of the rendered roles."""
     texts = _rendered(values).split("\n---\n")
-    objects = [(found, text) for text in texts if (found := yaml.safe_load(text))]
+    read = [(yaml.load(text, Loader=yaml.CSafeLoader), text) for text in texts]
+    objects = [(found, text) for found, text in read if found]
     roles = {
         (item["kind"], item["metadata"]["name"]): (item["rules"], _reasons(text))
         for item, text in objects

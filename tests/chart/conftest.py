@@ -1,7 +1,6 @@
 """Renderings of the chart, as objects that tests can ask for."""
 
 import pytest
-import yaml
 
 from tests.chart import helm as helms
 
@@ -39,7 +38,7 @@ def render(template):
         if key not in known:
             result = template(values, **more)
             assert result.returncode == 0, result.stderr
-            known[key] = [each for each in yaml.safe_load_all(result.stdout) if each]
+            known[key] = helms.objects_of(result)
         return Rendering(known[key])
 
     return run

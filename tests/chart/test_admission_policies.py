@@ -3,9 +3,8 @@
 import re
 
 import pytest
-import yaml
 
-from tests.chart.helm import CHART, NAMESPACE
+from tests.chart.helm import CHART, NAMESPACE, objects_of
 from tests.chart.values import CERT_MANAGER
 from webhook.model.omitted_namespaces import CONDITION as CONDITION_NAME
 from webhook.state.readers import OUR_WEBHOOK
@@ -73,5 +72,5 @@ def test_a_kubernetes_that_does_not_know_them_gets_none(helm, version, made):
     place = ("kueue-fallback", CHART, "--namespace", NAMESPACE, f"--kube-version={version}")
     rendered = helm("template", *place)
 
-    found = [each for each in yaml.safe_load_all(rendered.stdout) if each]
+    found = objects_of(rendered)
     assert policies((each["kind"], each["metadata"]["name"]) for each in found) == made

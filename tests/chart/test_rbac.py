@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from tests.chart.helm import CHART, template
+from tests.chart.helm import CHART, objects_of, template
 from webhook.api import lease
 from webhook.api.resources import CONGESTION, SAVINGS
 from webhook.hindsight import journal as journal_shards
@@ -396,7 +396,7 @@ def rules_of(rendering, name):
 def test_series_may_be_read_by_name_in_their_namespaces_and_nothing_else(render):
     values = {"tariffs.series": '["day-ahead", "kube-system/carbon-intensity", "wind"]'}
     # Of one name in two namespaces, which a rendering by kind and name cannot tell apart.
-    rendered = list(yaml.safe_load_all(template(values).stdout))
+    rendered = objects_of(template(values))
 
     assert not any(name == "kueue-fallback-series" for _, name in render().objects)
     roles = [

@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from hack import crd
+from tests.chart.helm import objects_of
 from tests.chart.values import EVERY_RENDERING
 from webhook.settings import Settings
 
@@ -81,7 +82,7 @@ def test_every_rendering_is_a_set_of_distinct_objects_that_carry_the_charts_labe
 ):
     result = template(values)
 
-    objects = [each for each in yaml.safe_load_all(result.stdout) if each]
+    objects = objects_of(result)
     names = {(each["kind"], each["metadata"]["name"]) for each in objects}
     assert all(each["apiVersion"] for each in objects)
     assert len(names) == len(objects)
