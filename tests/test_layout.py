@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.conftest import HERE, SLOW
+from tests.e2e.conftest import LONGEST
 
 ROOT = Path(__file__).resolve().parents[1]
 PINNED = re.compile(r"^[a-z0-9][a-z0-9._-]*==[^ ]+( ; .+)? \\$")
@@ -27,6 +28,11 @@ def files():
 @pytest.mark.parametrize("name", SLOW)
 def test_what_make_quick_leaves_out_is_there(name):
     assert (HERE / name).exists()
+
+
+@pytest.mark.parametrize("name", LONGEST)
+def test_what_make_test_begins_first_is_there(name):
+    assert (HERE / "e2e" / f"{name}.py").exists()
 
 
 @pytest.mark.parametrize("name", ["build.txt", "run.txt", "dev.txt"])

@@ -29,6 +29,15 @@ os.environ.setdefault("GOGC", "400")
 
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
+LONGEST = (
+    "test_dispatcher",
+    "test_docs",
+    "test_holds",
+    "test_tenant",
+    "test_walk",
+    "test_watched_workers",
+)
+"""Modules with planes of their own that take more than 80 seconds."""
 HERE = f"{Path(__file__).parent}/"
 _numbers = itertools.count(1)
 
@@ -38,13 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with these tests, a module at a time: the short ones fill both workers to the end.
 
     Those come one after the other that use the same planes, so that none stands idle beside others.
+    Of the last, the longest come first: neither worker is to begin one when the other is done.
     """
     sharing = {item.path for item in items if _is_here(item) and _uses(item, "plane")}
     owning = {item.path for item in items if _is_here(item) and _uses(item, "own_plane")}
 
     def place(item: pytest.Item) -> tuple[bool, ...]:
         path = item.path
-        return not _is_here(item), path in owning - sharing, path in owning, path in sharing
+        uses = path in owning - sharing, path in owning, path in sharing
+        return not _is_here(item), *uses, path.stem not in LONGEST
 
     items.sort(key=place)
     for item in filter(_is_here, items):
