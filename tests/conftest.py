@@ -1,5 +1,6 @@
 """What all tests share: how many examples the property tests take (HYPOTHESIS_PROFILE)."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -72,5 +73,10 @@ SLOW = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.path.is_relative_to(HERE / name) for name in SLOW):
+        if _is_slow(item.path):
             item.add_marker(pytest.mark.slow)
+
+
+@functools.cache
+def _is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(HERE / name) for name in SLOW)

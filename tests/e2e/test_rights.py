@@ -10,7 +10,6 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-import yaml
 
 from hack import paper
 from hack.install import kubeconfig_of
@@ -70,7 +69,7 @@ def _objects():
     values = {"clusters.watchWorkers": workers, "console.expose": "true"}
     result = helm.template(values, release=RELEASE)
     assert result.returncode == 0, result.stderr
-    found = [each for each in yaml.safe_load_all(result.stdout) if each]
+    found = helm.objects_of(result)
     for role in found:
         if "rules" in role:
             role["rules"] = [right for rule in role["rules"] for right in _taken_apart(rule)]
