@@ -16,7 +16,7 @@ from tests.e2e.release import Release
 BUSY = (
     "kubectl apply -f examples/policy.yaml",
     "kubectl delete jobs -n research --all",
-    "for n in $(seq 20); do kubectl create -f examples/heavy-job.yaml; done",
+    "for n in $(seq 20); do cat examples/heavy-job.yaml; echo ---; done | kubectl create -f -",
     """until kubectl create -f examples/light-job.yaml --dry-run=server -o yaml 2>&1 |
     grep -q 'starts now; gpu-lq has'; do sleep 0.2; done""",
 )
