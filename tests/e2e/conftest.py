@@ -26,6 +26,8 @@ from hack.install import PATIENT, Installation
 
 # The planes' programs start again and again: they collect garbage seldom, and take more memory.
 os.environ.setdefault("GOGC", "400")
+# The API server with the definitions of all kinds of Jobs would take nearly four.
+os.environ.setdefault("GOMEMLIMIT", "2GiB")
 
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
