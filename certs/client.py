@@ -1,32 +1,51 @@
-"""Speaks raw JSON with the API server; the only module here that imports the Kubernetes client."""
+"""Speaks raw JSON with the API server; the only module here that imports the Kubernetes client.
+
+It does so only for whoever brings no connection of their own.
+"""
 
 from __future__ import annotations
 
 import http
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import urllib3
 import yaml
-from kubernetes import config
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
 
 from certs.errors import Conflict, Missing, Unavailable
 
 # Short: while an answer is waited for, no certificate is signed; the next look asks again.
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=3.0)
+_ALWAYS = {"Accept": "application/json", "User-Agent": "kueue-fallback-certs"}
+CONNECTIONS = 2
 # A JSON patch whose test does not hold is answered with 422.
 _CONFLICTS = (http.HTTPStatus.CONFLICT, http.HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+class Server(NamedTuple):
+    """An API server: its address, connections to it, and the headers that say who asks."""
+
+    host: str
+    pool: urllib3.PoolManager
+    credentials: Callable[[], Mapping[str, str]]
 
 
 class Client:
     """One API server, as *kubeconfig*, the pod's ServiceAccount or ``~/.kube/config`` name it."""
 
-    def __init__(self, kubeconfig: str = "") -> None:
+    def __init__(
+        self, kubeconfig: str = "", connect: Callable[[str], Server] | None = None
+    ) -> None:
+        """Ask *connect* for the server, at first and after a 401.
+
+        Raises:
+            Unavailable: from it, the kubeconfig cannot be used.
+
+        """
         self._kubeconfig = kubeconfig
-        self._loaded: tuple[Configuration, urllib3.PoolManager] | None = None
+        self._connect = connect or _connected
+        self._loaded: Server | None = None
 
     def get(self, path: str) -> Mapping[str, Any]:
         return self._call("GET", path)
@@ -49,12 +68,12 @@ class Client:
         content_type: str = "application/json",
     ) -> Mapping[str, Any]:
         try:
-            configuration, pool = self._connection()
-            response = pool.request(
+            server = self._connection()
+            response = server.pool.request(
                 method,
-                f"{configuration.host}{path}",
+                f"{server.host}{path}",
                 body=None if body is None else json.dumps(body).encode(),
-                headers={"Content-Type": content_type, **_headers(configuration)},
+                headers={"Content-Type": content_type, **_ALWAYS, **server.credentials()},
                 timeout=_TIMEOUT,
                 retries=False,
             )
@@ -81,33 +100,36 @@ class Client:
             self._loaded = None
         raise Unavailable(message, reached=response.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
+    def _connection(self) -> Server:
         if self._loaded is None:
-            configuration = _load(self._kubeconfig)
-            configuration.connection_pool_maxsize = 2
-            self._loaded = configuration, RESTClientObject(configuration).pool_manager
+            self._loaded = self._connect(self._kubeconfig)
         return self._loaded
 
 
-def _headers(configuration: Configuration) -> dict[str, str]:
-    settings: Any = configuration.auth_settings().values()
-    credentials = {item["key"]: item["value"] for item in settings if item["value"]}
-    return {"Accept": "application/json", "User-Agent": "kueue-fallback-certs", **credentials}
+def _connected(kubeconfig: str) -> Server:
+    from kubernetes import config  # noqa: PLC0415 - 10 MB
+    from kubernetes.client.configuration import Configuration  # noqa: PLC0415
+    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
 
-
-def _load(kubeconfig: str) -> Configuration:
     # The client's own annotations are partial.
     from_file: Any = config.load_kube_config
     from_pod: Any = config.load_incluster_config
     configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
     try:
         if kubeconfig:
             from_file(kubeconfig, client_configuration=configuration)
-            return configuration
-        try:
-            from_pod(client_configuration=configuration)
-        except config.ConfigException:
-            from_file(client_configuration=configuration)
+        else:
+            try:
+                from_pod(client_configuration=configuration)
+            except config.ConfigException:
+                from_file(client_configuration=configuration)
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
         raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
-    return configuration
+
+    def credentials() -> Mapping[str, str]:
+        settings: Any = configuration.auth_settings().values()
+        return {item["key"]: item["value"] for item in settings if item["value"]}
+
+    pool = RESTClientObject(configuration).pool_manager
+    return Server(configuration.host, pool, credentials)

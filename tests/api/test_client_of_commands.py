@@ -3,8 +3,9 @@
 import pytest
 
 from tests.commands.apiserver import serving
-from webhook.api.client import Client, default_namespace
+from webhook.api.client import Client
 from webhook.api.cluster_access import ClusterAccess
+from webhook.api.connection import default_namespace
 
 
 def test_a_patch_returns_the_warnings_that_come_with_it(tmp_path):

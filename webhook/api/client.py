@@ -1,31 +1,25 @@
-"""HTTP calls to an API server, from its kubeconfig to parsed JSON.
+"""HTTP calls to an API server, up to parsed JSON.
 
-It uses configuration, credentials and connection pool of the Kubernetes client but not its models:
-building those costs more than everything else together, and they drop fields unknown to them. What
-objects mean is not known here.
+The models of the Kubernetes client are not used: building those costs more than everything else
+together, and they drop fields unknown to them. What objects mean is not known here.
 """
 
 from __future__ import annotations
 
 import codecs
-import copy
 import http
 import io
 import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import urllib3
-import yaml
-from kubernetes import config
-from kubernetes.client.configuration import Configuration
-from kubernetes.client.rest import RESTClientObject
 
 from webhook.api.cluster_access import ClusterAccess
+from webhook.api.connection import ApiServer, connection
 from webhook.api.kubernetes_api import (
     Cause,
     Forbidden,
@@ -37,7 +31,6 @@ from webhook.api.kubernetes_api import (
 )
 from webhook.api.resources import KUEUE_GROUP
 from webhook.model.fields import DEEPEST
-from webhook.model.words import nearest
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 """Strings, and opening and closing brackets."""
@@ -160,86 +153,6 @@ def _text(header: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
 
-_OWN_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-
-
-def connection(
-    kubeconfig: str | Mapping[str, Any] | ClusterAccess, *, connections: int
-) -> tuple[Configuration, urllib3.PoolManager]:
-    """Load *kubeconfig* (a file, its content, or empty for the default one) and make a pool.
-
-    Raises:
-        Unreachable: there is none, or it cannot be used.
-
-    """
-    configuration = _load(kubeconfig)
-    configuration.connection_pool_maxsize = connections
-    return configuration, RESTClientObject(configuration).pool_manager
-
-
-def default_namespace(access: ClusterAccess) -> str:
-    """Return the namespace that applies where none is given, as for ``kubectl``."""
-    if not (access.kubeconfig or access.context) and _OWN_NAMESPACE.exists():
-        return _OWN_NAMESPACE.read_text(encoding="utf-8").strip()
-    contexts: Any = config.list_kube_config_contexts
-    try:
-        known, current = contexts(access.kubeconfig or None)
-    except (config.ConfigException, OSError, yaml.YAMLError):
-        # Connecting reports what is wrong.
-        return "default"
-    if access.context:
-        current = next((each for each in known if each["name"] == access.context), {})
-    return str((current.get("context") or {}).get("namespace") or "default")
-
-
-def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess) -> Configuration:
-    # The client's own annotations are partial.
-    from_file: Any = config.load_kube_config
-    from_pod: Any = config.load_incluster_config
-    configuration = Configuration()
-    try:
-        if isinstance(kubeconfig, Mapping):
-            return _loaded_from(kubeconfig, configuration)
-        if isinstance(kubeconfig, ClusterAccess):
-            if kubeconfig.context:
-                return _of_context(kubeconfig, configuration)
-            kubeconfig = kubeconfig.kubeconfig
-        if kubeconfig:
-            from_file(kubeconfig, client_configuration=configuration)
-            return configuration
-        try:
-            from_pod(client_configuration=configuration)
-        except config.ConfigException:
-            from_file(client_configuration=configuration)
-    except (config.ConfigException, OSError) as error:
-        raise Unreachable(str(error)) from error
-    except yaml.YAMLError as error:
-        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
-    return configuration
-
-
-def _of_context(access: ClusterAccess, configuration: Configuration) -> Configuration:
-    from_file: Any = config.load_kube_config
-    contexts: Any = config.list_kube_config_contexts
-    known, _ = contexts(access.kubeconfig or None)
-    names = [each["name"] for each in known]
-    if access.context not in names:
-        hint = nearest(access.context, names)
-        raise Unreachable(f'context "{access.context}" does not exist{hint}')
-    from_file(access.kubeconfig or None, context=access.context, client_configuration=configuration)
-    return configuration
-
-
-def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
-    from_mapping: Any = config.load_kube_config_from_dict
-    try:
-        from_mapping(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
-    except (ValueError, TypeError, KeyError, AttributeError):
-        # The error may quote a secret.
-        raise Unreachable("the kubeconfig cannot be used") from None
-    return configuration
-
-
 MOST_BYTES = 8 << 20
 """Of one page of a list. A tenant may have hundreds of Jobs of 1.5 MB; reading a page of them takes
 several times its size, in processes with a few hundred megabytes."""
@@ -283,7 +196,7 @@ class Client:
         if metadata_only:
             self._accepted = (_METADATA_OF_LISTS, _METADATA_OF_EVENTS)
         self._lock = threading.Lock()
-        self._loaded: tuple[Configuration, urllib3.PoolManager] | None = None
+        self._loaded: ApiServer | None = None
         self._kueue_version: str | None = None
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -413,17 +326,17 @@ class Client:
         headers: Mapping[str, str] | None = None,
         read_seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        configuration, pool = self._connection()
+        server = self._connection()
         connect_seconds = min(_CONNECT_SECONDS, self._answer_seconds)
         query = f"?{urlencode(params)}" if params else ""
         try:
-            response = pool.request(
+            response = server.pool.request(
                 method,
-                f"{configuration.host}{path}{query}",
+                f"{server.host}{path}{query}",
                 body=None if body is None else json.dumps(body).encode(),
                 headers=self._sent(
                     {
-                        **self._headers(configuration),
+                        **self._headers(server),
                         "Accept": self._accepted["watch" in params],
                         **(headers or {}),
                     }
@@ -435,7 +348,7 @@ class Client:
                 retries=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(_why_unreached(error, configuration.host)) from error
+            raise Unreachable(_why_unreached(error, server.host)) from error
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             self._refuse(response, method, path)
         return response
@@ -461,7 +374,7 @@ class Client:
             raise Unreachable(f"{status} {message}")
         raise Refused(status, message, causes)
 
-    def _connection(self) -> tuple[Configuration, urllib3.PoolManager]:
+    def _connection(self) -> ApiServer:
         with self._lock:
             if self._loaded is None:
                 self._loaded = connection(self._kubeconfig, connections=_CONNECTIONS)
@@ -474,13 +387,9 @@ class Client:
             sent.add(name, value)
         return sent
 
-    def _headers(self, configuration: Configuration) -> dict[str, str]:
+    def _headers(self, server: ApiServer) -> dict[str, str]:
         with self._lock:  # it may refresh the token
-            settings: Any = configuration.auth_settings().values()
-            credentials = {
-                setting["key"]: setting["value"] for setting in settings if setting["value"]
-            }
-        return {"User-Agent": "kueue-fallback", **credentials}
+            return {"User-Agent": "kueue-fallback", **server.credentials()}
 
 
 _POOL: Final = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")

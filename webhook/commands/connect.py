@@ -52,7 +52,7 @@ def connected(access: ClusterAccess, *, metadata_only: bool = False) -> Iterator
 
 def namespace_or_current(namespace: str | None, access: ClusterAccess) -> str:
     """Return *namespace* or, if there is none, that of the context, as kubectl does."""
-    from webhook.api.client import default_namespace
+    from webhook.api.connection import default_namespace
 
     return namespace or default_namespace(access)
 

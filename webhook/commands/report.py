@@ -357,7 +357,7 @@ def _history(asked: ReportOptions) -> ClusterHistory:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    from webhook.api.client import default_namespace
+    from webhook.api.connection import default_namespace
     from webhook.commands.connect import release_namespace_of
 
     with connected(asked.access) as client:

@@ -13,11 +13,14 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography.hazmat.primitives import hashes
 
-from certs.client import Client
+from certs.client import CONNECTIONS, Client, Server
+from certs.errors import Unavailable
 from certs.keeper import Keeper, Report
 from certs.leaf import Leaf
 from certs.plan import Lifetimes
 from certs.store import Store
+from webhook.api.connection import connection
+from webhook.api.kubernetes_api import Unreachable
 from webhook.model.faults import CERTIFICATES, Failures
 from webhook.server.tls import Certificates, Served
 from webhook.settings import Settings
@@ -66,7 +69,7 @@ def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
     service = f"{settings.service}.{settings.namespace}.svc"
     return Keeper(
         Store(
-            Client(settings.kubeconfig),
+            Client(settings.kubeconfig, _connected),
             namespace=settings.namespace,
             name=settings.ca_secret,
             configuration=settings.webhook_configuration,
@@ -81,6 +84,15 @@ def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
         monotonic=time.monotonic,
         log=lambda text: log(f"certificates: {text}"),
     )
+
+
+def _connected(kubeconfig: str) -> Server:
+    """Connect as the observer itself does: it seldom needs the Kubernetes client."""
+    try:
+        found = connection(kubeconfig, connections=CONNECTIONS)
+    except Unreachable as error:
+        raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
+    return Server(found.host, found.pool, found.credentials)
 
 
 def carried(report: Report) -> Certificates:

@@ -1,0 +1,271 @@
+"""From a kubeconfig, or what a pod has, to an address, credentials and a pool of connections.
+
+A pod's ServiceAccount and a kubeconfig that names nothing but a server, files and a token are read
+here. All else, such as plugins, proxies, several files and whatever is wrong, is left to the
+Kubernetes client: it takes 10 MB and a tenth of all imports, so it is imported only then.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.request import getproxies
+
+import urllib3
+import yaml
+
+from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubernetes_api import Unreachable
+from webhook.model.words import nearest
+
+if TYPE_CHECKING:
+    from kubernetes.client.configuration import Configuration
+
+_OWN_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TOKEN_SECONDS: Final = 60.0
+"""Until a pod's token is read again: Kubernetes replaces it within the hour."""
+_INSECURE: Final = "insecure-skip-tls-verify"
+_CLUSTER: Final = frozenset({"server", "certificate-authority", "tls-server-name"})
+_USER: Final = frozenset({"token", "client-certificate", "client-key"})
+_FILES: Final = (
+    ("certificate-authority", "ca_certs"),
+    ("client-certificate", "cert_file"),
+    ("client-key", "key_file"),
+)
+"""Fields that name files, and what urllib3 calls these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiServer:
+    """How one API server is reached."""
+
+    host: str
+    """Scheme, name and port."""
+    pool: urllib3.PoolManager
+    credentials: Callable[[], dict[str, str]]
+    """Returns the headers that say who asks; it may read or make a new token."""
+
+
+def connection(
+    kubeconfig: str | Mapping[str, Any] | ClusterAccess, *, connections: int
+) -> ApiServer:
+    """Load *kubeconfig* (a file, its content, or empty for the default one) and make a pool.
+
+    Raises:
+        Unreachable: there is none, or it cannot be used.
+
+    """
+    return read_plainly(kubeconfig, connections) or read_by_client(kubeconfig, connections)
+
+
+def default_namespace(access: ClusterAccess) -> str:
+    """Return the namespace that applies where none is given, as for ``kubectl``."""
+    own = _OWN_FOLDER / "namespace"
+    if not (access.kubeconfig or access.context) and own.exists():
+        return own.read_text(encoding="utf-8").strip()
+    from kubernetes import config  # noqa: PLC0415 - see above
+
+    contexts: Any = config.list_kube_config_contexts
+    try:
+        known, current = contexts(access.kubeconfig or None)
+    except (config.ConfigException, OSError, yaml.YAMLError):
+        # Connecting reports what is wrong.
+        return "default"
+    if access.context:
+        current = next((each for each in known if each["name"] == access.context), {})
+    return str((current.get("context") or {}).get("namespace") or "default")
+
+
+def read_plainly(
+    kubeconfig: str | Mapping[str, Any] | ClusterAccess, connections: int
+) -> ApiServer | None:
+    """Return the connection of a pod or of a kubeconfig of the plainest form; None: it is neither.
+
+    What is accepted here, the Kubernetes client reads to the same effect.
+    """
+    if isinstance(kubeconfig, ClusterAccess):
+        if kubeconfig.context:
+            return None
+        kubeconfig = kubeconfig.kubeconfig
+    if not isinstance(kubeconfig, str) or getproxies():
+        return None
+    if not kubeconfig:
+        return _of_pod(connections)
+    path = Path(os.path.expanduser(kubeconfig))  # noqa: PTH111 - pathlib's may raise
+    # A pipe can be read only once.
+    if os.pathsep in kubeconfig or not path.is_file():
+        return None
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return _of_content(content, path.absolute().parent, connections)
+    except (OSError, ValueError, yaml.YAMLError):
+        return None
+
+
+def _of_pod(connections: int) -> ApiServer | None:
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{part}") for part in ("HOST", "PORT"))
+    authority = _OWN_FOLDER / "ca.crt"
+    try:
+        credentials = _TokenFile(_OWN_FOLDER / "token")
+        if not (host and port and authority.read_text(encoding="utf-8")):
+            return None
+    except (OSError, ValueError):
+        return None
+    return ApiServer(
+        host=f"https://[{host}]:{port}" if {":", "%"} & set(host) else f"https://{host}:{port}",
+        pool=_pool(connections, ca_certs=str(authority)),
+        credentials=credentials,
+    )
+
+
+class _TokenFile:
+    """The header with a pod's token, which is read again each minute."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read()
+
+    def __call__(self) -> dict[str, str]:
+        if time.monotonic() >= self._until:
+            self._read()
+        return {"authorization": f"bearer {self._token}"}
+
+    def _read(self) -> None:
+        token = self._path.read_text(encoding="utf-8")
+        if not token:
+            raise OSError(f"{self._path} is empty")
+        self._token, self._until = token, time.monotonic() + _TOKEN_SECONDS
+
+
+def _of_content(content: object, folder: Path, connections: int) -> ApiServer | None:
+    """Return the connection of the current context, with files relative to the *folder*."""
+    context = _named(content, "context", _value(content, "current-context"))
+    cluster = _named(content, "cluster", _value(context, "cluster"))
+    user = _named(content, "user", _value(context, "user"))
+    if cluster is None or user is None:
+        return None
+    insecure = cluster.pop(_INSECURE, False)
+    if not (isinstance(insecure, bool) and _is_plain(cluster, _CLUSTER) and _is_plain(user, _USER)):
+        return None
+    host = cluster.get("server", "").rstrip("/")
+    named = {**cluster, **user} if host.startswith("https") else {}
+    files = {name: os.path.normpath(folder / named[key]) for key, name in _FILES if key in named}
+    if not host or not all(map(os.path.isfile, files.values())):
+        return None
+    if "tls-server-name" in cluster:
+        files["server_hostname"] = cluster["tls-server-name"]
+    headers = {"authorization": f"Bearer {user['token']}"} if "token" in user else {}
+    pool = _pool(connections, verifies=not insecure, **files)
+    return ApiServer(host=host, pool=pool, credentials=headers.copy)
+
+
+def _is_plain(source: Mapping[str, Any], known: frozenset[str]) -> bool:
+    return source.keys() <= known and all(isinstance(v, str) and v for v in source.values())
+
+
+def _value(source: object, key: str) -> object:
+    return source.get(key) if isinstance(source, dict) else None
+
+
+def _named(content: object, kind: str, name: object) -> dict[str, Any] | None:
+    """Return the context, cluster or user of that name; None: there is not exactly one."""
+    entries: Any = _value(content, f"{kind}s")
+    if not isinstance(entries, list):
+        return None
+    names = [_value(entry, "name") for entry in entries]
+    if None in names or names.count(name) != 1:
+        return None
+    found = _value(entries[names.index(name)], kind)
+    return found if isinstance(found, dict) else None
+
+
+def _pool(connections: int, *, verifies: bool = True, **files: str) -> urllib3.PoolManager:
+    """Return a pool as the Kubernetes client makes it."""
+    certificates: dict[str, Any] = {"ca_certs": None, "cert_file": None, "key_file": None, **files}
+    return urllib3.PoolManager(
+        cert_reqs=ssl.CERT_REQUIRED if verifies else ssl.CERT_NONE,
+        ca_cert_data=None,
+        maxsize=connections,
+        **certificates,
+    )
+
+
+def read_by_client(
+    kubeconfig: str | Mapping[str, Any] | ClusterAccess, connections: int
+) -> ApiServer:
+    """Return what the Kubernetes client makes of *kubeconfig*; raises as ``connection`` does."""
+    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
+
+    configuration = _load(kubeconfig)
+    configuration.connection_pool_maxsize = connections
+
+    def credentials() -> dict[str, str]:
+        settings: Any = configuration.auth_settings().values()
+        return {setting["key"]: setting["value"] for setting in settings if setting["value"]}
+
+    return ApiServer(
+        host=configuration.host,
+        pool=RESTClientObject(configuration).pool_manager,
+        credentials=credentials,
+    )
+
+
+def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess) -> Configuration:
+    from kubernetes import config  # noqa: PLC0415
+    from kubernetes.client.configuration import Configuration  # noqa: PLC0415
+
+    # The client's own annotations are partial.
+    from_file: Any = config.load_kube_config
+    from_pod: Any = config.load_incluster_config
+    configuration = Configuration()
+    try:
+        if isinstance(kubeconfig, Mapping):
+            return _loaded_from(kubeconfig, configuration)
+        if isinstance(kubeconfig, ClusterAccess):
+            if kubeconfig.context:
+                return _of_context(kubeconfig, configuration)
+            kubeconfig = kubeconfig.kubeconfig
+        if kubeconfig:
+            from_file(kubeconfig, client_configuration=configuration)
+            return configuration
+        try:
+            from_pod(client_configuration=configuration)
+        except config.ConfigException:
+            from_file(client_configuration=configuration)
+    except (config.ConfigException, OSError) as error:
+        raise Unreachable(str(error)) from error
+    except yaml.YAMLError as error:
+        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
+    return configuration
+
+
+def _of_context(access: ClusterAccess, configuration: Configuration) -> Configuration:
+    from kubernetes import config  # noqa: PLC0415
+
+    from_file: Any = config.load_kube_config
+    contexts: Any = config.list_kube_config_contexts
+    known, _ = contexts(access.kubeconfig or None)
+    names = [each["name"] for each in known]
+    if access.context not in names:
+        hint = nearest(access.context, names)
+        raise Unreachable(f'context "{access.context}" does not exist{hint}')
+    from_file(access.kubeconfig or None, context=access.context, client_configuration=configuration)
+    return configuration
+
+
+def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
+    from kubernetes import config  # noqa: PLC0415
+
+    from_mapping: Any = config.load_kube_config_from_dict
+    try:
+        from_mapping(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        # The error may quote a secret.
+        raise Unreachable("the kubeconfig cannot be used") from None
+    return configuration
