@@ -38,6 +38,8 @@ _LONGEST_USED = 65_536
 """Characters of what a class depends on, beyond which a Workload has none: reading it takes memory
 many times its length, in each process that follows Workloads."""
 
+_MARKS: Final = frozenset({DECISION_ID, DECIDED_BY, JOB_CLASS})
+
 Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
 
@@ -177,6 +179,8 @@ def own_marks(
     can write any (docs/decisions/0024-proof.md). None: there are no keys, and all marks count.
     """
     annotations, labels = _of_marked_template(pod_sets)
+    if OPTION_LABEL not in labels and _MARKS.isdisjoint(annotations):
+        return fields.EMPTY, fields.EMPTY
     texts = annotations.get(DECIDED_BY), labels.get(OPTION_LABEL), annotations.get(JOB_CLASS)
     signed = tuple(str(text or "") for text in texts)
     decision_id = str(annotations.get(DECISION_ID) or "")

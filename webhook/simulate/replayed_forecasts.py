@@ -420,8 +420,6 @@ def _pending(joining: Joining, order: int, *, created: int) -> Workload:
         queue=arrival.local_queue,
         stage=Stage.PENDING,
         competes=True,
-        cluster_queue="",
-        charge=(),
         priority=arrival.priority,
         created=created,
         # Many may come within a second, in an order that the whole seconds do not tell.

@@ -93,7 +93,8 @@ class KeyRing:
 
     def keys(self) -> SigningKeys | None:
         """Return the keys; None: there are none, or none could be read within 10 s."""
-        self._known.wait(_WAIT_SECONDS)
+        if not self._known.is_set():
+            self._known.wait(_WAIT_SECONDS)
         return self._keys
 
     def reading(

@@ -195,10 +195,6 @@ class Workload(NamedTuple):
     stage: Stage
     competes: bool
     """Pending, and not backing off after an eviction: it is given quota as soon as it fits."""
-    cluster_queue: str
-    """The one in which its quota is reserved."""
-    charge: Charge
-    """Of one with quota; of one whose run has ended, with all its pods."""
     priority: int
     created: int
     """Seconds since 1970."""
@@ -211,6 +207,10 @@ class Workload(NamedTuple):
     """``namespace/name`` of the slice that it takes over from."""
     pod_sets: tuple[PodSet, ...]
     """Empty unless it is pending."""
+    cluster_queue: str = ""
+    """The one in which its quota is reserved."""
+    charge: Charge = ()
+    """Of one with quota; of one whose run has ended, with all its pods."""
     job_class: JobClass | None = None
     """None: what it asks for cannot be read."""
     flavors: str = ""
@@ -266,73 +266,88 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         FieldError: it cannot be read.
 
     """
-    metadata, spec, status = (fields.mapping(source, k, "") for k in ("metadata", "spec", "status"))
+    metadata = fields.mapping(source, "metadata", "")
+    spec, status = fields.mapping(source, "spec", ""), fields.mapping(source, "status", "")
     conditions = read_conditions(status)
     texts = _texts(metadata)
     stage = _stage(texts, spec, status, conditions)
-    admission = fields.mapping(status, "admission", "status")
     pod_sets = read_pod_sets(spec)
     annotations, labels = own_marks(metadata, pod_sets, keys)
     namespace = intern(fields.text(metadata, "namespace", "metadata"))
     owner = read_owner(metadata)
-    policy = intern(marks.of(annotations, DECIDED_BY))
-    option = intern(marks.of(labels, OPTION_LABEL))
     alike = _likeness(pod_sets)
-    written = marks.of(annotations, JOB_CLASS)
     mark = _marks_of_likenesses.recall(
-        (alike, written, namespace, owner.kind),
+        (alike, marks.of(annotations, JOB_CLASS), namespace, owner.kind),
         len(alike),
         lambda: read_mark(pod_sets, annotations, namespace, owner.kind),
     )
-    flavors = read_flavors(admission) if admission else ""
-    cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
-    began = read_began(metadata, status, conditions)
-    placed = read_placed(spec, admission) if admission else ()
-    place = RunPlace(flavors, policy, option, began, cluster_queue, placed)
-    requeued = _requeued(conditions)
-    ended = read_ended(source, conditions, mark, place) if mark else None
-    holds = stage is Stage.RESERVING
-    return Workload(
+    workload = Workload(
         namespace=namespace,
         name=fields.text(metadata, "name", "metadata"),
         queue=intern(fields.text(spec, "queueName", "spec")),
         stage=stage,
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
-        cluster_queue=cluster_queue,
-        # Pods that have succeeded give quota back, but tell nothing of what it came with.
-        charge=read_charge(pod_sets, status if holds else EMPTY, admission)
-        if holds or ended
-        else (),
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         decision_id=marks.of(annotations, DECISION_ID),
-        policy=policy,
-        option=option,
+        policy=intern(marks.of(annotations, DECIDED_BY)),
+        option=intern(marks.of(labels, OPTION_LABEL)),
         job=owner.reference,
         replaces=_replaced(texts),
         pod_sets=_shape_of(pod_sets, status, alike) if stage is Stage.PENDING else (),
         counted=_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
-        flavors=flavors,
-        admitted=admitted_at(conditions),
-        ended=ended,
         requeue_at=_requeue_at(status),
         obstacle=_obstacle(texts, spec, conditions),
         is_repaired=REPAIR in texts.annotations,
-        began=place.began,
         limit_seconds=_limit_seconds(spec, pod_sets, conditions),
         is_variant=_ALLOWED_FLAVORS in texts.annotations,
         parent=_parent(metadata),
+    )
+    # Of one that only waits there is no more, and there may be tens of thousands.
+    if not (status.get("admission") or any(said == "True" for said, _, _ in conditions.values())):
+        return workload
+    return _with_progress(workload, source, conditions, mark, pod_sets)
+
+
+def _with_progress(
+    workload: Workload,
+    source: Mapping[str, Any],
+    conditions: Conditions,
+    mark: Mark | None,
+    pod_sets: Sequence[WorkloadPodSet],
+) -> Workload:
+    """Return the Workload with what its admission and its True conditions say."""
+    metadata = fields.mapping(source, "metadata", "")
+    spec, status = fields.mapping(source, "spec", ""), fields.mapping(source, "status", "")
+    texts = _texts(metadata)
+    admission = fields.mapping(status, "admission", "status")
+    flavors = read_flavors(admission) if admission else ""
+    cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
+    began = read_began(metadata, status, conditions)
+    placed = read_placed(spec, admission) if admission else ()
+    place = RunPlace(flavors, workload.policy, workload.option, began, cluster_queue, placed)
+    requeued = _requeued(conditions)
+    ended = read_ended(source, conditions, mark, place) if mark else None
+    holds = workload.stage is Stage.RESERVING
+    return workload._replace(
+        cluster_queue=cluster_queue,
+        # Pods that have succeeded give quota back, but tell nothing of what it came with.
+        charge=read_charge(pod_sets, status if holds else EMPTY, admission)
+        if holds or ended
+        else (),
+        flavors=flavors,
+        admitted=admitted_at(conditions),
+        ended=ended,
+        began=began,
         evicted_at=since(conditions, "Evicted") if requeued else 0,
         was_unready=requeued == _NOT_READY_IN_TIME,
         reserved_at=since(conditions, "QuotaReserved"),
         is_evicted=is_true(conditions, "Evicted"),
-        uid=fields.text(metadata, "uid", "metadata")[:_LONGEST_UID]
-        if stage is Stage.RESERVING
-        else "",
+        uid=fields.text(metadata, "uid", "metadata")[:_LONGEST_UID] if holds else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
-        held=_held(texts, pod_sets, status, admission) if stage is Stage.RESERVING else (),
-        placed=placed if stage is Stage.RESERVING else (),
+        held=_held(texts, pod_sets, status, admission) if holds else (),
+        placed=placed if holds else (),
     )
 
 
@@ -368,9 +383,10 @@ def _limit_seconds(
         return _UNTIL_GIVEN_BACK
     limits = [fields.integer(spec, "maximumExecutionTimeSeconds", "spec")]
     for pod_set in pod_sets:
-        path = f"{pod_set.path}.template.spec"
-        limits.append(fields.integer(pod_set.pod_spec, "activeDeadlineSeconds", path))
-    return min((limit for limit in limits if limit), default=0)
+        if "activeDeadlineSeconds" in pod_set.pod_spec:
+            path = f"{pod_set.path}.template.spec"
+            limits.append(fields.integer(pod_set.pod_spec, "activeDeadlineSeconds", path))
+    return min(filter(None, limits), default=0)
 
 
 def _requeue_at(status: Mapping[str, Any]) -> int:
