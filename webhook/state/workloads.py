@@ -67,8 +67,9 @@ class _Alike:
     oldest: Workload | None = None
 
     def add(self, key: Key, workload: Workload) -> None:
-        if self.oldest is not None or not self.members:
-            self.oldest = min(self.oldest or workload, workload, key=_age)
+        oldest = self.oldest
+        if not self.members or (oldest is not None and _age(workload) < _age(oldest)):
+            self.oldest = workload
         self.members[key] = workload
 
     def remove(self, key: Key) -> None:
@@ -364,13 +365,23 @@ class Workloads:
         before = self._records.get(key)
         if before == workload:
             return
-        touched = {key, *_taken_over(before), *_taken_over(workload), *self._growing.get(key, ())}
-        touched.update(*(self._siblings(version) for version in (before, workload)))
+        touched = self._touched(key, before, workload)
         for touched_key in touched:
             self._count(touched_key, QueueCounts.remove)
         self._store(key, before, workload)
         for touched_key in touched:
             self._count(touched_key, QueueCounts.add)
+
+    def _touched(
+        self, key: Key, before: Workload | None, after: Workload | None
+    ) -> Collection[Key]:
+        """Return the Workloads whose count a change may change: that one, and those related."""
+        # Most are related to none, and there are tens of thousands at each start.
+        if key not in self._growing and _is_alone(before) and _is_alone(after):
+            return (key,)
+        touched = {key, *_taken_over(before), *_taken_over(after), *self._growing.get(key, ())}
+        touched.update(*(self._siblings(version) for version in (before, after)))
+        return touched
 
     def replace(self, workloads: Mapping[Key, Workload]) -> None:
         for key in [key for key in self._records if key not in workloads]:
@@ -555,6 +566,10 @@ class Workloads:
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
             return ""
         return local_queue.cluster_queue
+
+
+def _is_alone(workload: Workload | None) -> bool:
+    return workload is None or not (workload.replaces or workload.parent)
 
 
 def _taken_over(workload: Workload | None) -> Iterable[Key]:
