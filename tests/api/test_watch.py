@@ -69,7 +69,7 @@ def test_a_long_list_is_read_with_rests():
     assert script.slept == [REST_SECONDS] * 2
 
 
-def test_only_the_first_list_of_who_disturbs_nobody_yet_is_read_without_rests():
+def test_only_the_first_list_of_who_disturbs_nobody_yet_is_read_without_rests_in_large_pages():
     lists = page(*"abcde"), page(*"abcde")
     script = Script(lists[0], Gone(), lists[1], [10.0])
     rests = []
@@ -82,6 +82,8 @@ def test_only_the_first_list_of_who_disturbs_nobody_yet_is_read_without_rests():
     script.steps(2, replace(NAMESPACES, read=read), rests=False)
 
     assert rests == [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]
+    listed = [params for verb, _, params in script.asked if verb == "list"]
+    assert listed == [{"limit": "500"}, {"limit": "200"}]
 
 
 def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_wait():

@@ -47,6 +47,8 @@ def paced(
 
 PAGE = 200
 """Larger pages hold up other calls to the API server and in this process."""
+FIRST_PAGE = 500
+"""As client-go's: of a list that holds up nobody, as none is served here yet."""
 WATCH_SECONDS = (6.0, 9.0)
 """Range for the length of a quiet watch; the limit for the state's age is 15 s, and a loaded
 machine needs some of that itself."""
@@ -156,7 +158,7 @@ class Follower:
         self._sleep = sleep
         self._uniform = uniform
         self.rests = True
-        """Whether the next list is read with rests; those after it always are."""
+        """Whether the next list is read with rests, in small pages; those after it always are."""
         self._read = resource.read
         self._version = ""
         """The resourceVersion to watch from; empty: list first."""
@@ -195,7 +197,8 @@ class Follower:
     def _list(self, path: str) -> None:
         entries: list[ReadObject] = []
         at, version = self._clock(), ""
-        for page in list_pages(self._transport, path, self._resource.params):
+        most = PAGE if self.rests else FIRST_PAGE
+        for page in list_pages(self._transport, path, self._resource.params, most=most):
             # Each page is reduced at once: whole objects of a large list would fill the memory.
             items = self._paced(page.get("items") or ())
             entries.extend(self._read(self._resource.kind, source) for source in items)
