@@ -79,4 +79,4 @@ def _wait_until_ready(metrics: int) -> None:
     while not is_ready(metrics):
         if time.monotonic() > until:
             raise TimeoutError("the webhook did not become ready")
-        time.sleep(0.05)
+        time.sleep(0.02)
