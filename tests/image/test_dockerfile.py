@@ -10,7 +10,8 @@ import pytest
 
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
-from webhook.server.probes import Answer, serve, split_address
+from webhook.server.addresses import split_address
+from webhook.server.probes import Answer, serve
 from webhook.settings import Settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

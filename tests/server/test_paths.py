@@ -7,7 +7,7 @@ from werkzeug.test import Client
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.server.probes import read_paths
+from webhook.server.addresses import read_paths
 from webhook.serving.app import create_app
 
 FIRST, SECOND = "first-segment-of-a-path-0", "second-segment-of-a-path-"

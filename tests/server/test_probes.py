@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
 from webhook.server import probes
-from webhook.server.probes import split_address
+from webhook.server.addresses import split_address
 
 
 @contextlib.contextmanager

@@ -83,7 +83,7 @@ def _settings(config: str | None, given: dict[str, Any], addresses: Sequence[str
     import yaml
     from pydantic import ValidationError
 
-    from webhook.server.probes import split_address
+    from webhook.server.addresses import split_address
 
     where = config or "options"
     options = {key: value for key, value in given.items() if value is not None}
@@ -104,7 +104,7 @@ def _settings(config: str | None, given: dict[str, Any], addresses: Sequence[str
 def _check_files(settings: Settings) -> None:
     import ssl
 
-    from webhook.server.probes import read_paths
+    from webhook.server.addresses import read_paths
 
     files = (settings.tls_cert, settings.tls_key) if settings.certificates == "files" else ()
     for path in files:

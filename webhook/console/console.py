@@ -43,7 +43,7 @@ from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
 from webhook.model.job import OPTION_LABEL, PLAIN
-from webhook.server.probes import is_loopback, split_address
+from webhook.server.addresses import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted

@@ -30,7 +30,7 @@ from webhook.model.decision import (
 )
 from webhook.model.words import span
 from webhook.server import lifecycle, probes
-from webhook.server.probes import read_paths
+from webhook.server.addresses import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log, observer_child
 from webhook.serving.decision_log import DecisionLog

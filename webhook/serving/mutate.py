@@ -17,7 +17,7 @@ from webhook.admission.patch import PatchError
 from webhook.model import faults
 from webhook.model.fields import FieldError
 from webhook.server import gunicorn_app
-from webhook.server.probes import PATH
+from webhook.server.addresses import PATH
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.group_agreement import NotAgreedError
