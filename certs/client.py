@@ -23,8 +23,8 @@ CONNECTIONS = 2
 _CONFLICTS = (http.HTTPStatus.CONFLICT, http.HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
-class Server(NamedTuple):
-    """An API server: its address, connections to it, and the headers that say who asks."""
+class ApiServer(NamedTuple):
+    """How an API server is reached: its address, a pool, and the headers that say who asks."""
 
     host: str
     pool: urllib3.PoolManager
@@ -35,7 +35,7 @@ class Client:
     """One API server, as *kubeconfig*, the pod's ServiceAccount or ``~/.kube/config`` name it."""
 
     def __init__(
-        self, kubeconfig: str = "", connect: Callable[[str], Server] | None = None
+        self, kubeconfig: str = "", connect: Callable[[str], ApiServer] | None = None
     ) -> None:
         """Ask *connect* for the server, at first and after a 401.
 
@@ -45,7 +45,7 @@ class Client:
         """
         self._kubeconfig = kubeconfig
         self._connect = connect or _connected
-        self._loaded: Server | None = None
+        self._loaded: ApiServer | None = None
 
     def get(self, path: str) -> Mapping[str, Any]:
         return self._call("GET", path)
@@ -100,13 +100,13 @@ class Client:
             self._loaded = None
         raise Unavailable(message, reached=response.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _connection(self) -> Server:
+    def _connection(self) -> ApiServer:
         if self._loaded is None:
             self._loaded = self._connect(self._kubeconfig)
         return self._loaded
 
 
-def _connected(kubeconfig: str) -> Server:
+def _connected(kubeconfig: str) -> ApiServer:
     from kubernetes import config  # noqa: PLC0415 - 10 MB
     from kubernetes.client.configuration import Configuration  # noqa: PLC0415
     from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
@@ -132,4 +132,4 @@ def _connected(kubeconfig: str) -> Server:
         return {item["key"]: item["value"] for item in settings if item["value"]}
 
     pool = RESTClientObject(configuration).pool_manager
-    return Server(configuration.host, pool, credentials)
+    return ApiServer(configuration.host, pool, credentials)

@@ -2,7 +2,7 @@
 
 A pod's ServiceAccount and a kubeconfig that names nothing but a server, files and a token are read
 here. All else, such as plugins, proxies, several files and whatever is wrong, is left to the
-Kubernetes client: it takes 10 MB and a tenth of all imports, so it is imported only then.
+Kubernetes client: it takes 10 MB, so it is imported only then.
 """
 
 from __future__ import annotations

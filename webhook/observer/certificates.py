@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography.hazmat.primitives import hashes
 
-from certs.client import CONNECTIONS, Client, Server
+from certs.client import CONNECTIONS, ApiServer, Client
 from certs.errors import Unavailable
 from certs.keeper import Keeper, Report
 from certs.leaf import Leaf
@@ -86,13 +86,13 @@ def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
     )
 
 
-def _connected(kubeconfig: str) -> Server:
+def _connected(kubeconfig: str) -> ApiServer:
     """Connect as the observer itself does: it seldom needs the Kubernetes client."""
     try:
         found = connection(kubeconfig, connections=CONNECTIONS)
     except Unreachable as error:
         raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
-    return Server(found.host, found.pool, found.credentials)
+    return ApiServer(found.host, found.pool, found.credentials)
 
 
 def carried(report: Report) -> Certificates:
