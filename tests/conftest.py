@@ -35,6 +35,7 @@ os.environ.pop("COLUMNS", None)
 HERE = Path(__file__).parent
 SLOW = (
     "alerts",
+    "api/test_connection.py",
     "api/test_hand_over.py",
     "bench",
     "certs",
@@ -53,6 +54,7 @@ SLOW = (
     "learn/test_record_shards.py",
     "learn/test_run_times.py",
     "model/test_recall.py",
+    "observer/test_imports.py",
     "properties",
     "server/test_probes.py",
     "serving/test_cost.py",
