@@ -155,9 +155,11 @@ def test_after_etcd_was_down_both_replicas_decide_again(installed, api_server):
 
 
 def can_write(plane):
-    metadata = {"name": "written", "namespace": "default"}
+    """Try it for a few seconds; the API server would wait half a minute for etcd."""
+    path = plane.client.path("v1", "ConfigMap", namespace="default")
+    written = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "written-"}}
     try:
-        plane.client.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        plane.client.send("POST", path, written, query={"timeout": "5s"})
     except ApiError:
         return False
     return True
