@@ -10,7 +10,7 @@ SEEDS = range(1, 11) if FULL else PLAIN_SEEDS
 JOBS = 200
 RIGHT_BEFORE = 120
 """Right departures in the plain world when newcomers stood last and middles decided,
-with its seeds."""
+with ``PLAIN_SEEDS``."""
 FEWEST = 20
 """Departures of a group of which a rate can be told."""
 
