@@ -41,7 +41,8 @@ from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload import USED_OF_SPEC, Charge, read_charge, read_owner
+from webhook.state.workload import USED_OF_SPEC, read_owner
+from webhook.state.workload_charges import Charge, read_charge
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")

@@ -28,7 +28,7 @@ from webhook.model.fields import EMPTY
 from webhook.model.job import PLAIN, reference_of
 from webhook.model.queues import FlavorResource
 from webhook.state.run_records_reader import path_of
-from webhook.state.workload import Charge
+from webhook.state.workload_charges import Charge
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"

@@ -27,7 +27,8 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Arrival, ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
 from webhook.state.state import State
-from webhook.state.workload import Charge, Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload_charges import Charge
 
 EXACT = 1000
 """Up to so many pending Workloads in all queues together are forecast one by one."""

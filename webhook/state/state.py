@@ -51,14 +51,8 @@ from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.readers import read
-from webhook.state.workload import (
-    Charge,
-    Counted,
-    Group,
-    QueueContents,
-    SeenWorkload,
-    Workload,
-)
+from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload_charges import Charge, Counted
 from webhook.state.workloads import Admitted, Workloads, key_of_placement
 
 _Table: TypeAlias = Mapping[Key, Any]

@@ -8,9 +8,8 @@ which ClusterQueue a Workload is counted.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from sys import intern
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -29,7 +28,6 @@ from webhook.learn.workload_runs import (
     own_marks,
     read_began,
     read_conditions,
-    read_count,
     read_ended,
     read_flavors,
     read_mark,
@@ -37,8 +35,8 @@ from webhook.learn.workload_runs import (
     seconds_of,
     since,
 )
-from webhook.model import fields, marks, quantity
-from webhook.model.fields import EMPTY, child
+from webhook.model import fields, marks
+from webhook.model.fields import EMPTY
 from webhook.model.forecasts import JobClass
 from webhook.model.holds import GATE, is_gated
 from webhook.model.job import (
@@ -53,101 +51,19 @@ from webhook.model.job import (
 )
 from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Memo, read_template
-from webhook.model.queues import Arrival, FlavorResource, Stage
+from webhook.model.queues import Arrival, Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 from webhook.model.topologies import PlacedPods
 from webhook.state.topology_assignment import read_placed
-
-Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
-Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
-"""For each pod set, what Kueue has counted that one of its pods asks for, by resource."""
-
-
-def read_charge(
-    pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any], admission: Mapping[str, Any]
-) -> Charge:
-    """Return the reservation's usage, scaled down to the pods that are not reclaimable.
-
-    Without a *status* none is taken for reclaimable.
-    """
-    charge: dict[FlavorResource, int] = {}
-    for _, of_pod_set in _charges(pod_sets, status, admission):
-        for cell, amount in of_pod_set.items():
-            charge[cell] = charge.get(cell, 0) + amount
-    return _shared_charge(tuple(charge.items()))
-
-
-def _charges(
-    pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any], admission: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[FlavorResource, int]]]:
-    """Yield name and usage of each pod set."""
-    counts = {pod_set.name: pod_set.pod_count for pod_set in pod_sets}
-    given_back = _given_back(status)
-    for assignment, here in fields.objects(admission, "podSetAssignments", "status.admission"):
-        name = fields.text(assignment, "name", here)
-        total = counts.get(name, 1)
-        assigned = fields.integer(assignment, "count", here)
-        count = total if assigned is None else assigned
-        left = total - given_back.get(name, 0)
-        yield (
-            name,
-            {
-                # Kueue's ``ScaledTo`` divides by the old count before it multiplies, too.
-                cell: amount // count * left if left < count else amount
-                for cell, amount in _assigned(assignment, here).items()
-            },
-        )
-
-
-def _held(
-    texts: _Texts,
-    pod_sets: Sequence[WorkloadPodSet],
-    status: Mapping[str, Any],
-    admission: Mapping[str, Any],
-) -> tuple[Charge, ...]:
-    # Only slices of elastic Jobs are replaced.
-    if texts.annotations.get(_ELASTIC) != "true":
-        return ()
-    charges = dict(_charges(pod_sets, status, admission))
-    return _shared_charges(tuple(tuple(charges.get(each.name, EMPTY).items()) for each in pod_sets))
-
-
-@lru_cache(maxsize=4096)
-def _shared_charges(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
-    return charges
-
-
-def _given_back(status: Mapping[str, Any]) -> Mapping[str, int]:
-    """Return how many pods of each pod set are reclaimable."""
-    return {
-        fields.text(reclaimable, "name", here): read_count(reclaimable, here)
-        for reclaimable, here in fields.objects(status, "reclaimablePods", "status")
-    }
-
-
-def _assigned(assignment: Mapping[str, Any], path: str) -> dict[FlavorResource, int]:
-    """Return one assignment's amounts; a resource without a flavor is charged to none."""
-    flavors = fields.texts(assignment, "flavors", path)
-    here = child(path, "resourceUsage")
-    return {
-        (intern(flavors[resource]), intern(resource)): _amount(
-            str(written), resource, child(here, resource)
-        )
-        for resource, written in fields.mapping(assignment, "resourceUsage", path).items()
-        if resource in flavors
-    }
-
-
-@lru_cache(maxsize=4096)
-def _amount(written: str, resource: str, path: str) -> int:
-    return quantity.parse(written, resource=resource, path=path)
-
-
-@lru_cache(maxsize=4096)
-def _shared_charge(charge: Charge) -> Charge:
-    return charge
-
+from webhook.state.workload_charges import (
+    Charge,
+    Counted,
+    read_charge,
+    read_counted,
+    read_held,
+    read_reclaimable,
+)
 
 _KUEUE = "kueue.x-k8s.io/"
 _ORIGIN = _KUEUE + "multikueue-origin"
@@ -295,7 +211,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         job=owner.reference,
         replaces=_replaced(texts),
         pod_sets=_shape_of(pod_sets, status, alike) if stage is Stage.PENDING else (),
-        counted=_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
+        counted=read_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
         requeue_at=_requeue_at(status),
         obstacle=_obstacle(texts, spec, conditions),
@@ -346,7 +262,10 @@ def _with_progress(
         is_evicted=is_true(conditions, "Evicted"),
         uid=fields.text(metadata, "uid", "metadata")[:_LONGEST_UID] if holds else "",
         has_ready_pods=is_true(conditions, "PodsReady"),
-        held=_held(texts, pod_sets, status, admission) if holds else (),
+        # Only slices of elastic Jobs are replaced.
+        held=read_held(pod_sets, status, admission)
+        if holds and texts.annotations.get(_ELASTIC) == "true"
+        else (),
         placed=placed if holds else (),
     )
 
@@ -570,7 +489,7 @@ _Shape: TypeAlias = tuple[str, int, int | None, str, Mapping[str, Any]]
 
 def read_shape(pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]) -> tuple[PodSet, ...]:
     # Pods that have succeeded before an eviction do not run again: ``ReclaimablePods``.
-    given_back = _given_back(status)
+    given_back = read_reclaimable(status)
     pruned = [
         (
             pod_set.name,
@@ -601,58 +520,6 @@ def _pruned(pod_set: WorkloadPodSet) -> Mapping[str, Any]:
             for container in fields.mappings(spec, key, here)
         ]
     return {"metadata": {"annotations": said_to_kueue(annotations)}, "spec": kept}
-
-
-def _counted(
-    metadata: Mapping[str, Any], pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]
-) -> Counted:
-    """Read ``status.resourceRequests``: what Kueue counts by its own configuration.
-
-    Empty where it is not there, or where the Workload has changed since, as by a move.
-    """
-    # ``PropagateResourceRequests`` writes it together with the condition QuotaReserved:
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1174
-    if not status.get("resourceRequests"):
-        return ()
-    totals = dict(_totals(status))
-    counts = [(pod_set.name, pod_set.pod_count) for pod_set in pod_sets]
-    generation = metadata.get("generation")
-    if generation is None or _judged(status) != generation or totals.keys() != dict(counts).keys():
-        return ()
-    # Requests are multiplied by the count, less the pods that are reclaimable; then they are not
-    # shared out here.
-    if status.get("reclaimablePods") or any(count < 1 for _, count in counts):
-        return ()
-    shared = tuple(
-        tuple(sorted((name, -(-amount // count)) for name, amount in totals[pod_set].items()))
-        for pod_set, count in counts
-    )
-    return _shared_counts(shared)
-
-
-def _totals(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, int]]]:
-    for requests, here in fields.objects(status, "resourceRequests", "status"):
-        path = child(here, "resources")
-        amounts = fields.mapping(requests, "resources", here)
-        yield (
-            fields.text(requests, "name", here),
-            {
-                intern(resource): _amount(str(written), resource, path)
-                for resource, written in amounts.items()
-            },
-        )
-
-
-def _judged(status: Mapping[str, Any]) -> Any:
-    """Return the generation of which the condition QuotaReserved tells; None: of none."""
-    conditions = fields.objects(status, "conditions", "status")
-    reserved = (c for c, _ in conditions if c.get("type") == "QuotaReserved")
-    return next((condition.get("observedGeneration") for condition in reserved), None)
-
-
-@lru_cache(maxsize=4096)
-def _shared_counts(counted: Counted) -> Counted:
-    return counted
 
 
 _shapes: Memo[tuple[PodSet, ...]] = Memo(most=4096, most_bytes=4 << 20, longest=4096)
