@@ -14,7 +14,8 @@ from webhook.learn.workload_runs import read_pod_sets, seconds_of
 from webhook.model import fields
 from webhook.model.queues import Stage
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload import Workload, read_shape, read_workload
+from webhook.state.workload import Workload, read_workload
+from webhook.state.workload_shapes import read_shape
 
 KUEUES_MANAGER: Final = "kueue-admission"
 """The field manager by which Kueue writes, and takes away, what belongs to an admission:
