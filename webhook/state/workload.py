@@ -41,11 +41,9 @@ from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
     JOB_CLASS,
-    LONGEST_KIND,
     OPTION_LABEL,
     OURS,
     PodSet,
-    reference_of,
 )
 from webhook.model.pods import Memo
 from webhook.model.queues import Arrival, Stage
@@ -53,23 +51,13 @@ from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 from webhook.model.topologies import PlacedPods
 from webhook.state.topology_assignment import read_placed
-from webhook.state.workload_charges import (
-    Charge,
-    Counted,
-    read_charge,
-    read_counted,
-    read_held,
-)
+from webhook.state.workload_charges import Charge, Counted, read_charge, read_counted, read_held
+from webhook.state.workload_owner import read_owner
 from webhook.state.workload_shapes import likeness, recall_shape
 
 _KUEUE = "kueue.x-k8s.io/"
-_ORIGIN = _KUEUE + "multikueue-origin"
 _NOT_READY_IN_TIME = "PodsReadyTimeout"
 _BY_CHECK = "AdmissionCheck"
-_NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
-"""Kinds that own their Workloads without being marked as their controllers."""
-_OF_GROUP = _KUEUE + "is-group-workload"
-_HASH = len("-a0cfe")
 _LONGEST_KEY = 253 + 1 + 253
 """Characters of ``namespace/name``."""
 _LONGEST_UID = 64
@@ -307,7 +295,10 @@ class _Texts(NamedTuple):
 
 
 def _texts(metadata: Mapping[str, Any]) -> _Texts:
-    return _Texts(fields.mapping(metadata, "labels", "metadata"), _annotations(metadata))
+    return _Texts(
+        fields.mapping(metadata, "labels", "metadata"),
+        fields.mapping(metadata, "annotations", "metadata"),
+    )
 
 
 def _stage(
@@ -363,46 +354,9 @@ def _named_obstacle(texts: _Texts) -> Obstacle | None:
     return Obstacle.SLICE if texts.annotations.get(_REPLACES) else None
 
 
-def _annotations(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    return fields.mapping(metadata, "annotations", "metadata")
-
-
 def _replaced(texts: _Texts) -> str:
     key = fields.text(texts.annotations, _REPLACES, "metadata.annotations")
     return key if len(key) <= _LONGEST_KEY else ""
-
-
-class WorkloadOwner(NamedTuple):
-    """The Job that a Workload belongs to; all texts are empty where none is known."""
-
-    kind: str = ""
-    """In small letters where only the Workload's name tells it."""
-    name: str = ""
-    uid: str = ""
-
-    @property
-    def reference(self) -> str:
-        return reference_of(self.kind, self.name) if self.name else ""
-
-
-NO_OWNER: Final = WorkloadOwner()
-
-
-def read_owner(metadata: Mapping[str, Any]) -> WorkloadOwner:
-    if _annotations(metadata).get(_OF_GROUP) == "true":
-        # Each of its pods owns it; it goes by the group's name, as a Pod would.
-        return WorkloadOwner("Pod", fields.text(metadata, "name", "metadata"))
-    for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
-        kind = owner.get("kind")
-        if not isinstance(kind, str) or len(kind) > LONGEST_KIND:
-            continue
-        # The Workload of a variant is owned by another Workload.
-        if kind in _NOT_CONTROLLING or (kind != "Workload" and owner.get("controller") is True):
-            name, uid = (fields.text(owner, key, here) for key in ("name", "uid"))
-            return WorkloadOwner(intern(kind), name, uid)
-    if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
-        return _owner_by_name(fields.text(metadata, "name", "metadata"))
-    return NO_OWNER
 
 
 def _parent(metadata: Mapping[str, Any]) -> str:
@@ -413,15 +367,6 @@ def _parent(metadata: Mapping[str, Any]) -> str:
         if owner.get("kind") == "Workload" and group == KUEUE_GROUP:
             return fields.text(owner, "name", here)[:_LONGEST_KEY]
     return ""
-
-
-def _owner_by_name(name: str) -> WorkloadOwner:
-    """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
-
-    Kueue names a Workload ``<kind>-<name>-<hash>``; a long name is cut, and its Job is not found.
-    """
-    kind, _, rest = name.partition("-")
-    return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
 
 
 @dataclass(frozen=True, slots=True)
