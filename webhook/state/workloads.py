@@ -31,7 +31,8 @@ from webhook.model.queues import (
 )
 from webhook.model.reasons import Obstacle
 from webhook.model.topologies import PlacedPods
-from webhook.state.workload import BY_NAME, Obstacles, SeenWorkload, Workload, arrived
+from webhook.state.obstacles import Obstacles
+from webhook.state.workload import BY_NAME, SeenWorkload, Workload, arrived
 from webhook.state.workload_charges import Charge, Counted
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int, Counted, tuple[Charge, ...]]
