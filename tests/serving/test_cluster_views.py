@@ -12,7 +12,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.simulate.replay import replay
 from webhook.state.pipe import Update, changes
-from webhook.state.workload import SeenWorkload
+from webhook.state.seen_workload import SeenWorkload
 
 POLICY = builders.policy(
     builders.GPU_OPTION,

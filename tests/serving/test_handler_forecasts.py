@@ -8,7 +8,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.serving import decision_log
 from webhook.state.pipe import Update, changes
-from webhook.state.workload import SeenWorkload
+from webhook.state.seen_workload import SeenWorkload
 
 GIB = 1 << 30
 POLICY = builders.policy(

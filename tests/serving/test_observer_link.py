@@ -14,7 +14,7 @@ from webhook.model.queues import Snapshot
 from webhook.serving import observer_child
 from webhook.serving.observer_link import ObserverLink, PipeWriter
 from webhook.state.pipe import Update, apply_update, read_update, write_update
-from webhook.state.workload import SeenWorkload
+from webhook.state.seen_workload import SeenWorkload
 
 WAIT_SECONDS = 30.0
 CHILD = """

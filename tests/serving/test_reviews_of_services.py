@@ -11,7 +11,8 @@ from tests.state.objects import workload
 from webhook.flow.ledger import MOST_UNSEEN
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig, Preemption
-from webhook.state.workload import SeenWorkload, read_workload
+from webhook.state.seen_workload import SeenWorkload
+from webhook.state.workload import read_workload
 
 SERVING = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 QUEUE = "kueue.x-k8s.io/queue-name"

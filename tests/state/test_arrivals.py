@@ -15,8 +15,8 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.model.queues import Held
+from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import SHAPES_PER_QUEUE
-from webhook.state.workload import SeenWorkload
 
 
 def keys(snapshot):

@@ -18,7 +18,7 @@ from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state.pipe import Update, apply_update
-from webhook.state.workload import BY_NAME, SeenWorkload
+from webhook.state.seen_workload import BY_NAME, SeenWorkload
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""

@@ -26,8 +26,9 @@ from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Arrival, ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
+from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import State
-from webhook.state.workload import Group, QueueContents, SeenWorkload, Workload
+from webhook.state.workload import Group, QueueContents, Workload
 from webhook.state.workload_charges import Charge
 
 EXACT = 1000

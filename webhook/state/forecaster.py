@@ -20,7 +20,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, Trees, watched
-from webhook.state.workload import SeenWorkload
+from webhook.state.seen_workload import SeenWorkload
 
 DUTY = 0.25
 """Largest part of one CPU: publishing what has changed must not wait."""

@@ -19,7 +19,7 @@ from webhook.model.forecasts import Profile
 from webhook.model.pod_groups import GroupAgreed, GroupAsked, GroupClaim
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
-from webhook.state.workload import SeenWorkload
+from webhook.state.seen_workload import SeenWorkload
 
 _LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"

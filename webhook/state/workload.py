@@ -388,16 +388,3 @@ class QueueContents:
     waiting: tuple[Group, ...] = ()
     arrived: tuple[Arrived, ...] = ()
     """Those that got quota, the newest of them whether they are still there or not."""
-
-
-BY_NAME = "job:"
-
-
-class SeenWorkload(NamedTuple):
-    """A Workload that was observed, with what identifies its Job even without decision or name."""
-
-    key: str
-    """The decision's id, or ``job:<namespace>/<name>``."""
-    namespace: str = ""
-    job_name: str = ""
-    local_queue: str = ""

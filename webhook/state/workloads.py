@@ -32,7 +32,8 @@ from webhook.model.queues import (
 from webhook.model.reasons import Obstacle
 from webhook.model.topologies import PlacedPods
 from webhook.state.obstacles import Obstacles
-from webhook.state.workload import BY_NAME, SeenWorkload, Workload, arrived
+from webhook.state.seen_workload import SeenWorkload, as_seen
+from webhook.state.workload import Workload, arrived
 from webhook.state.workload_charges import Charge, Counted
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int, Counted, tuple[Charge, ...]]
@@ -473,11 +474,11 @@ class Workloads:
         ended = after.ended.run.finished if after.ended is not None else 0
         self.newest = max(self.newest, after.created, after.admitted, ended)
         is_new = before is None or before.created != after.created
-        if is_new and (seen := _seen(after)):
+        if is_new and (seen := as_seen(after)):
             self._seen.append((after.created, seen))
         if _has_come(before, after):
             self._arrived.note(after.cluster_queue, arrived(after))
-        if _has_reserved(before, after) and (seen := _seen(after)):
+        if _has_reserved(before, after) and (seen := as_seen(after)):
             self._reserved.append(seen)
         if after.ended is not None and (before is None or before.ended != after.ended):
             self._ended.append(after.ended)
@@ -589,13 +590,6 @@ def _replaced(workload: Workload) -> Key:
     return namespace or workload.namespace, name
 
 
-def key_of_placement(workload: Workload) -> str:
-    """Return the key of its placement: the decision's id, else its Job; empty: it has neither."""
-    if workload.decision_id:
-        return workload.decision_id
-    return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
-
-
 def _begun(workload: Workload) -> Iterable[StartedRun]:
     began, job_class = workload.began, workload.job_class
     if began is not None and began.admitted and job_class is not None:
@@ -614,10 +608,3 @@ def _has_reserved(before: Workload | None, after: Workload) -> bool:
     held = before is not None and before.stage is Stage.RESERVING
     checked = after.began is not None and after.began.reserved > 0
     return checked and after.stage is Stage.RESERVING and not held
-
-
-def _seen(workload: Workload) -> SeenWorkload | None:
-    key = key_of_placement(workload)
-    if not key:
-        return None
-    return SeenWorkload(key, workload.namespace, workload.job, workload.queue)
