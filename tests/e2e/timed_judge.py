@@ -32,9 +32,10 @@ from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state import forecast_input
+from webhook.state.queue_contents import Group
 from webhook.state.snapshot_file import kind_of, read_placed, state_of
 from webhook.state.state import State
-from webhook.state.workload import Group, Workload
+from webhook.state.workload import Workload
 
 MOST_SECONDS = 600.0
 AROUND_SECONDS = 1.5

@@ -47,7 +47,8 @@ from webhook.server.addresses import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
-from webhook.state.workload import QueueContents, Workload
+from webhook.state.queue_contents import QueueContents
+from webhook.state.workload import Workload
 
 FIRST_SECONDS = 2.0
 """How long the first answer waits for the first lists."""

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Counted
+from webhook.state.queue_contents import QueueContents
 from webhook.state.waiting_line import WaitingWorkload, waiting_in
-from webhook.state.workload import QueueContents
 
 FRESH_SECONDS: Final = 2.0
 """So old a forecast may at least be, as those of the observer itself."""

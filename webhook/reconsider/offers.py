@@ -31,7 +31,8 @@ from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
 from webhook.reconsider.plan import Way
 from webhook.state import forecast_input
-from webhook.state.workload import QueueContents, Workload
+from webhook.state.queue_contents import QueueContents
+from webhook.state.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,8 @@ from webhook.state.forecast_input import (
     requests_in,
     watched,
 )
-from webhook.state.workload import Group, QueueContents, Workload, arrived
+from webhook.state.queue_contents import Group, QueueContents
+from webhook.state.workload import Workload, arrived
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from webhook.learn.run_records import ClassRecord
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
+from webhook.state.queue_contents import QueueContents
 from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import State
-from webhook.state.workload import QueueContents, Workload
+from webhook.state.workload import Workload
 from webhook.state.workloads import Admitted
 
 

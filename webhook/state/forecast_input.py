@@ -26,9 +26,10 @@ from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Arrival, ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
+from webhook.state.queue_contents import Group, QueueContents
 from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import State
-from webhook.state.workload import Group, QueueContents, Workload
+from webhook.state.workload import Workload
 from webhook.state.workload_charges import Charge
 
 EXACT = 1000

@@ -18,8 +18,9 @@ from webhook.model import start_words
 from webhook.model.forecasts import Start
 from webhook.model.queues import Snapshot
 from webhook.state import forecast_input
+from webhook.state.queue_contents import QueueContents
 from webhook.state.state import State
-from webhook.state.workload import QueueContents, Workload
+from webhook.state.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

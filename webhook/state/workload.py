@@ -8,7 +8,6 @@ which ClusterQueue a Workload is counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from sys import intern
 from typing import Any, NamedTuple
 
@@ -46,7 +45,7 @@ from webhook.model.job import (
     PodSet,
 )
 from webhook.model.pods import Memo
-from webhook.model.queues import Arrival, Stage
+from webhook.model.queues import Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 from webhook.model.topologies import PlacedPods
@@ -367,24 +366,3 @@ def _parent(metadata: Mapping[str, Any]) -> str:
         if owner.get("kind") == "Workload" and group == KUEUE_GROUP:
             return fields.text(owner, "name", here)[:_LONGEST_KEY]
     return ""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Pending Workloads that differ in nothing but name, class and age."""
-
-    arrival: Arrival
-    """The oldest of them."""
-    members: tuple[Workload, ...]
-    """In no order."""
-    competes: bool = True
-    """False: they are in backoff after an eviction."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueContents:
-    holding: tuple[Workload, ...] = ()
-    """Those with quota reserved."""
-    waiting: tuple[Group, ...] = ()
-    arrived: tuple[Arrived, ...] = ()
-    """Those that got quota, the newest of them whether they are still there or not."""
