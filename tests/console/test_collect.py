@@ -28,7 +28,7 @@ from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, Vie
 from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
 from webhook.state.feed import Counted
-from webhook.state.workloads import Admitted
+from webhook.state.queue_counts import Admitted
 
 
 def test_a_queue_is_shown_with_what_it_has_and_holds():

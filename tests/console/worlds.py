@@ -6,7 +6,7 @@ from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.hindsight.savings_record import Gained, GainedHour, PastDecision, SavingsRecord
 from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
-from webhook.state.workloads import Admitted
+from webhook.state.queue_counts import Admitted
 
 GPU = "nvidia.com/gpu"
 NOW, UNIX = 1000.0, 1_790_000_000.0

@@ -15,8 +15,8 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.model.queues import ConsumedResources, Held, Reservation
-from webhook.state import workloads
-from webhook.state.workloads import Admitted
+from webhook.state import queue_counts
+from webhook.state.queue_counts import Admitted
 
 CPU = ("a100", "cpu")
 ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
@@ -317,7 +317,7 @@ def test_where_nobody_may_be_preempted_nobody_is_named():
 
 
 def test_of_very_many_only_the_first_to_be_preempted_are_named(monkeypatch):
-    monkeypatch.setattr(workloads, "MOST_RESERVATIONS", 2)
+    monkeypatch.setattr(queue_counts, "MOST_RESERVATIONS", 2)
     state = state_with(
         *(holding(name, at) for name, at in zip("abc", (10, 11, 12), strict=True)), **LOWER
     )

@@ -35,8 +35,8 @@ from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
+from webhook.state.queue_counts import Admitted
 from webhook.state.waiting_line import WaitingWorkload
-from webhook.state.workloads import Admitted
 
 SAME_SECONDS: Final = 3.0
 """Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""

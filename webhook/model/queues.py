@@ -503,7 +503,7 @@ class Snapshot:
     """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
     reserving: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
     """ClusterQueue from which Kueue may preempt to its Workloads with quota, in the order in which
-    it would; of very many the first (``state.workloads.MOST_RESERVATIONS``)."""
+    it would; of very many the first (``state.queue_counts.MOST_RESERVATIONS``)."""
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     """ClusterQueue to what a new Job would find there from now on."""
     run_times: Estimates = field(default_factory=dict)

@@ -17,10 +17,10 @@ from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
 from webhook.state.queue_contents import QueueContents
+from webhook.state.queue_counts import Admitted
 from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import State
 from webhook.state.workload import Workload
-from webhook.state.workloads import Admitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

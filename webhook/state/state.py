@@ -51,11 +51,12 @@ from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.queue_contents import Group, QueueContents
+from webhook.state.queue_counts import Admitted
 from webhook.state.readers import read
 from webhook.state.seen_workload import SeenWorkload, key_of_placement
 from webhook.state.workload import Workload
 from webhook.state.workload_charges import Charge, Counted
-from webhook.state.workloads import Admitted, Workloads
+from webhook.state.workloads import Workloads
 
 _Table: TypeAlias = Mapping[Key, Any]
 _Tables: TypeAlias = Mapping[str, _Table]

@@ -1,0 +1,266 @@
+"""Counts what one ClusterQueue holds, one Workload at a time: usage, backoff, and who competes.
+
+From Workloads to the ``Held`` and ``Reservation`` of snapshots, in the orders in which Kueue admits
+and preempts. It must not know why a Workload counts in this ClusterQueue and no other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from webhook.api.resources import Key
+from webhook.learn.dispatches import WaitingDispatches
+from webhook.model.queues import Amounts, FlavorResource, Guest, Held, Reservation, Stage, Trial
+from webhook.model.topologies import PlacedPods
+from webhook.state.workload import Workload
+from webhook.state.workload_charges import Charge, Counted
+
+_Group: TypeAlias = tuple[str, str, int, str, str, int, Counted, tuple[Charge, ...]]
+_Place: TypeAlias = tuple[bool, int, int, str, Key]
+_Key = TypeVar("_Key")
+MOST_RESERVATIONS: Final = 512
+"""Most Workloads of a ClusterQueue that a snapshot names as those that may be preempted: each costs
+a microsecond whenever one of the queue changes, in the process that answers reviews, too."""
+MOST_TRIALS: Final = 1_000
+
+
+@dataclass(slots=True)
+class QueueCounts:
+    """Counts of one ClusterQueue: usage, Workloads in backoff, and competing ones by shape.
+
+    Every ``add`` is undone by a ``remove`` with the same values.
+    """
+
+    pending: int = 0
+    reserving: int = 0
+    ready: int = 0
+    """Of the reserving."""
+    usage: Counter[FlavorResource] = field(default_factory=Counter)
+    placed: Counter[PlacedPods] = field(default_factory=Counter)
+    admitted: int = 0
+    """Of the reserving."""
+    admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
+    guests: Counter[Guest] = field(default_factory=Counter)
+    priorities: Counter[int] = field(default_factory=Counter)
+    """Of the reserving."""
+    holding: dict[Key, Workload] = field(default_factory=dict)
+    """Workloads with quota reserved."""
+    preemptible: list[_Place] = field(default_factory=list)
+    """These in the order in which Kueue would preempt them."""
+    backing_off: dict[Key, Workload] = field(default_factory=dict)
+    """Pending Workloads in backoff."""
+    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
+    """Reserving Workloads that wait for AdmissionChecks."""
+    competing: dict[_Group, _Alike] = field(default_factory=dict)
+    """Pending Workloads that differ in nothing but name and age, together."""
+
+    def add(self, key: Key, workload: Workload) -> None:
+        if workload.competes:
+            group = _group(workload)
+            if (alike := self.competing.get(group)) is None:
+                alike = self.competing[group] = _Alike()
+            alike.add(key, workload)
+        else:
+            self._of_stage(workload)[key] = workload
+            if workload.stage is Stage.RESERVING:
+                insort(self.preemptible, _preemption_place(key, workload))
+            self._count(workload, 1)
+            if reserved := _held_back_since(workload):
+                self.waiting.add(key, reserved)
+
+    def remove(self, key: Key, workload: Workload) -> None:
+        if not workload.competes:
+            del self._of_stage(workload)[key]
+            if workload.stage is Stage.RESERVING:
+                del self.preemptible[
+                    bisect_left(self.preemptible, _preemption_place(key, workload))
+                ]
+            self._count(workload, -1)
+            self.waiting.remove(key)
+            return
+        group = _group(workload)
+        self.competing[group].remove(key)
+        if not self.competing[group].members:
+            del self.competing[group]
+
+    def groups(self) -> Iterable[tuple[Workload, tuple[Workload, ...]]]:
+        """Return the competing Workloads by shape: the oldest of each, and all in no order."""
+        return ((group.first(), tuple(group.members.values())) for group in self.competing.values())
+
+    def _of_stage(self, workload: Workload) -> dict[Key, Workload]:
+        return self.backing_off if workload.stage is Stage.PENDING else self.holding
+
+    def is_empty(self) -> bool:
+        return not (self.pending or self.reserving or self.competing)
+
+    def in_order(self, limit: int) -> tuple[tuple[Workload, int], ...]:
+        """Return at most *limit* shapes in Kueue's order, as their oldest Workload and number.
+
+        Workloads of one shape are taken together at the place of the oldest: while quota is short
+        none of them fits, so what is between them in the queue matters only at the margin.
+        """
+        groups = [(group.first(), len(group.members)) for group in self.competing.values()]
+        return tuple(sorted(groups, key=lambda shape: _rank(shape[0]))[:limit])
+
+    def held(self, arrivals: Iterable[tuple[Workload, int]], trying: Collection[str] = ()) -> Held:
+        """Return the totals; those of policies in *trying* also by class.
+
+        Competing Workloads that are not among the *arrivals* count as pending.
+        """
+        guests, waiting = Counter(self.guests), 0
+        for group in self.competing.values():
+            waiting += len(group.members)
+            guests[_guest(group.first())] += len(group.members)
+        for workload, count in arrivals:
+            waiting -= count
+            guests[_guest(workload)] -= count
+        return Held(
+            pending=self.pending + waiting,
+            reserving=self.reserving,
+            ready=self.ready,
+            usage={cell: amount for cell, amount in self.usage.items() if amount},
+            placed=tuple(self.placed.elements()),
+            guests={guest: count for guest, count in guests.items() if count and guest[0]},
+            trials=self._trials(trying) if trying else {},
+            lowest_priority=min(self.priorities, default=None),
+        )
+
+    def _trials(self, policies: Collection[str]) -> Mapping[Trial, int]:
+        """Count Workloads by class; of very many classes those that are the most."""
+        pending = chain.from_iterable(group.members.values() for group in self.competing.values())
+        workloads = chain(self.holding.values(), self.backing_off.values(), pending)
+        counts = Counter(
+            (workload.policy, workload.option, workload.job_class.key)
+            for workload in workloads
+            if workload.policy in policies and workload.job_class is not None
+        )
+        return dict(counts.most_common(MOST_TRIALS))
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Return its Workloads with quota, whom Kueue would preempt first at the front."""
+        first = self.preemptible[:MOST_RESERVATIONS]
+        return tuple(_reservation(self.holding[place[-1]]) for place in first)
+
+    def of_admitted(self) -> Admitted:
+        return Admitted(self.admitted, dict(self.admitted_usage))
+
+    def _count(self, workload: Workload, step: int) -> None:
+        if workload.policy:
+            _bump(self.guests, _guest(workload), step)
+        if workload.stage is Stage.PENDING:
+            self.pending += step
+            return
+        self.reserving += step
+        self.ready += step if workload.has_ready_pods else 0
+        _bump(self.priorities, workload.priority, step)
+        for cell, amount in workload.charge:
+            _bump(self.usage, cell, step * amount)
+        for pods in workload.placed:
+            _bump(self.placed, pods, step)
+        if workload.admitted:
+            self.admitted += step
+            for cell, amount in workload.charge:
+                _bump(self.admitted_usage, cell, step * amount)
+
+
+class Admitted(NamedTuple):
+    """Of the Workloads with quota in a ClusterQueue the part that Kueue has admitted."""
+
+    workloads: int
+    usage: Amounts
+
+
+@dataclass(slots=True)
+class _Alike:
+    """Workloads of one group.
+
+    The oldest is searched for only after it has left: there are thousands.
+    """
+
+    members: dict[Key, Workload] = field(default_factory=dict)
+    oldest: Workload | None = None
+
+    def add(self, key: Key, workload: Workload) -> None:
+        oldest = self.oldest
+        if not self.members or (oldest is not None and _age(workload) < _age(oldest)):
+            self.oldest = workload
+        self.members[key] = workload
+
+    def remove(self, key: Key) -> None:
+        if self.members.pop(key) is self.oldest:
+            self.oldest = None
+
+    def first(self) -> Workload:
+        if self.oldest is None:
+            self.oldest = min(self.members.values(), key=_age)
+        return self.oldest
+
+
+def _preemption_place(key: Key, workload: Workload) -> _Place:
+    """Return its place in the order of Kueue's ``CandidatesOrdering``, within a ClusterQueue."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/ordering.go#L42
+    return (
+        not workload.is_evicted,
+        workload.priority,
+        -workload.reserved_at,
+        workload.uid,
+        key,
+    )
+
+
+def _reservation(workload: Workload) -> Reservation:
+    return Reservation(
+        key=f"{workload.namespace}/{workload.name}",
+        local_queue=workload.queue,
+        charge=workload.charge,
+        priority=workload.priority,
+        reserved_at=workload.reserved_at,
+        queued_at=workload.queued_at,
+        is_evicted=workload.is_evicted,
+        uid=workload.uid,
+    )
+
+
+def _bump(counter: Counter[_Key], key: _Key, step: int) -> None:
+    counter[key] += step
+    if not counter[key]:
+        del counter[key]
+
+
+def _held_back_since(workload: Workload) -> int:
+    """Return since when it waits for AdmissionChecks, in seconds since 1970; 0: it does not."""
+    began = workload.began
+    if began is None or began.admitted or workload.stage is not Stage.RESERVING:
+        return 0
+    return began.reserved
+
+
+def _guest(workload: Workload) -> Guest:
+    return workload.policy, workload.option, workload.namespace
+
+
+def _group(workload: Workload) -> _Group:
+    # The shape by identity: equal ones are one object, and hashing a pod template is slower.
+    return (
+        workload.namespace,
+        workload.queue,
+        workload.priority,
+        workload.policy,
+        workload.option,
+        id(workload.pod_sets),
+        workload.counted,
+        workload.held,
+    )
+
+
+def _age(workload: Workload) -> tuple[int, str, str]:
+    return workload.queued_at, workload.namespace, workload.name
+
+
+def _rank(workload: Workload) -> tuple[int, int, str, str]:
+    return -workload.priority, *_age(workload)
