@@ -16,7 +16,7 @@ from webhook.learn.run_records import ClassRecord, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
-from webhook.state.state import PendingArrivals
+from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"

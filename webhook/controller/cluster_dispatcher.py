@@ -27,8 +27,8 @@ from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue, Snapshot
 from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.pipe import Update
-from webhook.state.state import PendingArrivals
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
