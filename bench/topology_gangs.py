@@ -23,7 +23,8 @@ from webhook.decide.strategies import Asking
 from webhook.decide.wishes import NONE
 from webhook.flow import create
 from webhook.flow.create import Moment, Wanted
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals, occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.requests import needs
 from webhook.kueue.topology_room import SPREAD, level_of
@@ -159,7 +160,7 @@ class _World:
             snapshot = self._snapshot(now, waiting.gang)
             queue = snapshot.cluster_queues[waiting.queue]
             found = occupancy.assignment(
-                occupancy.as_held(occupancy.idle(snapshot), snapshot.held),
+                counted_arrivals.as_held(counted_arrivals.idle(snapshot), snapshot.held),
                 needs(waiting.job, snapshot),
                 queue,
             )
@@ -185,9 +186,7 @@ class _World:
         snapshot = self._snapshot(gang.at, gang, policy)
         moment = Moment(now=gang.at, unix=gang.at, time="", uid=str(gang.number))
         wanted = Wanted(allowed=None, wishes=NONE)
-        found = create.assessed(
-            job, policy, occupancy.build(snapshot), wanted=wanted, moment=moment
-        )
+        found = create.assessed(job, policy, occupancy_of(snapshot), wanted=wanted, moment=moment)
         choice = strategies.choose(policy, found, Asking(submitted="v100-lq"))
         taken = found[choice.index or 0]
         return Waiting(gang=gang, job=taken.job or job, queue=taken.cluster_queue)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from tests.builders import cluster_queue, cohort, policy, snapshot
 from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.requests import needs
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
@@ -171,7 +171,7 @@ class _Play:
         moment = create.Moment(
             now=self._now, unix=self._now, time="2026-11-21T06:00:00Z", uid=f"{case.number:08x}"
         )
-        view = occupancy.build(self._state())
+        view = occupancy_of(self._state())
         decision = create.consider(_source(case), _KIND, view, moment, create.Rules()).decision
         assert decision is not None
         return decision.option == "cpu", decision.reason

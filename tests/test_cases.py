@@ -18,7 +18,7 @@ from tests.manifest_places import beyond_rules
 from webhook.admission import patch
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
-from webhook.kueue import occupancy as folding
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.learn import device_runs, job_class
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.job_class import Mark
@@ -60,10 +60,10 @@ def test_case(path, tmp_path):
     known = known_of(case, tmp_path, ())
     shared = {"job": case["job"], "decided": case.get("decided")}
     clusters = {
-        name: folding.build(known_of({**shared, **cluster}, tmp_path, known.policies))
+        name: occupancy_of(known_of({**shared, **cluster}, tmp_path, known.policies))
         for name, cluster in case.get("clusters", {}).items()
     }
-    occupancy = replace(folding.build(known), clusters=clusters)
+    occupancy = replace(occupancy_of(known), clusters=clusters)
 
     moment = replace(MOMENT, requester=read_requester(case.get("by", {}), "by"))
     outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, moment, create.Rules())

@@ -22,7 +22,7 @@ from webhook.decide.cluster_choice import (
     prospects,
     rank,
 )
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.prices import Prices
 from webhook.model.forecasts import JobClass, Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
@@ -210,8 +210,8 @@ def worker(*, free_in=None, flavor="t4"):
 
 
 def seen(here, **workers):
-    counted = {name: occupancy.build(snapshot) for name, snapshot in workers.items()}
-    return replace(occupancy.build(here), clusters=counted)
+    counted = {name: occupancy_of(snapshot) for name, snapshot in workers.items()}
+    return replace(occupancy_of(here), clusters=counted)
 
 
 def expected(where, policy=BY_FINISH):

@@ -17,7 +17,7 @@ from tests.builders import (
 )
 from webhook.decide import options
 from webhook.decide.filters import Applicant
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import priority_of
 from webhook.learn import job_class
 from webhook.model.decision import Fit, Rejection
@@ -46,7 +46,7 @@ def assess(state, *, which=None, submitted="gpu-lq", of=None, **applicant):
     return options.assess(
         of or job(LIGHT),
         which or policy(),
-        occupancy.build(state),
+        occupancy_of(state),
         Applicant(submitted=submitted, **applicant),
     )
 

@@ -9,7 +9,7 @@ from tests.builders import container, job
 from webhook.cost.flavor_devices import devices_of
 from webhook.decide import options
 from webhook.decide.filters import Applicant
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse, Isolation
 from webhook.model.costs.prices import Prices
 from webhook.model.queues import KueueConfig, ResourceFlavor
@@ -57,7 +57,7 @@ def rejected(
     (found,) = options.assess(
         job(container(requests={"cpu": "1"}, limits=asked or {GPU: "1"})),
         builders.policy(option, slices=slices, strategy={"type": "FinishTime"}),
-        occupancy.build(snapshot),
+        occupancy_of(snapshot),
         Applicant(submitted="mig-lq", gpu_memory=need, use=use),
     )
     return found.rejection

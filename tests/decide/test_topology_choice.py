@@ -9,7 +9,7 @@ from tests.builders import cluster_queue, container, job, template
 from tests.topologies import BLOCK, GPU, LEVELS, RACK, racks, with_topology
 from webhook.decide import options
 from webhook.decide.filters import Applicant
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.pods import Taint
 from webhook.model.queues import ResourceFlavor
 from webhook.model.topologies import HOSTNAME
@@ -32,7 +32,7 @@ def assessed(count, topology, *, nodes=NODES, levels=LEVELS, quotas=None, asks=N
     (found,) = options.assess(
         job(pods=pods, count=count),
         builders.policy({"name": "o", "queue": "gpu-lq", "adaptation": adaptation}),
-        occupancy.build(snapshot),
+        occupancy_of(snapshot),
         Applicant(submitted="gpu-lq"),
     )
     return found

@@ -23,6 +23,7 @@ from tests.e2e.plane import WAIT_SECONDS, has_condition, wait_for, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import BY_NAME
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.explained import ExplainedAssignment
 from webhook.kueue.requests import needs
 from webhook.model import quantity
@@ -150,7 +151,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     state.replace(kinds.NODES, client.list("v1", "Node", selector=f"{LABEL}={case.namespace}"))
     snapshot = state.snapshot(0.0, 0.0)
     behind = is_behind(snapshot, BY_NAME[source["kind"]].read(source))
-    if behind or occupancy.build(snapshot).heads:
+    if behind or occupancy_of(snapshot).heads:
         wait_for_the_next_second()
     created = client.create(source)
     predicted, assignment = predict(snapshot, source)
@@ -181,7 +182,7 @@ def wait_for_the_next_second() -> None:
 
 def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignment]:
     job = BY_NAME[source["kind"]].read(source)
-    found = occupancy.build(snapshot)
+    found = occupancy_of(snapshot)
     local_queue = snapshot.local_queues[(job.namespace, job.queue)]
     cluster_queue = snapshot.cluster_queues[local_queue.cluster_queue]
     assignment = occupancy.assignment(found, needs(job, snapshot), cluster_queue)
@@ -191,7 +192,7 @@ def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignme
 def is_behind(snapshot: Snapshot, job: Job) -> bool:
     name = snapshot.local_queues[(job.namespace, job.queue)].cluster_queue
     strict = snapshot.cluster_queues[name].queueing is Queueing.STRICT
-    return strict and occupancy.build(snapshot).held(name).pending > 0
+    return strict and occupancy_of(snapshot).held(name).pending > 0
 
 
 def queues_are_active(client: ApiClient, case: Case) -> bool:

@@ -12,6 +12,7 @@ from tests.e2e.plane import has_condition, wait_for, workload_of
 from webhook.api import client as clients
 from webhook.jobs import batch
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.job import QUEUE_LABEL
@@ -137,7 +138,7 @@ def predicted(plane, source):
     read = batch.read(source)
     local_queue = found.local_queues[NAMESPACE, read.queue]
     queue = found.cluster_queues[local_queue.cluster_queue]
-    seen = occupancy.build(found)
+    seen = occupancy_of(found)
     assignment = occupancy.assignment(seen, needs(read, found), queue)
     if not occupancy.starts_now(seen, assignment, local_queue, queue):
         return None

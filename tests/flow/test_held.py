@@ -14,7 +14,7 @@ from webhook.commands.decision_table import decision_on
 from webhook.decide import decision_record
 from webhook.flow import create, decided_job, update
 from webhook.jobs import JOB
-from webhook.kueue import occupancy as folding
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.job import DECISION
 from webhook.state import forecast_input
 from webhook.state.snapshot_file import read_state
@@ -36,7 +36,7 @@ def written(case, tmp_path, rules=RULES, **annotations):
     path.write_text(json.dumps({"kind": "List", "items": [*kept, *given["objects"]]}))
     state = read_state(str(path))
     snapshot = forecast_input.with_profiles(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
-    occupancy = folding.build(snapshot)
+    occupancy = occupancy_of(snapshot)
     job = given["job"]
     job["metadata"]["annotations"] |= annotations
     outcome = create.consider(job, JOB, occupancy, MOMENT, rules)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from tests.builders import cluster_queue, policy, snapshot
 from webhook.flow import create
 from webhook.jobs import BY_NAME
-from webhook.kueue import occupancy as folding
+from webhook.kueue import counted_arrivals
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.forecasts import Profile
@@ -39,7 +40,7 @@ def world():
     ]
     known = snapshot(*queues, policies=(policy(*options, name="tiers", strategy=strategy),))
     prices = Prices(rates=flat, devices={"fast": FAST, "slow": SLOW})
-    return folding.build(replace(known, profiles=profiles, prices={"": prices}))
+    return occupancy_of(replace(known, profiles=profiles, prices={"": prices}))
 
 
 def manifest(name, image="train"):
@@ -68,7 +69,7 @@ def decided(view, number, **job_of):
     moment = create.Moment(now=0.0, unix=1e6, time="1970-01-12T13:46:40Z", uid=f"{number}" * 12)
     source = manifest(f"job-{number}", **job_of)
     outcome = create.consider(source, BY_NAME["Job"], view, moment, create.Rules())
-    return folding.with_arrival(view, outcome.arrival), outcome.decision
+    return counted_arrivals.with_arrival(view, outcome.arrival), outcome.decision
 
 
 def test_of_a_burst_one_is_tried_and_the_others_go_where_runs_are_known():

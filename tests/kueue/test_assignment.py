@@ -6,6 +6,7 @@ import pytest
 
 from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.explained import NOWHERE, ExplainedAssignment, refused
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
@@ -26,7 +27,7 @@ T4 = {"t4": {GPU: "4", "cpu": "8"}}
 
 def assign(asked, *cluster_queues, priority=0, **rest):
     """Assign to the first ClusterQueue."""
-    found = occupancy.build(snapshot(*cluster_queues, **rest))
+    found = occupancy_of(snapshot(*cluster_queues, **rest))
     asked = asked if isinstance(asked, list) else [asked]
     return occupancy.assignment(found, asked, cluster_queues[0], priority=priority)
 

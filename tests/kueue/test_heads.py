@@ -9,6 +9,7 @@ import pytest
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
 from tests.worlds import schedules, waiting
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Head, KueueConfig, Preemption, Queueing
 
 CPU = ("default", "cpu")
@@ -29,7 +30,7 @@ def used(cpus):
 def folded(first, usage, head="4"):
     """Let a Workload that needs *head* wait in the first of three queues."""
     state = snapshot(first, queue("b"), queue("c"), held=usage)
-    return occupancy.build(state, [arrival("head", {"cpu": head}, local_queue="a-lq")])
+    return occupancy_of(state, [arrival("head", {"cpu": head}, local_queue="a-lq")])
 
 
 def starts(found, cpus, priority=0):
@@ -67,7 +68,7 @@ def test_nothing_is_kept_for_pod_sets_that_together_can_never_fit():
     preemption = Preemption(within_cluster_queue="LowerPriority")
     state = snapshot(strict(preemption=preemption), queue("b"), queue("c"))
 
-    found = occupancy.build(state, [waiting])
+    found = occupancy_of(state, [waiting])
 
     assert found.held("a-cq").head == Head(priority=0, height=1, set_aside={})
     assert starts(found, "12")
@@ -128,13 +129,13 @@ def test_what_is_kept_is_known_from_the_counts_alone():
     found = folded(strict(), {"c-cq": used(9)})
     settled = snapshot(strict(), queue("b"), queue("c"), held=found.holdings)
 
-    assert not starts(occupancy.build(settled), "3")
+    assert not starts(occupancy_of(settled), "3")
 
 
 def test_only_quota_of_the_same_cohort_is_kept():
     apart = cluster_queue("b-cq", {"default": {"cpu": "4"}}, cohort="other")
     state = snapshot(strict(), apart, queue("c"), cohorts=[cohort("other")], held={"c-cq": used(5)})
-    found = occupancy.build(state, [arrival("head", {"cpu": "4"}, local_queue="a-lq")])
+    found = occupancy_of(state, [arrival("head", {"cpu": "4"}, local_queue="a-lq")])
 
     assert found.held("a-cq").head is not None
     assert starts(found, "3")
@@ -156,7 +157,7 @@ def test_a_head_that_borrows_one_resource_and_waits_for_another_keeps_both():
         },
     )
 
-    found = occupancy.build(state, [arrival("head", {"cpu": "1", "gpu": "1"}, local_queue="a-lq")])
+    found = occupancy_of(state, [arrival("head", {"cpu": "1", "gpu": "1"}, local_queue="a-lq")])
 
     # Its own CPU is in use, so it would borrow one; its own GPU was lent.
     aside = {CPU: 1000, ("default", "gpu"): 1}

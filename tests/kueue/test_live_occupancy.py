@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.model.queues import Queueing
 
@@ -95,7 +95,7 @@ def test_it_is_what_building_anew_would_give(happened, strict):
             shown = snapshot(used, strict=strict, cohort=cohort)
             fold.adopt(shown)
 
-    anew = occupancy.build(shown, tuple(placed.values()))
+    anew = occupancy_of(shown, tuple(placed.values()))
     assert seen_by(fold.occupancy) == seen_by(anew)
 
 
@@ -103,8 +103,8 @@ def test_many_of_one_shape_count_as_one_after_another():
     alike = placement("x", "a")
     shown = snapshot({"b-cq": 2})
 
-    together = occupancy.build(shown, [replace(alike, count=9)])
-    one_by_one = occupancy.build(shown, [replace(alike, key=str(n)) for n in range(9)])
+    together = occupancy_of(shown, [replace(alike, count=9)])
+    one_by_one = occupancy_of(shown, [replace(alike, key=str(n)) for n in range(9)])
 
     assert seen_by(together) == seen_by(one_by_one)
     assert (together.held("a-cq").reserving, together.held("a-cq").pending) == (6, 3)
@@ -120,7 +120,7 @@ def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
     fold.drop(placed[:1])
     fold.adopt(replace(shown, held=snapshot({"own-cq": 1}).held))
 
-    anew = occupancy.build(snapshot({"own-cq": 1}), placed[1:])
+    anew = occupancy_of(snapshot({"own-cq": 1}), placed[1:])
     assert {name: held.pending + held.reserving for name, held in anew.holdings.items()} == {
         name: held.pending + held.reserving for name, held in fold.occupancy.holdings.items()
     }
@@ -139,7 +139,7 @@ def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
     fold.adopt(snapshot({"own-cq": 2}))
 
     assert looks == []
-    assert seen_by(fold.occupancy) == seen_by(occupancy.build(snapshot({"own-cq": 2}), placed[59:]))
+    assert seen_by(fold.occupancy) == seen_by(occupancy_of(snapshot({"own-cq": 2}), placed[59:]))
 
 
 def test_a_sign_of_life_alone_folds_nothing_again():

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE, arrival, cluster_queue, held, needs, snapshot
 from tests.worlds import asked, schedules, snapshots, trees, waiting
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals, occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.schedule import Running
 from webhook.model.decision import Fit
 from webhook.model.queues import (
@@ -31,7 +32,7 @@ ONE = {GPU: "1"}
 
 def starts(state, per_pod=ONE, placements=()):
     """Ask for the first ClusterQueue, through its LocalQueue."""
-    found = occupancy.build(state, placements)
+    found = occupancy_of(state, placements)
     (local_queue, *_) = state.local_queues.values()
     queue = state.cluster_queues[local_queue.cluster_queue]
     assigned = occupancy.assignment(found, [needs(per_pod)], queue)
@@ -43,7 +44,7 @@ def test_arrivals_are_charged_until_the_quota_is_gone_and_then_pend():
     state = snapshot(cluster_queue(quotas=T4), competing={"gpu-cq": waiting})
     placed = [arrival(f"p{n}", ONE, policy="light", option="gpu", priority=n) for n in range(3)]
 
-    found = occupancy.build(state, placed)
+    found = occupancy_of(state, placed)
 
     assert found.held("gpu-cq") == Held(
         pending=2,
@@ -60,18 +61,18 @@ def test_a_smaller_job_overtakes_a_larger_one_under_best_effort_only():
         queue = cluster_queue(quotas=T4, queueing=queueing)
         state = snapshot(queue, held={"gpu-cq": held({"t4": {GPU: "2"}}, reserving=2)})
 
-        found = occupancy.build(state, [large, small]).held("gpu-cq")
+        found = occupancy_of(state, [large, small]).held("gpu-cq")
 
         assert (found.pending, found.reserving) == expected
 
 
 def test_adding_one_arrival_leaves_the_occupancy_it_came_from_alone():
-    before = occupancy.build(snapshot(cluster_queue(quotas=T4)))
+    before = occupancy_of(snapshot(cluster_queue(quotas=T4)))
 
-    after = occupancy.with_arrival(before, arrival("a", ONE))
+    after = counted_arrivals.with_arrival(before, arrival("a", ONE))
 
     assert before.held("gpu-cq") == Held()
-    assert after == occupancy.build(before.snapshot, [arrival("a", ONE)])
+    assert after == occupancy_of(before.snapshot, [arrival("a", ONE)])
 
 
 def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
@@ -81,7 +82,7 @@ def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
     state = snapshot(cluster_queue(quotas=T4))
     state = replace(state, local_queues={**state.local_queues, (NAMESPACE, "held"): stopped})
 
-    found = occupancy.build(
+    found = occupancy_of(
         state, [arrival("a", ONE, local_queue="none"), arrival("b", ONE, local_queue="held")]
     )
 
@@ -89,7 +90,7 @@ def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
 
 
 def test_an_arrival_that_can_never_fit_pends():
-    found = occupancy.build(snapshot(cluster_queue(quotas=T4)), [arrival("a", {GPU: "9"})])
+    found = occupancy_of(snapshot(cluster_queue(quotas=T4)), [arrival("a", {GPU: "9"})])
 
     assert found.held("gpu-cq") == Held(pending=1)
 
@@ -107,7 +108,7 @@ def test_the_next_snapshot_is_charged_by_what_differs():
 
     free = []
     for each in states:
-        queues = occupancy.build(each)
+        queues = occupancy_of(each)
         queue = state.cluster_queues["gpu-cq"]
         free.append(occupancy.assignment(queues, [needs({GPU: "4"})], queue).detail)
 
@@ -156,7 +157,7 @@ def test_blocked_admission_starts_nothing_while_anybody_may_not_be_ready():
 def test_who_is_more_important_comes_before_the_head_under_strict_fifo():
     queue = cluster_queue(quotas=T4, queueing=Queueing.STRICT)
     waiting = arrival("first", {GPU: "9"}, priority=1)
-    found = occupancy.build(snapshot(queue, competing={"gpu-cq": (waiting,)}))
+    found = occupancy_of(snapshot(queue, competing={"gpu-cq": (waiting,)}))
     local_queue = found.snapshot.local_queues["team", "gpu-lq"]
     assigned = occupancy.assignment(found, [needs(ONE)], queue)
 
@@ -177,7 +178,7 @@ def test_one_whose_search_for_flavors_goes_round_for_ever_keeps_others_waiting()
         held={"gpu-cq": held({"b": {"cpu": "1"}}, reserving=1)},
         competing={"gpu-cq": (head, arrival("small", {"cpu": "1"}))},
     )
-    found = occupancy.build(state)
+    found = occupancy_of(state)
     local_queue = state.local_queues["team", "gpu-lq"]
     assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queue)
 
@@ -205,7 +206,7 @@ def test_a_search_for_flavors_that_ended_in_vain_begins_anew_for_a_strict_head()
     other = arrival("other", {"cpu": "2"}, local_queue="other-lq")
     competing = {"gpu-cq": (head,), "other-cq": (other,)}
 
-    found = occupancy.build(snapshot(*queues, competing=competing))
+    found = occupancy_of(snapshot(*queues, competing=competing))
 
     assert found.held("gpu-cq").usage == {("a", "cpu"): 2_000, ("b", "cpu"): 1_000}
 
@@ -230,7 +231,7 @@ def test_who_got_quota_a_cycle_ago_may_have_to_give_it_back():
     lent = arrival("lent", {"cpu": "3"}, local_queue="other-lq")
     competing = {"gpu-cq": (two,), "other-cq": (lent,)}
 
-    found = occupancy.build(snapshot(*queues, competing=competing)).held("gpu-cq")
+    found = occupancy_of(snapshot(*queues, competing=competing)).held("gpu-cq")
 
     assert (found.usage, found.pending) == ({("a", "cpu"): 1_000}, 1)
 
@@ -243,7 +244,7 @@ def test_who_finds_quota_kept_for_a_head_goes_on_with_the_next_flavor():
     alone = snapshot(queue, strict, held={"a-cq": held({"a": {"cpu": "1"}}, reserving=1)})
     beside = replace(alone, competing={"a-cq": (waiting,)})
     for state, flavor in ((alone, "a"), (beside, "b")):
-        found = occupancy.build(state)
+        found = occupancy_of(state)
         assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queue)
 
         assert assigned.assignment.flavors == (flavor,)
@@ -262,7 +263,7 @@ def test_a_head_that_goes_round_for_ever_keeps_quota_from_other_queues():
     state = snapshot(*queues, held={"gpu-cq": held({"b": {"cpu": "1"}}, reserving=1)})
 
     def starts(state):
-        found = occupancy.build(state)
+        found = occupancy_of(state)
         assigned = occupancy.assignment(found, [needs({"cpu": "1"})], queues[1])
         local_queue = state.local_queues["team", "other-lq"]
         return occupancy.starts_now(found, assigned, local_queue, queues[1])
@@ -283,7 +284,7 @@ def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
         held={"other-cq": held({"t4": {GPU: "8"}}, reserving=1)},
         competing={"gpu-cq": (arrival("first", {"cpu": "1", GPU: "4"}, priority=1),)},
     )
-    found = occupancy.build(state)
+    found = occupancy_of(state)
 
     def starts(queue):
         local_queue = state.local_queues["team", queue.name.replace("-cq", "-lq")]
@@ -306,7 +307,7 @@ def test_quota_just_freed_goes_first_to_who_need_not_borrow_it():
         competing={"old-cq": (older,), "own-cq": (owner,)},
     )
 
-    found = occupancy.build(state)
+    found = occupancy_of(state)
 
     assert found.held("old-cq").pending == 1
     assert found.held("own-cq").reserving == 1
@@ -329,7 +330,7 @@ def test_shares_decide_who_gets_quota_just_freed():
         competing={"old-cq": (older,), "new-cq": (newer,)},
     )
 
-    found = occupancy.build(state)
+    found = occupancy_of(state)
 
     assert (found.held("old-cq").pending, found.held("new-cq").reserving) == (1, 1)
 
@@ -348,7 +349,7 @@ def test_one_whose_namespace_is_not_selected_keeps_no_quota_from_others():
         held={"b-cq": held({"t4": {GPU: "6"}}, reserving=1)},
     )
 
-    found = occupancy.build(state, [arrival("a", {GPU: "3"}, local_queue="a-lq")])
+    found = occupancy_of(state, [arrival("a", {GPU: "3"}, local_queue="a-lq")])
 
     assert found.held("a-cq") == Held(pending=1)
 
@@ -357,7 +358,7 @@ def test_the_search_for_flavors_goes_on_where_it_ended_in_vain():
     # The first pod set takes what the second one needs, until it is tried behind that flavor.
     flavors = {"a": {GPU: "2"}, "b": {GPU: "1"}}
     queue = cluster_queue(quotas=flavors)
-    found = occupancy.build(snapshot(queue))
+    found = occupancy_of(snapshot(queue))
 
     assigned = occupancy.assignment(found, [needs({GPU: "1"}), needs({GPU: "2"})], queue)
 
@@ -388,7 +389,7 @@ def reserving(*priorities, flavor="t4"):
 
 def fit(state, *, gpus=1, priority=9, placements=()):
     """How the first ClusterQueue would take a Job, and whom it would preempt."""
-    queues = occupancy.build(state, placements)
+    queues = occupancy_of(state, placements)
     queue = next(iter(state.cluster_queues.values()))
     assigned = occupancy.assignment(queues, [needs({GPU: str(gpus)})], queue, priority=priority)
     return assigned.fit, assigned.preempts
@@ -506,7 +507,7 @@ def test_it_may_preempt_where_the_event_loop_preempts_for_it(data):
     loop.add_waiting(waiting(new, state), age=1000)
     loop.start_what_fits()
 
-    queues = occupancy.build(state)
+    queues = occupancy_of(state)
     assigned = occupancy.assignment(queues, asks, state.cluster_queues[name], priority=priority)
     assert (assigned.fit is Fit.FITS) == bool(loop.begun)
     assert (assigned.fit is Fit.MAY_PREEMPT) == bool(loop.preempted)
@@ -564,7 +565,7 @@ def test_whom_one_resource_alone_does_not_find_may_be_preempted_for_another():
             )
         },
     )
-    found = occupancy.build(state)
+    found = occupancy_of(state)
     queue = state.cluster_queues["own-cq"]
 
     assigned = occupancy.assignment(found, [needs({"cpu": "3", GPU: "2"})], queue, priority=1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.partial_admission import most_missing, most_that_fit, with_missing
 
 GPU = "nvidia.com/gpu"
@@ -53,6 +53,6 @@ def test_a_pending_workload_that_does_with_fewer_pods_takes_what_is_free():
     waiting = replace(arrival(count=1), needs=(pod_set(8, 1),), count=2)
     queues = snapshot(cluster_queue(quotas={"t4": {GPU: "4"}}), competing={"gpu-cq": (waiting,)})
 
-    held = occupancy.build(queues).held("gpu-cq")
+    held = occupancy_of(queues).held("gpu-cq")
 
     assert (held.reserving, held.pending, held.usage) == (1, 1, {("t4", GPU): 4})

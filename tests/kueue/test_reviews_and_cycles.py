@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE
 from tests.worlds import arrivals, schedules, snapshots, trees, used, waiting
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.schedule import Running
 from webhook.model.queues import Held, Reservation
 
@@ -109,7 +110,7 @@ def test_a_new_job_is_served_as_its_review_says(data):
     asked = waiting(new, state)
     schedule, queue = found[asked.cluster_queue], state.cluster_queues[asked.cluster_queue]
     local_queue = state.local_queues[new.namespace, new.local_queue]
-    review = occupancy.build(
+    review = occupancy_of(
         replace(
             state,
             held={name: held_by(row) for name, row in reserving.items()},

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.queue_heads import has_room
 from webhook.model.queues import Preemption, Queueing
 
@@ -60,7 +60,7 @@ def test_those_who_come_one_by_one_fare_as_in_the_cycles_that_they_share(data):
         each = waiting(arrival, state)
         found[each.cluster_queue].add_waiting(each)
 
-    expected = occupancy.build(state, placements=come)
+    expected = occupancy_of(state, placements=come)
     for schedule in set(found.values()):
         schedule.start_what_fits()
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals, occupancy
 from webhook.kueue.assignment import set_aside
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.schedule import Running
@@ -55,7 +55,7 @@ class Plain:
 
     def __init__(self, state, jobs, runs):
         self.queues = state.cluster_queues
-        self.found = occupancy.idle(state)
+        self.found = counted_arrivals.idle(state)
         self.jobs, self.runs = list(jobs), list(runs)
         self.starts = []
         for run in runs:
@@ -159,7 +159,7 @@ class Plain:
             lowest_priority=None if None in ranks else min(ranks, default=None),
         )
         state = replace(state, held={**state.held, queue: held})
-        self.found = occupancy.as_held(replace(self.found, snapshot=state), [queue])
+        self.found = counted_arrivals.as_held(replace(self.found, snapshot=state), [queue])
 
 
 def is_equal(job, other):

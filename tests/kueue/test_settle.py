@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 
 GPU = {"nvidia.com/gpu": "1"}
@@ -53,9 +54,9 @@ def test_a_new_job_finds_no_room_where_others_wait():
     waiting = replace(builders.arrival("w", GPU), count=10)
 
     settled = OccupancyOfSnapshots()(snapshot(waiting, used=2))
-    found = occupancy.build(settled)
+    found = occupancy_of(settled)
 
-    again = occupancy.with_arrival(found, builders.arrival("new", GPU))
+    again = counted_arrivals.with_arrival(found, builders.arrival("new", GPU))
     assert again.held("gpu-cq").reserving == found.held("gpu-cq").reserving
 
 
@@ -95,7 +96,7 @@ def test_it_counts_as_one_fold_over_everything_does(counts, used):
 
     settled = settler(given_)
 
-    whole = occupancy.build(given_)
+    whole = occupancy_of(given_)
     assert {n: h for n, h in settled.held.items() if h != builders.held()} == {
         n: h for n, h in whole.holdings.items() if h != builders.held()
     }

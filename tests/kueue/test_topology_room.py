@@ -10,6 +10,7 @@ from tests.topologies import BLOCK, GPU, RACK, racks, with_topology
 from webhook.decide import options
 from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Queueing
 from webhook.model.topologies import HOSTNAME, PlacedPods
 
@@ -36,7 +37,7 @@ def assessed(count, asks, *, placed=(), nodes=NODES, waiting=(), quotas=QUOTAS, 
     (found,) = options.assess(
         job(pods=pods, count=count),
         builders.policy({"name": "o", "queue": "gpu-lq"}),
-        occupancy.build(snapshot),
+        occupancy_of(snapshot),
         Applicant(submitted="gpu-lq"),
     )
     return found
@@ -102,7 +103,7 @@ def test_domains_may_be_kept_for_the_head_of_a_strict_queue():
     asked = builders.needs({GPU: "8"}, pods=template(annotations={REQUIRED: HOSTNAME}))
 
     def found(name):
-        there = occupancy.build(snapshot)
+        there = occupancy_of(snapshot)
         return occupancy.assignment(there, (asked,), snapshot.cluster_queues[name])
 
     assert found("strict-cq").assignment.is_placed
@@ -117,7 +118,7 @@ def test_who_is_tried_in_several_flavors_may_come_again_before_others():
 
     def placed(pending, newcomer=queue):
         snapshot = builders.snapshot(queue, other, held={"gpu-cq": held(pending=pending)})
-        there = occupancy.build(with_topology(snapshot, NODES))
+        there = occupancy_of(with_topology(snapshot, NODES))
         asked = (builders.needs({GPU: "8"}, pods=asks),)
         return occupancy.assignment(there, asked, newcomer).assignment.is_placed
 

@@ -8,7 +8,7 @@ from tests.servers import paper_snapshot
 from webhook.admission import patch
 from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
@@ -54,7 +54,7 @@ def world(adaptation):
             }
         ),
     )
-    return occupancy.build(
+    return occupancy_of(
         replace(
             snapshot,
             policies=(policy,),

@@ -13,7 +13,7 @@ from tests.servers import paper_snapshot
 from webhook.admission import patch
 from webhook.flow import create, update
 from webhook.jobs import KINDS
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import Decided, Declined, Moved
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
@@ -53,7 +53,7 @@ def world(first, second, taken="gpu"):
     quota = {
         f"{name}-cq": builders.cluster_queue(f"{name}-cq", {"x": PLENTY}) for name in ("gpu", "cpu")
     }
-    return occupancy.build(
+    return occupancy_of(
         replace(
             snapshot,
             policies=(FallbackPolicy(name="any", spec=spec.model_copy(update=changes)),),
@@ -83,7 +83,7 @@ def moved(stored, option, found):
 
 def undo(stored, time):
     """Ask for an undo where nothing is known of the cluster; return the asking Job and outcome."""
-    asked, nothing = asking(stored, "none"), occupancy.build(Snapshot())
+    asked, nothing = asking(stored, "none"), occupancy_of(Snapshot())
     moment = replace(LATER, now=0.0, time=time)
     return asked, update.respond(stored, asked, KIND, nothing, moment, create.Rules())
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
 from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.explained import ExplainedAssignment
 from webhook.model.decision import Fit
 from webhook.model.queues import Quota, ResourceGroup, Snapshot
@@ -60,7 +61,7 @@ ASKED = st.builds(
 
 
 def ask(state: Snapshot, asked: Any) -> ExplainedAssignment:
-    found = occupancy.build(state)
+    found = occupancy_of(state)
     return occupancy.assignment(found, [asked], state.cluster_queues["q0"])
 
 
@@ -113,6 +114,6 @@ def test_each_arrival_either_reserves_or_pends(state, all_asked):
         for index, asked in enumerate(all_asked)
     ]
 
-    found = occupancy.build(state, arrivals).held("q0")
+    found = occupancy_of(state, arrivals).held("q0")
 
     assert found.pending + found.reserving == len(arrivals)

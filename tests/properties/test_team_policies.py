@@ -10,7 +10,7 @@ from tests.reviews import light_job
 from tests.servers import paper_snapshot
 from webhook.flow import create
 from webhook.jobs import JOB
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import Decided
 from webhook.model.policy.fallback_policy import in_order
 from webhook.model.queues import LocalQueue
@@ -62,7 +62,7 @@ def considered(namespace, found):
     )
     job = light_job()
     job["metadata"]["namespace"] = namespace
-    return create.consider(job, JOB, occupancy.build(snapshot), MOMENT, create.Rules())
+    return create.consider(job, JOB, occupancy_of(snapshot), MOMENT, create.Rules())
 
 
 @given(st.sampled_from(NAMESPACES), st.lists(policies(), max_size=6))

@@ -7,7 +7,7 @@ from tests.reconsider.queued_jobs import NOW, lane, pending, time
 from tests.state.objects import cluster_queue, condition, named, reserving
 from webhook.api import resources as kinds
 from webhook.decide.wishes import CHECKPOINT
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import advice
@@ -92,7 +92,7 @@ def advised(jobs, workloads, *, policies=None, rates=RATES, others=()):
         now=0.0,
         unix=NOW,
     )
-    return advice.advise(jobs, world, occupancy.build(snapshot, ()))
+    return advice.advise(jobs, world, occupancy_of(snapshot, ()))
 
 
 def on_flavor(source):

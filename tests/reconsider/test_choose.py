@@ -28,7 +28,7 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.decide import match
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import offers
@@ -320,7 +320,10 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
     world = offers.ReconsiderInput(snapshot=snapshot, contents={}, workloads={}, now=0.0, unix=NOW)
-    catalog, numbers = offers.MoveOptions(world, occupancy.build(snapshot)), offers.AlikeNumbers()
+    catalog, numbers = (
+        offers.MoveOptions(world, occupancy_of(snapshot)),
+        offers.AlikeNumbers(),
+    )
     others = replace(pending(1), job=replace(pending(1).job, labels={"team": "b"}))
 
     def number(each):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, schedules, snapshots, waiting
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Held, Queueing
 from webhook.simulate.site import KnownOccupancy
 
@@ -99,7 +99,7 @@ def folded(course, found):
     waits = [each for pending in course.pending.values() for each in pending]
     # Of one priority the oldest counts first, whatever queue it waits in.
     waits.sort(key=lambda each: (-each.priority, ages.index(each.key)))
-    return occupancy.build(replace(course.state, held=running), tuple(waits))
+    return occupancy_of(replace(course.state, held=running), tuple(waits))
 
 
 @pytest.mark.parametrize("told", [("a-cq", "b-cq"), ("b-cq", "a-cq")])

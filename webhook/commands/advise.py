@@ -154,7 +154,7 @@ def _advised(
     client: Client, namespace: str, names: Sequence[str]
 ) -> tuple[Snapshot, tuple[Advice, ...]]:
     from webhook.commands.deciding import view_of_state
-    from webhook.kueue import occupancy
+    from webhook.kueue.counted_arrivals import occupancy_of
     from webhook.reconsider.choose import by_job
     from webhook.reconsider.offers import ReconsiderInput
     from webhook.state.snapshot_file import fetch_state
@@ -172,7 +172,7 @@ def _advised(
         changes_resources=_changes_resources(client),
     )
     jobs = _named(client, namespace, names) if names else _all(client, namespace, view.snapshot)
-    return view.snapshot, advice.advise(jobs, world, occupancy.build(view.snapshot, ()))
+    return view.snapshot, advice.advise(jobs, world, occupancy_of(view.snapshot, ()))
 
 
 def _changes_resources(client: Client) -> bool:

@@ -16,7 +16,7 @@ from webhook.controller.job_events import Happening, event
 from webhook.controller.unreviewed import Fetch
 from webhook.cost.congestion import is_off
 from webhook.jobs import referred
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
 from webhook.model.queues import Snapshot, Stage
@@ -153,7 +153,7 @@ class Adviser:
         )
         for key in looked:
             self._found.pop(key, None)
-        advised = advice.advise(jobs, world, occupancy.build(snapshot, ()))
+        advised = advice.advise(jobs, world, occupancy_of(snapshot, ()))
         self._found |= {found.job.key: found for found in advised}
         self._last = looked[-1]
 

@@ -20,7 +20,7 @@ from webhook.controller.repairs import read_anew, workloads_path
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, WaitingForCluster
 from webhook.flow.ledger import ClusterViews
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
@@ -140,7 +140,7 @@ class ClusterDispatcher:
 
     def step(self, snapshot: Snapshot, *, now: float, unix: float) -> NominationStep:
         """Nominate where it is time. *now* is monotonic, *unix* in seconds since 1970."""
-        here = occupancy.idle(snapshot)
+        here = counted_arrivals.idle(snapshot)
         if self._workers is not None:
             self._workers.follow(snapshot)
             self._views.update(self._workers.with_clusters(Update(), now, unix), here, now)

@@ -7,7 +7,7 @@ from typing import Any
 
 from webhook.flow import create, decided_job
 from webhook.jobs import kind_of
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import CreateOutcome
 from webhook.model.queues import Snapshot
 from webhook.model.requester import Requester
@@ -42,4 +42,4 @@ def considered(
         requester=requester,
     )
     rules = create.Rules(own_namespace=own_namespace)
-    return create.consider(source, kind, occupancy.build(snapshot, ()), moment, rules)
+    return create.consider(source, kind, occupancy_of(snapshot, ()), moment, rules)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from webhook.decide import remote_options
-from webhook.kueue import occupancy
+from webhook.kueue import counted_arrivals
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
@@ -377,7 +377,7 @@ class ClusterViews:
         name = arrival.cluster or remote_options.likely(self.around(here), place)
         if name not in self._views:
             return
-        if occupancy.is_kept_waiting(here, arrival):
+        if counted_arrivals.is_kept_waiting(here, arrival):
             self._waiting.enter(replace(arrival, cluster=name), now)
         else:
             self._views[name].enter(arrival, now)

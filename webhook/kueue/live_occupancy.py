@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.kueue import occupancy, quota
+from webhook.kueue import counted_arrivals, quota
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.start_times import PlacedJob, StartTimes, placed
 from webhook.kueue.topology_requests import ANNOTATIONS
@@ -22,7 +23,7 @@ _RUNS_IN_ORDER = 16
 """With so many runs in a tree, a placement joins any earlier run of its shape: as with Workloads
 that have been pending for long, their exact order matters only at the margin."""
 _Shape: TypeAlias = tuple[object, ...]
-_NOTHING = occupancy.build(Snapshot())
+_NOTHING = occupancy_of(Snapshot())
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -83,7 +84,7 @@ class LiveOccupancy:
         self._append(root, placement)
         # What is new comes last, so it can be counted on top where the tree is up to date.
         if replaced is None and root not in self._stale:
-            self.occupancy = occupancy.with_arrival(self.occupancy, placement)
+            self.occupancy = counted_arrivals.with_arrival(self.occupancy, placement)
         else:
             self._stale.add(root)
             self.adopt(self.occupancy.snapshot)
@@ -146,17 +147,17 @@ class LiveOccupancy:
         """Count a tree again: what it holds, its pending Workloads, then its placements."""
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root,)
-        held = occupancy.as_held(self.occupancy, names)
+        held = counted_arrivals.as_held(self.occupancy, names)
         competing = held.snapshot.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
         # Placements come last: their Workloads are younger than all that have been observed.
-        served = occupancy.with_pending(held, waiting)
-        self.occupancy = occupancy.with_arrivals(served, (run.arrival() for run in runs))
+        served = counted_arrivals.with_pending(held, waiting)
+        self.occupancy = counted_arrivals.with_arrivals(served, (run.arrival() for run in runs))
 
     def _plant(self, snapshot: Snapshot) -> None:
         """Build all trees again, because more than the counts has changed."""
         start_times = self.occupancy.start_times
-        self.occupancy = replace(occupancy.idle(snapshot), start_times=start_times)
+        self.occupancy = replace(counted_arrivals.idle(snapshot), start_times=start_times)
         self._roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
         members: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
         for name in {**snapshot.cluster_queues, **snapshot.held, **snapshot.competing}:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook.kueue import occupancy
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.soonest_start import IdleTrees
 from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import Reconsider
@@ -80,7 +80,7 @@ class Moving:
         self._policies = {policy.name for policy in choose.policies_of(snapshot)}
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
-        self._soonest = SoonestMoves(occupancy.build(snapshot))
+        self._soonest = SoonestMoves(occupancy_of(snapshot))
         self._alike: dict[str, AlikeJobs | None] = {}
         """Of each Job that was pending."""
         self._groups: dict[str, AlikeJobs | None] = {}

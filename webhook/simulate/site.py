@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from webhook.decide import remote_options
 from webhook.decide.wishes import said_seconds
-from webhook.kueue import multikueue, occupancy, quota
+from webhook.kueue import counted_arrivals, multikueue, quota
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.queue_heads import PendingGroup
@@ -80,7 +81,7 @@ class KnownOccupancy:
     """Counts of all ClusterQueues, and the Occupancy made of them."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._view = occupancy.build(snapshot)
+        self._view = occupancy_of(snapshot)
         self._counts_of = {name: _QueueCounts() for name in snapshot.cluster_queues}
         self._changed: set[str] = set()
         self._with_heads = frozenset(
@@ -141,13 +142,13 @@ class KnownOccupancy:
             queue_held = self._counts_of[name].held()
             held[name] = replace(queue_held, pending=0) if name in heads else queue_held
         snapshot = replace(snapshot, held=held)
-        view = occupancy.as_held(replace(self._view, snapshot=snapshot), names)
+        view = counted_arrivals.as_held(replace(self._view, snapshot=snapshot), names)
         self._changed.clear()
         for name, head in heads.items():
             pending = self._counts_of[name].pending
             # They are counted as guests of their policy already.
             alike = replace(head, policy="", option="", count=pending)
-            view = occupancy.with_waiting(view, alike)
+            view = counted_arrivals.with_waiting(view, alike)
         self._view = view
         return view
 
@@ -528,7 +529,7 @@ def _with_coming(name: str, cluster: _Cluster, job: Job, now: float) -> Occupanc
         arrival = coming.one.arrival
         if arrival.cluster != name:
             continue
-        view = occupancy.with_arrival(view, arrival)
+        view = counted_arrivals.with_arrival(view, arrival)
         if (placement := placed(arrival, snapshot, coming.sent)) is not None:
             view = replace(view, start_times=view.start_times.add(placement))
     return view

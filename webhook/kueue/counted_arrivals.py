@@ -1,0 +1,498 @@
+"""Counts Workloads that Kueue has queued, or soon will have, into an occupancy, as it serves them.
+
+Whether each of them reserves quota is predicted by the cycles of the event loop, whatever Kueue has
+written about it so far (docs/decisions/0003). Whom they preempt is not predicted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+
+from webhook.kueue import partial_admission, quota
+from webhook.kueue.assignment import Assignment, Oracle, is_served, set_aside
+from webhook.kueue.explained import NOWHERE, parts_of
+from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
+from webhook.kueue.flavor_plan import flavors_with_topology
+from webhook.kueue.occupancy import (
+    EMPTY,
+    NO_START_TIMES,
+    Occupancy,
+    at_its_turn,
+    claimant,
+    is_behind,
+    is_namespace_selected,
+    reserves_now,
+)
+from webhook.kueue.placed_assignment import assign_placed, shifted
+from webhook.kueue.preemption import Preemptor, candidates_in
+from webhook.kueue.preemption_targets import PreemptionTargets
+from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.schedule import Schedule, is_open
+from webhook.kueue.tree_workloads import FEW, TreeDemands
+from webhook.model.queues import (
+    Amounts,
+    Arrival,
+    ClusterQueue,
+    Guest,
+    Head,
+    Held,
+    LocalQueue,
+    PodSetNeeds,
+    Queueing,
+    Reservation,
+    Snapshot,
+    StopPolicy,
+    Trial,
+)
+
+
+def occupancy_of(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
+    """Return the occupancy of a snapshot: its arrivals counted in, then *placements*, in order."""
+    occupancy = with_pending(as_held(idle(snapshot), snapshot.held), snapshot.arrivals)
+    return with_arrivals(occupancy, placements)
+
+
+def idle(snapshot: Snapshot) -> Occupancy:
+    """Return an occupancy in which the ClusterQueues hold nothing."""
+    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    return Occupancy(
+        snapshot=snapshot,
+        forest=forest,
+        holdings={},
+        preemptible=candidates_in(snapshot),
+        start_times=NO_START_TIMES.adopt(snapshot),
+    )
+
+
+def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
+    """Reset some ClusterQueues to what the snapshot says they hold, without any arrivals."""
+    held, holdings = occupancy.snapshot.held, dict(occupancy.holdings)
+    changes: dict[str, Amounts] = {}
+    occupied = occupancy.occupied
+    heads = {name for name in occupancy.heads if name not in cluster_queues}
+    for name in cluster_queues:
+        before, after = holdings.pop(name, EMPTY), held.get(name, EMPTY)
+        if name in held:
+            holdings[name] = after
+        if after.head is not None and after.head.set_aside:
+            heads.add(name)
+        # Only the difference is charged, so that the usage of all other queues is kept.
+        changes[name] = _difference(before.usage, after.usage)
+        occupied = shifted(occupied, before.placed, -1)
+        occupied = shifted(occupied, after.placed, 1)
+    forest = occupancy.forest.charged(changes)
+    reserved = {
+        name: of_queue
+        for name, of_queue in occupancy.reserved.items()
+        if name not in cluster_queues
+    }
+    return replace(
+        occupancy,
+        forest=forest,
+        holdings=holdings,
+        heads=tuple(heads),
+        reserved=reserved,
+        occupied=occupied,
+    )
+
+
+def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
+    """Count in Workloads that Kueue has queued, in its order, as its cycles serve them.
+
+    They are served one by one where pods are placed in domains, and where many are pending.
+    """
+    of_trees: defaultdict[int, list[Arrival]] = defaultdict(list)
+    for arrival in pending:
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if queues is not None:
+            of_trees[occupancy.forest.places.get(queues[1].name, -1)].append(arrival)
+    for index, arrivals in of_trees.items():
+        tree = occupancy.forest.trees[index] if index >= 0 else None
+        if tree is None or not _runs_each_cycle(occupancy, tree, arrivals):
+            occupancy = with_arrivals(occupancy, arrivals)
+        else:
+            occupancy = _with_cycles(occupancy, tree, arrivals)
+    return occupancy
+
+
+def _runs_each_cycle(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> bool:
+    snapshot = occupancy.snapshot
+    if sum(arrival.count for arrival in arrivals) > FEW or any(
+        flavors_with_topology(snapshot.cluster_queues[name], snapshot) for name in tree.leaves
+    ):
+        return False
+    queues = ((arrival, _queues_of(snapshot, arrival)) for arrival in arrivals)
+    # Where nobody has room, and no head is tried again and again, the order does not matter.
+    return any(found and _may_reserve(occupancy, arrival, found[1]) for arrival, found in queues)
+
+
+def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Occupancy:
+    """Count in the pending Workloads of one tree, in the first step of its event loop."""
+    schedule = _stepped(occupancy, tree, arrivals)
+    left = [arrival.count for arrival in arrivals]
+    for begun in schedule.begun:
+        number = int(begun.key)
+        left[number] -= begun.count
+        charge = _charge_of_one(begun, tree)
+        occupancy = _with_reserving(
+            occupancy, arrivals[number], begun.cluster_queue, charge, begun.count
+        )
+    names = {leaf: name for name, leaf in tree.leaves.items()}
+    joined: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for arrival, count in zip(arrivals, left, strict=True):
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if count and queues is not None:
+            joined[queues[1].name].append(replace(arrival, count=count))
+    for name, of_queue in joined.items():
+        occupancy = _with_joined(occupancy, name, of_queue)
+    # Under StrictFIFO, and where a search for flavors goes round for ever: Kueue puts one that has
+    # flavors left to try right back (``PendingFlavors`` in ``requeueIfNotPresent``).
+    for heads in schedule.tried():
+        first = Head(priority=-int(heads.entries[0][0]), height=0, set_aside={})
+        occupancy = _with_head(occupancy, names[heads.leaf], first)
+    for height, order, leaf, aside in schedule.kept:
+        head = Head(priority=-int(order), height=height, set_aside=tree.amounts(aside))
+        occupancy = _with_head(occupancy, names[leaf], head)
+    return occupancy
+
+
+def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Schedule:
+    """Return the event loop of a tree after its first cycles; keys are the places of *arrivals*."""
+    snapshot = occupancy.snapshot
+
+    def oracle_of(heads: ClusterQueueHeads) -> Oracle:
+        priority, _, entry = heads.entries[0]
+        preemptor = Preemptor(
+            leaf=heads.leaf,
+            taken=(),
+            priority=-int(priority),
+            queued_at=arrivals[int(entry.waiting.key)].created or inf,
+        )
+        # Who got quota in a cycle before this one may have to give it back.
+        holding = _naming_begun(occupancy, schedule, arrivals)
+        return PreemptionTargets(holding, schedule.tree, heads.queue, preemptor).possibility
+
+    schedule = Schedule(
+        tree.copy(),
+        [snapshot.cluster_queues[name] for name in tree.leaves],
+        kueue=snapshot.kueue,
+        live=True,
+        oracle_of=oracle_of,
+    )
+    if (use := use_of(snapshot, tree)) is not None:
+        schedule.order_by_use(use)
+    demands = TreeDemands(snapshot)
+    for number, arrival in enumerate(arrivals):
+        queues = _queues_of(snapshot, arrival)
+        if queues is None or not is_namespace_selected(snapshot, *queues):
+            # Kueue does not keep others waiting for one whose namespace is not selected.
+            continue
+        local_queue, cluster_queue = queues
+        schedule.add_waiting(
+            PendingGroup(
+                cluster_queue=cluster_queue.name,
+                demand=demands.of(cluster_queue.name, arrival) or UNSERVABLE,
+                seconds=inf,
+                priority=arrival.priority,
+                count=arrival.count,
+                key=str(number),
+                local_queue=f"{local_queue.namespace}/{local_queue.name}",
+            )
+        )
+    schedule.start_what_fits()
+    return schedule
+
+
+def _naming_begun(
+    occupancy: Occupancy, schedule: Schedule, arrivals: Sequence[Arrival]
+) -> Occupancy:
+    """Name those that have started in an event loop, whose tree has their usage already."""
+    for begun in schedule.begun:
+        arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, schedule.tree)
+        occupancy = _with_reserved(occupancy, arrival, begun.cluster_queue, charge, begun.count)
+    return occupancy
+
+
+def _charge_of_one(begun: StartedWorkloads, tree: UsageTree) -> Amounts:
+    return {tree.cells[cell]: amount // begun.count for cell, amount in begun.usage}
+
+
+def _with_head(occupancy: Occupancy, name: str, head: Head) -> Occupancy:
+    occupancy = _holding(occupancy, name, replace(occupancy.held(name), head=head))
+    heads = dict.fromkeys((*occupancy.heads, name)) if head.set_aside else occupancy.heads
+    return replace(occupancy, heads=tuple(heads))
+
+
+def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupancy:
+    """Count in arrivals one after another; in a long queue most have no room, and cost little."""
+    joined: defaultdict[str, list[Arrival]] = defaultdict(list)
+    for arrival in arrivals:
+        queues = _queues_of(occupancy.snapshot, arrival)
+        if queues is None:
+            continue
+        name = queues[1].name
+        if _may_reserve(occupancy, arrival, queues[1]):
+            occupancy = _with_joined(occupancy, name, joined.pop(name, ()))
+            occupancy = _with_tried(occupancy, arrival, queues)
+        else:
+            # Under BestEffortFIFO one without room takes no quota and blocks nobody, so it is
+            # added to the pending together with others.
+            joined[name].append(arrival)
+    for name, of_queue in joined.items():
+        occupancy = _with_joined(occupancy, name, of_queue)
+    return occupancy
+
+
+def _with_joined(occupancy: Occupancy, name: str, joined: Sequence[Arrival]) -> Occupancy:
+    """Add arrivals to the pending Workloads of a ClusterQueue."""
+    return _holding(occupancy, name, _joined(occupancy.held(name), joined)) if joined else occupancy
+
+
+def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
+    """Return the queues of an arrival; None: they do not exist, or its LocalQueue is stopped."""
+    local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+    # Kueue does not queue the Workloads of a stopped LocalQueue.
+    if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
+        return None
+    cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    return None if cluster_queue is None else (local_queue, cluster_queue)
+
+
+def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
+    """Count in Workloads of one shape: each reserves quota if it could at once, or is pending."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
+        return occupancy
+    if not _may_reserve(occupancy, arrival, queues[1]):
+        return _with_joined(occupancy, queues[1].name, (arrival,))
+    return _with_tried(occupancy, arrival, queues)
+
+
+def _may_reserve(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
+    """Return False if trying an arrival would change nothing: it has no room, and blocks nobody."""
+    is_strict = cluster_queue.queueing is Queueing.STRICT
+    return is_strict or _has_room(occupancy, arrival, cluster_queue)
+
+
+def _with_tried(
+    occupancy: Occupancy, arrival: Arrival, queues: tuple[LocalQueue, ClusterQueue]
+) -> Occupancy:
+    local_queue, cluster_queue = queues
+    left = arrival.count
+    while left > 0:
+        assigned = _assigned(occupancy, arrival, cluster_queue)
+        if not reserves_now(
+            occupancy, assigned, local_queue, cluster_queue, priority=arrival.priority
+        ):
+            # The others have the same shape, so they cannot reserve quota either.
+            return _waiting(occupancy, replace(arrival, count=left), assigned, queues)
+        tree = at_its_turn(occupancy, assigned, cluster_queue.name, arrival.priority)
+        # As long as nothing is borrowed, the first flavor that fits remains the first that fits.
+        alike = tree.own_room(tree.leaves[cluster_queue.name], assigned.taken)
+        # Each that is placed leaves other domains to the next one.
+        count = 1 if assigned.placed else min(left, max(1, alike))
+        charge, name = tree.amounts(assigned.taken), cluster_queue.name
+        occupancy = _with_reserving(occupancy, arrival, name, charge, count)
+        held = occupancy.held(name)
+        occupancy = _holding(occupancy, name, replace(held, placed=held.placed + assigned.placed))
+        occupied = shifted(occupancy.occupied, assigned.placed, 1)
+        occupancy = replace(occupancy, occupied=occupied)
+        left -= count
+    return occupancy
+
+
+def _with_reserving(
+    occupancy: Occupancy, arrival: Arrival, name: str, charge: Amounts, count: int
+) -> Occupancy:
+    """Count in Workloads that reserve quota; *charge* is that of each."""
+    usage = {cell: amount * count for cell, amount in charge.items()}
+    held = _reserving(occupancy.held(name), arrival, usage, count)
+    occupancy = _with_reserved(occupancy, arrival, name, charge, count)
+    occupancy = replace(occupancy, forest=occupancy.forest.charged({name: usage}))
+    return _holding(occupancy, name, held)
+
+
+_LATEST = 1 << 53
+"""Later than all that was observed, in seconds since 1970: those of the newest go first."""
+
+
+def _with_reserved(
+    occupancy: Occupancy, arrival: Arrival, name: str, charge: Amounts, count: int
+) -> Occupancy:
+    """Name Workloads that are counted as reserving, if Kueue may preempt them there."""
+    if name not in occupancy.preemptible:
+        return occupancy
+    before = occupancy.reserved.get(name, ())
+    added = tuple(
+        Reservation(
+            key=f"{arrival.namespace}/{arrival.key} {len(before) + number}",
+            local_queue=arrival.local_queue,
+            charge=tuple(charge.items()),
+            priority=arrival.priority,
+            reserved_at=_LATEST + len(before) + number,
+            queued_at=arrival.created or _LATEST,
+            is_evicted=False,
+            uid="",
+        )
+        for number in range(count)
+    )
+    return replace(occupancy, reserved={**occupancy.reserved, name: before + added})
+
+
+def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
+    """Return whether Kueue would leave some of an arrival's Workloads pending."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
+        return False
+    name = queues[1].name
+    after = with_arrival(occupancy, arrival)
+    return after.held(name).pending > occupancy.held(name).pending
+
+
+def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
+    """Count in Workloads of one shape as pending, because Kueue has tried them and they wait."""
+    queues = _queues_of(occupancy.snapshot, arrival)
+    if queues is None:
+        return occupancy
+    assigned = _assigned(occupancy, arrival, queues[1])
+    return _waiting(occupancy, arrival, assigned, queues)
+
+
+def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> bool:
+    """Return False if an arrival cannot fit by quota alone; True means that it may fit.
+
+    This is cheap, and rules out most of a long queue. Flavors are not matched with its pods, and
+    each pod set is compared by itself.
+    """
+    tree = occupancy.forest.tree(cluster_queue.name)
+    if tree is None:
+        return False
+    leaf, indices = tree.leaves[cluster_queue.name], tree.indices
+    return all(
+        any(
+            all(
+                not n
+                or tree.available(leaf, indices[flavor, resource])
+                >= n * partial_admission.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
+                for resource, n in pod_set.per_pod.items()
+                if resource in group.resources
+            )
+            for flavor in group.flavors
+        )
+        for pod_set in arrival.needs
+        for group in cluster_queue.groups
+    )
+
+
+def _waiting(
+    occupancy: Occupancy,
+    arrival: Arrival,
+    assigned: Assignment,
+    queues: tuple[LocalQueue, ClusterQueue],
+) -> Occupancy:
+    """Add to the pending Workloads; the head of a StrictFIFO queue may get quota set aside."""
+    cluster_queue = queues[1]
+    before = occupancy.held(cluster_queue.name)
+    occupancy = _holding(occupancy, cluster_queue.name, _joined(before, (arrival,)))
+    # Kueue tries a StrictFIFO head in every cycle. One of a BestEffortFIFO queue that does not fit
+    # is inadmissible until quota is released, and keeps nothing free until then. So is one whose
+    # namespace is not selected: ``requeueIfNotPresent`` in ``cluster_queue.go``.
+    if (
+        cluster_queue.queueing is not Queueing.STRICT
+        or not is_open(cluster_queue)
+        or not is_namespace_selected(occupancy.snapshot, *queues)
+        or is_behind(before, cluster_queue, arrival.priority)
+    ):
+        return occupancy
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority)
+    aside = {} if place is None else place.tree.amounts(set_aside(assigned, place))
+    head = Head(priority=arrival.priority, height=assigned.height, set_aside=aside)
+    return _with_head(occupancy, cluster_queue.name, head)
+
+
+def _holding(occupancy: Occupancy, name: str, held: Held) -> Occupancy:
+    return replace(occupancy, holdings={**occupancy.holdings, name: held})
+
+
+def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueue) -> Assignment:
+    queued_at = arrival.created or inf
+    place = claimant(occupancy, cluster_queue, priority=arrival.priority, queued_at=queued_at)
+    if place is None:
+        return NOWHERE
+    needs, snapshot = arrival.needs, occupancy.snapshot
+
+    def assigned(wanted: Sequence[PodSetNeeds]) -> Assignment:
+        parts = parts_of(wanted, place, snapshot)
+        return assign_placed(wanted, parts, place, snapshot, occupancy.occupied)
+
+    def served(wanted: Sequence[PodSetNeeds]) -> Assignment | None:
+        found = assigned(wanted)
+        return found if is_served(found, place) else None
+
+    # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
+    most = partial_admission.most_missing(needs)
+    if not most:
+        return assigned(needs)
+
+    def fitting(missing: int) -> Assignment | None:
+        return served(partial_admission.with_missing(needs, missing))
+
+    return served(needs) or partial_admission.most_that_fit(most, fitting) or assigned(needs)
+
+
+def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:
+    guests, trials = dict(held.guests), held.trials
+    for arrival in arrivals:
+        trials = _with_trial(trials, arrival, arrival.count)
+        # Only Workloads that were decided by a policy count as its guests.
+        if arrival.policy:
+            guest = arrival.policy, arrival.option, arrival.namespace
+            guests[guest] = guests.get(guest, 0) + arrival.count
+    pending = held.pending + sum(arrival.count for arrival in arrivals)
+    return replace(held, pending=pending, guests=guests, trials=trials)
+
+
+def _reserving(held: Held, arrival: Arrival, charged: Amounts, count: int) -> Held:
+    usage = dict(held.usage)
+    for cell, amount in charged.items():
+        usage[cell] = usage.get(cell, 0) + amount
+    return replace(
+        held,
+        reserving=held.reserving + count,
+        usage=usage,
+        guests=_with_guests(held, arrival, count),
+        trials=_with_trial(held.trials, arrival, count),
+        lowest_priority=_lowest(held, arrival.priority),
+    )
+
+
+def _with_guests(held: Held, arrival: Arrival, count: int) -> Mapping[Guest, int]:
+    if not arrival.policy:
+        return held.guests
+    key = (arrival.policy, arrival.option, arrival.namespace)
+    return {**held.guests, key: held.guests.get(key, 0) + count}
+
+
+def _with_trial(trials: Mapping[Trial, int], arrival: Arrival, count: int) -> Mapping[Trial, int]:
+    if not arrival.policy or arrival.job_class is None:
+        return trials
+    key = (arrival.policy, arrival.option, arrival.job_class.key)
+    return {**trials, key: trials.get(key, 0) + count}
+
+
+def _lowest(held: Held, priority: int) -> int | None:
+    # None with reserving Workloads means that their priorities are unknown, and so is the lowest.
+    if held.lowest_priority is None:
+        return None if held.reserving else priority
+    return min(held.lowest_priority, priority)
+
+
+def _difference(before: Amounts, after: Amounts) -> Amounts:
+    changes = {cell: after.get(cell, 0) - before.get(cell, 0) for cell in {**before, **after}}
+    return {cell: change for cell, change in changes.items() if change}
