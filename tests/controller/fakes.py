@@ -3,7 +3,8 @@
 from functools import partial
 
 from webhook.controller import look_back_process
-from webhook.controller.controller import Controller, Leadership
+from webhook.controller.controller import Controller
+from webhook.controller.leadership import Leadership
 
 
 class Elector:

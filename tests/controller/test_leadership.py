@@ -8,7 +8,7 @@ import pytest
 from tests.controller.objects import Objects
 from webhook.api.kubernetes_api import Forbidden
 from webhook.api.lease import Elector
-from webhook.controller.controller import Leadership
+from webhook.controller.leadership import Leadership
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"
 

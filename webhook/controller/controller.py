@@ -23,48 +23,33 @@ from functools import partial
 from http.server import ThreadingHTTPServer
 from typing import Final, TypeAlias
 
-from webhook.api.client import Client, lets_resources_change
-from webhook.api.kubernetes_api import ClusterError
+from webhook.api.client import Client
 from webhook.api.lease import Elector
-from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, WORKLOADS, Resource
+from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, Resource
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.controller import (
-    cluster_dispatcher,
-    congestion_publisher,
-    look_back_process,
-    unreviewed,
-)
+from webhook.controller import cluster_dispatcher, congestion_publisher, look_back_process
 from webhook.controller.adviser import Adviser
 from webhook.controller.cluster_dispatcher import ClusterDispatcher
 from webhook.controller.congestion_publisher import CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.cost_status import reconcile_costs
 from webhook.controller.device_reader import DeviceReader
+from webhook.controller.followed_watches import FollowedWatches
 from webhook.controller.hold_keeper import HoldKeeper
 from webhook.controller.job_events import JobEvents, RateLimit
+from webhook.controller.leadership import Leadership
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.controller.omission_keeper import OmissionKeeper
-from webhook.controller.policy_status import (
-    Condition,
-    KnownKinds,
-    PolicyReport,
-    condition_of,
-    reconcile_policies,
-    reference_of,
-)
+from webhook.controller.policy_keeper import PolicyKeeper
+from webhook.controller.policy_status import reference_of
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import MovedJobs, Unreviewed, UnreviewedJobs, fetching
-from webhook.jobs import BY_NAME
 from webhook.metric_table import policy_label
 from webhook.model.faults import Failures
-from webhook.model.job import PLAIN
 from webhook.model.kueue_support import Restraint
-from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
-from webhook.model.words import rfc3339
-from webhook.reconsider import choose, pending_jobs
+from webhook.reconsider import pending_jobs
 from webhook.server import lifecycle, probes
 from webhook.settings import PrometheusSettings, Settings
 from webhook.state.awaiting_cluster import AWAITING, read_awaiting
@@ -72,80 +57,10 @@ from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyKeeper, KeyRing
-from webhook.state.watched import proven, signing_keys, watched
 
 ANSWER_SECONDS: Final = 3.0
 """Timeout of calls about the Lease: after one without an answer there is time for another before
 leadership must be given up."""
-_END_SECONDS: Final = 10.0
-
-
-class Leadership:
-    def __init__(
-        self,
-        elector: Elector,
-        *,
-        on_change: Callable[[], None],
-        log: Callable[[str], None],
-        uniform: Callable[[float, float], float],
-    ) -> None:
-        """Call *on_change*, in the thread, when leadership is gained or lost."""
-        self._elector = elector
-        self._on_change = on_change
-        self._log = log
-        self._uniform = uniform
-        self._term = 0
-        self._failed = False
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._take_part, name="lease", daemon=True)
-
-    def start(self) -> None:
-        """Start taking part in the election, unless it has been started."""
-        if self._thread.ident is None:
-            self._thread.start()
-
-    def stop(self) -> None:
-        """Release the Lease; the caller must not act as leader any more."""
-        self._ending.set()
-        if self._thread.ident is not None:
-            self._thread.join(_END_SECONDS)
-
-    def term(self) -> int:
-        """Return a number that identifies this term of leading; 0: we do not lead."""
-        return self._elector.term()
-
-    def is_leader(self) -> bool:
-        return self.term() > 0
-
-    @property
-    def heard_at(self) -> float:
-        """Monotonic time at which another leader was last known to lead."""
-        return self._elector.heard_at
-
-    def notice(self) -> str:
-        """Return why we could not lead; empty: we could."""
-        trouble = self._elector.trouble
-        return f"the Lease cannot be held: {trouble}" if trouble else ""
-
-    def _take_part(self) -> None:
-        while not self._ending.is_set():
-            wait = self._elector.step()
-            self._report()
-            # Replicas that started together must not stay in step.
-            self._ending.wait(wait * self._uniform(0.8, 1.0))
-        self._elector.resign()
-
-    def _report(self) -> None:
-        term, notice = self.term(), self.notice()
-        # The connection's message differs from try to try, so only the first is logged.
-        if bool(notice) != self._failed:
-            self._failed = bool(notice)
-            self._log(notice or "the Lease can be held again")
-        if term != self._term:
-            self._term = term
-            self._on_change()
-
-
 COALESCE_SECONDS: Final = 0.2
 """Changes within so long are reconciled together."""
 AGAIN_SECONDS: Final = 1.0
@@ -153,29 +68,6 @@ AGAIN_SECONDS: Final = 1.0
 IDLE_SECONDS: Final = 5.0
 NAMED_A_MINUTE: Final = 10
 """Jobs created without a review that are named in the log; the others are only counted."""
-
-
-def _followed(
-    settings: Settings, ring: KeyRing
-) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
-    """Return what is followed always, and what only once a policy reconsiders or a Job was moved.
-
-    The Workloads of the second take most of the memory, with the Jobs that are followed then.
-    """
-    kinds = watched(
-        namespace=settings.namespace,
-        kueue_namespace=settings.kueue_namespace,
-        series_names=settings.series,
-        nodes=settings.watch_nodes,
-        team_policies=settings.team_policies,
-    )
-    always = (resource for resource in kinds if resource.kind != WORKLOADS)
-    workloads = (
-        replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
-    )
-    return (*always, signing_keys(settings.namespace)), proven(workloads, ring)
-
-
 _Message: TypeAlias = WatchUpdate | FromCluster | Reachable
 
 
@@ -197,14 +89,7 @@ class Controller:
         self._jobs_client = jobs_client
         self._log = log
         self._ring = KeyRing()
-        self._resources, self._while_reconsidering = _followed(settings, self._ring)
-        self._kinds = {kind.plural: kind for kind in map(BY_NAME.__getitem__, settings.kinds)}
-        """The kinds that are switched on, by the names of the watches of their metadata."""
-        self._served: dict[str, bool] = {}
-        """Of these watches whether there is such a resource; those that have said nothing lack."""
-        self._follows_workloads = False
-        self._follows_pending: set[str] = set()
-        """The kinds whose Jobs are followed whole, by the same names."""
+        self._watches = FollowedWatches(settings, self._ring)
         self._messages: queue.SimpleQueue[_Message | None] = queue.SimpleQueue()
         self.leadership = Leadership(
             elector, on_change=lambda: self.put(None), log=log, uniform=random.uniform
@@ -215,7 +100,7 @@ class Controller:
             stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
         )
         self._feed = Feed(
-            self._resources,
+            self._watches.always,
             time.monotonic(),
             complete=restraint,
             stated_version=settings.kueue_version,
@@ -223,9 +108,6 @@ class Controller:
         )
         self._snapshot = Snapshot()
         self.metrics = ControllerMetrics()
-        self._reconciled = -1
-        """Generation of the snapshot that was last reconciled."""
-        self._due = False
         self._matching_at: float | None = None
         """When the first news of this step about policies or namespaces came, monotonic."""
         self._failures = Failures(log)
@@ -235,12 +117,11 @@ class Controller:
 
     def _create_parts(self, settings: Settings, client: Client, look_back: LookBack) -> None:
         """Create what keeps and writes its own kind of objects while we lead."""
+        self._policies = PolicyKeeper(
+            client, settings, is_leader=self.is_leader, metrics=self.metrics, log=self._log
+        )
         self._records = Records(
-            client,
-            settings,
-            is_leader=self.is_leader,
-            metrics=self.metrics,
-            log=self._log,
+            client, settings, is_leader=self.is_leader, metrics=self.metrics, log=self._log
         )
         self._keys = KeyKeeper(client, settings.namespace, is_leader=self.is_leader, unix=time.time)
         self._savings = SavingsPublisher(
@@ -326,11 +207,11 @@ class Controller:
             self._holds.take,
             self._adviser.take,
         )
-        pending = map(pending_jobs.followed, self._kinds.values())
+        pending = map(pending_jobs.followed, self._watches.kinds.values())
         devices = self._devices
         measured = () if devices is None else (devices.take_jobs,)
         return {
-            **dict.fromkeys(self._kinds, (*of_metadata, *measured)),
+            **dict.fromkeys(self._watches.kinds, (*of_metadata, *measured)),
             RUNS.kind: (
                 self._records.take_runs,
                 *(() if devices is None else (devices.take_runs,)),
@@ -341,23 +222,16 @@ class Controller:
 
     def _note_served(self, message: WatchUpdate) -> tuple[str, ...]:
         """Note whether a kind is served; policies that name it are judged again if that changes."""
-        if message.error and message.kind in self._served:
-            return ()
-        before = self._served.get(message.kind)
-        if message.error or message.entries is not None:
-            self._served[message.kind] = bool(message.error) or message.served
-            self._due = self._due or self._served[message.kind] != before
+        if self._watches.note_served(message):
+            self._policies.is_due = True
         return ()
 
     def run(self) -> None:
         """Follow and step until the process ends."""
-        followed = [(watched_resource, self._client) for watched_resource in self._resources]
+        followed = [(watched_resource, self._client) for watched_resource in self._watches.always]
         reading = self._ring.reading
         followed.append((replace(RUNS, read=reading(read_run)), self._client))
-        followed += [
-            (unreviewed.followed(kind, self._ring.keys), self._jobs_client)
-            for kind in self._kinds.values()
-        ]
+        followed += [(resource, self._jobs_client) for resource in self._watches.metadata()]
         if self._dispatcher is not None:
             followed.append((replace(AWAITING, read=reading(read_awaiting)), self._client))
             self._dispatcher.start()
@@ -372,7 +246,7 @@ class Controller:
 
     def step(self) -> None:
         """Apply the queued updates; reconcile the policies if a condition may have changed."""
-        self._gather(AGAIN_SECONDS if self._due else self._idle_seconds())
+        self._gather(AGAIN_SECONDS if self._policies.is_due else self._idle_seconds())
         update, _ = self._survive("state", self._take_update)
         self.metrics.failures.catch_up(self._failures.counts)
         if update is None:
@@ -395,13 +269,13 @@ class Controller:
         self._survive("events", lambda: self._log_all(self._events.step()))
         self._survive("congestion", self._publish_congestion)
         self._survive("advice", self._advise)
-        if self._follows_pending:
+        if self._watches.with_pending:
             self._survive("moves", self._move)
         # Of what is switched on it is known soon whether it is served, or why that is not known.
-        is_known = self._served.keys() == self._kinds.keys()
-        if is_known and (self._due or self._snapshot.generation != self._reconciled):
-            _, went_well = self._survive("policies", self._judge)
-            self._due = self._due or not went_well
+        if self._watches.knows_served and self._policies.may_change(self._snapshot):
+            self._survive(
+                "policies", lambda: self._policies.step(self._snapshot, self._watches.unserved)
+            )
         self.metrics.failures.catch_up(self._failures.counts)
 
     def _omit(self, update: Update) -> None:
@@ -423,7 +297,7 @@ class Controller:
     def _idle_seconds(self) -> float:
         if self._dispatcher is not None:
             return cluster_dispatcher.STEP_SECONDS
-        return STEP_SECONDS if self._follows_workloads else IDLE_SECONDS
+        return STEP_SECONDS if self._watches.with_workloads else IDLE_SECONDS
 
     def _take_update(self) -> Update:
         update = self._feed.update(time.monotonic(), time.time())
@@ -465,37 +339,13 @@ class Controller:
 
     def _follow_pending(self) -> None:
         """Start to follow what moves and prices depend on, the first time that there may be any."""
-        wanted = self._may_move()
         by_cost = bool(congestion_publisher.followed(self._snapshot))
         by_cost = by_cost or self._adviser.follows(self._snapshot)
-        if (wanted or by_cost) and not self._follows_workloads:
-            self._follows_workloads = True
-            for resource in self._while_reconsidering:
-                self._feed.expect(resource.kind, time.monotonic())
-                self._follow(resource, self._client)
-        for name in wanted - self._follows_pending:
-            self._follows_pending.add(name)
-            kind = self._kinds[name]
-            resource = pending_jobs.followed(kind, self._ring.keys)
-            # Every cluster serves Jobs. Of another kind whose watch fails only its own Jobs wait.
-            if kind.kind == PLAIN:
+        begun = self._watches.begun(self._snapshot, moved=self._leavers.seen, by_cost=by_cost)
+        for resource, is_needed in begun:
+            if is_needed:
                 self._feed.expect(resource.kind, time.monotonic())
             self._follow(resource, self._client)
-
-    def _may_move(self) -> set[str]:
-        """Return the kinds, as named by the watches of metadata, of which a Job may be moved.
-
-        Or of which one was moved, and may have to be repaired.
-        """
-        reconsidering = choose.policies_of(self._snapshot)
-        named = {name for policy in reconsidering for name in policy.spec.match.kinds}
-        return {
-            name
-            for name, kind in self._kinds.items()
-            if kind.is_movable
-            and self._served.get(name)
-            and (name in self._leavers.seen or kind.kind in named)
-        }
 
     def _gather(self, wait: float) -> None:
         until = time.monotonic() + wait
@@ -520,7 +370,8 @@ class Controller:
             if takers is not None and not (changed and message.kind == AWAITING.kind):
                 continue
             # A policy that cannot be read changes no snapshot, but its status must say so.
-            self._due = self._due or (changed and message.kind in (POLICIES, TEAM_POLICIES))
+            if changed and message.kind in (POLICIES, TEAM_POLICIES):
+                self._policies.is_due = True
             if changed:
                 until = min(until, time.monotonic() + COALESCE_SECONDS)
 
@@ -551,66 +402,9 @@ class Controller:
             self._log("leads no more: statuses, records of runs and Events are another's to write")
         if self._term:
             self._log("leads: writes statuses, records of runs and Events from now on")
-            self._due = True
+            self._policies.is_due = True
             self._records.read_again()
             self._mover.begin()
-
-    def _judge(self) -> None:
-        try:
-            report = reconcile_policies(
-                self._client,
-                self._snapshot,
-                self._condition_of(),
-                clock=_now,
-                is_leader=self.is_leader,
-                of_teams=self._settings.team_policies,
-            )
-            costs = reconcile_costs(
-                self._client,
-                self._snapshot,
-                unix=time.time(),
-                time=_now(),
-                is_leader=self.is_leader,
-            )
-        except ClusterError as error:
-            self._due = True
-            self._log(f"policies: {error}")
-            return
-        self._log_all(costs.lines)
-        self._due = report.again or bool(report.failed) or costs.again
-        self._reconciled = self._snapshot.generation
-        self._report(report)
-
-    def _condition_of(self) -> Callable[[FallbackPolicy, Snapshot], Condition]:
-        kinds = KnownKinds(
-            switched_on=frozenset(self._settings.kinds),
-            unserved=frozenset(
-                kind.kind for name, kind in self._kinds.items() if not self._served[name]
-            ),
-            changes_resources=self._changes_resources(),
-        )
-        return partial(condition_of, own_namespace=self._settings.namespace, kinds=kinds)
-
-    def _changes_resources(self) -> bool:
-        """Return whether Kubernetes lets a suspended Job's resources change.
-
-        True if it is unknown.
-        """
-        try:
-            return lets_resources_change(self._client.get("/version"))
-        except ClusterError:
-            return True
-
-    def _report(self, report: PolicyReport) -> None:
-        self.metrics.expect(self._snapshot)
-        self.metrics.show(report.ready)
-        self.metrics.writes.labels("written").inc(len(report.written))
-        self.metrics.writes.labels("failed").inc(len(report.failed))
-        for name, condition in report.written:
-            state = "ready" if condition.ready else f"not ready: {condition.message}"
-            self._log(f"{reference_of(name)}: {state}")
-        for name, message in report.failed:
-            self._log(f"{reference_of(name)}: status not written: {message}")
 
     def _move(self) -> None:
         stepped = self._mover.step(
@@ -674,10 +468,6 @@ class Controller:
             self.metrics.unreviewed.labels(policy_label(policy)).inc()
             if self._naming.lets_pass():
                 self._log(f"Job {name}: created without a review; {reference_of(policy)} matches")
-
-
-def _now() -> str:
-    return rfc3339(time.time())
 
 
 def serve(settings: Settings) -> None:

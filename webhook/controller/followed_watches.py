@@ -1,0 +1,119 @@
+"""Tells what the controller watches: some of it always, the rest once a Job may be moved or priced.
+
+Also which kinds of Jobs the cluster serves, as their watches say. It must not know how a watch is
+followed, nor what is done with its messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from webhook.api.resources import WORKLOADS, Resource
+from webhook.api.watch import WatchUpdate
+from webhook.controller import unreviewed
+from webhook.jobs import BY_NAME
+from webhook.model.job import PLAIN
+from webhook.model.queues import Snapshot
+from webhook.reconsider import choose, pending_jobs
+from webhook.settings import Settings
+from webhook.state.signing_keys import KeyRing
+from webhook.state.watched import proven, signing_keys, watched
+
+
+class FollowedWatches:
+    def __init__(self, settings: Settings, ring: KeyRing) -> None:
+        """Read marks on Workloads and Jobs with the keys of *ring*."""
+        self._ring = ring
+        self.always, self._workloads = _followed(settings, ring)
+        self.kinds = {kind.plural: kind for kind in map(BY_NAME.__getitem__, settings.kinds)}
+        """The kinds that are switched on, by the names of the watches of their metadata."""
+        self._served: dict[str, bool] = {}
+        """Of these watches whether there is such a resource; those that have said nothing lack."""
+        self.with_workloads = False
+        """Whether Workloads are followed."""
+        self._pending: set[str] = set()
+        """The kinds whose Jobs are followed whole, by the same names."""
+
+    @property
+    def with_pending(self) -> bool:
+        """Whether Jobs are followed that may be moved."""
+        return bool(self._pending)
+
+    @property
+    def knows_served(self) -> bool:
+        """Whether each kind that is switched on is known to be served, or why that is not known."""
+        return self._served.keys() == self.kinds.keys()
+
+    @property
+    def unserved(self) -> frozenset[str]:
+        """Return the kinds that are switched on, and that the cluster does not serve."""
+        return frozenset(kind.kind for name, kind in self.kinds.items() if not self._served[name])
+
+    def metadata(self) -> Iterator[Resource]:
+        """Yield what is watched of Jobs always: their metadata, of each kind."""
+        for kind in self.kinds.values():
+            yield unreviewed.followed(kind, self._ring.keys)
+
+    def note_served(self, message: WatchUpdate) -> bool:
+        """Note whether a kind is served; return whether that has changed."""
+        if message.error and message.kind in self._served:
+            return False
+        before = self._served.get(message.kind)
+        if message.error or message.entries is not None:
+            self._served[message.kind] = bool(message.error) or message.served
+            return self._served[message.kind] != before
+        return False
+
+    def begun(
+        self, snapshot: Snapshot, *, moved: Collection[str], by_cost: bool
+    ) -> Iterator[tuple[Resource, bool]]:
+        """Yield what is to be followed from now on, and whether nothing is known without it.
+
+        *moved*: the watches of metadata in which a Job was seen that has been moved, and may have
+        to be repaired. *by_cost*: prices or advice depend on what waits.
+        """
+        wanted = self._may_move(snapshot, moved)
+        if (wanted or by_cost) and not self.with_workloads:
+            self.with_workloads = True
+            for resource in self._workloads:
+                yield resource, True
+        for name in wanted - self._pending:
+            self._pending.add(name)
+            kind = self.kinds[name]
+            # Every cluster serves Jobs. Of another kind whose watch fails only its own Jobs wait.
+            yield pending_jobs.followed(kind, self._ring.keys), kind.kind == PLAIN
+
+    def _may_move(self, snapshot: Snapshot, moved: Collection[str]) -> set[str]:
+        """Return the kinds, as named by the watches of metadata, of which a Job may be moved.
+
+        Or of which one was moved.
+        """
+        reconsidering = choose.policies_of(snapshot)
+        named = {name for policy in reconsidering for name in policy.spec.match.kinds}
+        return {
+            name
+            for name, kind in self.kinds.items()
+            if kind.is_movable and self._served.get(name) and (name in moved or kind.kind in named)
+        }
+
+
+def _followed(
+    settings: Settings, ring: KeyRing
+) -> tuple[tuple[Resource, ...], tuple[Resource, ...]]:
+    """Return what is followed always, and what only once a policy reconsiders or a Job was moved.
+
+    The Workloads of the second take most of the memory, with the Jobs that are followed then.
+    """
+    kinds = watched(
+        namespace=settings.namespace,
+        kueue_namespace=settings.kueue_namespace,
+        series_names=settings.series,
+        nodes=settings.watch_nodes,
+        team_policies=settings.team_policies,
+    )
+    always = (resource for resource in kinds if resource.kind != WORKLOADS)
+    workloads = (
+        replace(resource, required=False) for resource in kinds if resource.kind == WORKLOADS
+    )
+    return (*always, signing_keys(settings.namespace)), proven(workloads, ring)

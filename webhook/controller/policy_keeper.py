@@ -1,0 +1,112 @@
+"""Keeps the status of policies, AcceleratorProfiles and Tariffs as they are judged, while we lead.
+
+How each is judged, and what is written, is ``policy_status``'s and ``cost_status``'s.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from webhook.api.client import Client, lets_resources_change
+from webhook.api.kubernetes_api import ClusterError
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.cost_status import reconcile_costs
+from webhook.controller.policy_status import (
+    KnownKinds,
+    PolicyReport,
+    condition_of,
+    reconcile_policies,
+    reference_of,
+)
+from webhook.model.queues import Snapshot
+from webhook.model.words import rfc3339
+from webhook.settings import Settings
+
+
+class PolicyKeeper:
+    def __init__(
+        self,
+        client: Client,
+        settings: Settings,
+        *,
+        is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
+        log: Callable[[str], None],
+    ) -> None:
+        """Ask *is_leader* right before each write."""
+        self._client = client
+        self._settings = settings
+        self._is_leader = is_leader
+        self._metrics = metrics
+        self._log = log
+        self.is_due = False
+        """Whether a condition may have changed without a change of the snapshot."""
+        self._reconciled = -1
+        """Generation of the snapshot that was last reconciled."""
+
+    def may_change(self, snapshot: Snapshot) -> bool:
+        """Tell whether a condition may have changed."""
+        return self.is_due or snapshot.generation != self._reconciled
+
+    def step(self, snapshot: Snapshot, unserved: frozenset[str]) -> None:
+        """Judge all, and write what has changed; *unserved* are kinds that are not served."""
+        # Whatever goes wrong before the end is tried again.
+        self.is_due = True
+        try:
+            report = reconcile_policies(
+                self._client,
+                snapshot,
+                partial(
+                    condition_of,
+                    own_namespace=self._settings.namespace,
+                    kinds=self._known_kinds(unserved),
+                ),
+                clock=_now,
+                is_leader=self._is_leader,
+                of_teams=self._settings.team_policies,
+            )
+            costs = reconcile_costs(
+                self._client, snapshot, unix=time.time(), time=_now(), is_leader=self._is_leader
+            )
+        except ClusterError as error:
+            self._log(f"policies: {error}")
+            return
+        for line in costs.lines:
+            self._log(line)
+        self.is_due = report.again or bool(report.failed) or costs.again
+        self._reconciled = snapshot.generation
+        self._metrics.expect(snapshot)
+        self._report(report)
+
+    def _known_kinds(self, unserved: frozenset[str]) -> KnownKinds:
+        return KnownKinds(
+            switched_on=frozenset(self._settings.kinds),
+            unserved=unserved,
+            changes_resources=self._changes_resources(),
+        )
+
+    def _changes_resources(self) -> bool:
+        """Return whether Kubernetes lets a suspended Job's resources change.
+
+        True if it is unknown.
+        """
+        try:
+            return lets_resources_change(self._client.get("/version"))
+        except ClusterError:
+            return True
+
+    def _report(self, report: PolicyReport) -> None:
+        self._metrics.show(report.ready)
+        self._metrics.writes.labels("written").inc(len(report.written))
+        self._metrics.writes.labels("failed").inc(len(report.failed))
+        for name, condition in report.written:
+            state = "ready" if condition.ready else f"not ready: {condition.message}"
+            self._log(f"{reference_of(name)}: {state}")
+        for name, message in report.failed:
+            self._log(f"{reference_of(name)}: status not written: {message}")
+
+
+def _now() -> str:
+    return rfc3339(time.time())
