@@ -17,19 +17,17 @@ from typing import Any, Final, TypeAlias
 
 import yaml
 
+from webhook.api import resources
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
-    PROFILES_PLURAL,
     AcceleratorProfileSpec,
     AcceleratorProfileStatus,
 )
-from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, TariffSpec, TariffStatus
+from webhook.model.costs.tariff import TARIFF_KIND, TariffSpec, TariffStatus
 from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
-    PLURAL,
     TEAM_KIND,
-    TEAM_PLURAL,
     VERSION,
     PolicyStatus,
 )
@@ -73,7 +71,7 @@ class Definition:
 
 POLICIES: Final = Definition(
     kind=KIND,
-    plural=PLURAL,
+    plural=resources.POLICIES,
     short="fbp",
     description="Which other queues Jobs may run in, and when.",
     spec=Spec,
@@ -87,7 +85,7 @@ POLICIES: Final = Definition(
 TEAM_POLICIES: Final = replace(
     POLICIES,
     kind=TEAM_KIND,
-    plural=TEAM_PLURAL,
+    plural=resources.TEAM_POLICIES,
     short="tfbp",
     description="Where Jobs of one namespace may run that no FallbackPolicy matches, and when; "
     "only where the chart's teamPolicies.enabled is true.",
@@ -97,7 +95,7 @@ TEAM_POLICIES: Final = replace(
 )
 PROFILES: Final = Definition(
     kind=PROFILE_KIND,
-    plural=PROFILES_PLURAL,
+    plural=resources.ACCELERATOR_PROFILES,
     short="fbap",
     description="Memory, speed and power of one kind of device, and which ResourceFlavors have it.",
     spec=AcceleratorProfileSpec,
@@ -109,7 +107,7 @@ PROFILES: Final = Definition(
 )
 TARIFFS: Final = Definition(
     kind=TARIFF_KIND,
-    plural=TARIFFS_PLURAL,
+    plural=resources.TARIFFS,
     short="fbt",
     description="What an hour of each resource costs, in money, electricity and carbon.",
     spec=TariffSpec,

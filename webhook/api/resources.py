@@ -15,6 +15,7 @@ from webhook.model import fields
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.policy.custom_object import PolicyError
+from webhook.model.policy.fallback_policy import GROUP, VERSION
 
 KUEUE_GROUP = "kueue.x-k8s.io"
 
@@ -29,6 +30,11 @@ def kueue_path(version: str | None, rest: str) -> str:
     if version is None:
         raise NotServed(KUEUE_GROUP)
     return f"/apis/{KUEUE_GROUP}/{version}/{rest}"
+
+
+def our_path(rest: str) -> str:
+    """Return the path of an object or a list of ours."""
+    return f"/apis/{GROUP}/{VERSION}/{rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

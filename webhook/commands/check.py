@@ -16,6 +16,13 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
+from webhook.api.resources import (
+    ACCELERATOR_PROFILES,
+    POLICIES,
+    TARIFFS,
+    TEAM_POLICIES,
+    our_path,
+)
 from webhook.commands import manifest, terminal
 from webhook.commands.kubectl_flags import (
     connection_options,
@@ -27,19 +34,16 @@ from webhook.commands.kubectl_flags import (
 from webhook.decide import move_limits, undo_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
-    PROFILES_PLURAL,
     read_accelerator_profile,
 )
 from webhook.model.costs.device_table import DEVICES
-from webhook.model.costs.tariff import TARIFF_KIND, TARIFFS_PLURAL, read_tariff
+from webhook.model.costs.tariff import TARIFF_KIND, read_tariff
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import (
     GROUP,
     KIND,
-    PLURAL,
     READ_BY_KIND,
     TEAM_KIND,
-    TEAM_PLURAL,
     VERSION,
     PolicyError,
 )
@@ -77,7 +81,7 @@ class CheckedKind:
     def path(self, namespace: str) -> str:
         """Return the path of its list; *namespace* is empty if it is cluster-scoped."""
         within = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
-        return f"/apis/{GROUP}/{VERSION}/{within}{self.plural}"
+        return our_path(f"{within}{self.plural}")
 
 
 def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
@@ -105,10 +109,10 @@ def _of_tariff(value: Mapping[str, Any]) -> Iterator[_Note]:
 
 
 CHECKED: Final[Mapping[str, CheckedKind]] = {
-    KIND: CheckedKind(plural=PLURAL, notes=_of_policy),
-    TEAM_KIND: CheckedKind(plural=TEAM_PLURAL, notes=_of_policy),
-    PROFILE_KIND: CheckedKind(plural=PROFILES_PLURAL, notes=_of_profile),
-    TARIFF_KIND: CheckedKind(plural=TARIFFS_PLURAL, notes=_of_tariff),
+    KIND: CheckedKind(plural=POLICIES, notes=_of_policy),
+    TEAM_KIND: CheckedKind(plural=TEAM_POLICIES, notes=_of_policy),
+    PROFILE_KIND: CheckedKind(plural=ACCELERATOR_PROFILES, notes=_of_profile),
+    TARIFF_KIND: CheckedKind(plural=TARIFFS, notes=_of_tariff),
 }
 
 

@@ -34,8 +34,6 @@ _ANY_NAMESPACE: Final = "default"
 _LISTS: Final = KEYED_BY_NAME | LISTED
 _NAMES: Final = {"runtimePatches": "manager"}
 """Lists whose elements go by another field than ``name``."""
-_POLICIES: Final = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
-_TEAM_POLICIES: Final = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"
 _WEBHOOKS: Final = {
     "group": "admissionregistration.k8s.io",
     "kind": "MutatingWebhookConfiguration",
@@ -128,14 +126,16 @@ def _of_files(paths: Iterable[str]) -> list[FallbackPolicy]:
 
 def _of_cluster(access: ClusterAccess) -> list[FallbackPolicy]:
     """Return the cluster's policies; one that cannot be read is left out, and named."""
+    from webhook.api.resources import POLICIES, TEAM_POLICIES, our_path
     from webhook.api.watch import list_pages
     from webhook.model.policy.fallback_policy import KIND, READ_BY_KIND, TEAM_KIND, PolicyError
 
     policies = []
     with connected(access) as client:
-        stored = [(KIND, item) for page in list_pages(client, _POLICIES) for item in _items(page)]
+        pages = list_pages(client, our_path(POLICIES))
+        stored = [(KIND, item) for page in pages for item in _items(page)]
         with suppress(NotServed, Forbidden):
-            for page in list_pages(client, _TEAM_POLICIES):
+            for page in list_pages(client, our_path(TEAM_POLICIES)):
                 stored += [(TEAM_KIND, item) for item in _items(page)]
     for kind, item in stored:
         try:

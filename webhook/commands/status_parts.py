@@ -23,7 +23,10 @@ from webhook.api.resources import (
     KUEUE_CONFIG,
     KUEUE_DEPLOYMENT,
     OFF_SWITCH,
+    POLICIES,
+    TEAM_POLICIES,
     kueue_path,
+    our_path,
 )
 from webhook.api.watch import list_pages
 from webhook.commands.decision_table import unix_of
@@ -82,14 +85,12 @@ def part_of(read: ReadPart) -> StatusPart:
         return StatusPart(forbidden=str(error))
 
 
-_POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
-_TEAM_POLICIES = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"
 _KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
 
 
 def policies(client: Client) -> StatusPart:
     try:
-        shown = [_policy(source) for source in _listed(client, _POLICIES)]
+        shown = [_policy(source) for source in _listed(client, our_path(POLICIES))]
     except NotServed:
         return StatusPart(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
     # What teams write badly is no trouble of who installed this.
@@ -99,7 +100,7 @@ def policies(client: Client) -> StatusPart:
         if policy["ready"] is False
     ]
     with suppress(NotServed, Forbidden):
-        shown += [_policy(source) for source in _listed(client, _TEAM_POLICIES)]
+        shown += [_policy(source) for source in _listed(client, our_path(TEAM_POLICIES))]
     return StatusPart(shown=shown, trouble=tuple(trouble))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed, Unreachable
+from webhook.api.resources import POLICIES, our_path
 from webhook.api.watch import list_pages
 from webhook.commands import decision_table, terminal
 from webhook.commands.connect import (
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from webhook.api.client import Client
 
 
-_POLICIES = "/apis/kueue-fallback.dev/v1alpha1/fallbackpolicies"
 _WATCH_SECONDS = 240.0
 _GRACE_SECONDS = 10.0
 _TOO_SHORT_SECONDS = 0.5
@@ -169,7 +169,7 @@ def lines(
 def _kinds(client: Client) -> Sequence[JobKind]:
     """Return the kinds that policies name, and Job; all kinds for who may not list policies."""
     try:
-        pages = list(list_pages(client, _POLICIES))
+        pages = list(list_pages(client, our_path(POLICIES)))
     except (Forbidden, NotServed):
         return (JOB, *(kind for kind in KINDS.values() if kind is not JOB))
     specs = [policy.get("spec") or {} for page in pages for policy in page.get("items") or ()]

@@ -12,7 +12,7 @@ from math import inf
 from typing import Any, Final, NamedTuple
 
 from webhook.api import lease
-from webhook.api.resources import KUEUE_GROUP
+from webhook.api.resources import KUEUE_GROUP, POLICIES
 from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
@@ -32,7 +32,7 @@ from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
 from webhook.model.forecasts import Profile
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
+from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
@@ -123,7 +123,6 @@ def _added(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
     return dict(total)
 
 
-GROUP = "kueue-fallback.dev"
 _NOTHING = Held()
 _NOBODY = Admitted(0, {})
 
@@ -264,7 +263,7 @@ def _seen_policies(view: View, rights: Rights) -> frozenset[str]:
     for_all = (name for name, namespace in namespaces.items() if not namespace)
     seen = rights.may_list_jobs(filter(None, namespaces.values()))
     own = {name for name, namespace in namespaces.items() if namespace in seen}
-    return rights.may_get(for_all, group=GROUP, resource="fallbackpolicies") | own
+    return rights.may_get(for_all, group=GROUP, resource=POLICIES) | own
 
 
 def _with_seen_places(queues: Sequence[Queue], rights: Rights) -> Iterator[Queue]:

@@ -27,6 +27,7 @@ from webhook.api.resources import (
     ReadObject,
     Resource,
     full_name,
+    our_path,
     read_by,
 )
 from webhook.api.watch import Follower, WatchUpdate
@@ -223,9 +224,8 @@ def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
             known[entry.key] = entry.value
 
 
-_API: Final = "/apis/kueue-fallback.dev/v1alpha1"
-JUDGED: Final = Resource(kind=POLICIES, path=f"{_API}/{POLICIES}", required=False, read=read_judged)
-TEAMS_JUDGED: Final = replace(JUDGED, kind=TEAM_POLICIES, path=f"{_API}/{TEAM_POLICIES}")
+JUDGED: Final = Resource(kind=POLICIES, path=our_path(POLICIES), required=False, read=read_judged)
+TEAMS_JUDGED: Final = replace(JUDGED, kind=TEAM_POLICIES, path=our_path(TEAM_POLICIES))
 
 
 def lease_in(namespace: str) -> Resource:

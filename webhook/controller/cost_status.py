@@ -14,18 +14,18 @@ from math import isnan
 from typing import Any, Final
 
 from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refused
+from webhook.api.resources import ACCELERATOR_PROFILES, TARIFFS, our_path
 from webhook.api.watch import list_pages
 from webhook.controller.policy_status import dated_condition
 from webhook.cost.cluster_prices import NUMBERS, said
 from webhook.cost.flavor_devices import claimed, devices_of
 from webhook.model.costs.accelerator_profile import (
-    PROFILES_PLURAL,
     AcceleratorProfile,
     read_accelerator_profile,
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
-from webhook.model.costs.tariff import TARIFFS_PLURAL, read_tariff
-from webhook.model.policy.fallback_policy import GROUP, VERSION, PolicyError
+from webhook.model.costs.tariff import read_tariff
+from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Explained, ProfileReady, TariffReady
 
@@ -75,8 +75,8 @@ def reconcile_costs(
 
     """
     judges: tuple[tuple[str, Callable[[Mapping[str, Any]], CostVerdict | None]], ...] = (
-        (PROFILES_PLURAL, partial(_judge_profile, snapshot=snapshot)),
-        (TARIFFS_PLURAL, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
+        (ACCELERATOR_PROFILES, partial(_judge_profile, snapshot=snapshot)),
+        (TARIFFS, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
     )
     lines: list[str] = []
     again = False
@@ -101,7 +101,7 @@ def reconcile_costs(
 
 def _objects(transport: KubernetesApi, plural: str) -> Iterator[Mapping[str, Any]]:
     with contextlib.suppress(NotServed):
-        for page in list_pages(transport, f"/apis/{GROUP}/{VERSION}/{plural}"):
+        for page in list_pages(transport, our_path(plural)):
             yield from page.get("items") or ()
 
 
@@ -288,7 +288,7 @@ def _write(
 ) -> tuple[str, bool]:
     """Write a status; return the API server's error, and whether the object changed meanwhile."""
     metadata = source["metadata"]
-    path = f"/apis/{GROUP}/{VERSION}/{plural}/{metadata['name']}/status"
+    path = our_path(f"{plural}/{metadata['name']}/status")
     body = {
         "metadata": {"resourceVersion": metadata.get("resourceVersion")},
         "status": _with_gone(status, source.get("status") or {}),

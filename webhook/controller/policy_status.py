@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
-from webhook.api.resources import full_name, key_of
+from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
 from webhook.api.watch import list_pages
 from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
@@ -21,13 +21,9 @@ from webhook.jobs import BY_NAME
 from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
-    GROUP,
     KIND,
     MOST_OF_TEAM,
-    PLURAL,
     TEAM_KIND,
-    TEAM_PLURAL,
-    VERSION,
     FallbackPolicy,
     Option,
     PolicyError,
@@ -284,8 +280,7 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding
 
 CLUSTER_SCOPED: Final = "default"
 """The namespace of Events on cluster-scoped objects."""
-_API: Final = f"/apis/{GROUP}/{VERSION}"
-PATH: Final = f"{_API}/{PLURAL}"
+PATH: Final = our_path(POLICIES)
 
 
 class PolicyReference(NamedTuple):
@@ -301,8 +296,8 @@ class PolicyReference(NamedTuple):
     @property
     def collection(self) -> str:
         """The path of the list that it is in."""
-        within = f"namespaces/{self.namespace}/{TEAM_PLURAL}" if self.namespace else PLURAL
-        return f"{_API}/{within}"
+        within = f"namespaces/{self.namespace}/{TEAM_POLICIES}" if self.namespace else POLICIES
+        return our_path(within)
 
     @property
     def events(self) -> str:
@@ -348,8 +343,8 @@ def reconcile_policies(
         ClusterError: the policies cannot be read.
 
     """
-    stored = [*_stored(transport, PLURAL, read_policy)]
-    stored += _stored(transport, TEAM_PLURAL, read_team_policy) if of_teams else ()
+    stored = [*_stored(transport, POLICIES, read_policy)]
+    stored += _stored(transport, TEAM_POLICIES, read_team_policy) if of_teams else ()
     valid = (each.policy for each in stored if isinstance(each.policy, FallbackPolicy))
     counted = {policy.name for policy in in_order(valid)}
     ready: dict[str, bool] = {}
@@ -384,7 +379,7 @@ def _stored(
     transport: KubernetesApi, plural: str, read: Callable[[Mapping[str, Any]], FallbackPolicy]
 ) -> Iterator[_Stored]:
     with contextlib.suppress(NotServed):
-        for page in list_pages(transport, f"{_API}/{plural}"):
+        for page in list_pages(transport, our_path(plural)):
             # The items of a list carry neither kind nor apiVersion; reading needs neither.
             for source in page.get("items") or ():
                 try:

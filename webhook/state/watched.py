@@ -41,8 +41,8 @@ from webhook.api.resources import (
     WEBHOOKS,
     WORKLOADS,
     Resource,
+    our_path,
 )
-from webhook.model.policy.fallback_policy import GROUP, VERSION
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing
 
@@ -124,7 +124,7 @@ def watched(
 
 
 def _ours(kind: str) -> Resource:
-    return Resource(kind=kind, read=read, path=f"/apis/{GROUP}/{VERSION}/{kind}")
+    return Resource(kind=kind, read=read, path=our_path(kind))
 
 
 def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:

@@ -29,7 +29,6 @@ from webhook.model.policy.field_types import (
 )
 
 PROFILE_KIND: Final = "AcceleratorProfile"
-PROFILES_PLURAL: Final = "acceleratorprofiles"
 _MEMORY: Final = "memory"
 
 DataType = Literal["fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8", "int4"]

@@ -28,7 +28,6 @@ from webhook.model.policy.field_types import (
 )
 
 TARIFF_KIND: Final = "Tariff"
-TARIFFS_PLURAL: Final = "tariffs"
 
 MonthName = Literal[
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"

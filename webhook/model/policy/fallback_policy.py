@@ -56,9 +56,7 @@ from webhook.model.policy.strategy import (
 __all__ = [
     "GROUP",
     "KIND",
-    "PLURAL",
     "TEAM_KIND",
-    "TEAM_PLURAL",
     "VERSION",
     "Accelerator",
     "Adaptation",
@@ -96,9 +94,7 @@ __all__ = [
 GROUP: Final = "kueue-fallback.dev"
 VERSION: Final = "v1alpha1"
 KIND: Final = "FallbackPolicy"
-PLURAL: Final = "fallbackpolicies"
 TEAM_KIND: Final = "TeamFallbackPolicy"
-TEAM_PLURAL: Final = "teamfallbackpolicies"
 
 
 class FallbackPolicy(Strict):
