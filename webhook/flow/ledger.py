@@ -18,7 +18,7 @@ from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state.pipe import Update, apply_update
-from webhook.state.seen_workload import BY_NAME, SeenWorkload
+from webhook.state.seen_workload import OF_A_JOB, SeenWorkload
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""
@@ -130,7 +130,7 @@ class Ledger:
         None: there is none, or it has claimed one: each Job claims once, however often it is
         reported.
         """
-        if not workload.key.startswith(BY_NAME) or workload.key in self._names:
+        if not workload.key.startswith(OF_A_JOB) or workload.key in self._names:
             return None
         self._names[workload.key] = self._clock + _NAMES_KEPT_SECONDS
         for key, (arrival, _) in self._entries.items():

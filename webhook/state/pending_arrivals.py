@@ -16,7 +16,7 @@ from webhook.model.job import PodSet
 from webhook.model.queues import Arrival, KueueConfig, LimitRangeItem, PodSetNeeds
 from webhook.state.seen_workload import key_of_placement
 from webhook.state.workload import Workload
-from webhook.state.workload_charges import Charge, Counted
+from webhook.state.workload_charges import Charge, KueueCounts
 
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _SHAPES_KEPT = 4096
@@ -32,7 +32,9 @@ class PendingArrivals:
         # The pod sets are kept with their id, so that it stays theirs.
         self._needs: dict[tuple[str, int], tuple[tuple[PodSet, ...], _Needs | None]] = {}
         # Likewise the needs that were worked out.
-        self._adjusted: dict[tuple[int, Counted, tuple[Charge, ...]], tuple[_Needs, _Needs]] = {}
+        self._adjusted: dict[
+            tuple[int, KueueCounts, tuple[Charge, ...]], tuple[_Needs, _Needs]
+        ] = {}
 
     def adopt(
         self,

@@ -18,9 +18,9 @@ from webhook.learn.dispatches import WaitingDispatches
 from webhook.model.queues import Amounts, FlavorResource, Guest, Held, Reservation, Stage, Trial
 from webhook.model.topologies import PlacedPods
 from webhook.state.workload import Workload
-from webhook.state.workload_charges import Charge, Counted
+from webhook.state.workload_charges import Charge, KueueCounts
 
-_Group: TypeAlias = tuple[str, str, int, str, str, int, Counted, tuple[Charge, ...]]
+_Group: TypeAlias = tuple[str, str, int, str, str, int, KueueCounts, tuple[Charge, ...]]
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
 _Key = TypeVar("_Key")
 MOST_RESERVATIONS: Final = 512

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from webhook.state.workload import Workload
 
-BY_NAME = "job:"
+OF_A_JOB = "job:"
+"""Begins the key of a placement that names its Job, as it has no decision's id."""
 
 
 class SeenWorkload(NamedTuple):
@@ -34,4 +35,4 @@ def key_of_placement(workload: Workload) -> str:
     """Return the key of its placement: the decision's id, else its Job; empty: it has neither."""
     if workload.decision_id:
         return workload.decision_id
-    return f"{BY_NAME}{workload.namespace}/{workload.job}" if workload.job else ""
+    return f"{OF_A_JOB}{workload.namespace}/{workload.job}" if workload.job else ""

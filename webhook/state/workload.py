@@ -50,7 +50,7 @@ from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 from webhook.model.topologies import PlacedPods
 from webhook.state.topology_assignment import read_placed
-from webhook.state.workload_charges import Charge, Counted, read_charge, read_counted, read_held
+from webhook.state.workload_charges import Charge, KueueCounts, read_charge, read_counted, read_held
 from webhook.state.workload_owner import read_owner
 from webhook.state.workload_shapes import likeness, recall_shape
 
@@ -134,7 +134,7 @@ class Workload(NamedTuple):
     counted by its difference from the one that it replaces, what that one holds."""
     placed: tuple[PlacedPods, ...] = ()
     """Of one with quota, its pods in the domains of Topologies."""
-    counted: Counted = ()
+    counted: KueueCounts = ()
     """What Kueue counted when it last tried to admit it; empty: it has not, as it is now."""
 
     @property

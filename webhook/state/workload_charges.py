@@ -17,7 +17,7 @@ from webhook.model.fields import EMPTY, child
 from webhook.model.queues import FlavorResource
 
 Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
-Counted: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
+KueueCounts: TypeAlias = tuple[tuple[tuple[str, int], ...], ...]
 """For each pod set, what Kueue has counted that one of its pods asks for, by resource."""
 
 
@@ -45,7 +45,7 @@ def read_held(
 
 def read_counted(
     metadata: Mapping[str, Any], pod_sets: Sequence[WorkloadPodSet], status: Mapping[str, Any]
-) -> Counted:
+) -> KueueCounts:
     """Read ``status.resourceRequests``: what Kueue counts by its own configuration.
 
     Empty where it is not there, or where the Workload has changed since, as by a move.
@@ -149,5 +149,5 @@ def _shared_charges(charges: tuple[Charge, ...]) -> tuple[Charge, ...]:
 
 
 @lru_cache(maxsize=4096)
-def _shared_counts(counted: Counted) -> Counted:
+def _shared_counts(counted: KueueCounts) -> KueueCounts:
     return counted
