@@ -6,6 +6,10 @@ from bench import regret
 from bench.experiment import objects
 from bench.experiment.course import Course
 from bench.regret import Pair, figures, lines, targets
+from webhook.simulate.results import Result
+
+WORLDS = ("preemption", "fair")
+STOP = Result(strategy="", jobs=())
 
 
 def pair(stayed, decided, *, again=None, would_take=0.0, is_gone=False, priority="low"):
@@ -126,3 +130,42 @@ def test_where_all_stay_only_dry_runs_are_decided_by_the_policy():
     assert staying["match"]["jobSelector"]["matchExpressions"] == [absent]
     assert [option["name"] for option in probing["options"]] == ["gpu", "cpu"]
     assert probing["match"]["jobSelector"]["matchLabels"] == {"team": "a", "regret-probe": "true"}
+
+
+def test_a_replay_pairs_the_same_jobs_without_a_control_plane():
+    scale = regret.Scale(jobs=30)
+
+    pairs = list(regret.replayed(["preemption", "fair"], scale, [1, 2]))
+
+    given = {name: regret.scenario(name, regret.arms_of(name)[2], scale, 2) for name in WORLDS}
+    of_seed = [found for found in pairs if found.job.startswith("s2-")]
+    assert [(found.world, found.job) for found in of_seed] == [
+        (name, f"s2-{submission.name}") for name in WORLDS for submission in given[name].submissions
+    ]
+    assert {found.priority for found in pairs} == {"low", "normal", "urgent"}
+    assert all(found.stayed == found.again > 0 for found in pairs)
+    sooner = [found for found in pairs if found.is_gone and found.decided < found.stayed]
+    assert {found.priority for found in sooner} == {"low"}
+
+
+def test_worlds_with_fair_sharing_are_replayed_with_it(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        regret.replay, "replay", lambda given, _: asked.append(given.snapshot.kueue) or STOP
+    )
+
+    for name in WORLDS:
+        list(regret.replayed([name], regret.Scale(jobs=5), [1]))
+
+    assert [kueue.fair_sharing for kueue in asked] == [False, False, True, True]
+
+
+def test_seeds_may_be_given_as_ranges():
+    assert regret.arguments(["--seeds", "1,3-5,8"]).seeds == [1, 3, 4, 5, 8]
+
+
+def test_what_is_no_number_is_no_seed(capsys):
+    with pytest.raises(SystemExit):
+        regret.arguments(["--seeds", "1-x"])
+
+    assert "expected numbers, got 1-x" in capsys.readouterr().err
