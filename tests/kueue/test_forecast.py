@@ -568,3 +568,33 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
 
     whole = {begun.key: begun.at for begun in planned.with_waiting(instead).begun}
     assert start == whole[str(place)]
+
+
+def fair_state(*others):
+    return replace(
+        snapshot(
+            cluster_queue("gpu-cq", {"t4": {GPU: "1"}}, cohort="all"),
+            *others,
+            kueue=KueueConfig(fair_sharing=True),
+        ),
+        priority_classes={"high": 9},
+    )
+
+
+@pytest.mark.parametrize(
+    ("priority", "turn"),
+    [(9, (122.0, "priorities")), (0, (122.0, ""))],
+    ids=["before-who-waits", "after-all"],
+)
+def test_where_shares_decide_only_the_turn_after_all_who_wait_is_known(priority, turn):
+    queues = fair_state(cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"))
+
+    found = start(queues, [runs("long")], [waits("short", priority=1)], priority=priority)
+
+    assert (found.seconds, found.unordered) == turn
+
+
+def test_where_shares_decide_nothing_in_a_tree_a_higher_priority_comes_first():
+    found = start(fair_state(), [runs("long")], [waits("short", priority=1)], priority=9)
+
+    assert (found.seconds, found.unordered) == (101.0, "")

@@ -69,8 +69,7 @@ class ExactCycles:
         self.turns: Sequence[Turn] = ()
         """As in ``SchedulingCycle``."""
         self.turn_usage: list[TurnUsage] = []
-        """The usage at *turns* in each cycle of this moment; none where shares decide whose turn
-        it is."""
+        """The usage at *turns* in each cycle of this moment."""
         self.after: list[int] = []
         """That at the end of the last of them, with what its preemptors keep of what their victims
         leave."""
@@ -179,7 +178,7 @@ class ExactCycles:
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
-        is_recorded = bool(self.turns) and not self.claims.fair_sharing
+        is_recorded = bool(self.turns)
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
         for contender in self._in_order(contenders, cycle):
             if is_recorded:

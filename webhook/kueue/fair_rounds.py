@@ -198,7 +198,7 @@ class FairRounds:
         self.kept: list[tuple[int, Taken]] = []
         """Quota set aside for heads after the last cycle: (node, amounts)."""
         self.turns: Sequence[tuple[int, float]] = ()
-        """As in ``SchedulingCycle``; none where heads are served by shares."""
+        """As in ``SchedulingCycle``."""
         self.before: list[list[int]] = []
         """Usage, with what is set aside, at each of *turns*; shorter where nothing came after."""
         self._recorded = 0

@@ -219,6 +219,11 @@ class Schedule:
         return self._exact is not None
 
     @property
+    def is_served_by_shares(self) -> bool:
+        """Whether shares decide which ClusterQueue is served next."""
+        return self._cycle.claims.fair_sharing and len(self.tree.leaves) > 1
+
+    @property
     def preempts(self) -> bool:
         """Whether some ClusterQueue of the tree may preempt."""
         return self._holders is not None

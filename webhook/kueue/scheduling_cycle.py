@@ -272,7 +272,7 @@ class SchedulingCycle:
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
             started.append(self._taken(heads, fitting, number))
 
-        rounds.turns = () if self.claims.fair_sharing else self.turns
+        rounds.turns = self.turns
         rounds.run(self._of_leaf, take)
         self.before = rounds.before
         self._is_first = False

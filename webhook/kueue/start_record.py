@@ -42,7 +42,9 @@ class StartRecord:
         """Record *schedule*; *newcomers* are the priorities that new Jobs may have."""
         self._schedule = schedule
         self.priorities = schedule.priorities()
-        self.ranks = _ranks(schedule, self.priorities, newcomers)
+        self.tells_turns = not schedule.is_served_by_shares
+        """Whether the turns of newcomers are known that come before some of those who wait."""
+        self.ranks = _ranks(schedule, self.priorities, newcomers) if self.tells_turns else ()
         schedule.attend([_turn(rank, self.priorities) for rank in self.ranks])
         self.times: list[float] = []
         """When each step begins, in seconds since the beginning of the schedule."""
