@@ -598,3 +598,35 @@ def test_where_shares_decide_nothing_in_a_tree_a_higher_priority_comes_first():
     found = start(fair_state(), [runs("long")], [waits("short", priority=1)], priority=9)
 
     assert (found.seconds, found.unordered) == (101.0, "")
+
+
+def test_a_placement_takes_its_moment_from_those_that_outrank_who_waits_and_no_more():
+    queues = ranked_state()
+    running = [runs("long", since=-90.0), runs("long", since=-80.0)]
+    waiting = [waits("long", gpus=1) for _ in range(3)]
+    asked = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
+    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
+
+    found = []
+    for _ in range(3):
+        start = start_of(profile, asked, priority=9)
+        found.append(start.start.seconds)
+        profile = with_placement(profile, start.usage, found[-1], 100.0, priority=9)
+
+    # Those who wait would have started at both of the first releases, and start later.
+    assert found == [11.0, 21.0, 112.0]
+
+
+def test_a_wide_placement_takes_for_its_run_what_nobody_else_would_have_had():
+    queues = ranked_state(gpus=4)
+    waiting = [waits("long", gpus=1)]
+    running = [runs("long", since=-90.0, gpus=4)]
+    asked = demand([needs({GPU: "4"})], queues.cluster_queues["gpu-cq"], queues)
+    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
+    start = start_of(profile, asked, priority=9)
+
+    after = with_placement(profile, start.usage, start.start.seconds, 500.0, priority=9)
+
+    one = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
+    assert start.start.seconds == 11.0
+    assert start_of(after, one, priority=9).start.seconds > 111.0

@@ -52,18 +52,26 @@ def _less(
 ) -> Profile:
     """Return the profile with an amount of each cell taken between two of its steps."""
     during = [start <= at < end for at in profile.times]
-    # A turn that comes before the placement's still finds the quota free in the step in which the
-    # placement starts.
-    after_start = [start < at < end for at in profile.times]
     until_end = [at < end for at in profile.times]
     served = served_before(profile.priorities, priority)
+    index = bisect_right(profile.times, start) - 1
+    at_start = [at == index for at in range(len(profile.times))]
+    after_start = [start < at < end for at in profile.times]
+
+    def at_turn(served_first: int, table: Table) -> Table:
+        # Who comes after that turn and would have started with the placement holds nothing later
+        # on: what it would have had is gone for that turn at this moment, and not after it.
+        others = [max(0, n - m) for n, m in zip(table[index], profile.free[index], strict=True)]
+        left = [max(0, n - other) for n, other in zip(taken, others, strict=True)]
+        # A turn that comes before the placement's still finds the quota free in this step.
+        if served_first >= served:
+            table = _lessened(table, taken, at_start)
+        return _lessened(table, left, after_start)
+
     return replace(
         profile,
         free=_lessened(profile.free, taken, during),
-        ranked={
-            rank: _lessened(table, taken, after_start if rank[1] < served else during)
-            for rank, table in profile.ranked.items()
-        },
+        ranked={rank: at_turn(rank[1], table) for rank, table in profile.ranked.items()},
         # Who outranks the placement may preempt it as well; others get no victims before it does.
         preempting={
             level: _lessened(table, taken, until_end) if level <= priority else table
