@@ -627,6 +627,8 @@ def test_a_wide_placement_takes_for_its_run_what_nobody_else_would_have_had():
 
     after = with_placement(profile, start.usage, start.start.seconds, 500.0, priority=9)
 
-    one = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
+    two = demand([needs({GPU: "2"})], queues.cluster_queues["gpu-cq"], queues)
     assert start.start.seconds == 11.0
-    assert start_of(after, one, priority=9).start.seconds > 111.0
+    assert start_of(profile, two, priority=9, elapsed=20.0).start.seconds == 0.0
+    # Of its four GPUs three would have been left for the next one.
+    assert start_of(after, two, priority=9).start.seconds == 511.0

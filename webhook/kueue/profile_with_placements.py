@@ -55,7 +55,7 @@ def _less(
     until_end = [at < end for at in profile.times]
     served = served_before(profile.priorities, priority)
     index = bisect_right(profile.times, start) - 1
-    at_start = [at == index for at in range(len(profile.times))]
+    at_start = [at == start for at in profile.times]
     after_start = [start < at < end for at in profile.times]
 
     def at_turn(served_first: int, table: Table) -> Table:
