@@ -160,6 +160,20 @@ def test_worlds_with_fair_sharing_are_replayed_with_it(monkeypatch):
     assert [kueue.fair_sharing for kueue in asked] == [False, False, True, True]
 
 
+def test_replays_are_not_judged_by_advice_that_nobody_asked_for(monkeypatch, capsys):
+    monkeypatch.setattr(
+        "sys.argv", ["regret", "--replayed", "--worlds", "preemption", "--jobs", "5"]
+    )
+
+    with pytest.raises(SystemExit) as ended:
+        regret.main()
+
+    assert ended.value.code == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if "<=" in line] == [
+        regret.targets([])[0].line()
+    ]
+
+
 def test_seeds_may_be_given_as_ranges():
     assert regret.arguments(["--seeds", "1,3-5,8"]).seeds == [1, 3, 4, 5, 8]
 
