@@ -7,6 +7,7 @@ Kubernetes client: it takes 10 MB, so it is imported only then.
 
 from __future__ import annotations
 
+import base64
 import copy
 import os
 import ssl
@@ -14,11 +15,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 from urllib.request import getproxies
 
 import urllib3
 import yaml
+from urllib3.util import ssl_
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Unreachable
@@ -39,6 +42,7 @@ _FILES: Final = (
     ("client-key", "key_file"),
 )
 """Fields that name files, and what urllib3 calls these."""
+_UNUSABLE: Final = "the kubeconfig cannot be used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +206,12 @@ def read_by_client(
     """Return what the Kubernetes client makes of *kubeconfig*; raises as ``connection`` does."""
     from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
 
-    configuration = _load(kubeconfig)
-    configuration.connection_pool_maxsize = connections
+    with TemporaryDirectory(prefix="kueue-fallback-") as folder:
+        configuration = _load(kubeconfig, Path(folder))
+        configuration.connection_pool_maxsize = connections
+        pool = RESTClientObject(configuration).pool_manager
+        if isinstance(kubeconfig, Mapping):
+            _read_certificates(pool)
 
     def credentials() -> dict[str, str]:
         settings: Any = configuration.auth_settings().values()
@@ -211,12 +219,32 @@ def read_by_client(
 
     return ApiServer(
         host=configuration.host,
-        pool=RESTClientObject(configuration).pool_manager,
+        pool=pool,
         credentials=credentials,
     )
 
 
-def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess) -> Configuration:
+def _read_certificates(pool: urllib3.PoolManager) -> None:
+    """Read the files that *pool* would read at each connection, so that they can be removed."""
+    keywords = pool.connection_pool_kw
+    context = ssl_.create_urllib3_context(cert_reqs=keywords["cert_reqs"])
+    authorities, certificate, key = (
+        keywords.pop(name) for name in ("ca_certs", "cert_file", "key_file")
+    )
+    try:
+        if authorities:
+            context.load_verify_locations(authorities)
+        else:
+            context.load_default_certs()
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError:
+        # The error may quote a secret.
+        raise Unreachable(_UNUSABLE) from None
+    keywords["ssl_context"] = context
+
+
+def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess, folder: Path) -> Configuration:
     from kubernetes import config  # noqa: PLC0415
     from kubernetes.client.configuration import Configuration  # noqa: PLC0415
 
@@ -226,7 +254,7 @@ def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess) -> Configuration:
     configuration = Configuration()
     try:
         if isinstance(kubeconfig, Mapping):
-            return _loaded_from(kubeconfig, configuration)
+            return _loaded_from(kubeconfig, configuration, folder)
         if isinstance(kubeconfig, ClusterAccess):
             if kubeconfig.context:
                 return _of_context(kubeconfig, configuration)
@@ -259,13 +287,33 @@ def _of_context(access: ClusterAccess, configuration: Configuration) -> Configur
     return configuration
 
 
-def _loaded_from(kubeconfig: Mapping[str, Any], configuration: Configuration) -> Configuration:
+def _loaded_from(
+    kubeconfig: Mapping[str, Any], configuration: Configuration, folder: Path
+) -> Configuration:
     from kubernetes import config  # noqa: PLC0415
 
     from_mapping: Any = config.load_kube_config_from_dict
+    content = copy.deepcopy(dict(kubeconfig))
     try:
-        from_mapping(copy.deepcopy(dict(kubeconfig)), client_configuration=configuration)
+        _write_data(content, folder)
+        from_mapping(content, client_configuration=configuration)
     except (ValueError, TypeError, KeyError, AttributeError):
         # The error may quote a secret.
-        raise Unreachable("the kubeconfig cannot be used") from None
+        raise Unreachable(_UNUSABLE) from None
     return configuration
+
+
+def _write_data(content: dict[str, Any], folder: Path) -> None:
+    """Name files in the *folder* where *content* has embedded data.
+
+    The Kubernetes client would write files that stay when its process is killed, keys included.
+    """
+    context = _named(content, "context", _value(content, "current-context"))
+    for kind in ("cluster", "user"):
+        entry = _named(content, kind, _value(context, kind)) or {}
+        for key, _ in _FILES:
+            data = entry.pop(f"{key}-data", None)
+            if data:
+                written = folder / key
+                written.write_bytes(base64.standard_b64decode(data))
+                entry[key] = str(written)

@@ -1,0 +1,106 @@
+"""A kubeconfig's embedded certificates and key: read once, and left in no file."""
+
+import json
+import ssl
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from hack.pki import Pki, encoded
+from webhook.api import connection
+from webhook.api.kubernetes_api import Unreachable
+
+
+@pytest.fixture
+def pki(tmp_path):
+    made = Pki(tmp_path / "pki")
+    made.issue_server("server", "localhost")
+    made.issue_client("client", user="alice", group="team")
+    return made
+
+
+@pytest.fixture
+def server(pki):
+    """Answers only those who have a certificate of the authority, with whose it is."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            subject = dict(pair for (pair,) in self.connection.getpeercert()["subject"])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(subject["commonName"].encode())
+
+        def log_message(self, *_):
+            """Say nothing."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki.certificate("server"), pki.key("server"))
+    context.load_verify_locations(pki.certificate("ca"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    with HTTPServer(("localhost", 0), Answer) as listening:
+        listening.socket = context.wrap_socket(listening.socket, server_side=True)
+        Thread(target=listening.serve_forever, daemon=True).start()
+        yield f"https://localhost:{listening.server_port}"
+        listening.shutdown()
+
+
+def embedded(server, pki, **user):
+    cluster = {"server": server, "certificate-authority-data": encoded(pki.certificate("ca"))}
+    given = {
+        "client-certificate-data": encoded(pki.certificate("client")),
+        "client-key-data": encoded(pki.key("client")),
+    }
+    return {
+        "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": {**given, **user}}, {"name": "other", "user": None}],
+    }
+
+
+def test_a_process_that_ends_at_once_leaves_no_file_with_a_key(server, pki, tmp_path):
+    files = tmp_path / "tmp"
+    files.mkdir()
+    program = f"""
+import json, os, sys
+from webhook.api.connection import connection
+
+reached = connection(json.loads({json.dumps(embedded(server, pki))!r}), connections=1)
+print(reached.pool.request("GET", reached.host, retries=False).data.decode(), flush=True)
+os._exit(0)
+"""
+
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "", "TMPDIR": str(files), "PYTHONPATH": ":".join(sys.path)},
+    )
+
+    assert (found.stdout, list(files.iterdir())) == ("alice\n", [])
+
+
+def test_an_authority_that_did_not_sign_the_server_is_refused(server, pki, tmp_path):
+    other = Pki(tmp_path / "other")
+    kubeconfig = embedded(server, pki)
+    data = encoded(other.certificate("ca"))
+    kubeconfig["clusters"][0]["cluster"]["certificate-authority-data"] = data
+
+    reached = connection.connection(kubeconfig, connections=1)
+
+    with pytest.raises(connection.urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+        reached.pool.request("GET", reached.host, retries=False)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"client-key-data": "*"}, {"client-key-data": "c2VjcmV0"}, {"client-certificate-data": 7}],
+    ids=["no base64", "no key", "no text"],
+)
+def test_data_that_is_no_certificate_is_not_quoted(server, pki, changed):
+    with pytest.raises(Unreachable, match=r"^the kubeconfig cannot be used$"):
+        connection.connection(embedded(server, pki, **changed), connections=1)
