@@ -55,6 +55,8 @@ PROBE: Final = "regret-probe"
 READY_SECONDS: Final = 60.0
 WORSE_AT_MOST: Final = 1.0
 WRONG_AT_MOST: Final = 2.0
+INTERRUPTED: Final = 130
+"""What a shell exits with after Ctrl-C."""
 PATIENCE: Final = 4.0
 PATIENCE_SECONDS: Final = 300.0
 _NULL: Final = ("stayed", "again")
@@ -389,23 +391,38 @@ def _turnaround(course: Course) -> float:
     return (course.finished or 0.0) - (course.created or 0.0)
 
 
-def measured(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> list[Pair]:
+def measured(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> Iterator[Pair]:
     """Run the worlds; those with the same configuration of Kueue share a control plane."""
-    found: list[Pair] = []
     for kueue in (PLAIN, FAIR):
         if alike := [name for name in names if WORLDS[name].kueue == kueue]:
             with installed(Options(kueue_config=kueue)) as installation:
-                found += played(installation.plane, alike, scale, seeds)
-    return found
+                yield from played(installation.plane, alike, scale, seeds)
+
+
+def until_interrupted(pairs: Iterable[Pair]) -> tuple[list[Pair], bool]:
+    """Return the pairs that come before Ctrl-C, and whether it came: hours of plays are kept.
+
+    With none before it, it is raised, like whatever else ends the program.
+    """
+    kept: list[Pair] = []
+    try:
+        for pair in pairs:
+            kept.append(pair)  # noqa: PERF402 - what was read before an error is to be kept
+    except (KeyboardInterrupt, SystemExit):
+        # A control plane that is taken down passes Ctrl-C on as the end of the program.
+        if not kept:
+            raise
+        return kept, True
+    return kept, False
 
 
 def main() -> None:
     given = arguments()
     scale = Scale(jobs=given.jobs, run_seconds=given.run_time)
-    if given.replayed:
-        jobs = list(replayed(given.worlds, scale, given.seeds))
-    else:
-        jobs = measured(given.worlds, scale, given.seeds)
+    compare = replayed if given.replayed else measured
+    jobs, is_interrupted = until_interrupted(compare(given.worlds, scale, given.seeds))
+    if is_interrupted:
+        say(f"interrupted: {len(jobs)} Jobs of plays that ended are compared")
     found = figures(jobs)
     # Where nobody asks for advice, none can be wrong.
     wanted = targets(found)[: 1 if given.replayed else None]
@@ -413,6 +430,7 @@ def main() -> None:
         "machine": report.machine(),
         "scale": dataclasses.asdict(scale),
         "seeds": given.seeds,
+        "isInterrupted": is_interrupted,
         "classes": [dataclasses.asdict(row) for row in found],
         "jobs": [dataclasses.asdict(job) for job in jobs],
     }
@@ -423,6 +441,8 @@ def main() -> None:
         print(json.dumps(result, indent=1))
     else:
         print("\n".join([*lines(found), "", *(target.line() for target in wanted)]))
+    if is_interrupted:
+        sys.exit(INTERRUPTED)
     sys.exit(0 if all(target.is_met for target in wanted) else 1)
 
 

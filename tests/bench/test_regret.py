@@ -1,5 +1,8 @@
 """What the regret bench concludes from pairs of Jobs, and what its worlds are made of."""
 
+import json
+import sys
+
 import pytest
 
 from bench import regret
@@ -172,6 +175,34 @@ def test_replays_are_not_judged_by_advice_that_nobody_asked_for(monkeypatch, cap
     assert [line for line in capsys.readouterr().out.splitlines() if "<=" in line] == [
         regret.targets([])[0].line()
     ]
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit("Interrupted")])
+def test_what_was_played_before_an_interruption_is_reported(monkeypatch, capsys, tmp_path, end):
+    def replayed(*_):
+        yield pair(100.0, 90.0)
+        raise end
+
+    monkeypatch.setattr(regret, "replayed", replayed)
+    monkeypatch.setattr("sys.argv", ["regret", "--replayed", "--folder", str(tmp_path)])
+
+    with pytest.raises(SystemExit) as ended:
+        regret.main()
+
+    written = json.loads((tmp_path / "regret.json").read_text())
+    assert (ended.value.code, written["isInterrupted"], len(written["jobs"])) == (130, True, 1)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split()[:3] == ["here", "low", "1"]
+    assert shown.err.endswith("interrupted: 1 Jobs of plays that ended are compared\n")
+
+
+def test_a_start_that_fails_is_not_taken_for_an_interruption():
+    def failing():
+        yield from ()
+        sys.exit("no control plane")
+
+    with pytest.raises(SystemExit, match="no control plane"):
+        regret.until_interrupted(failing())
 
 
 def test_seeds_may_be_given_as_ranges():
