@@ -6,10 +6,13 @@ import pytest
 
 from tests.builders import cluster_queue, cohort
 from webhook.kueue import quota
-from webhook.kueue.fair_preemption import LESS_THAN_INITIAL_SHARE, LESS_THAN_OR_EQUAL_TO_FINAL_SHARE
 from webhook.kueue.preemption import Preemptor, QuotaHolder, satisfies_policy
 from webhook.kueue.preemptor import Possibility, Preemptions
-from webhook.model.queues import Preemption
+from webhook.model.queues import (
+    LESS_THAN_INITIAL_SHARE,
+    LESS_THAN_OR_EQUAL_TO_FINAL_SHARE,
+    Preemption,
+)
 
 OWN = "InClusterQueue"
 RECLAIMED = "InCohortReclamation"

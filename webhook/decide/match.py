@@ -21,7 +21,7 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
-from webhook.model.job import OURS, Job, PodSet, of_pod_sets
+from webhook.model.job import MULTIKUEUE_ORIGIN, OURS, Job, PodSet, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
@@ -50,7 +50,6 @@ _MANAGED_OWNERS = frozenset(
         *((kind.group, kind.kind) for kind in BY_NAME.values() if kind.owns_queued),
     }
 )
-_MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
 _namespace = attrgetter("namespace")
@@ -96,7 +95,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.NOT_SYNCED, snapshot.generation == 0),
         (Skip.OFF, snapshot.off is not None and snapshot.off.covers(job.namespace)),
         (Skip.OWNER_MANAGED, _owner_is_managed(job, snapshot)),
-        (Skip.MULTIKUEUE_ORIGIN, _MULTIKUEUE_ORIGIN in job.labels),
+        (Skip.MULTIKUEUE_ORIGIN, MULTIKUEUE_ORIGIN in job.labels),
         (Skip.PREBUILT_WORKLOAD, _PREBUILT in job.labels or _PREBUILT in job.annotations),
         (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
         (Skip.MANAGED_BY, job.managed_by is not None),

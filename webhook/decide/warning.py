@@ -18,6 +18,7 @@ from itertools import chain
 from math import inf
 from typing import TypeAlias
 
+from webhook.decide.decision_record import PREFIX
 from webhook.jobs import JOB, JobKind
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
@@ -141,7 +142,6 @@ LONGEST = 119
 """Most characters of one warning."""
 MOST = 4
 """Most warnings of one sentence."""
-PREFIX = "kueue-fallback: "
 _ROOM = LONGEST - len(PREFIX)
 _SHORTEST = 8
 """Characters that are left of every name before the text around the names is cut."""

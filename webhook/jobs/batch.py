@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.jobs import served_job
-from webhook.jobs.job_kind import ORIGIN, STOPPING, JobKind, allowed_in, true_conditions
+from webhook.jobs.job_kind import STOPPING, JobKind, allowed_in, true_conditions
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Absent, Edit, Path
 from webhook.model.fields import Json
 from webhook.model.holds import GATE
-from webhook.model.job import JOB_CONTROLLER, Job, PodSets
+from webhook.model.job import JOB_CONTROLLER, MULTIKUEUE_ORIGIN, Job, PodSets
 from webhook.model.reasons import Obstacle
 
 TEMPLATE: Path = ("spec", "template")
@@ -90,7 +90,7 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     for obstacle, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
-        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or ORIGIN in labels),
+        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or MULTIKUEUE_ORIGIN in labels),
         (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
         (Obstacle.STOPPING, "true" in (annotations.get(STOPPING), labels.get(STOPPING))),
         (Obstacle.PODS_ACTIVE, _has_pods(status)),

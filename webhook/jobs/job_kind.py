@@ -21,6 +21,7 @@ from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
     JOB_CLASS,
+    MULTIKUEUE_ORIGIN,
     OPTION_LABEL,
     OURS,
     PRIORITY_LABEL,
@@ -31,7 +32,6 @@ from webhook.model.job import (
 from webhook.model.pods import PodTemplate
 from webhook.model.reasons import Obstacle
 
-ORIGIN: Final = "kueue.x-k8s.io/multikueue-origin"
 STOPPING: Final = "kueue.x-k8s.io/stopping"
 """Set by Kueue while it stops a Job and deletes its pods."""
 SUSPENDING_PARENT: Final = "kueue.x-k8s.io/pod-suspending-parent"
@@ -256,7 +256,7 @@ def held_back_by(
     for obstacle, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, is_over),
-        (Obstacle.MANAGED_BY, manager not in (None, "", controller) or ORIGIN in labels),
+        (Obstacle.MANAGED_BY, manager not in (None, "", controller) or MULTIKUEUE_ORIGIN in labels),
         (Obstacle.NOT_SUSPENDED, _at(source, suspend) is not True),
         (Obstacle.STOPPING, "true" in (annotations.get(STOPPING), labels.get(STOPPING))),
         (Obstacle.PODS_ACTIVE, has_pods),

@@ -14,11 +14,10 @@ from enum import IntEnum
 from typing import TypeAlias
 
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
+from webhook.model.queues import ANY, NEVER, PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
 from webhook.model.topologies import PlacedPods
 
 NEWEST = KueueRelease()
-NEVER = "Never"
 TRY_NEXT = "TryNextFlavor"
 
 
@@ -327,7 +326,7 @@ def set_aside(assigned: Assignment, claimant: Claimant) -> Taken:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L780
     if (
         not asks_for_victims(assigned.mode)
-        or claimant.queue.preemption.reclaim_within_cohort == "Any"
+        or claimant.queue.preemption.reclaim_within_cohort == ANY
     ):
         return ()
     kept: list[tuple[int, int]] = []

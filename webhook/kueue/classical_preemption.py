@@ -12,14 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from webhook.kueue.pooled_preemption import PooledSearch
-from webhook.kueue.preemption import (
-    ANY,
-    LOWER_OR_NEWER_EQUAL_PRIORITY,
-    NEVER,
-    PreemptionReason,
-    Victim,
-    satisfies_policy,
-)
+from webhook.kueue.preemption import PreemptionReason, Victim, satisfies_policy
 from webhook.kueue.preemption_candidates import (
     Candidate,
     CandidateGroup,
@@ -27,6 +20,7 @@ from webhook.kueue.preemption_candidates import (
     grouped,
 )
 from webhook.kueue.preemption_search import PreemptionSearch, by_usage
+from webhook.model.queues import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, NEVER
 
 
 class _Level(NamedTuple):

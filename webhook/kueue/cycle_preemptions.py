@@ -15,16 +15,13 @@ from operator import gt
 from typing import NamedTuple
 
 from webhook.kueue.assignment import Assignment, Level, Oracle, PreemptionMode
-from webhook.kueue.preemption import ANY, Preemptor, Victim
+from webhook.kueue.preemption import Preemptor, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_heads import ClusterQueueHeads, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, is_obtainable
 from webhook.kueue.whole_tree import all_unused
-from webhook.model.queues import PREEMPTION_OVER_BORROWING
-
-_NEVER = "Never"
-
+from webhook.model.queues import ANY, PREEMPTION_OVER_BORROWING
 
 MODES = {
     Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,

@@ -11,10 +11,7 @@ from webhook.kueue.preemption import PreemptionReason, QuotaHolder, Victim
 from webhook.kueue.preemption_candidates import CandidateGroup, CandidateOrder, grouped, order_of
 from webhook.kueue.preemption_search import PreemptionSearch, by_usage
 from webhook.kueue.quota import Taken
-
-LESS_THAN_OR_EQUAL_TO_FINAL_SHARE = "LessThanOrEqualToFinalShare"
-LESS_THAN_INITIAL_SHARE = "LessThanInitialShare"
-DEFAULT_STRATEGIES = (LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
+from webhook.model.queues import LESS_THAN_INITIAL_SHARE
 
 _Queues: TypeAlias = Mapping[int, Iterable[QuotaHolder]]
 """By leaf."""

@@ -23,7 +23,6 @@ from webhook.kueue.domain_timeline import (
 from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
 from webhook.kueue.pending_starts import starts_in_tree
-from webhook.kueue.preemption import LOWER_PRIORITY, NEVER
 from webhook.kueue.profile import PREEMPTION
 from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
@@ -43,6 +42,8 @@ from webhook.kueue.tree_workloads import (
 )
 from webhook.model.forecasts import DomainMoment, Profile, Start
 from webhook.model.queues import (
+    LOWER_PRIORITY,
+    NEVER,
     Arrival,
     ClusterQueue,
     Snapshot,

@@ -7,10 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 
-from webhook.kueue.preemption import ANY, LOWER_PRIORITY, NEVER
 from webhook.kueue.profile import is_later
 from webhook.model.forecasts import Outranking
-from webhook.model.queues import Preemption
+from webhook.model.queues import ANY, LOWER_PRIORITY, NEVER, Preemption
 
 _MOST_OUTRANKING = 64
 """Most starts of which a profile tells whom they may preempt, the earliest."""

@@ -7,12 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.kueue.quota import Taken, tree_names
-from webhook.model.queues import Snapshot
-
-NEVER = "Never"
-LOWER_PRIORITY = "LowerPriority"
-LOWER_OR_NEWER_EQUAL_PRIORITY = "LowerOrNewerEqualPriority"
-ANY = "Any"
+from webhook.model.queues import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, LOWER_PRIORITY, NEVER, Snapshot
 
 
 class PreemptionReason(StrEnum):

@@ -14,17 +14,19 @@ from operator import gt
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from webhook.kueue.preemption import (
-    ANY,
-    LOWER_OR_NEWER_EQUAL_PRIORITY,
-    LOWER_PRIORITY,
-    NEVER,
     Preemptor,
     QuotaHolder,
     Victim,
     satisfies_policy,
 )
 from webhook.kueue.quota import UsageTree
-from webhook.model.queues import Preemption
+from webhook.model.queues import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    NEVER,
+    Preemption,
+)
 
 CandidateOrder: TypeAlias = tuple[bool, float, float, str, str]
 OrderedHolder: TypeAlias = tuple[CandidateOrder, QuotaHolder]

@@ -8,7 +8,7 @@ from functools import cmp_to_key
 from itertools import combinations
 
 from webhook.kueue.fair_sharing import Share, share
-from webhook.kueue.preemption import NEVER, Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemption_candidates import (
     Candidate,
     CandidateHolders,
@@ -16,7 +16,7 @@ from webhook.kueue.preemption_candidates import (
     is_over,
 )
 from webhook.kueue.quota import UsageTree
-from webhook.model.queues import Preemption
+from webhook.model.queues import NEVER, Preemption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

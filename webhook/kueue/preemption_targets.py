@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
-from webhook.kueue.assignment import NEVER, Level, oracle_by_counts
+from webhook.kueue.assignment import Level, oracle_by_counts
 from webhook.kueue.cycle_preemptions import MODES
 from webhook.kueue.fair_rounds import use_of
-from webhook.kueue.preemption import ANY, Preemptor, QuotaHolder
+from webhook.kueue.preemption import Preemptor, QuotaHolder
 from webhook.kueue.preemptor import Preemptions
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, Held, Reservation, Snapshot
+from webhook.model.queues import ANY, NEVER, ClusterQueue, Held, Reservation, Snapshot
 
 
 class KnowsHolders(Protocol):

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from webhook.kueue.classical_preemption import classical_victims
-from webhook.kueue.fair_preemption import DEFAULT_STRATEGIES, fair_victims
+from webhook.kueue.fair_preemption import fair_victims
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemption_candidates import CandidateHolders, ReclaimCandidates
 from webhook.kueue.preemption_search import PreemptionSearch
 from webhook.kueue.quota import UsageTree
-from webhook.model.queues import Preemption
+from webhook.model.queues import DEFAULT_STRATEGIES, Preemption
 
 _USAGES_KEPT = 2
 """In a cycle it is asked at the usage with which it began, and at what its preemptions leave."""

@@ -12,15 +12,19 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from operator import add, le, lt, sub
 
-from webhook.kueue.preemption import LOWER_PRIORITY, Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, KueueConfig
+from webhook.model.queues import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    NEVER,
+    ClusterQueue,
+    KueueConfig,
+)
 
-_ANY = "Any"
-_NEVER = "Never"
-_NEWER_EQUAL = "LowerOrNewerEqualPriority"
 _LAST = 1 << 53
 """Keys count down from here: of several that got quota at one time, the last is preempted first."""
 
@@ -142,12 +146,12 @@ class QuotaHolders:
         reclaiming = {
             leaf: queue.preemption
             for leaf, queue in queues.items()
-            if queue.preemption.reclaim_within_cohort != _NEVER
+            if queue.preemption.reclaim_within_cohort != NEVER
         }
         self._reaches = {
             leaf: self._potential(leaf)
             for leaf, policy in reclaiming.items()
-            if tree.keeps or kueue.fair_sharing or policy.borrow_within_cohort != _NEVER
+            if tree.keeps or kueue.fair_sharing or policy.borrow_within_cohort != NEVER
         }
         """ClusterQueue's node to what it may reclaim for, where it may borrow meanwhile."""
         # Without a right to borrow, one reclaims only for a subtree that leaves quota unused.
@@ -235,7 +239,7 @@ class QuotaHolders:
         policy, at = self._queues[leaf].preemption, preemptor.leaf * tree.width + cell
         is_plain = tree.shares_all and not self.fair_sharing
         by_priority = policy.within_cluster_queue == LOWER_PRIORITY
-        if not (is_plain and by_priority and policy.borrow_within_cohort == _NEVER):
+        if not (is_plain and by_priority and policy.borrow_within_cohort == NEVER):
             return False
         free, lower = tree.available(leaf, cell), self.lower(leaf, preemptor.priority)
         # Those of its own ClusterQueue are enough. Others are preempted with it only as far as it
@@ -281,9 +285,9 @@ class QuotaHolders:
 
     def _used_by_lower(self, leaf: int, priority: float) -> Sequence[int] | None:
         policy = self._queues[leaf].preemption.within_cluster_queue
-        if policy == _NEVER or self.lowest[leaf] > priority:
+        if policy == NEVER or self.lowest[leaf] > priority:
             return None
-        reaches = le if policy == _NEWER_EQUAL else lt
+        reaches = le if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else lt
         rows = [usage for level, usage in self._usage[leaf].items() if reaches(level, priority)]
         return [sum(column) for column in zip(*rows, strict=True)] or None
 
@@ -298,18 +302,18 @@ class QuotaHolders:
         if self.fair_sharing:
             return free
         row = free
-        if policy.within_cluster_queue != _NEVER:
+        if policy.within_cluster_queue != NEVER:
             # A newcomer is the newest of its priority.
             row = list(map(add, free, self._used_below(priority, [leaf])))
-            if policy.borrow_within_cohort == _NEVER and tree.parents[leaf] >= 0:
+            if policy.borrow_within_cohort == NEVER and tree.parents[leaf] >= 0:
                 # It may not preempt for what its cohort would have to lend.
                 most = map(max, self._nominal(leaf), self.unused(leaf))
                 row = list(map(max, free, map(min, row, most)))
-        if policy.reclaim_within_cohort != _NEVER and tree.parents[leaf] >= 0:
-            bound = inf if policy.reclaim_within_cohort == _ANY else priority
+        if policy.reclaim_within_cohort != NEVER and tree.parents[leaf] >= 0:
+            bound = inf if policy.reclaim_within_cohort == ANY else priority
             others = map(sub, self._used_in_tree(bound), self._used_below(bound, [leaf]))
             reach = map(add, free, others)
-            if policy.borrow_within_cohort != _NEVER:
+            if policy.borrow_within_cohort != NEVER:
                 borrowed = map(add, row, self._borrowed_below(leaf, priority))
                 row = list(map(max, row, map(min, self._potential(leaf), borrowed)))
             row = list(map(max, row, map(min, self.unused(leaf), reach)))

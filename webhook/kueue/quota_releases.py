@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from webhook.kueue.preemption import NEVER
 from webhook.kueue.queue_heads import is_strict
 from webhook.kueue.quota_holders import RunningGroup, StartedWorkloads
-from webhook.model.queues import ClusterQueue, KueueConfig
+from webhook.model.queues import NEVER, ClusterQueue, KueueConfig
 
 
 class Runs:

@@ -19,9 +19,8 @@ from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.queue_heads import Shape, has_room, shape_of
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.tree_workloads import GRAIN, Occupant, left_of
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.queues import NEVER, ClusterQueue, Snapshot
 
-_NEVER = "Never"
 _Release: TypeAlias = tuple[float, int, Taken]
 """When quota is released, in seconds from now, by which node, and how much."""
 
@@ -145,4 +144,4 @@ class SoonestStarts:
 
 def _preempts(queue: ClusterQueue) -> bool:
     preemption = queue.preemption
-    return (preemption.within_cluster_queue, preemption.reclaim_within_cohort) != (_NEVER, _NEVER)
+    return (preemption.within_cluster_queue, preemption.reclaim_within_cohort) != (NEVER, NEVER)

@@ -30,7 +30,8 @@ FAILED: Final = "Failed"
 
 _RECOVERED: Final = "Recovered"
 """Reason of the condition PodsReady if its pods were ready before."""
-_REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
+REPLACES: Final = "kueue.x-k8s.io/workload-slice-replacement-for"
+"""Annotation of an elastic slice: which Workload it takes the place of."""
 USED_OF_CONTAINERS = ("image", "command", "args", "resources", "restartPolicy")
 USED_OF_SPEC = ("overhead", "resources")
 """Fields of containers, and of pods, that a class depends on."""
@@ -238,7 +239,7 @@ def read_ended(
     end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
     if not begin or not place.flavors or not end >= begin:
         return None
-    if fields.mapping(metadata, "annotations", "metadata").get(_REPLACES):
+    if fields.mapping(metadata, "annotations", "metadata").get(REPLACES):
         return None
     return Ended(
         key=mark.job_class.key,

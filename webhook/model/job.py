@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
+"""Label of what MultiKueue copied to a worker cluster."""
 
 OURS = "kueue-fallback.dev/"
 OPTION_LABEL = OURS + "option"

@@ -75,11 +75,18 @@ class ResourceGroup:
     quotas: Mapping[FlavorResource, Quota]
 
 
+NEVER: Final = "Never"
+LOWER_PRIORITY: Final = "LowerPriority"
+LOWER_OR_NEWER_EQUAL_PRIORITY: Final = "LowerOrNewerEqualPriority"
+ANY: Final = "Any"
+"""Whom a ClusterQueue may preempt, as its ``preemption`` says in Kueue's words."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preemption:
-    within_cluster_queue: str = "Never"
-    reclaim_within_cohort: str = "Never"
-    borrow_within_cohort: str = "Never"
+    within_cluster_queue: str = NEVER
+    reclaim_within_cohort: str = NEVER
+    borrow_within_cohort: str = NEVER
     max_priority_threshold: int | None = None
     """``borrowWithinCohort.maxPriorityThreshold``: the highest priority that a Workload which
     borrows may preempt; None: any below its own."""
@@ -227,8 +234,9 @@ class KueueRelease:
     """A LocalQueue of weight 0 that has used nothing is served last of those ordered by usage."""
 
 
-LESS_OR_EQUAL_TO_FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
+LESS_THAN_OR_EQUAL_TO_FINAL_SHARE: Final = "LessThanOrEqualToFinalShare"
 LESS_THAN_INITIAL_SHARE: Final = "LessThanInitialShare"
+DEFAULT_STRATEGIES: Final = (LESS_THAN_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +263,7 @@ class KueueConfig:
     frameworks: tuple[str, ...] = ("batch/job",)
     external_frameworks: tuple[str, ...] = ()
     fair_sharing: bool = False
-    preemption_strategies: tuple[str, ...] = (LESS_OR_EQUAL_TO_FINAL_SHARE, LESS_THAN_INITIAL_SHARE)
+    preemption_strategies: tuple[str, ...] = DEFAULT_STRATEGIES
     """``fairSharing.preemptionStrategies``, in the order in which they are tried."""
     admission_fair_sharing: AdmissionFairSharing | None = None
     """None: LocalQueues are not ordered by what they have used, whatever ClusterQueues say."""

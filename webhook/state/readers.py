@@ -30,6 +30,7 @@ from webhook.model.pods import (
 from webhook.model.policy.fallback_policy import read_policy, read_team_policy
 from webhook.model.queues import (
     BORROWING_OVER_PREEMPTION,
+    NEVER,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
@@ -248,9 +249,9 @@ def _preemption(spec: Mapping[str, Any]) -> Preemption:
     path = "spec.preemption"
     borrow = fields.mapping(spec, "borrowWithinCohort", path)
     return Preemption(
-        within_cluster_queue=fields.text(spec, "withinClusterQueue", path) or "Never",
-        reclaim_within_cohort=fields.text(spec, "reclaimWithinCohort", path) or "Never",
-        borrow_within_cohort=fields.text(borrow, "policy", f"{path}.borrowWithinCohort") or "Never",
+        within_cluster_queue=fields.text(spec, "withinClusterQueue", path) or NEVER,
+        reclaim_within_cohort=fields.text(spec, "reclaimWithinCohort", path) or NEVER,
+        borrow_within_cohort=fields.text(borrow, "policy", f"{path}.borrowWithinCohort") or NEVER,
         max_priority_threshold=fields.integer(
             borrow, "maxPriorityThreshold", f"{path}.borrowWithinCohort"
         ),

@@ -17,6 +17,7 @@ from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
     NOT_SAID,
+    REPLACES,
     Conditions,
     RunPlace,
     WorkloadPodSet,
@@ -64,7 +65,6 @@ _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _PARENT = _KUEUE + "concurrent-admission-parent"
 _ELASTIC = _KUEUE + "elastic-job"
-_REPLACES = _KUEUE + "workload-slice-replacement-for"
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
 the ClusterQueue's name."""
@@ -350,11 +350,11 @@ def _named_obstacle(texts: _Texts) -> Obstacle | None:
         return Obstacle.HELD
     if texts.annotations.get(GATE):
         return Obstacle.GATED
-    return Obstacle.SLICE if texts.annotations.get(_REPLACES) else None
+    return Obstacle.SLICE if texts.annotations.get(REPLACES) else None
 
 
 def _replaced(texts: _Texts) -> str:
-    key = fields.text(texts.annotations, _REPLACES, "metadata.annotations")
+    key = fields.text(texts.annotations, REPLACES, "metadata.annotations")
     return key if len(key) <= _LONGEST_KEY else ""
 
 

@@ -11,9 +11,8 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.model import fields
-from webhook.model.job import LONGEST_KIND, reference_of
+from webhook.model.job import LONGEST_KIND, MULTIKUEUE_ORIGIN, reference_of
 
-_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 _OF_GROUP = "kueue.x-k8s.io/is-group-workload"
 _NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
 """Kinds that own their Workloads without being marked as their controllers."""
@@ -48,7 +47,7 @@ def read_owner(metadata: Mapping[str, Any]) -> WorkloadOwner:
         if kind in _NOT_CONTROLLING or (kind != "Workload" and owner.get("controller") is True):
             name, uid = (fields.text(owner, key, here) for key in ("name", "uid"))
             return WorkloadOwner(intern(kind), name, uid)
-    if _ORIGIN in fields.mapping(metadata, "labels", "metadata"):
+    if MULTIKUEUE_ORIGIN in fields.mapping(metadata, "labels", "metadata"):
         return _owner_by_name(fields.text(metadata, "name", "metadata"))
     return NO_OWNER
 
