@@ -1,5 +1,6 @@
 """A kubeconfig's embedded certificates and key: read once, and left in no file."""
 
+import base64
 import json
 import ssl
 import subprocess
@@ -8,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from urllib3.exceptions import SSLError
 
 from hack.pki import Pki, encoded
 from webhook.api import connection
@@ -92,7 +95,7 @@ def test_an_authority_that_did_not_sign_the_server_is_refused(server, pki, tmp_p
 
     reached = connection.connection(kubeconfig, connections=1)
 
-    with pytest.raises(connection.urllib3.exceptions.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
+    with pytest.raises(SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         reached.pool.request("GET", reached.host, retries=False)
 
 
@@ -104,3 +107,42 @@ def test_an_authority_that_did_not_sign_the_server_is_refused(server, pki, tmp_p
 def test_data_that_is_no_certificate_is_not_quoted(server, pki, changed):
     with pytest.raises(Unreachable, match=r"^the kubeconfig cannot be used$"):
         connection.connection(embedded(server, pki, **changed), connections=1)
+
+
+def test_a_key_with_a_password_is_refused_and_none_is_asked_for(server, pki):
+    key = serialization.load_pem_private_key(pki.key("client").read_bytes(), password=None)
+    locked = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.BestAvailableEncryption(b"secret"),
+    )
+    kubeconfig = embedded(server, pki, **{"client-key-data": base64.b64encode(locked).decode()})
+    program = f"""
+import json, sys
+from webhook.api.connection import connection
+from webhook.api.kubernetes_api import Unreachable
+
+try:
+    connection(json.loads({json.dumps(kubeconfig)!r}), connections=1)
+except Unreachable as error:
+    print(error, "-", sys.stdin.read())
+"""
+
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        input="secret",
+        capture_output=True,
+        text=True,
+        check=True,
+        # Without a terminal OpenSSL asks standard input.
+        start_new_session=True,
+    )
+
+    assert found.stdout == "the kubeconfig cannot be used - secret\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named(server, pki, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+
+    with pytest.raises(Unreachable, match=r"No such file or directory: .*/none/"):
+        connection.connection(embedded(server, pki), connections=1)

@@ -42,7 +42,6 @@ _FILES: Final = (
     ("client-key", "key_file"),
 )
 """Fields that name files, and what urllib3 calls these."""
-_UNUSABLE: Final = "the kubeconfig cannot be used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,14 +203,15 @@ def read_by_client(
     kubeconfig: str | Mapping[str, Any] | ClusterAccess, connections: int
 ) -> ApiServer:
     """Return what the Kubernetes client makes of *kubeconfig*; raises as ``connection`` does."""
+    if isinstance(kubeconfig, Mapping):
+        return _read_content(kubeconfig, connections)
+    return _of_client(_load(kubeconfig), connections)
+
+
+def _of_client(configuration: Configuration, connections: int) -> ApiServer:
     from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
 
-    with TemporaryDirectory(prefix="kueue-fallback-") as folder:
-        configuration = _load(kubeconfig, Path(folder))
-        configuration.connection_pool_maxsize = connections
-        pool = RESTClientObject(configuration).pool_manager
-        if isinstance(kubeconfig, Mapping):
-            _read_certificates(pool)
+    configuration.connection_pool_maxsize = connections
 
     def credentials() -> dict[str, str]:
         settings: Any = configuration.auth_settings().values()
@@ -219,32 +219,12 @@ def read_by_client(
 
     return ApiServer(
         host=configuration.host,
-        pool=pool,
+        pool=RESTClientObject(configuration).pool_manager,
         credentials=credentials,
     )
 
 
-def _read_certificates(pool: urllib3.PoolManager) -> None:
-    """Read the files that *pool* would read at each connection, so that they can be removed."""
-    keywords = pool.connection_pool_kw
-    context = ssl_.create_urllib3_context(cert_reqs=keywords["cert_reqs"])
-    authorities, certificate, key = (
-        keywords.pop(name) for name in ("ca_certs", "cert_file", "key_file")
-    )
-    try:
-        if authorities:
-            context.load_verify_locations(authorities)
-        else:
-            context.load_default_certs()
-        if certificate:
-            context.load_cert_chain(certificate, key)
-    except OSError:
-        # The error may quote a secret.
-        raise Unreachable(_UNUSABLE) from None
-    keywords["ssl_context"] = context
-
-
-def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess, folder: Path) -> Configuration:
+def _load(kubeconfig: str | ClusterAccess) -> Configuration:
     from kubernetes import config  # noqa: PLC0415
     from kubernetes.client.configuration import Configuration  # noqa: PLC0415
 
@@ -253,8 +233,6 @@ def _load(kubeconfig: str | Mapping[str, Any] | ClusterAccess, folder: Path) -> 
     from_pod: Any = config.load_incluster_config
     configuration = Configuration()
     try:
-        if isinstance(kubeconfig, Mapping):
-            return _loaded_from(kubeconfig, configuration, folder)
         if isinstance(kubeconfig, ClusterAccess):
             if kubeconfig.context:
                 return _of_context(kubeconfig, configuration)
@@ -287,27 +265,33 @@ def _of_context(access: ClusterAccess, configuration: Configuration) -> Configur
     return configuration
 
 
-def _loaded_from(
-    kubeconfig: Mapping[str, Any], configuration: Configuration, folder: Path
-) -> Configuration:
+def _read_content(kubeconfig: Mapping[str, Any], connections: int) -> ApiServer:
+    """Return what the Kubernetes client makes of a kubeconfig's content, and leave no file of it.
+
+    The client would write files for embedded data that stay when its process is killed.
+    """
     from kubernetes import config  # noqa: PLC0415
+    from kubernetes.client.configuration import Configuration  # noqa: PLC0415
 
     from_mapping: Any = config.load_kube_config_from_dict
-    content = copy.deepcopy(dict(kubeconfig))
+    configuration = Configuration()
     try:
-        _write_data(content, folder)
-        from_mapping(content, client_configuration=configuration)
-    except (ValueError, TypeError, KeyError, AttributeError):
+        with TemporaryDirectory(prefix="kueue-fallback-") as folder:
+            content = _with_files(kubeconfig, Path(folder))
+            from_mapping(content, client_configuration=configuration)
+            server = _of_client(configuration, connections)
+            _read_certificates(server.pool)
+    except (ssl.SSLError, ValueError, TypeError, KeyError, AttributeError):
         # The error may quote a secret.
-        raise Unreachable(_UNUSABLE) from None
-    return configuration
+        raise Unreachable("the kubeconfig cannot be used") from None
+    except (config.ConfigException, OSError) as error:
+        raise Unreachable(str(error)) from error
+    return server
 
 
-def _write_data(content: dict[str, Any], folder: Path) -> None:
-    """Name files in the *folder* where *content* has embedded data.
-
-    The Kubernetes client would write files that stay when its process is killed, keys included.
-    """
+def _with_files(kubeconfig: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return a copy of *kubeconfig* that names files in the *folder* for what is embedded."""
+    content = copy.deepcopy(dict(kubeconfig))
     context = _named(content, "context", _value(content, "current-context"))
     for kind in ("cluster", "user"):
         entry = _named(content, kind, _value(context, kind)) or {}
@@ -317,3 +301,19 @@ def _write_data(content: dict[str, Any], folder: Path) -> None:
                 written = folder / key
                 written.write_bytes(base64.standard_b64decode(data))
                 entry[key] = str(written)
+    return content
+
+
+def _read_certificates(pool: urllib3.PoolManager) -> None:
+    """Read the files that *pool* would read at each connection, so that they can be removed."""
+    keywords = pool.connection_pool_kw
+    context = ssl_.create_urllib3_context(cert_reqs=keywords["cert_reqs"])
+    authorities, certificate, key = (keywords.pop(name) for _, name in _FILES)
+    if authorities:
+        context.load_verify_locations(authorities)
+    else:
+        context.load_default_certs()
+    if certificate:
+        # Without a password, OpenSSL would ask the terminal or standard input for one.
+        context.load_cert_chain(certificate, key, password="")
+    keywords["ssl_context"] = context
