@@ -55,8 +55,6 @@ PROBE: Final = "regret-probe"
 READY_SECONDS: Final = 60.0
 WORSE_AT_MOST: Final = 1.0
 WRONG_AT_MOST: Final = 2.0
-INTERRUPTED: Final = 130
-"""What a shell exits with after Ctrl-C."""
 PATIENCE: Final = 4.0
 PATIENCE_SECONDS: Final = 300.0
 _NULL: Final = ("stayed", "again")
@@ -400,18 +398,19 @@ def measured(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> Iterat
 
 
 def until_interrupted(pairs: Iterable[Pair]) -> tuple[list[Pair], bool]:
-    """Return the pairs that come before Ctrl-C, and whether it came: hours of plays are kept.
+    """Return the pairs that come before the program is to end, and whether it is to.
 
-    With none before it, it is raised, like whatever else ends the program.
+    So hours of plays are kept. With none before it, what ends the program is raised.
     """
     kept: list[Pair] = []
     try:
         for pair in pairs:
             kept.append(pair)  # noqa: PERF402 - what was read before an error is to be kept
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit) as end:
         # A control plane that is taken down passes Ctrl-C on as the end of the program.
         if not kept:
             raise
+        say(f"{str(end) or 'interrupted'}: {len(kept)} Jobs of plays that ended are compared")
         return kept, True
     return kept, False
 
@@ -421,8 +420,6 @@ def main() -> None:
     scale = Scale(jobs=given.jobs, run_seconds=given.run_time)
     compare = replayed if given.replayed else measured
     jobs, is_interrupted = until_interrupted(compare(given.worlds, scale, given.seeds))
-    if is_interrupted:
-        say(f"interrupted: {len(jobs)} Jobs of plays that ended are compared")
     found = figures(jobs)
     # Where nobody asks for advice, none can be wrong.
     wanted = targets(found)[: 1 if given.replayed else None]
@@ -441,9 +438,7 @@ def main() -> None:
         print(json.dumps(result, indent=1))
     else:
         print("\n".join([*lines(found), "", *(target.line() for target in wanted)]))
-    if is_interrupted:
-        sys.exit(INTERRUPTED)
-    sys.exit(0 if all(target.is_met for target in wanted) else 1)
+    sys.exit(0 if all(target.is_met for target in wanted) and not is_interrupted else 1)
 
 
 def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
