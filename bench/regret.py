@@ -410,7 +410,7 @@ def until_interrupted(pairs: Iterable[Pair]) -> tuple[list[Pair], bool]:
         # A control plane that is taken down passes Ctrl-C on as the end of the program.
         if not kept:
             raise
-        say(f"{str(end) or 'interrupted'}: {len(kept)} Jobs of plays that ended are compared")
+        say(f"{str(end) or 'Interrupted.'} {len(kept)} Jobs of plays that ended are compared.")
         return kept, True
     return kept, False
 

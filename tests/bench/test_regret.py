@@ -177,7 +177,7 @@ def test_replays_are_not_judged_by_advice_that_nobody_asked_for(monkeypatch, cap
     ]
 
 
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit("interrupted")])
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit("Interrupted.")])
 def test_what_was_played_before_an_interruption_is_reported(monkeypatch, capsys, tmp_path, end):
     def replayed(*_):
         yield pair(100.0, 90.0)
@@ -193,7 +193,7 @@ def test_what_was_played_before_an_interruption_is_reported(monkeypatch, capsys,
     assert (ended.value.code, written["isInterrupted"], len(written["jobs"])) == (1, True, 1)
     shown = capsys.readouterr()
     assert shown.out.splitlines()[1].split()[:3] == ["here", "low", "1"]
-    assert shown.err.endswith("interrupted: 1 Jobs of plays that ended are compared\n")
+    assert shown.err.endswith("Interrupted. 1 Jobs of plays that ended are compared.\n")
 
 
 def test_a_start_that_fails_is_not_taken_for_an_interruption():
