@@ -110,6 +110,8 @@ class Pair:
     """What going would have come to there: its run in that option, and what a Job costs beside."""
     is_gone: bool
     """Where policies enforce, it was sent away."""
+    preempted: tuple[int, int, int]
+    """How often, in the two arms in which all stay and in the third."""
 
     @property
     def is_wrong(self) -> bool:
@@ -141,6 +143,9 @@ class ClassFigures:
     gone: int
     later: int
     """Of those gone, how many were done sooner where everybody stayed."""
+    preempted_stayed: float
+    """Preemptions of these Jobs, in the mean of the two arms in which all stay."""
+    preempted_decided: int
 
     @property
     def is_worse(self) -> bool:
@@ -180,6 +185,8 @@ def _figures(pairs: Sequence[Pair]) -> ClassFigures:
         wrong=sum(pair.is_wrong for pair in pairs),
         gone=sum(pair.is_gone for pair in pairs),
         later=sum(pair.is_gone and pair.decided > pair.alike for pair in pairs),
+        preempted_stayed=sum(sum(pair.preempted[:2]) for pair in pairs) / 2,
+        preempted_decided=sum(pair.preempted[2] for pair in pairs),
     )
 
 
@@ -188,12 +195,14 @@ def lines(found: Sequence[ClassFigures]) -> list[str]:
         *("world", "priority", "jobs", "stay s", "policy s"),
         *("worse %", "noise %", "null %", "verdict"),
         *("advised", "wrong", "gone", "later"),
+        *("preempted, stay", "policy"),
     )
     rows = [
         (
             *(row.world, row.priority, row.jobs, row.stayed, row.decided),
             *(row.worse_percent, row.noise_percent, row.null_percent, row.verdict),
             *(row.advised, row.wrong, row.gone, row.later),
+            *(row.preempted_stayed, row.preempted_decided),
         )
         for row in found
     ]
@@ -350,6 +359,7 @@ def pairs(
             is_advised=is_advised,
             would_take=submission.run_seconds[option] + cost if is_advised else 0.0,
             is_gone=last.queue != last.submitted_to,
+            preempted=(len(first.lost), len(again.lost), len(last.lost)),
         )
 
 
@@ -375,6 +385,7 @@ def replayed(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> Iterat
                     is_advised=False,
                     would_take=0.0,
                     is_gone=after.queue != after.submitted,
+                    preempted=(before.preempted, before.preempted, after.preempted),
                 )
 
 
