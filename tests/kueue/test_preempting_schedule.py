@@ -75,6 +75,19 @@ def test_a_victim_may_go_on_with_what_it_has_left():
     assert [each.finish for each in schedule.runs.ended] == [31.0, 121.0]
 
 
+def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_never_comes_again():
+    state, schedule = world(queue("a", preemption=LOWER))
+    schedule.start_what_fits()
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+    while not schedule.preempted:
+        schedule.step()
+
+    schedule.withdraw("low")
+
+    assert run(schedule) == [("low", 0.0), ("high", 11.0)]
+    assert schedule.now == 31.0
+
+
 @pytest.mark.parametrize(
     ("policy", "starts"),
     [

@@ -151,6 +151,28 @@ def test_who_starts_and_is_preempted_at_the_same_moment_waits_again():
     assert first.finish <= narrow.start - 1 < narrow.finish < wide.finish
 
 
+def test_who_is_preempted_and_moved_while_its_pods_stop_runs_again_once():
+    document = yaml.safe_load((SCENARIOS / "shared-gpus.yaml").read_text())
+    for rate in ("rate-a", "rate-b", "duration"):
+        del document["parameters"][rate]
+    for policy in document["policies"]["objects"]:
+        gain = {"time": "1s", "percent": 1}
+        policy["spec"]["reconsider"] = {"after": "4s", "minimumGain": gain}
+    names = ("a-low", "a-low", "a-low", "a-urgent", "a-urgent")
+    coming = zip(("1s", "1500ms", "2s", "5500ms", "5500ms"), names, strict=True)
+    document["arrivals"] = [{"at": at, "job": job} for at, job in coming]
+    given = {"gpus": 1, "within": "LowerPriority", "spread": 0, "minimum-gain": "9999s"}
+    scenario = files.read(document, given=given)
+    (arm,) = scenario.arms(["FinishTime"])
+
+    _, second, _, urgent, _ = replay(scenario, arm).jobs
+
+    # It is moved half a second before its quota is free.
+    assert second.lost == (LostRun("gpu-a", 1.5, 5.5),)
+    assert (second.queue, second.start, second.finish) == ("cpu", 6.0, 86.0)
+    assert urgent.start == 6.5
+
+
 def shared_queue(name, quotas, **spec):
     """Return a ClusterQueue; *quotas*: nominal quota and limits by flavor and resource."""
     keys = ("nominalQuota", "borrowingLimit", "lendingLimit")

@@ -338,9 +338,16 @@ class Schedule:
             self._cycle.join(queue, entry, order)
 
     def withdraw(self, key: str) -> None:
-        """Remove the pending Workloads with this key, if there are any, from an exact schedule."""
+        """Remove the pending Workloads with this key, if there are any, from an exact schedule.
+
+        Those that are preempted and still stop give their quota back, and do not wait again.
+        """
         if self._exact is None:
             raise TypeError(_SHARED)
+        for _, _, group in self._evicted:
+            if group.entry is not None and group.entry.waiting.key == key:
+                group.entry = None
+                return
         # Without an arrival of this key it has joined a queue.
         left = [arrival for arrival in self._arrivals if arrival[3].waiting.key != key]
         if len(left) < len(self._arrivals):
