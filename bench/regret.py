@@ -1,7 +1,7 @@
 """Compare how long Jobs take with a policy and without, in five worlds on the real Kueue.
 
 usage: python -m bench.regret [--worlds NAME,NAME] [--seeds 1,2] [--jobs 120] [--run-time 45]
-                             [--replayed] [--folder FOLDER] [-o json]
+                             [--reconsider] [--replayed] [--folder FOLDER] [-o json]
 
 Three arms of a world meet the same arrivals at the same time, in queues of their own: in two every
 Job stays, in the third the policies decide. Worlds whose Kueue is configured alike run at once. A
@@ -12,6 +12,7 @@ decided: advice to go is wrong when the Job, which stays, is done sooner than it
 going.
 With --replayed, ``simulate`` replays the same arrivals instead, in seconds: many seeds tell what
 few cannot, as on a real Kueue even two arms in which all stay differ. Nobody asks for advice then.
+With --reconsider, Jobs may also be moved while they wait.
 Exits with 1 when a class is worse off, or when more than 2 % of the advice to go is wrong.
 """
 
@@ -36,7 +37,7 @@ from hack.api import Object
 from hack.controlplane import ControlPlane, NotReadyError, Options
 from webhook.model.job import PRIORITY_LABEL
 from webhook.model.queues import Snapshot
-from webhook.simulate import replay
+from webhook.simulate import replay, scenario_file
 from webhook.simulate import scenario as simulated
 from webhook.simulate.scenario import Scenario
 from webhook.simulate.scenario_spec import Scalar
@@ -50,6 +51,8 @@ LOAD: Final = 2.2
 """How much more is asked for than there are GPUs: without a queue nothing is decided."""
 MEAN_GPUS: Final = 1.3
 GAIN_OF_A_RUN: Final = 0.1
+MOVED_AFTER: Final = 0.1
+"""The part of a run for which a Job stays where it is before it may be moved."""
 PROBE: Final = "regret-probe"
 """Label of Jobs of which only dry runs are made."""
 READY_SECONDS: Final = 60.0
@@ -91,6 +94,8 @@ class Scale:
     jobs: int = JOBS
     run_seconds: float = RUN_SECONDS
     gpus: int = GPUS
+    reconsider: bool = False
+    """Whether Jobs are moved while they wait."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,20 +271,40 @@ class Advice:
 
 
 def scenario(name: str, arm: Arm, scale: Scale, seed: int) -> Scenario:
-    world = WORLDS[name]
+    found = _scenario(WORLDS[name], arm, scale, seed)
+    return _reconsidered(found, scale) if scale.reconsider else found
+
+
+def _reconsidered(given: Scenario, scale: Scale) -> Scenario:
+    """Let the policies of a scenario move Jobs while they wait."""
+    gain = {"time": _seconds(GAIN_OF_A_RUN * scale.run_seconds), "percent": 10}
+    moves = {"after": _seconds(MOVED_AFTER * scale.run_seconds), "minimumGain": gain}
+    changed = tuple(
+        {**source, "spec": {**source["spec"], "reconsider": moves}}
+        for source in given.policy_objects
+    )
+    policies = tuple(scenario_file.policy(source, "policies") for source in changed)
+    return dataclasses.replace(given, policies=policies, policy_objects=changed)
+
+
+def _scenario(world: World, arm: Arm, scale: Scale, seed: int) -> Scenario:
     if world.scenario != "shared-gpus":
         return scenario_of(world.scenario, arm)
     rate = LOAD * 2 * scale.gpus / (MEAN_GPUS * scale.run_seconds)
     given = {
-        "run-time": f"{scale.run_seconds}s",
-        "minimum-gain": f"{GAIN_OF_A_RUN * scale.run_seconds:.3f}s",
+        "run-time": _seconds(scale.run_seconds),
+        "minimum-gain": _seconds(GAIN_OF_A_RUN * scale.run_seconds),
         "gpus": scale.gpus,
         "rate-a": f"{rate * world.share:.4f}/s",
         "rate-b": f"{rate * (1 - world.share):.4f}/s",
-        "duration": f"{scale.jobs / rate:.3f}s",
+        "duration": _seconds(scale.jobs / rate),
         **world.given,
     }
     return scenario_of(world.scenario, arm, given=given, seed=seed)
+
+
+def _seconds(amount: float) -> str:
+    return f"{amount:.3f}s"
 
 
 def played(
@@ -428,7 +453,7 @@ def until_interrupted(pairs: Iterable[Pair]) -> tuple[list[Pair], bool]:
 
 def main() -> None:
     given = arguments()
-    scale = Scale(jobs=given.jobs, run_seconds=given.run_time)
+    scale = Scale(jobs=given.jobs, run_seconds=given.run_time, reconsider=given.reconsider)
     compare = replayed if given.replayed else measured
     jobs, is_interrupted = until_interrupted(compare(given.worlds, scale, given.seeds))
     found = figures(jobs)
@@ -463,6 +488,9 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=JOBS, help=f"of an arm; default {JOBS}")
     parser.add_argument(
         "--run-time", type=float, default=RUN_SECONDS, help=f"seconds; default {RUN_SECONDS:g}"
+    )
+    parser.add_argument(
+        "--reconsider", action="store_true", help="let Jobs be moved while they wait, too"
     )
     parser.add_argument(
         "--replayed", action="store_true", help="without a control plane, by simulate"

@@ -9,13 +9,22 @@ from bench import regret
 from bench.experiment import objects
 from bench.experiment.course import Course
 from bench.regret import Pair, figures, lines, targets
-from webhook.simulate.results import Result
+from webhook.simulate.results import LostRun, Result
 
 WORLDS = ("preemption", "fair")
 STOP = Result(strategy="", jobs=())
 
 
-def pair(stayed, decided, *, again=None, would_take=0.0, is_gone=False, priority="low"):
+def pair(
+    stayed,
+    decided,
+    *,
+    again=None,
+    would_take=0.0,
+    is_gone=False,
+    priority="low",
+    preempted=(0, 0, 0),
+):
     return Pair(
         world="here",
         job="some",
@@ -26,6 +35,7 @@ def pair(stayed, decided, *, again=None, would_take=0.0, is_gone=False, priority
         is_advised=would_take > 0,
         would_take=would_take,
         is_gone=is_gone,
+        preempted=preempted,
     )
 
 
@@ -60,7 +70,16 @@ def test_advice_is_wrong_where_the_job_that_stays_is_done_sooner():
 
     assert (found.advised, found.wrong, found.gone, found.later) == (2, 1, 2, 1)
     assert [target.value for target in targets([found])] == [0, 50.0]
-    assert lines([found])[1].split()[-4:] == ["2", "1", "2", "1"]
+    assert lines([found])[1].split()[-6:-2] == ["2", "1", "2", "1"]
+
+
+def test_preemptions_are_counted_in_the_mean_of_the_arms_in_which_all_stay():
+    (found,) = figures(
+        [pair(100.0, 90.0, preempted=(1, 2, 4)), pair(80.0, 90.0, preempted=(0, 2, 1))]
+    )
+
+    assert (found.preempted_stayed, found.preempted_decided) == (2.5, 5)
+    assert lines([found])[1].split()[-2:] == ["2.50", "5"]
 
 
 def test_jobs_of_the_arms_are_paired_with_their_class_and_what_going_takes():
@@ -85,13 +104,15 @@ def test_jobs_of_the_arms_are_paired_with_their_class_and_what_going_takes():
         for submission, option in zip(given.submissions, advice, strict=True)
     ]
     decided = [course(submission) for submission in given.submissions]
-    gone = {"queue": "cpu", "option": "cpu", "started": 2.0, "run_seconds": 97.0}
+    lost = (LostRun("gpu-a", 1.0, 2.0),)
+    gone = {"queue": "cpu", "option": "cpu", "started": 2.0, "run_seconds": 97.0, "lost": lost}
     decided[0] = course(given.submissions[0], **gone)
 
     first, *rest = regret.pairs("preemption", given, stayed, decided)
 
     takes = given.submissions[0].run_seconds["cpu"] + 2.0
     assert (first.would_take, first.is_gone, first.alike) == (takes, True, 105.0)
+    assert [each.preempted for each in [first, *rest][:2]] == [(0, 0, 1), (0, 0, 0)]
     assert not any(each.is_advised or each.is_gone for each in rest)
     assert {each.priority for each in [first, *rest]} <= {"low", "normal", "urgent"}
 
@@ -149,6 +170,30 @@ def test_a_replay_pairs_the_same_jobs_without_a_control_plane():
     assert all(found.stayed == found.again > 0 for found in pairs)
     sooner = [found for found in pairs if found.is_gone and found.decided < found.stayed]
     assert {found.priority for found in sooner} == {"low"}
+
+
+def test_jobs_that_are_moved_while_they_wait_finish_sooner():
+    scale, seeds = regret.Scale(reconsider=True), range(1, 4)
+
+    moved = list(regret.replayed(["preemption"], scale, seeds))
+
+    stays = list(regret.replayed(["preemption"], regret.Scale(), seeds))
+    gone = [sum(found.is_gone for found in of) for of in (moved, stays)]
+    assert gone[0] > 1.5 * gone[1]
+    assert sum(found.decided for found in moved) < sum(found.decided for found in stays)
+
+
+def test_the_arm_of_policies_that_reconsider_applies_them_so():
+    *_, policy = regret.arms_of("paper")
+    given = regret.scenario("paper", policy, regret.Scale(run_seconds=40, reconsider=True), 1)
+
+    applied, *_ = objects.policies(given, policy, time_scale=1.0)
+
+    assert applied["spec"]["reconsider"] == {
+        "after": "4.000s",
+        "minimumGain": {"time": "4.000s", "percent": 10},
+    }
+    assert {each.spec.reconsider.after for each in given.policies} == {"4.000s"}
 
 
 def test_worlds_with_fair_sharing_are_replayed_with_it(monkeypatch):
