@@ -14,17 +14,15 @@ from webhook.adapt import accelerators
 from webhook.adapt.adaptation import asked_accelerators, is_adapted
 from webhook.cost.device_shares import DeviceShare, is_worse, share_of, worst
 from webhook.decide.filters import OptionCandidate
-from webhook.kueue.requests import needs, per_pod
+from webhook.kueue.requests import declared, needs
 from webhook.model import quantity
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, Isolation
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.decision import Rejection
-from webhook.model.fields import EMPTY
 from webhook.model.job import Job, PodSet
 from webhook.model.policy.fallback_policy import Accelerator
 from webhook.model.policy.spec import UnknownMemory
-from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Reason
 
 _HAMI_MEMORY: Final = "nvidia.com/gpumem"
@@ -33,7 +31,6 @@ _MIB: Final = 1 << 20
 _USABLE: Final = 0.95
 """Usable part of the memory; the driver takes the rest."""
 _NOT_DEVICES: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
-_PLAIN: Final = KueueConfig()
 
 
 def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
@@ -75,7 +72,7 @@ def _too_many(before: list[PodSet], pods: int, *, allowed: bool) -> str:
 
 def _devices(pod_set: PodSet) -> int:
     """Return how many devices a pod asks for; of a device's memory alone, one."""
-    asked = per_pod(pod_set.template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
+    asked = declared(pod_set.template)
     counted = sum(n for resource, n in asked.items() if accelerators.counts_devices(resource))
     return counted or 1
 

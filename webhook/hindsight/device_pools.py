@@ -15,17 +15,16 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import submitted_manifest
 from webhook.hindsight.repartition import USABLE, DeviceDemand
 from webhook.jobs import reduced
-from webhook.kueue.requests import per_pod
+from webhook.kueue.requests import declared
 from webhook.model import fields, quantity
 from webhook.model.costs.device_table import DEVICES, slice_by_name
 from webhook.model.costs.devices import Device, DeviceUse, Isolation
-from webhook.model.fields import EMPTY, FieldError
-from webhook.model.queues import KueueConfig, ResourceFlavor
+from webhook.model.fields import FieldError
+from webhook.model.queues import ResourceFlavor
 
 _COUNT: Final = "nvidia.com/gpu.count"
 _SLICED: Final = "/mig-"
 _JOB_NAME: Final = ("batch.kubernetes.io/job-name", "job-name")
-_PLAIN: Final = KueueConfig()
 _ENDED: Final = ("Succeeded", "Failed")
 
 
@@ -160,7 +159,7 @@ def _demands(entry: JournalEntry, uses: Mapping[str, DeviceUse]) -> Iterator[Dev
     seconds = float(entry.finished - entry.admitted)
     asked: Counter[str] = Counter()
     for pod_set in job.pod_sets:
-        amounts = per_pod(pod_set.template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
+        amounts = declared(pod_set.template)
         for resource, amount in amounts.items():
             if accelerators.counts_devices(resource) and amount:
                 asked[resource] += amount * pod_set.count

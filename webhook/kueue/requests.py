@@ -89,6 +89,19 @@ def on_node(
     return per_pod(template, limit_ranges=limit_ranges, overheads=overheads, kueue=_PLAIN)
 
 
+def declared(template: PodTemplate, path: str = "spec.template") -> Mapping[str, int]:
+    """Return what one pod asks for by its own words, in the units of ``per_pod``.
+
+    LimitRanges, RuntimeClasses and Kueue's configuration add nothing to it. *path* is the
+    template's path in the object, for errors.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    return per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN, path=path)
+
+
 def min_count(pod_set: PodSet, kueue: KueueConfig) -> int | None:
     """Return the fewest pods with which Kueue may admit a pod set; None: all or none."""
     is_partial = is_on("PartialAdmission", kueue.gates, kueue.release)

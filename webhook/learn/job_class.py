@@ -16,12 +16,10 @@ from hashlib import blake2b
 from sys import intern
 from typing import Any, NamedTuple
 
-from webhook.kueue.requests import per_pod
+from webhook.kueue.requests import declared
 from webhook.model import flags
-from webhook.model.fields import EMPTY
 from webhook.model.forecasts import JobClass
 from webhook.model.job import PLAIN, Job, PodSet, of_pod_sets
-from webhook.model.queues import KueueConfig
 
 COARSE = "~"
 """Prefix of the names of coarse classes."""
@@ -36,7 +34,6 @@ _MARK = re.compile(
 _MOST_GENERATION = (1 << 32) - 1
 _DIGEST_BYTES = 8
 _SHARED = "*"
-_PLAIN = KueueConfig()
 _MASKED_CHARACTERS = 4096
 """Of the words in which numbers are masked; what follows is used verbatim."""
 _HEX = r"(?P<hex>\b[0-9a-f][0-9a-f-]{7,}\b)(?=(?P<rest>[0-9a-f-]*))"
@@ -114,7 +111,7 @@ def of_pods(
     words: list[Sequence[str]] = []
     for pod_set in pod_sets:
         template = pod_set.counted
-        amounts = per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN)
+        amounts = declared(template)
         containers = (*template.containers, *template.init_containers)
         asked.append(
             [pod_set.count, sorted(amounts.items()), [container.image for container in containers]]

@@ -11,14 +11,12 @@ from functools import lru_cache
 from sys import intern
 from typing import Any
 
-from webhook.kueue.requests import per_pod
+from webhook.kueue.requests import declared
 from webhook.model import fields
 from webhook.model.fields import EMPTY, child
 from webhook.model.pods import read_template
-from webhook.model.queues import KueueConfig
 from webhook.model.topologies import HOSTNAME, PODS, Domain, PlacedPods
 
-_PLAIN = KueueConfig()
 _ADMISSION = "status.admission"
 _MOST_DOMAINS = 100_000
 """Of one part of an assignment; that of Kueue's schema."""
@@ -57,7 +55,7 @@ def _asked(spec: Mapping[str, Any], names: set[str]) -> Iterator[tuple[str, Mapp
         if name in names:
             path = child(here, "template")
             template = read_template(fields.mapping(pod_set, "template", here), path)
-            asked = per_pod(template, limit_ranges=(), overheads=EMPTY, kueue=_PLAIN, path=path)
+            asked = declared(template, path)
             yield name, {**asked, PODS: asked.get(PODS, 0) + 1}
 
 
