@@ -32,7 +32,8 @@ OTHERS = {
     "exec": (HTTP, {"exec": {"command": "sh"}}),
     "a name and a password": (HTTP, {"username": "a", "password": "b"}),
     "a file with a token": (HTTP, {"tokenFile": "token"}),
-    "data": ({**HTTPS, "certificate-authority-data": "Cg=="}, TOKEN),
+    "data that is no certificate": ({**HTTPS, "certificate-authority-data": "Cg=="}, TOKEN),
+    "data that is no text": ({**HTTPS, "certificate-authority-data": 7}, TOKEN),
     "a proxy": ({**HTTP, "proxy-url": "http://proxy"}, TOKEN),
     "an empty token": (HTTP, {"token": ""}),
     "a token that is no text": (HTTP, {"token": False}),
@@ -67,7 +68,8 @@ def written(tmp_path):
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
+def nothing_around(monkeypatch, tmp_path):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -152,17 +154,69 @@ def test_what_may_be_wrong_is_judged_by_the_kubernetes_client(written, changed):
     assert connection.read_plainly(written(kubeconfig(HTTP, TOKEN, **changed)), 1) is None
 
 
-def test_several_files_contexts_contents_and_proxies_are_left_to_it(written, monkeypatch, tmp_path):
-    content = kubeconfig(HTTP, TOKEN)
-    path = written(content)
+def test_several_files_and_proxies_are_left_to_it(written, monkeypatch, tmp_path):
+    path = written(kubeconfig(HTTP, TOKEN))
 
     assert connection.read_plainly(f"{path}:{path}", 1) is None
     assert connection.read_plainly(str(tmp_path / "none"), 1) is None
-    assert connection.read_plainly(content, 1) is None
-    assert connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 1) is None
     assert connection.read_plainly(ClusterAccess(kubeconfig=path, user="alice"), 1) is not None
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
     assert connection.read_plainly(path, 1) is None
+
+
+def test_a_context_by_name_is_read_as_the_kubernetes_client_reads_it(written):
+    contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in "cd"]
+    changed = {"contexts": contexts, "current-context": "d"}
+    path = written(kubeconfig(HTTPS, TOKEN, **changed))
+    access = ClusterAccess(kubeconfig=path, context="c")
+
+    found = connection.read_plainly(access, 3)
+
+    assert found is not None
+    assert known(found) == known(connection.read_by_client(access, 3))
+    assert connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 3) is None
+
+
+def test_the_content_of_a_kubeconfig_is_read_and_left_as_it_is():
+    content = kubeconfig({**HTTP, "insecure-skip-tls-verify": True}, TOKEN)
+
+    found = connection.read_plainly(content, 3)
+
+    assert (found.host, found.credentials()) == (
+        "http://127.0.0.1:6443",
+        {"authorization": "Bearer secret"},
+    )
+    assert content == kubeconfig({**HTTP, "insecure-skip-tls-verify": True}, TOKEN)
+
+
+def test_an_empty_content_is_not_taken_for_the_default(pod):
+    assert connection.read_plainly({}, 1) is None
+
+
+def test_the_default_is_what_the_environment_names(written, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", written(kubeconfig(HTTP, TOKEN)))
+
+    assert connection.read_plainly("", 1).host == "http://127.0.0.1:6443"
+    assert connection.read_plainly(ClusterAccess(context="x"), 1).host == "http://127.0.0.1:6443"
+
+
+@pytest.mark.parametrize(
+    ("context", "namespace"),
+    [("", "team"), ("x", "team"), ("plain", "default"), ("none", "default")],
+)
+def test_the_namespace_of_a_context_is_that_of_commands(written, context, namespace):
+    contexts = [
+        {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "team"}},
+        {"name": "plain", "context": {"cluster": "c", "user": "u"}},
+        {"name": "nobody", "context": {"cluster": "c", "user": "none", "namespace": "other"}},
+    ]
+    path = written(kubeconfig(HTTP, TOKEN, contexts=contexts))
+
+    of_context = ClusterAccess(kubeconfig=path, context=context)
+    of_nobody = ClusterAccess(kubeconfig=path, context="nobody")
+
+    assert connection.default_namespace(of_context) == namespace
+    assert connection.default_namespace(of_nobody) == "other"
 
 
 def test_a_context_is_meant_also_in_a_pod(pod):
@@ -192,12 +246,15 @@ def test_the_server_imports_the_kubernetes_client_only_for_what_is_not_plain(wri
     program = f"""
 import sys
 from webhook.api.client import Client
+from webhook.api.cluster_access import ClusterAccess
+from webhook.api.connection import default_namespace
 from webhook.observer import certificates, process
 from webhook.server import gunicorn_app
 from webhook.serving import app
 
 Client({path!r})._connection()
 certificates._connected({path!r})
+default_namespace(ClusterAccess(kubeconfig={path!r}))
 print("kubernetes" in sys.modules, "requests" in sys.modules)
 """
 

@@ -64,15 +64,22 @@ def embedded(server, pki, **user):
     }
 
 
-def test_a_process_that_ends_at_once_leaves_no_file_with_a_key(server, pki, tmp_path):
+@pytest.mark.parametrize("form", ["a file", "content", "content for the Kubernetes client"])
+def test_a_process_that_ends_at_once_leaves_no_file_with_a_key(server, pki, tmp_path, form):
     files = tmp_path / "tmp"
     files.mkdir()
+    # A field that is empty is none of the plain ones.
+    more = {"username": ""} if "client" in form else {}
+    content = json.dumps(embedded(server, pki, **more))
+    (tmp_path / "kubeconfig").write_text(content)
     program = f"""
 import json, os, sys
 from webhook.api.connection import connection
 
-reached = connection(json.loads({json.dumps(embedded(server, pki))!r}), connections=1)
-print(reached.pool.request("GET", reached.host, retries=False).data.decode(), flush=True)
+given = {str(tmp_path / "kubeconfig")!r} if {form == "a file"} else json.loads({content!r})
+reached = connection(given, connections=1)
+print(reached.pool.request("GET", reached.host, retries=False).data.decode())
+print("kubernetes" in sys.modules, flush=True)
 os._exit(0)
 """
 
@@ -84,7 +91,16 @@ os._exit(0)
         env={"PATH": "", "TMPDIR": str(files), "PYTHONPATH": ":".join(sys.path)},
     )
 
-    assert (found.stdout, list(files.iterdir())) == ("alice\n", [])
+    assert (found.stdout, list(files.iterdir())) == (f"alice\n{'client' in form}\n", [])
+
+
+def test_embedded_data_come_before_a_file_as_with_kubectl(server, pki):
+    content = embedded(server, pki, **{"client-key": "/none"})
+    content["clusters"][0]["cluster"]["certificate-authority"] = "/none"
+
+    reached = connection.read_plainly(content, 1)
+
+    assert reached.pool.request("GET", reached.host, retries=False).data == b"alice"
 
 
 def test_an_authority_that_did_not_sign_the_server_is_refused(server, pki, tmp_path):

@@ -1,13 +1,12 @@
 """From a kubeconfig, or what a pod has, to an address, credentials and a pool of connections.
 
-A pod's ServiceAccount and a kubeconfig that names nothing but a server, files and a token are read
+A pod's ServiceAccount and a kubeconfig with nothing but a server, certificates and a token are read
 here. All else, such as plugins, proxies, several files and whatever is wrong, is left to the
 Kubernetes client: it takes 10 MB, so it is imported only then.
 """
 
 from __future__ import annotations
 
-import base64
 import copy
 import os
 import ssl
@@ -16,14 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.request import getproxies
 
 import urllib3
 import yaml
 from urllib3.util import ssl_
 
+from webhook.api import kubeconfig
 from webhook.api.cluster_access import ClusterAccess
+from webhook.api.kubeconfig import KubeconfigContext
 from webhook.api.kubernetes_api import Unreachable
 from webhook.model.words import nearest
 
@@ -36,12 +37,13 @@ _TOKEN_SECONDS: Final = 60.0
 _INSECURE: Final = "insecure-skip-tls-verify"
 _CLUSTER: Final = frozenset({"server", "certificate-authority", "tls-server-name"})
 _USER: Final = frozenset({"token", "client-certificate", "client-key"})
-_FILES: Final = (
-    ("certificate-authority", "ca_certs"),
-    ("client-certificate", "cert_file"),
-    ("client-key", "key_file"),
-)
-"""Fields that name files, and what urllib3 calls these."""
+_TEMPORARY: Final = "kueue-fallback-"
+_NAMES: Final = ("ca_certs", "cert_file", "key_file")
+"""What urllib3 calls the ``kubeconfig.FILES``."""
+
+
+KubeconfigSource: TypeAlias = "str | Mapping[str, Any] | ClusterAccess"
+"""A file, the content of one, or what kubectl's flags say; an empty text is the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +57,14 @@ class ApiServer:
     """Returns the headers that say who asks; it may read or make a new token."""
 
 
-def connection(
-    kubeconfig: str | Mapping[str, Any] | ClusterAccess, *, connections: int
-) -> ApiServer:
-    """Load *kubeconfig* (a file, its content, or empty for the default one) and make a pool.
+def connection(source: KubeconfigSource, *, connections: int) -> ApiServer:
+    """Load a kubeconfig (a file, its content, or empty for the default one) and make a pool.
 
     Raises:
         Unreachable: there is none, or it cannot be used.
 
     """
-    return read_plainly(kubeconfig, connections) or read_by_client(kubeconfig, connections)
+    return read_plainly(source, connections) or read_by_client(source, connections)
 
 
 def default_namespace(access: ClusterAccess) -> str:
@@ -72,6 +72,8 @@ def default_namespace(access: ClusterAccess) -> str:
     own = _OWN_FOLDER / "namespace"
     if not (access.kubeconfig or access.context) and own.exists():
         return own.read_text(encoding="utf-8").strip()
+    if (plain := kubeconfig.read_context(access.kubeconfig, access.context)) is not None:
+        return plain.namespace or "default"
     from kubernetes import config  # noqa: PLC0415 - see above
 
     contexts: Any = config.list_kube_config_contexts
@@ -85,29 +87,26 @@ def default_namespace(access: ClusterAccess) -> str:
     return str((current.get("context") or {}).get("namespace") or "default")
 
 
-def read_plainly(
-    kubeconfig: str | Mapping[str, Any] | ClusterAccess, connections: int
-) -> ApiServer | None:
+def read_plainly(source: KubeconfigSource, connections: int) -> ApiServer | None:
     """Return the connection of a pod or of a kubeconfig of the plainest form; None: it is neither.
 
-    What is accepted here, the Kubernetes client reads to the same effect.
+    What is accepted here, the Kubernetes client reads to the same effect, except that of a file
+    and embedded data the data are taken, as by kubectl.
     """
-    if isinstance(kubeconfig, ClusterAccess):
-        if kubeconfig.context:
-            return None
-        kubeconfig = kubeconfig.kubeconfig
-    if not isinstance(kubeconfig, str) or getproxies():
+    name = ""
+    if isinstance(source, ClusterAccess):
+        name, source = source.context, source.kubeconfig
+    if getproxies():
         return None
-    if not kubeconfig:
-        return _of_pod(connections)
-    path = Path(os.path.expanduser(kubeconfig))  # noqa: PTH111 - pathlib's may raise
-    # A pipe can be read only once.
-    if os.pathsep in kubeconfig or not path.is_file():
-        return None
+    if source == "" and not name and (pod := _of_pod(connections)) is not None:
+        return pod
+    if isinstance(source, str):
+        context = kubeconfig.read_context(source, name)
+    else:
+        context = kubeconfig.context_in(copy.deepcopy(dict(source)), name)
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return _of_content(content, path.absolute().parent, connections)
-    except (OSError, ValueError, yaml.YAMLError):
+        return None if context is None else _of_plain(context, connections)
+    except (OSError, ValueError, TypeError):
         return None
 
 
@@ -146,19 +145,30 @@ class _TokenFile:
         self._token, self._until = token, time.monotonic() + _TOKEN_SECONDS
 
 
-def _of_content(content: object, folder: Path, connections: int) -> ApiServer | None:
-    """Return the connection of the current context, with files relative to the *folder*."""
-    context = _named(content, "context", _value(content, "current-context"))
-    cluster = _named(content, "cluster", _value(context, "cluster"))
-    user = _named(content, "user", _value(context, "user"))
-    if cluster is None or user is None:
-        return None
+def _of_plain(context: KubeconfigContext, connections: int) -> ApiServer | None:
+    if not context.embeds:
+        return _of_files(context, connections)
+    with TemporaryDirectory(prefix=_TEMPORARY) as folder:
+        kubeconfig.write_embedded(context, Path(folder))
+        server = _of_files(context, connections)
+        if server is not None:
+            _read_certificates(server.pool)
+        return server
+
+
+def _of_files(context: KubeconfigContext, connections: int) -> ApiServer | None:
+    """Return the connection of a context in which nothing is embedded."""
+    cluster, user = dict(context.cluster), context.user
     insecure = cluster.pop(_INSECURE, False)
     if not (isinstance(insecure, bool) and _is_plain(cluster, _CLUSTER) and _is_plain(user, _USER)):
         return None
     host = cluster.get("server", "").rstrip("/")
     named = {**cluster, **user} if host.startswith("https") else {}
-    files = {name: os.path.normpath(folder / named[key]) for key, name in _FILES if key in named}
+    files = {
+        name: os.path.normpath(context.folder / named[key])
+        for key, name in zip(kubeconfig.FILES, _NAMES, strict=True)
+        if key in named
+    }
     if not host or not all(map(os.path.isfile, files.values())):
         return None
     if "tls-server-name" in cluster:
@@ -172,22 +182,6 @@ def _is_plain(source: Mapping[str, Any], known: frozenset[str]) -> bool:
     return source.keys() <= known and all(isinstance(v, str) and v for v in source.values())
 
 
-def _value(source: object, key: str) -> object:
-    return source.get(key) if isinstance(source, dict) else None
-
-
-def _named(content: object, kind: str, name: object) -> dict[str, Any] | None:
-    """Return the context, cluster or user of that name; None: there is not exactly one."""
-    entries: Any = _value(content, f"{kind}s")
-    if not isinstance(entries, list):
-        return None
-    names = [_value(entry, "name") for entry in entries]
-    if None in names or names.count(name) != 1:
-        return None
-    found = _value(entries[names.index(name)], kind)
-    return found if isinstance(found, dict) else None
-
-
 def _pool(connections: int, *, verifies: bool = True, **files: str) -> urllib3.PoolManager:
     """Return a pool as the Kubernetes client makes it."""
     certificates: dict[str, Any] = {"ca_certs": None, "cert_file": None, "key_file": None, **files}
@@ -199,13 +193,11 @@ def _pool(connections: int, *, verifies: bool = True, **files: str) -> urllib3.P
     )
 
 
-def read_by_client(
-    kubeconfig: str | Mapping[str, Any] | ClusterAccess, connections: int
-) -> ApiServer:
-    """Return what the Kubernetes client makes of *kubeconfig*; raises as ``connection`` does."""
-    if isinstance(kubeconfig, Mapping):
-        return _read_content(kubeconfig, connections)
-    return _of_client(_load(kubeconfig), connections)
+def read_by_client(source: KubeconfigSource, connections: int) -> ApiServer:
+    """Return what the Kubernetes client makes of a kubeconfig; raises as ``connection`` does."""
+    if isinstance(source, Mapping):
+        return _read_content(source, connections)
+    return _of_client(_load(source), connections)
 
 
 def _of_client(configuration: Configuration, connections: int) -> ApiServer:
@@ -224,7 +216,7 @@ def _of_client(configuration: Configuration, connections: int) -> ApiServer:
     )
 
 
-def _load(kubeconfig: str | ClusterAccess) -> Configuration:
+def _load(source: str | ClusterAccess) -> Configuration:
     from kubernetes import config  # noqa: PLC0415
     from kubernetes.client.configuration import Configuration  # noqa: PLC0415
 
@@ -233,12 +225,12 @@ def _load(kubeconfig: str | ClusterAccess) -> Configuration:
     from_pod: Any = config.load_incluster_config
     configuration = Configuration()
     try:
-        if isinstance(kubeconfig, ClusterAccess):
-            if kubeconfig.context:
-                return _of_context(kubeconfig, configuration)
-            kubeconfig = kubeconfig.kubeconfig
-        if kubeconfig:
-            from_file(kubeconfig, client_configuration=configuration)
+        if isinstance(source, ClusterAccess):
+            if source.context:
+                return _of_context(source, configuration)
+            source = source.kubeconfig
+        if source:
+            from_file(source, client_configuration=configuration)
             return configuration
         try:
             from_pod(client_configuration=configuration)
@@ -247,7 +239,7 @@ def _load(kubeconfig: str | ClusterAccess) -> Configuration:
     except (config.ConfigException, OSError) as error:
         raise Unreachable(str(error)) from error
     except yaml.YAMLError as error:
-        raise Unreachable(f"{kubeconfig or 'kubeconfig'} is not YAML: {error}") from error
+        raise Unreachable(f"{source or 'kubeconfig'} is not YAML: {error}") from error
     return configuration
 
 
@@ -265,7 +257,7 @@ def _of_context(access: ClusterAccess, configuration: Configuration) -> Configur
     return configuration
 
 
-def _read_content(kubeconfig: Mapping[str, Any], connections: int) -> ApiServer:
+def _read_content(source: Mapping[str, Any], connections: int) -> ApiServer:
     """Return what the Kubernetes client makes of a kubeconfig's content, and leave no file of it.
 
     The client would write files for embedded data that stay when its process is killed.
@@ -276,8 +268,10 @@ def _read_content(kubeconfig: Mapping[str, Any], connections: int) -> ApiServer:
     from_mapping: Any = config.load_kube_config_from_dict
     configuration = Configuration()
     try:
-        with TemporaryDirectory(prefix="kueue-fallback-") as folder:
-            content = _with_files(kubeconfig, Path(folder))
+        with TemporaryDirectory(prefix=_TEMPORARY) as folder:
+            content = copy.deepcopy(dict(source))
+            if (context := kubeconfig.context_in(content)) is not None:
+                kubeconfig.write_embedded(context, Path(folder))
             from_mapping(content, client_configuration=configuration)
             server = _of_client(configuration, connections)
             _read_certificates(server.pool)
@@ -289,26 +283,11 @@ def _read_content(kubeconfig: Mapping[str, Any], connections: int) -> ApiServer:
     return server
 
 
-def _with_files(kubeconfig: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return a copy of *kubeconfig* that names files in the *folder* for what is embedded."""
-    content = copy.deepcopy(dict(kubeconfig))
-    context = _named(content, "context", _value(content, "current-context"))
-    for kind in ("cluster", "user"):
-        entry = _named(content, kind, _value(context, kind)) or {}
-        for key, _ in _FILES:
-            data = entry.pop(f"{key}-data", None)
-            if data:
-                written = folder / key
-                written.write_bytes(base64.standard_b64decode(data))
-                entry[key] = str(written)
-    return content
-
-
 def _read_certificates(pool: urllib3.PoolManager) -> None:
     """Read the files that *pool* would read at each connection, so that they can be removed."""
     keywords = pool.connection_pool_kw
     context = ssl_.create_urllib3_context(cert_reqs=keywords["cert_reqs"])
-    authorities, certificate, key = (keywords.pop(name) for _, name in _FILES)
+    authorities, certificate, key = map(keywords.pop, _NAMES)
     if authorities:
         context.load_verify_locations(authorities)
     else:
