@@ -37,9 +37,7 @@ from hack.api import Object
 from hack.controlplane import ControlPlane, NotReadyError, Options
 from webhook.model.job import PRIORITY_LABEL
 from webhook.model.queues import Snapshot
-from webhook.simulate import replay, scenario_file
-from webhook.simulate import scenario as simulated
-from webhook.simulate.scenario import Scenario
+from webhook.simulate.scenario import STATIC, Scenario
 from webhook.simulate.scenario_spec import Scalar
 from webhook.state.kueue_config import read_kueue_config
 
@@ -51,8 +49,6 @@ LOAD: Final = 2.2
 """How much more is asked for than there are GPUs: without a queue nothing is decided."""
 MEAN_GPUS: Final = 1.3
 GAIN_OF_A_RUN: Final = 0.1
-MOVED_AFTER: Final = 0.1
-"""The part of a run for which a Job stays where it is before it may be moved."""
 PROBE: Final = "regret-probe"
 """Label of Jobs of which only dry runs are made."""
 READY_SECONDS: Final = 60.0
@@ -94,8 +90,8 @@ class Scale:
     jobs: int = JOBS
     run_seconds: float = RUN_SECONDS
     gpus: int = GPUS
-    reconsider: bool = False
-    """Whether Jobs are moved while they wait."""
+    reconsiders: bool = False
+    """Whether policies also move Jobs while they wait."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,13 +220,13 @@ def targets(found: Sequence[ClassFigures]) -> list[report.Target]:
     ]
 
 
-def arms_of(name: str) -> tuple[Arm, Arm, Arm]:
+def arms_of(name: str, *, reconsiders: bool = False) -> tuple[Arm, Arm, Arm]:
     """Return the two arms of a world in which all stay, and the one in which policies decide."""
     stay, again, policy = (
         Arm(key=f"{name}-{key}", title=f"{name}, {key}", strategy="FinishTime")
         for key in ("stay", "again", "policy")
     )
-    return stay, again, policy
+    return stay, again, dataclasses.replace(policy, reconsiders=reconsiders)
 
 
 def only_first(policy: Object) -> Object:
@@ -271,63 +267,43 @@ class Advice:
 
 
 def scenario(name: str, arm: Arm, scale: Scale, seed: int) -> Scenario:
-    found = _scenario(WORLDS[name], arm, scale, seed)
-    return _reconsidered(found, scale) if scale.reconsider else found
-
-
-def _reconsidered(given: Scenario, scale: Scale) -> Scenario:
-    """Let the policies of a scenario move Jobs while they wait."""
-    gain = {"time": _seconds(GAIN_OF_A_RUN * scale.run_seconds), "percent": 10}
-    moves = {"after": _seconds(MOVED_AFTER * scale.run_seconds), "minimumGain": gain}
-    changed = tuple(
-        {**source, "spec": {**source["spec"], "reconsider": moves}}
-        for source in given.policy_objects
-    )
-    policies = tuple(scenario_file.policy(source, "policies") for source in changed)
-    return dataclasses.replace(given, policies=policies, policy_objects=changed)
-
-
-def _scenario(world: World, arm: Arm, scale: Scale, seed: int) -> Scenario:
+    world = WORLDS[name]
     if world.scenario != "shared-gpus":
         return scenario_of(world.scenario, arm)
     rate = LOAD * 2 * scale.gpus / (MEAN_GPUS * scale.run_seconds)
     given = {
-        "run-time": _seconds(scale.run_seconds),
-        "minimum-gain": _seconds(GAIN_OF_A_RUN * scale.run_seconds),
+        "run-time": f"{scale.run_seconds}s",
+        "minimum-gain": f"{GAIN_OF_A_RUN * scale.run_seconds:.3f}s",
         "gpus": scale.gpus,
         "rate-a": f"{rate * world.share:.4f}/s",
         "rate-b": f"{rate * (1 - world.share):.4f}/s",
-        "duration": _seconds(scale.jobs / rate),
+        "duration": f"{scale.jobs / rate:.3f}s",
         **world.given,
     }
     return scenario_of(world.scenario, arm, given=given, seed=seed)
-
-
-def _seconds(amount: float) -> str:
-    return f"{amount:.3f}s"
 
 
 def played(
     plane: ControlPlane, names: Sequence[str], scale: Scale, seeds: Sequence[int]
 ) -> Iterator[Pair]:
     """Run these worlds at once, seed by seed."""
-    arms = [arm for name in names for arm in arms_of(name)]
+    arms_by_world = {name: arms_of(name, reconsiders=scale.reconsiders) for name in names}
+    arms = [arm for own in arms_by_world.values() for arm in own]
     for name in names:
         _set_up(plane, name, scale)
     for seed in seeds:
         say(f"seed {seed}: {', '.join(names)}")
         scenarios = {
             arm.key: (arm, scenario(name, arm, scale, seed))
-            for name in names
-            for arm in arms_of(name)
+            for name, own in arms_by_world.items()
+            for arm in own
         }
         patience = PATIENCE * max(each.submissions[-1].at for _, each in scenarios.values())
-        advice = Advice(plane, [arms_of(name)[0] for name in names])
+        advice = Advice(plane, [own[0] for own in arms_by_world.values()])
         courses = rounds.Round(plane, scenarios, name=f"s{seed}", before=advice.ask).run(
             timeout_seconds=patience + PATIENCE_SECONDS, say=say
         )
-        for name in names:
-            stay, again, policy = arms_of(name)
+        for name, (stay, again, policy) in arms_by_world.items():
             options = [advice.options[stay.key, course.name] for course in courses[stay.key]]
             stayed = tuple(zip(courses[stay.key], courses[again.key], options, strict=True))
             yield from pairs(name, scenarios[stay.key][1], stayed, courses[policy.key])
@@ -336,7 +312,7 @@ def played(
 
 def _set_up(plane: ControlPlane, name: str, scale: Scale) -> None:
     """Apply queues and policies of the arms of a world, and wait until dry runs are decided."""
-    stay, again, policy = arms_of(name)
+    stay, again, policy = arms_of(name, reconsiders=scale.reconsiders)
     for arm in (stay, again, policy):
         say(f"queues and policies of {arm.title}")
         given = scenario(name, arm, scale, seed=0)
@@ -392,12 +368,11 @@ def replayed(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> Iterat
     """Replay the same arrivals without a control plane, where all stay and as policies decide."""
     for name in names:
         for seed in seeds:
-            given = scenario(name, arms_of(name)[2], scale, seed)
+            *_, policy = arms_of(name, reconsiders=scale.reconsiders)
+            given = scenario(name, policy, scale, seed)
             given = dataclasses.replace(given, snapshot=_configured(given.snapshot, WORLDS[name]))
-            stays, goes = (
-                replay.replay(given, simulated.Arm(name=name, policies=policies)).jobs
-                for policies in ((), given.policies)
-            )
+            stays = play.replayed(given, STATIC).jobs
+            goes = play.replayed(given, policy.strategy, reconsiders=policy.reconsiders).jobs
             for before, after in zip(stays, goes, strict=True):
                 stayed, decided = ((job.finish or 0.0) - job.arrival for job in (before, after))
                 yield Pair(
@@ -453,7 +428,7 @@ def until_interrupted(pairs: Iterable[Pair]) -> tuple[list[Pair], bool]:
 
 def main() -> None:
     given = arguments()
-    scale = Scale(jobs=given.jobs, run_seconds=given.run_time, reconsider=given.reconsider)
+    scale = Scale(jobs=given.jobs, run_seconds=given.run_time, reconsiders=given.reconsider)
     compare = replayed if given.replayed else measured
     jobs, is_interrupted = until_interrupted(compare(given.worlds, scale, given.seeds))
     found = figures(jobs)
