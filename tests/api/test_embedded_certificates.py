@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from urllib3.exceptions import SSLError
+from urllib3.exceptions import InsecureRequestWarning, SSLError
 
 from hack.pki import Pki, encoded
 from webhook.api import connection
@@ -97,6 +97,26 @@ os._exit(0)
 def test_embedded_data_come_before_a_file_as_with_kubectl(server, pki):
     content = embedded(server, pki, **{"client-key": "/none"})
     content["clusters"][0]["cluster"]["certificate-authority"] = "/none"
+
+    reached = connection.read_plainly(content, 1)
+
+    assert reached.pool.request("GET", reached.host, retries=False).data == b"alice"
+
+
+def test_without_verification_a_certificate_is_shown_all_the_same(server, pki):
+    content = embedded(server, pki)
+    content["clusters"][0]["cluster"] = {"server": server, "insecure-skip-tls-verify": True}
+
+    reached = connection.read_plainly(content, 1)
+
+    with pytest.warns(InsecureRequestWarning):
+        answer = reached.pool.request("GET", reached.host, retries=False)
+    assert answer.data == b"alice"
+
+
+def test_a_server_may_be_known_by_another_name(server, pki):
+    content = embedded(server.replace("localhost", "127.0.0.1"), pki)
+    content["clusters"][0]["cluster"]["tls-server-name"] = "localhost"
 
     reached = connection.read_plainly(content, 1)
 
