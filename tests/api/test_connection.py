@@ -177,6 +177,15 @@ def test_a_context_by_name_is_read_as_the_kubernetes_client_reads_it(written):
     assert connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 3) is None
 
 
+def test_a_context_by_name_needs_no_current_one(written):
+    path = written(kubeconfig(HTTP, TOKEN, **{"current-context": "gone"}))
+
+    found = connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 1)
+
+    assert found is not None
+    assert found.credentials() == {"authorization": "Bearer secret"}
+
+
 def test_the_content_of_a_kubeconfig_is_read_and_left_as_it_is():
     content = kubeconfig({**HTTP, "insecure-skip-tls-verify": True}, TOKEN)
 

@@ -38,9 +38,8 @@ _INSECURE: Final = "insecure-skip-tls-verify"
 _CLUSTER: Final = frozenset({"server", "certificate-authority", "tls-server-name"})
 _USER: Final = frozenset({"token", "client-certificate", "client-key"})
 _TEMPORARY: Final = "kueue-fallback-"
-_NAMES: Final = ("ca_certs", "cert_file", "key_file")
-"""What urllib3 calls the ``kubeconfig.FILES``."""
-
+_URLLIB3_NAMES: Final = ("ca_certs", "cert_file", "key_file")
+"""What urllib3 calls the ``kubeconfig.FILES``, in their order."""
 
 KubeconfigSource: TypeAlias = "str | Mapping[str, Any] | ClusterAccess"
 """A file, the content of one, or what kubectl's flags say; an empty text is the default."""
@@ -146,6 +145,7 @@ class _TokenFile:
 
 
 def _of_plain(context: KubeconfigContext, connections: int) -> ApiServer | None:
+    """Return the connection of a context; what is embedded in it is in files only meanwhile."""
     if not context.embeds:
         return _of_files(context, connections)
     with TemporaryDirectory(prefix=_TEMPORARY) as folder:
@@ -166,7 +166,7 @@ def _of_files(context: KubeconfigContext, connections: int) -> ApiServer | None:
     named = {**cluster, **user} if host.startswith("https") else {}
     files = {
         name: os.path.normpath(context.folder / named[key])
-        for key, name in zip(kubeconfig.FILES, _NAMES, strict=True)
+        for key, name in zip(kubeconfig.FILES, _URLLIB3_NAMES, strict=True)
         if key in named
     }
     if not host or not all(map(os.path.isfile, files.values())):
@@ -287,7 +287,7 @@ def _read_certificates(pool: urllib3.PoolManager) -> None:
     """Read the files that *pool* would read at each connection, so that they can be removed."""
     keywords = pool.connection_pool_kw
     context = ssl_.create_urllib3_context(cert_reqs=keywords["cert_reqs"])
-    authorities, certificate, key = map(keywords.pop, _NAMES)
+    authorities, certificate, key = map(keywords.pop, _URLLIB3_NAMES)
     if authorities:
         context.load_verify_locations(authorities)
     else:
