@@ -52,9 +52,9 @@ def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
         first, second, _ = played_and_judged(tmp_path / "again", differing)
         assert [world.seed for world in shown_differing(first + second)] == []
     assert len(endless) <= 0.1 * len(worlds)
-    # Where quota is shared by shares, starts of newcomers are said not to be known.
-    check_newcomers(by_priority)
-    check_pending(by_priority)
+    for part in (by_priority, by_shares):
+        check_newcomers(part)
+        check_pending(part)
 
 
 def played_and_judged(

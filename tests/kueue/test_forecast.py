@@ -583,15 +583,85 @@ def fair_state(*others):
 
 @pytest.mark.parametrize(
     ("priority", "turn"),
-    [(9, (122.0, "priorities")), (0, (122.0, ""))],
+    [(9, (101.0, "")), (0, (122.0, ""))],
     ids=["before-who-waits", "after-all"],
 )
-def test_where_shares_decide_only_the_turn_after_all_who_wait_is_known(priority, turn):
+def test_where_shares_decide_a_higher_priority_comes_first_in_its_own_queue(priority, turn):
     queues = fair_state(cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"))
 
     found = start(queues, [runs("long")], [waits("short", priority=1)], priority=priority)
 
     assert (found.seconds, found.unordered) == turn
+
+
+def test_where_it_is_not_known_whether_shares_decide_the_turn_among_others_is_not_either():
+    queues = fair_state(cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"))
+    weighed = replace(queues.cluster_queues["gpu-cq"], fair_sharing=True)
+    queues = replace(
+        queues,
+        cluster_queues={**queues.cluster_queues, "gpu-cq": weighed},
+        kueue=KueueConfig(),
+    )
+
+    found = start(queues, [runs("long")], [waits("short", queue="b-lq")])
+
+    assert found.unordered == "fairSharing"
+
+
+def of_one_pool(weight, quota="0", **rest):
+    """Four GPUs are the cohort's, of which the first queue may have *weight* times as many."""
+    own = {"t4": {GPU: quota}}
+    return snapshot(
+        cluster_queue("gpu-cq", own, cohort="all", fair_weight=weight, **rest),
+        cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"),
+        cohorts=[cohort("all", {"t4": {GPU: "4"}})],
+        local_queues={"gpu-lq": "gpu-cq", "b-lq": "b-cq"},
+        kueue=KueueConfig(fair_sharing=True),
+    )
+
+
+@pytest.mark.parametrize("waiting", [20, 200], ids=["few-wait", "many-wait"])
+@pytest.mark.parametrize(
+    ("weight", "gpus", "seconds"),
+    [(1.0, 1, 11.0), (1.0, 2, 61.0), (4.0, 2, 11.0)],
+    ids=["has-least", "has-as-much", "may-have-more"],
+)
+def test_where_shares_decide_the_smallest_comes_first_however_many_wait(
+    weight, gpus, seconds, waiting
+):
+    ends = {"gpu-cq": (60.0, 70.0), "b-cq": (10.0, 20.0, 30.0)}
+    running = [
+        *(runs("long", since=end - 100.0) for end in ends["gpu-cq"][:gpus]),
+        *(runs("long", since=end - 100.0, queue="b-cq") for end in ends["b-cq"][: 4 - gpus]),
+    ]
+    others = [waits("long", queue="b-lq") for _ in range(waiting)]
+
+    found = start(of_one_pool(weight), running, others)
+
+    assert (found.seconds, found.unordered) == (seconds, "")
+
+
+@pytest.mark.parametrize(
+    ("quota", "policies", "seconds"),
+    [
+        ("1", {"reclaim_within_cohort": "Any"}, 1.0),
+        ("0", {"within_cluster_queue": "LowerPriority"}, 61.0),
+        ("0", {"within_cluster_queue": "LowerPriority", "reclaim_within_cohort": "Any"}, 1.0),
+    ],
+    ids=["takes-its-own-back", "may-not-while-it-borrows", "may-while-it-borrows"],
+)
+def test_where_shares_decide_it_is_known_of_whom_a_newcomer_preempts(quota, policies, seconds):
+    queues = replace(
+        of_one_pool(1.0, quota=quota, preemption=Preemption(**policies)),
+        priority_classes={"high": 9},
+    )
+    own = [] if quota == "1" else [runs("long", since=-40.0)]
+    others = [runs("long", queue="b-cq") for _ in range(5 if quota == "1" else 3)]
+    running = [replace(each, priority=0) for each in (*own, *others)]
+
+    found = start(queues, running, [], priority=9)
+
+    assert (found.seconds, found.preempts) == (seconds, seconds == 1.0)
 
 
 def test_where_shares_decide_nothing_in_a_tree_a_higher_priority_comes_first():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TypeAlias
 
+from webhook.kueue.preemption import preempts_while_borrowing
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ANY, NEVER, PREEMPTION_OVER_BORROWING, ClusterQueue, KueueRelease
 from webhook.model.topologies import PlacedPods
@@ -251,10 +252,7 @@ def _may_claim(cell: int, amount: int, claimant: Claimant, *, reclaims: bool) ->
     tree, preemption = claimant.tree, claimant.queue.preemption
     if reclaims or tree.nominal[claimant.leaf * tree.width + cell] >= amount:
         return True
-    # ``canPreemptWhileBorrowing`` in Kueue.
-    return preemption.borrow_within_cohort != NEVER or (
-        claimant.fair_sharing and preemption.reclaim_within_cohort != NEVER
-    )
+    return preempts_while_borrowing(preemption, fair_sharing=claimant.fair_sharing)
 
 
 def _tries_next(level: Level, queue: ClusterQueue) -> bool:

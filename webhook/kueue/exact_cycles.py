@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 
 from webhook.kueue import queue_heads
@@ -24,6 +25,7 @@ from webhook.kueue.preemption import QuotaHolder, Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.scheduling_cycle import StartedGroup
+from webhook.kueue.share_turns import ShareTurns
 from webhook.kueue.turns import Kept, Turn, TurnUsage
 from webhook.model.queues import ClusterQueue, KueueConfig
 
@@ -32,6 +34,8 @@ from webhook.model.queues import ClusterQueue, KueueConfig
 class _Cycle:
     """What has become of the heads of one cycle so far."""
 
+    began: Sequence[int]
+    """The usage with which it began."""
     leaving: dict[str, QuotaHolder] = field(default_factory=dict)
     """Whom the heads preempt."""
     started: list[StartedGroup] = field(default_factory=list)
@@ -68,6 +72,8 @@ class ExactCycles:
         """Quota set aside in the last cycle for heads that come again in the next one."""
         self.turns: Sequence[Turn] = ()
         """As in ``SchedulingCycle``."""
+        self.share_turns: ShareTurns | None = None
+        """Records the turns of newcomers instead, where shares decide; None: nobody asks for it."""
         self.turn_usage: list[TurnUsage] = []
         """The usage at *turns* in each cycle of this moment."""
         self.after: list[int] = []
@@ -166,30 +172,39 @@ class ExactCycles:
         self._is_by_age &= not self._has_begun
         self._has_begun = True
         self._number = 0
-        self.turn_usage = []
+        self.turn_usage, self.after = [], []
+        if self.share_turns is not None:
+            self.share_turns.begin()
 
     def starts(self) -> list[StartedGroup]:
         """Run one cycle, and return what reserves quota in it, in order."""
         if self._preemptions is not None:
             self._preemptions.issued = []
         tree = self._tree
-        began, cycle = tree.used[:], _Cycle()
+        cycle = _Cycle(began=tree.used[:])
         # Where one goes on with its next flavor, the others that are equal begin with the first.
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         is_recorded = bool(self.turns)
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
+        if self.share_turns is not None:
+            self.share_turns.begin_cycle(
+                {one.leaf: (heads[one.leaf], one.taken) for one in contenders}
+            )
         for contender in self._in_order(contenders, cycle):
             if is_recorded:
                 turn = contender.fitting.height, -contender.priority
-                self._record(bisect_left(self.turns, turn), cycle, began)
+                self._record(bisect_left(self.turns, turn), cycle)
             self._serve(contender, cycle)
         if is_recorded:
-            self.after = self._usage(cycle, began)
+            self.after = self._usage(cycle)
             cycle.before += [self.after] * (len(self.turns) - len(cycle.before))
             self.turn_usage.append(TurnUsage(before=cycle.before, heads=heads))
-        tree.used[:] = began
+        elif self.share_turns is not None:
+            self.after = self._usage(cycle)
+            self.share_turns.end_cycle(self.after)
+        tree.used[:] = cycle.began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
         self.kept = cycle.kept
@@ -278,7 +293,10 @@ class ExactCycles:
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         if not self._is_by_age:
-            yield from in_order(self._tree, contenders, by_shares=self.claims.fair_sharing)
+            by_shares, turns = self.claims.fair_sharing, self.share_turns
+            usage = partial(self._usage, cycle)
+            note = None if turns is None else partial(turns.note, usage)
+            yield from in_order(self._tree, contenders, by_shares=by_shares, note=note)
             return
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
         for contender in sorted(contenders, key=_by_age):
@@ -299,13 +317,13 @@ class ExactCycles:
         is_sticky = self._sticky.get(contender.leaf) is contender.heads.entries[0][2]
         return inf if is_sticky else contender.priority
 
-    def _record(self, turns: int, cycle: _Cycle, began: Sequence[int]) -> None:
+    def _record(self, turns: int, cycle: _Cycle) -> None:
         """Record the usage for the first *turns*, as far as it is not yet recorded."""
         missing = turns - len(cycle.before)
         if missing > 0:
-            cycle.before += [self._usage(cycle, began)] * missing
+            cycle.before += [self._usage(cycle)] * missing
 
-    def _usage(self, cycle: _Cycle, began: Sequence[int]) -> list[int]:
+    def _usage(self, cycle: _Cycle) -> list[int]:
         """Return the usage with which a newcomer must fit whose turn comes now.
 
         It must fit with that with which the cycle began, and again once all victims have gone.
@@ -314,7 +332,7 @@ class ExactCycles:
         gone = [(holder.leaf, holder.taken) for holder in cycle.leaving.values()] + cycle.passing
         for node, taken in gone:
             tree.charge(node, taken, -1)
-        usage = list(map(max, began, tree.used))
+        usage = list(map(max, cycle.began, tree.used))
         for node, taken in gone:
             tree.charge(node, taken)
         return usage

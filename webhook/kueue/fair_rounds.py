@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from webhook.kueue import fair_sharing, queue_heads
 from webhook.kueue.assignment import Assignment
@@ -20,6 +21,7 @@ from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.preemption import Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.share_turns import ShareTurns
 from webhook.model.queues import AdmissionFairSharing, Snapshot
 
 
@@ -50,9 +52,16 @@ class Contender:
 
 
 def in_order(
-    tree: UsageTree, contenders: Sequence[Contender], *, by_shares: bool
+    tree: UsageTree,
+    contenders: Sequence[Contender],
+    *,
+    by_shares: bool,
+    note: Callable[[Tournament[Contender]], object] | None = None,
 ) -> Iterator[Contender]:
-    """Yield the heads of one cycle as Kueue serves them; quota may be charged in between."""
+    """Yield the heads of one cycle as Kueue serves them; quota may be charged in between.
+
+    Where shares decide, *note* is called before each of them.
+    """
     if not by_shares:
         yield from sorted(
             contenders, key=lambda one: (one.fitting.height, -one.priority, one.queued_at)
@@ -60,6 +69,8 @@ def in_order(
         return
     tournament = Tournament(tree, contenders)
     while (winner := tournament.pop()) is not None:
+        if note is not None:
+            note(tournament)
         yield winner
 
 
@@ -201,6 +212,8 @@ class FairRounds:
         """As in ``SchedulingCycle``."""
         self.before: list[list[int]] = []
         """Usage, with what is set aside, at each of *turns*; shorter where nothing came after."""
+        self.share_turns: ShareTurns | None = None
+        """As in ``ExactCycles``."""
         self._recorded = 0
         """The round of which the usage is recorded."""
         self._round = 0
@@ -222,14 +235,22 @@ class FairRounds:
         pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
         has_moved, self._round, self._recorded, self.before = True, 0, 0, []
         self._searches.begin()
+        turns = self.share_turns
+        if turns is not None:
+            turns.begin()
+        note = None if turns is None else partial(turns.note, self._tree.used.copy)
         while pending and has_moved:
             self.kept, self._round = [], self._round + 1
             self._is_alone = len(pending) == 1 and not self._searches.is_any_open
             began = list(self._tree.used)
             contenders = [self._contender(heads) for heads in pending.values()]
-            has_moved = False
-            for contender in in_order(self._tree, contenders, by_shares=self._claims.fair_sharing):
+            has_moved, by_shares = False, self._claims.fair_sharing
+            if turns is not None:
+                turns.begin_cycle({one.leaf: (one.priority, one.taken) for one in contenders})
+            for contender in in_order(self._tree, contenders, by_shares=by_shares, note=note):
                 has_moved |= self._serve(contender, pending, take, began=began)
+            if turns is not None:
+                turns.end_cycle(self._tree.used.copy())
             # Each cycle begins with the usage as it is, and sets quota aside anew.
             for leaf, aside in self._asides:
                 self._charge(leaf, aside, -1)

@@ -89,8 +89,20 @@ class Entry(Protocol):
     def queued_at(self) -> float: ...
 
 
+ShareRank: TypeAlias = "tuple[bool, tuple[bool, float]]"
+"""Whether a node would borrow what somebody asks for, and its ``Share.rank`` then."""
 EntryT = TypeVar("EntryT", bound=Entry)
-_Key: TypeAlias = tuple[bool, tuple[bool, float], float, float]
+_Key: TypeAlias = "tuple[ShareRank, float, float]"
+"""A node's share, then the negated priority and the age of whoever asks."""
+
+
+def shares_with(tree: UsageTree, leaf: int, taken: Taken) -> tuple[ShareRank, ...]:
+    """Return the shares on a ClusterQueue's path if it used *taken* more, its own first."""
+    cells = {cell for cell, amount in taken if amount > 0}
+    tree.charge(leaf, taken)
+    shares = [share(tree, node) for node in tree.path(leaf)]
+    tree.charge(leaf, taken, -1)
+    return tuple((not cells.isdisjoint(found.borrowed), found.rank) for found in shares)
 
 
 class Tournament(Generic[EntryT]):
@@ -129,18 +141,44 @@ class Tournament(Generic[EntryT]):
         self._last = leaf, self._usage(leaf)
         return self._entries.pop(leaf)
 
+    def comes_before(self, path: Sequence[int], shares: Sequence[ShareRank], behind: float) -> bool:
+        """Return whether one more entry would be served before the last winner, or in its place.
+
+        *path* and *shares* are those of its ClusterQueue, with the entry; of equal shares it comes
+        after all of at least the priority *behind*.
+        """
+        if self._last is None or self._last[0] == path[0]:
+            return True
+        won = {above: below for below, above in pairwise(self._paths[self._last[0]])}
+        for (node, parent), own in zip(pairwise(path), shares, strict=False):
+            # It takes the place of whoever is nominated below the same node.
+            if won.get(parent, node) != node:
+                first = self._key(self._last[0], won[parent])
+            else:
+                nominated = self._nominated(parent, but=node)
+                if not nominated:
+                    continue
+                first = min(nominated)[0]
+            if first[:2] <= (own, -behind):
+                return False
+        return True
+
     def _winner(self, node: int) -> int | None:
         if node not in self._children:
             return node if node in self._entries else None
         if node not in self._winners:
-            # Cohorts have lower indices than ClusterQueues and so win ties, as in Kueue.
-            nominated = [
-                (self._key(leaf, child), child, leaf)
-                for child in self._children[node]
-                if (leaf := self._winner(child)) is not None
-            ]
+            nominated = self._nominated(node)
             self._winners[node] = min(nominated)[2] if nominated else None
         return self._winners[node]
+
+    def _nominated(self, node: int, *, but: int = -1) -> list[tuple[_Key, int, int]]:
+        """Return whom a cohort's children nominate, all but one: keys, children, leaves."""
+        # Cohorts have lower indices than ClusterQueues and so win ties, as in Kueue.
+        return [
+            (self._key(leaf, child), child, leaf)
+            for child in self._children.get(node, ())
+            if child != but and (leaf := self._winner(child)) is not None
+        ]
 
     def _key(self, leaf: int, node: int) -> _Key:
         keys = self._keys.get(leaf)
@@ -150,19 +188,10 @@ class Tournament(Generic[EntryT]):
 
     def _keys_of(self, entry: EntryT) -> Mapping[int, _Key]:
         """Rank each node on the entry's path as if the entry had its quota."""
-        tree, path = self._tree, self._paths[entry.leaf]
-        cells = {cell for cell, amount in entry.taken if amount > 0}
-        tree.charge(entry.leaf, entry.taken)
-        shares = [share(tree, node) for node in path]
-        tree.charge(entry.leaf, entry.taken, -1)
+        shares = shares_with(self._tree, entry.leaf, entry.taken)
         return {
-            node: (
-                not cells.isdisjoint(own_share.borrowed),
-                own_share.rank,
-                -entry.priority,
-                entry.queued_at,
-            )
-            for node, own_share in zip(path, shares, strict=True)
+            node: (own_share, -entry.priority, entry.queued_at)
+            for node, own_share in zip(self._paths[entry.leaf], shares, strict=True)
         }
 
     def _usage(self, leaf: int) -> Sequence[int]:

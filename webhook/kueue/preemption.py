@@ -7,7 +7,14 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from webhook.kueue.quota import Taken, tree_names
-from webhook.model.queues import ANY, LOWER_OR_NEWER_EQUAL_PRIORITY, LOWER_PRIORITY, NEVER, Snapshot
+from webhook.model.queues import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    NEVER,
+    Preemption,
+    Snapshot,
+)
 
 
 class PreemptionReason(StrEnum):
@@ -61,6 +68,14 @@ def satisfies_policy(preemptor: Preemptor, holder: QuotaHolder, policy: str) -> 
         return preemptor.queued_at < holder.queued_at
     is_by_priority = policy in (LOWER_PRIORITY, LOWER_OR_NEWER_EQUAL_PRIORITY)
     return is_by_priority and preemptor.priority > holder.priority
+
+
+def preempts_while_borrowing(policy: Preemption, *, fair_sharing: bool) -> bool:
+    """Return whether a ClusterQueue may preempt for quota beyond its own."""
+    # ``canPreemptWhileBorrowing``:
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/flavorassigner.go
+    by_shares = fair_sharing and policy.reclaim_within_cohort != NEVER
+    return by_shares or policy.borrow_within_cohort != NEVER
 
 
 def candidates_in(snapshot: Snapshot) -> frozenset[str]:

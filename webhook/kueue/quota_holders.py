@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from operator import add, le, lt, sub
 
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim, preempts_while_borrowing
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
@@ -294,18 +294,17 @@ class QuotaHolders:
     def obtainable(self, leaf: int, priority: float) -> Sequence[int]:
         """Return what a newcomer could have of each cell at once, with what it would preempt.
 
-        Each cell is judged alone. Under fair sharing, where shares decide who is preempted, it is
-        what is free.
+        Each cell is judged alone. Under fair sharing, what shares let it preempt beyond its quota
+        is left out.
         """
         tree, policy = self._tree, self._queues[leaf].preemption
         free = [tree.available(leaf, cell) for cell in range(tree.width)]
-        if self.fair_sharing:
-            return free
         row = free
         if policy.within_cluster_queue != NEVER:
             # A newcomer is the newest of its priority.
             row = list(map(add, free, self._used_below(priority, [leaf])))
-            if policy.borrow_within_cohort == NEVER and tree.parents[leaf] >= 0:
+            may_borrow = preempts_while_borrowing(policy, fair_sharing=self.fair_sharing)
+            if not may_borrow and tree.parents[leaf] >= 0:
                 # It may not preempt for what its cohort would have to lend.
                 most = map(max, self._nominal(leaf), self.unused(leaf))
                 row = list(map(max, free, map(min, row, most)))

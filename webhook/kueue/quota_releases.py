@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -40,6 +40,10 @@ class Runs:
         # Kueue gathers releases for ``requeueBatchPeriod`` before it tries Workloads again that
         # did not fit (decision 0010). No run time contains that, so it is added here.
         self._push(until if self._is_live else until + self._idle[run.leaf], run)
+
+    def holding(self) -> Iterator[RunningGroup]:
+        """Yield the groups that hold quota, in no order."""
+        return (run for _, _, run in self._heap if run.count)
 
     def end(self, key: str, at: float) -> None:
         """Let the group with this key finish at *at*, whatever was expected when it started.

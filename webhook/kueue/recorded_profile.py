@@ -43,7 +43,7 @@ def profile(
         cells=cells,
         times=tuple(record.times[index] for index in kept),
         free=after,
-        priorities=record.priorities if record.ranks or not record.tells_turns else (),
+        priorities=record.priorities if record.ranks else (),
         ranked=dict(zip(record.ranks, at_ranks, strict=True)),
         preempting=by_level,
         eviction_seconds=schedule.eviction.seconds if by_level else 0.0,

@@ -41,6 +41,7 @@ from webhook.kueue.scheduling_cycle import (
     SchedulingCycle,
     StartedGroup,
 )
+from webhook.kueue.share_turns import ShareTurns
 from webhook.kueue.turns import Kept, Turn, TurnUsage, with_set_aside
 from webhook.model.queues import (
     Amounts,
@@ -125,6 +126,7 @@ class Schedule:
     """When the schedule begins, in seconds since 1970. Where the caller sets it, times of
     reservation are whole seconds of that clock, as Kueue compares them."""
     _use: LocalQueueUse | None = None
+    _share_turns: ShareTurns | None = None
     _is_first = True
     _order = 0
 
@@ -482,16 +484,30 @@ class Schedule:
         """Let each cycle from now on record the usage at these turns, in ascending order."""
         self._cycle.turns = turns
 
+    def attend_shares(self, ranks: Sequence[tuple[bool, float]]) -> Sequence[int]:
+        """Let each cycle from now on record the usage at the turns of ``ShareTurns``.
+
+        Return the ClusterQueues, by node, in the order of these turns.
+        """
+        asked = {run.leaf: run.each for run in self.runs.holding()}
+        turns = ShareTurns(self.tree, ranks, asked)
+        if not isinstance(self._cycle, LoneQueueCycle):
+            self._cycle.share_turns = self._share_turns = turns
+        return turns.leaves
+
     def used(self) -> tuple[list[int], Sequence[TurnUsage]]:
-        """Return the usage after the last cycle, and that at each turn given to ``attend``.
+        """Return the usage after the last cycle, and that at each turn that is attended.
 
         What is set aside for heads counts as used. Where several cycles have been run, each of
         them has turns.
         """
-        if self._exact is not None and self._exact.turn_usage:
-            after = self._exact.after
-            return after, [_with_rest(cycle, after) for cycle in self._exact.turn_usage]
-        after = with_set_aside(self.tree, self._cycle.kept)
+        exact = self._exact if self._exact is not None and self._exact.after else None
+        after = with_set_aside(self.tree, self._cycle.kept) if exact is None else exact.after
+        if self._share_turns is not None:
+            turns = TurnUsage(before=self._share_turns.before(after), heads={})
+            return after, [_with_rest(turns, after)]
+        if exact is not None:
+            return after, [_with_rest(cycle, after) for cycle in exact.turn_usage]
         before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
         rest = len(self._cycle.turns) - len(before)
         return after, [TurnUsage(before=before + [after] * rest, heads={})]
@@ -685,7 +701,9 @@ class Schedule:
 
 def _with_rest(cycle: TurnUsage, after: list[int]) -> TurnUsage:
     """Let turns at which the usage is that *after* the cycles have that very list."""
-    return replace(cycle, before=[after if usage == after else usage for usage in cycle.before])
+    # Many turns come at one usage.
+    same = {id(usage): after if usage == after else usage for usage in cycle.before}
+    return replace(cycle, before=[same[id(usage)] for usage in cycle.before])
 
 
 def is_open(queue: ClusterQueue) -> bool:

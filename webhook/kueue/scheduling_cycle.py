@@ -25,6 +25,7 @@ from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.head_buckets import HeadBuckets
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.share_turns import ShareTurns
 from webhook.kueue.turns import Kept, Turn, at_turn, set_aside_before, with_set_aside
 from webhook.model.queues import ClusterQueue, KueueConfig
 
@@ -82,6 +83,8 @@ class SchedulingCycle:
         """Quota set aside for heads after the last cycle."""
         self.turns: Sequence[Turn] = ()
         """Turns at which the usage is to be recorded, in ascending order."""
+        self.share_turns: ShareTurns | None = None
+        """As in ``ExactCycles``."""
         self.before: list[list[int]] = []
         """Usage, with what was set aside, at each of *turns* in the last cycle that changed it.
         Shorter than *turns* where nothing was admitted after a turn: then the usage at the end
@@ -272,7 +275,7 @@ class SchedulingCycle:
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
             started.append(self._taken(heads, fitting, number))
 
-        rounds.turns = self.turns
+        rounds.turns, rounds.share_turns = self.turns, self.share_turns
         rounds.run(self._of_leaf, take)
         self.before = rounds.before
         self._is_first = False

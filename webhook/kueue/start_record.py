@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 from typing import TypeAlias
@@ -35,6 +36,19 @@ _Obtainable: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """ClusterQueue to priority to amounts of each cell."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Turns:
+    """The turns of newcomers at which the usage is recorded."""
+
+    ranks: Sequence[Rank]
+    """Of each turn."""
+    behind: Sequence[float]
+    """The lowest priority that comes before each rank in a ClusterQueue."""
+    first: Mapping[int, int]
+    """Where shares decide, each ClusterQueue has turns of its own: its node to their first place.
+    Empty: all have the same."""
+
+
 class StartRecord:
     """The usage of a cohort tree over time: one step for each cycle that changed it."""
 
@@ -42,18 +56,14 @@ class StartRecord:
         """Record *schedule*; *newcomers* are the priorities that new Jobs may have."""
         self._schedule = schedule
         self.priorities = schedule.priorities()
-        self.tells_turns = not schedule.is_served_by_shares
-        """Whether the turns of newcomers are known that come before some of those who wait."""
-        self.ranks = _ranks(schedule, self.priorities, newcomers) if self.tells_turns else ()
-        schedule.attend([_turn(rank, self.priorities) for rank in self.ranks])
+        self.ranks = _ranks(schedule, self.priorities, newcomers)
+        self._turns = _attended(schedule, self.ranks, self.priorities)
         self.times: list[float] = []
         """When each step begins, in seconds since the beginning of the schedule."""
         self.used: list[list[int]] = []
         """For each step the tree's usage, with what is set aside for heads."""
         self._cycles: list[Sequence[TurnUsage]] = []
-        """For each step and each of its cycles the usage when the turn of each of *ranks* came."""
-        self._behind = [self.priorities[served - 1] if served else inf for _, served in self.ranks]
-        """The lowest priority that comes before each of *ranks* in a ClusterQueue."""
+        """For each step and each of its cycles the usage when each of these turns came."""
         self._is_settled: list[bool] = []
         """For each step whether all were tried then; else StrictFIFO heads were, and preemptors."""
         self._awaited: list[Collection[int]] = []
@@ -92,17 +102,19 @@ class StartRecord:
 
     def _free_at(self, used: list[int], cycles: Sequence[TurnUsage]) -> list[_Tables]:
         tree = self._schedule.tree
+        # By shares, all who borrow are of one height.
+        top = 1 if self._turns.first else tree.heights[0]
         # Many turns come at one usage.
         free: dict[int, list[int]] = {id(used): all_free(tree, used)}
         at_rank: dict[tuple[int, int], list[int]] = {}
         found: list[_Tables] = []
         for cycle in cycles:
             tables = [free[id(used)]]
-            for (height, _), usage in zip(self.ranks, cycle.before, strict=True):
+            for (height, _), usage in zip(self._turns.ranks, cycle.before, strict=True):
                 if id(usage) not in free:
                     free[id(usage)] = all_free(tree, usage)
                 # Kueue admits heads first that borrow from lower down, so each height has ranks.
-                if height >= tree.heights[0]:
+                if height >= top:
                     tables.append(free[id(usage)])
                     continue
                 key = height, id(usage)
@@ -111,7 +123,7 @@ class StartRecord:
                     at_rank[key] = list(map(min, free[id(usage)], below))
                 tables.append(at_rank[key])
             found.append(tables)
-        return found or [[free[id(used)]] * (1 + len(self.ranks))]
+        return found or [[free[id(used)]] * (1 + len(self._turns.ranks))]
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
@@ -135,17 +147,18 @@ class StartRecord:
         is at least 0.
         """
         cycles, tables = self._cycles[step], self._free[step]
-        if len(tables) == 1 and not (cycles and cycles[0].heads):
+        turns = self._turns
+        if len(tables) == 1 and not (turns.first or (cycles and cycles[0].heads)):
             return tables[0]
-        found = [tables[0][0]]
-        for rank, behind in enumerate(self._behind, start=1):
+        found, first = [tables[0][0]], turns.first.get(leaf, 0)
+        for rank, behind in enumerate(turns.behind, start=1):
             # It is tried in the first cycle in which nobody of its ClusterQueue comes before it.
-            turns = (
-                table[rank]
+            at_turns = (
+                table[first + rank]
                 for cycle, table in zip(cycles, tables, strict=True)
                 if cycle.heads.get(leaf, -inf) < behind
             )
-            found.append(next(turns, found[0]))
+            found.append(next(at_turns, found[0]))
         return found
 
     def _add_step(self, used: list[int], cycles: Sequence[TurnUsage], *, is_settled: bool) -> None:
@@ -231,7 +244,7 @@ class StartRecord:
         """End the record with a step in which nothing is free, because the rest is not known."""
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
-        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self.ranks), heads={})])
+        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self._turns.ranks), heads={})])
         self._is_settled.append(True)
         self._awaited.append(())
         self.spread.append(self.spread[-1])
@@ -245,8 +258,8 @@ def _ranks(
 ) -> tuple[Rank, ...]:
     """Return the ranks that newcomers may have, in the order of their turns.
 
-    Where cycles are shared, the rank after all pending Workloads is left out: it finds the usage
-    after the cycle.
+    Where cycles are shared, the rank after all pending Workloads is left out, unless shares decide
+    which ClusterQueue comes first: it finds the usage after the cycle.
     """
     last = len(waiting)
     there = [priority for priority in waiting if not is_later(priority)]
@@ -254,10 +267,28 @@ def _ranks(
     # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
-    heights = sorted(set(schedule.tree.heights))
+    by_shares = schedule.is_served_by_shares
+    # Where shares decide, it only matters whether somebody borrows at all.
+    heights = (0, 1) if by_shares else sorted(set(schedule.tree.heights))
     ranks = [(height, served) for height in heights for served in levels]
+    has_last = schedule.is_exact or by_shares
     after_all = heights[-1], last
-    return tuple(rank for rank in ranks if last and (schedule.is_exact or rank != after_all))
+    return tuple(rank for rank in ranks if last and (has_last or rank != after_all))
+
+
+def _attended(schedule: Schedule, ranks: Sequence[Rank], waiting: Sequence[float]) -> _Turns:
+    """Let a schedule record the turns of newcomers of these ranks."""
+    behind = [waiting[served - 1] if served else inf for _, served in ranks]
+    if not schedule.is_served_by_shares:
+        schedule.attend([_turn(rank, waiting) for rank in ranks])
+        return _Turns(ranks=ranks, behind=behind, first={})
+    borrow = (height > 0 for height, _ in ranks)
+    leaves = schedule.attend_shares(tuple(zip(borrow, behind, strict=True)))
+    return _Turns(
+        ranks=[*ranks] * len(leaves),
+        behind=behind,
+        first={leaf: place * len(ranks) for place, leaf in enumerate(leaves)},
+    )
 
 
 def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:

@@ -20,7 +20,8 @@ class TurnUsage:
     """The usage at the turns of newcomers in one cycle."""
 
     before: Sequence[list[int]]
-    """By turn, with what is set aside for heads by then."""
+    """By turn, with what is set aside for heads by then; where shares decide, as ``ShareTurns``
+    has them."""
     heads: Mapping[int, float]
     """ClusterQueue's node to the priority of its head, behind which a newcomer's turn comes in a
     later cycle; inf: it comes first whoever else does."""

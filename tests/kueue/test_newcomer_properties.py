@@ -1,0 +1,103 @@
+"""When newcomers start by their profile, against the event loop in which they wait, too."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.builders import arrival, cluster_queue, cohort, needs, snapshot
+from webhook.kueue.flavor_plan import demand
+from webhook.kueue.forecast import forecast, pending_starts
+from webhook.kueue.profile import start_among_pending
+from webhook.kueue.tree_workloads import FEW, Occupant, QueuedGroup
+from webhook.model.forecasts import Basis, RunTime
+from webhook.model.queues import KueueConfig, Queueing
+
+GPU = "gpu"
+PRIORITIES = (0, 100, 1000)
+NEWEST = 1_000_000
+
+
+def run_time_of(seconds, flavors):
+    length = float(seconds)
+    return RunTime(seconds=length, low=length, high=length, basis=Basis.POLICY)
+
+
+class World:
+    """One cohort with all its quota in use, and what waits: of each Workload one GPU.
+
+    It is drawn by a number, as times that hypothesis draws would be the same too often: what ends
+    as a batch comes is too late for it, and then it matters who is served in which cycle.
+    """
+
+    def __init__(self, seed: int, *, fair_sharing: bool) -> None:
+        self.random = random.Random(seed)
+        quotas = [self.random.choice([0, 2, 4, 8]) for _ in range(self.random.randint(2, 5))]
+        quotas[0] += 2
+        self.names = [f"{place}-cq" for place in range(len(quotas))]
+        self.snapshot = snapshot(
+            *(self.queue(*each) for each in zip(self.names, quotas, strict=True)),
+            cohorts=[cohort("all")],
+            kueue=KueueConfig(fair_sharing=fair_sharing),
+            priority_classes={str(priority): priority for priority in PRIORITIES},
+        )
+        self.weights = [self.random.random() ** 2 for _ in self.names]
+        self.running = [self.holder() for _ in range(sum(quotas))]
+        waiting = [self.waiting(age) for age in range(self.random.randint(1, FEW - 1))]
+        self.pending = in_order(waiting)
+
+    def queue(self, name, gpus):
+        return cluster_queue(
+            name,
+            {"t4": {GPU: str(gpus)}},
+            cohort="all",
+            fair_weight=self.random.choice([1.0, 1.0, 2.0]),
+            queueing=self.random.choice([*Queueing, Queueing.BEST_EFFORT]),
+        )
+
+    def name(self):
+        return self.random.choices(self.names, self.weights)[0]
+
+    def seconds(self):
+        return str(self.random.uniform(20.0, 300.0))
+
+    def holder(self):
+        return Occupant(
+            cluster_queue=self.name(),
+            usage={("t4", GPU): 1},
+            job_class=self.seconds(),
+            started_at=0.0,
+        )
+
+    def waiting(self, age, name=None):
+        asked = arrival("team", {GPU: "1"}, local_queue=f"{(name or self.name())[:-3]}-lq")
+        priority = self.random.choice(PRIORITIES)
+        asked = replace(asked, key=str(age), priority=priority, created=age)
+        return QueuedGroup(arrival=asked, job_class=self.seconds())
+
+
+def in_order(waiting):
+    return sorted(waiting, key=lambda group: -group.arrival.priority)
+
+
+@given(st.integers(0, 10**9), st.booleans())
+def test_of_equals_a_newcomer_starts_as_if_it_had_waited_with_the_others(seed, is_fair):
+    world = World(seed, fair_sharing=is_fair)
+    name = world.random.choice(world.names)
+    new = world.waiting(NEWEST, name)
+    profile = forecast(world.snapshot, world.running, world.pending, run_time_of, 0.0)[name]
+    queue = world.snapshot.cluster_queues[name]
+    asked = demand([needs({GPU: "1"})], queue, world.snapshot)
+
+    told = start_among_pending(profile, asked, priority=new.arrival.priority).start
+
+    both = in_order([*world.pending, new])
+    starts = pending_starts(world.snapshot, world.running, both, run_time_of, 0.0)
+    # What a newcomer does that would block those who wait, the profile does not say.
+    assert told.is_known or queue.queueing is Queueing.STRICT
+    if told.is_known:
+        assert told.seconds == pytest.approx(starts[str(NEWEST)][0].seconds)
