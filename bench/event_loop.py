@@ -23,6 +23,7 @@ from webhook.model.queues import (
     Arrival,
     ClusterQueue,
     Cohort,
+    KueueConfig,
     LocalQueue,
     PodSetNeeds,
     Preemption,
@@ -117,6 +118,12 @@ def _priority() -> int:
     return _RANDOM.choices(PRIORITIES, (5, 3, 2))[0]
 
 
+def fair() -> World:
+    """One cohort of all queues, shared fairly."""
+    world = flat()
+    return world._replace(snapshot=replace(world.snapshot, kueue=KueueConfig(fair_sharing=True)))
+
+
 def limited() -> World:
     """One cohort in which each queue lends half and borrows as much."""
     return _world(QUEUES, lambda _: "all", {"all": Cohort(name="all")}, gpus=16, limit=8)
@@ -190,6 +197,7 @@ WORLDS: Final = {
     "three levels of 200": tree,
     "a cohort with limits": limited,
     "three levels, preempting": preempting,
+    "a fair cohort of 200": fair,
 }
 
 

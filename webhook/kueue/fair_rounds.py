@@ -220,6 +220,8 @@ class FairRounds:
         self._is_alone = False
         """One ClusterQueue is left, whose search for flavors begins anew in this round."""
         self._searches = FlavorSearches()
+        self._hopeful: set[int] = set()
+        """The ids of the heads that may preempt as a moment begins."""
         self._tree, self._claims, self._preemptions = tree, claims, preemptions
         self._use = use
         self._asides: list[tuple[int, Taken]] = []
@@ -232,25 +234,15 @@ class FairRounds:
     ) -> None:
         """Run rounds until nothing more starts; *take* lets Workloads of a head start."""
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
-        pending = self._pending(of_leaf, {id(heads) for heads in hopeful})
+        self._hopeful = {id(heads) for heads in hopeful}
+        pending = self._pending(of_leaf)
         has_moved, self._round, self._recorded, self.before = True, 0, 0, []
         self._searches.begin()
-        turns = self.share_turns
-        if turns is not None:
-            turns.begin()
-        note = None if turns is None else partial(turns.note, self._tree.used.copy)
+        if self.share_turns is not None:
+            self.share_turns.begin()
         while pending and has_moved:
             self.kept, self._round = [], self._round + 1
-            self._is_alone = len(pending) == 1 and not self._searches.is_any_open
-            began = list(self._tree.used)
-            contenders = [self._contender(heads) for heads in pending.values()]
-            has_moved, by_shares = False, self._claims.fair_sharing
-            if turns is not None:
-                turns.begin_cycle({one.leaf: (one.priority, one.taken) for one in contenders})
-            for contender in in_order(self._tree, contenders, by_shares=by_shares, note=note):
-                has_moved |= self._serve(contender, pending, take, began=began)
-            if turns is not None:
-                turns.end_cycle(self._tree.used.copy())
+            has_moved = self._run_round(pending, take)
             # Each cycle begins with the usage as it is, and sets quota aside anew.
             for leaf, aside in self._asides:
                 self._charge(leaf, aside, -1)
@@ -260,23 +252,51 @@ class FairRounds:
         if self._preemptions is not None:
             self._preemptions.end()
 
+    def _run_round(
+        self,
+        pending: dict[int, list[ClusterQueueHeads]],
+        take: Callable[[ClusterQueueHeads, Assignment, int], None],
+    ) -> bool:
+        """Serve the first head of each ClusterQueue; False: the next round would be as this one."""
+        tree, turns, has_moved = self._tree, self.share_turns, False
+        self._is_alone = len(pending) == 1 and not self._searches.is_any_open
+        began = list(tree.used)
+        contenders = [self._contender(heads) for heads in pending.values()]
+        note = None if turns is None else partial(turns.note, tree.used.copy)
+        if turns is not None:
+            turns.begin_cycle({one.leaf: (one.priority, one.taken) for one in contenders})
+        by_shares = self._claims.fair_sharing
+        for contender in in_order(tree, contenders, by_shares=by_shares, note=note):
+            has_moved |= self._serve(contender, pending, take, began=began)
+            # Most often the first who starts takes all there is, and nobody preempts.
+            may_end = self._preemptions is None and contender.fitting.fits
+            if may_end and not self._has_room(pending):
+                pending.clear()
+                break
+        if turns is not None:
+            turns.end_cycle(tree.used.copy())
+        return has_moved
+
     def _pending(
-        self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]], hopeful: set[int]
+        self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]
     ) -> dict[int, list[ClusterQueueHeads]]:
         """Return the heads that may get quota in this cycle, by ClusterQueue."""
         room: dict[object, bool] = {}
         return {
             leaf: able
             for leaf, heads in of_leaf.items()
-            if (able := [one for one in heads if self._may_start(one, hopeful, room)])
+            if (able := [one for one in heads if self._may_start(one, room)])
         }
 
-    def _may_start(
-        self, heads: ClusterQueueHeads, hopeful: set[int], room: dict[object, bool]
-    ) -> bool:
+    def _has_room(self, pending: Mapping[int, Sequence[ClusterQueueHeads]]) -> bool:
+        """Return whether any of these heads may still get quota."""
+        room: dict[object, bool] = {}
+        return any(self._may_start(one, room) for heads in pending.values() for one in heads)
+
+    def _may_start(self, heads: ClusterQueueHeads, room: dict[object, bool]) -> bool:
         if not heads.entries:
             return False
-        if heads.is_strict or id(heads) in hopeful:
+        if heads.is_strict or id(heads) in self._hopeful:
             return True
         tree, shape = self._tree, heads.entries[0][2].shape
         if shape.only is not None and not tree.keeps:
