@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.forecast import PlannedStarts, forecast
+from webhook.kueue.forecast import PlannedStarts, forecast, pending_starts
 from webhook.kueue.profile import last_start, start_of
 from webhook.kueue.profile_with_placements import with_placement
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
@@ -568,6 +568,19 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
 
     whole = {begun.key: begun.at for begun in planned.with_waiting(instead).begun}
     assert start == whole[str(place)]
+
+
+@pytest.mark.parametrize("rest", [{}, {"preemption": PREEMPTS}], ids=["plain", "preempting"])
+def test_what_comes_free_soon_after_each_other_goes_to_narrow_workloads_one_by_one(rest):
+    queues = state(gpus=2, **rest)
+    running = [runs("long", since=-1.0), runs("long", since=-0.5)]
+    waiting = [waits("long", gpus=2, key="wide"), *(waits("long", key=f"{n}") for n in range(40))]
+
+    found = pending_starts(queues, running, waiting, run_time_of, 0.0)
+
+    # In Kueue two GPUs are never free at once before nobody narrow waits.
+    seconds = [found[key][0].seconds for key in ("0", "1", "2", "39", "wide")]
+    assert seconds == [100.0, 100.5, 201.0, 2020.0 - 0.5, 2121.0 - 0.5]
 
 
 def fair_state(*others):

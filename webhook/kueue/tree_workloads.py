@@ -12,6 +12,7 @@ from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.queue_heads import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
+from webhook.kueue.quota_releases import may_preempt
 from webhook.kueue.schedule import Running, Schedule
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
@@ -19,7 +20,16 @@ from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, 
 from webhook.model.topologies import PlacedPods
 
 GRAIN = 0.01
-"""Events closer than this part of the time from now share one scheduling cycle, unless few wait."""
+"""Of MANY pending Workloads, events closer than this part of the time from now share one scheduling
+cycle. Of fewer it is less: what comes free together goes to wide Workloads that in Kueue are
+overtaken by narrow ones, so where few GPUs are shared by many, starts would be far off."""
+MANY = 20_000
+_NO_GRAIN = 1e-9
+"""Events share no cycle but those of one moment."""
+_EACH_ALONE = 5_000
+"""Of so many no events share a cycle: that takes no longer,"""
+_EACH_ALONE_WHERE_COSTLY = 500
+"""unless Workloads preempt, or shares decide."""
 FEW = 32
 """Where at most so many are pending in a tree, and twice as many groups hold quota, each of Kueue's
 cycles is run: what there is to be exact about is then little, and costs little."""
@@ -130,16 +140,20 @@ def prepare(
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=grain_of(contents.tree, count, len(contents.occupants)),
+        grain=_grain(case.snapshot, contents, count),
     )
 
 
-def grain_of(tree: UsageTree, pending: int, holding: int = 0) -> float:
-    """Return the grain of the schedule of a tree, by how many Workloads and groups are in it."""
+def _grain(snapshot: Snapshot, contents: TreeContents, pending: int) -> float:
+    """Return the grain of the schedule of a tree, by how many Workloads are in it; 0: exact."""
+    queues, is_shared = contents.tree.leaves, len(contents.tree.leaves) > 1
     # A ClusterQueue by itself has no others with which it takes turns.
-    is_shared = len(tree.leaves) > 1
-    is_small = pending <= FEW and holding <= 2 * FEW
-    return 0.0 if is_shared and is_small else GRAIN
+    if is_shared and pending <= FEW and len(contents.occupants) <= 2 * FEW:
+        return 0.0
+    is_fair = is_shared and snapshot.kueue.fair_sharing
+    is_costly = is_fair or any(may_preempt(snapshot.cluster_queues[name]) for name in queues)
+    alone = _EACH_ALONE_WHERE_COSTLY if is_costly else _EACH_ALONE
+    return max(_NO_GRAIN, GRAIN * min(1.0, (pending - alone) / (MANY - alone)))
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
@@ -202,7 +216,7 @@ def filled(
     schedule = Schedule(
         tree,
         [case.snapshot.cluster_queues[name] for name in tree.leaves],
-        grain=GRAIN if are_many else prepared.grain,
+        grain=max(_NO_GRAIN, prepared.grain) if are_many else prepared.grain,
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
