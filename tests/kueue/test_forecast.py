@@ -570,6 +570,33 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
     assert start == whole[str(place)]
 
 
+@pytest.mark.parametrize("waiting", [8, 40], ids=["few-wait", "many-wait"])
+@pytest.mark.parametrize(
+    ("own", "others", "priority", "is_late"),
+    [(0, 1, 0, False), (0, 0, 9, False), (1, 1, 9, False), (1, 0, 9, True)],
+    ids=["before-who-is-behind", "before-lower-ones", "behind-as-many", "behind-more"],
+)
+def test_a_cycle_takes_one_of_each_queue_and_the_next_ones_come_in_a_later_one(
+    own, others, priority, is_late, waiting
+):
+    queues = replace(of_one_pool(1.0), kueue=KueueConfig(), priority_classes={"high": 9})
+    running = [runs("long", since=10.0 * n - 90.0, queue="b-cq") for n in range(4)]
+    wait = [
+        *(waits("long", gpus=4, priority=9, key=f"own-{n}") for n in range(own)),
+        *(waits("long", gpus=4, queue="b-lq", key=f"wide-{n}") for n in range(others)),
+        *(waits("long", queue="b-lq", key=f"narrow-{n}") for n in range(waiting)),
+    ]
+    new = waits("long", priority=priority, key="new")
+    both = sorted([*wait, new], key=lambda group: -group.arrival.priority)
+
+    found = start(queues, running, wait, priority=priority)
+
+    # A wide one that is tried in vain takes the turn of its queue in that cycle.
+    whole = pending_starts(queues, running, both, run_time_of, 0.0)
+    assert found.seconds == whole["new"][0].seconds
+    assert (found.seconds > 100.0) == is_late
+
+
 @pytest.mark.parametrize("rest", [{}, {"preemption": PREEMPTS}], ids=["plain", "preempting"])
 def test_what_comes_free_soon_after_each_other_goes_to_narrow_workloads_one_by_one(rest):
     queues = state(gpus=2, **rest)

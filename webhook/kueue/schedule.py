@@ -510,7 +510,11 @@ class Schedule:
             return after, [_with_rest(cycle, after) for cycle in exact.turn_usage]
         before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
         rest = len(self._cycle.turns) - len(before)
-        return after, [TurnUsage(before=before + [after] * rest, heads={})]
+        last = TurnUsage(before=before + [after] * rest, heads={})
+        if not isinstance(self._cycle, SchedulingCycle):
+            return after, [last]
+        last = replace(last, heads=self._cycle.heads)
+        return after, [last] if self._cycle.first is None else [self._cycle.first, last]
 
     def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.

@@ -15,18 +15,20 @@ import heapq
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
+from types import MappingProxyType
 
 from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.head_buckets import HeadBuckets
+from webhook.kueue.head_levels import HeadLevels, HeadsAhead
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.share_turns import ShareTurns
-from webhook.kueue.turns import Kept, Turn, at_turn, set_aside_before, with_set_aside
+from webhook.kueue.turns import Kept, Turn, TurnUsage, at_turn, set_aside_before, with_set_aside
 from webhook.model.queues import ClusterQueue, KueueConfig
 
 
@@ -70,6 +72,14 @@ class _Moment:
 class SchedulingCycle:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
+    share_turns: ShareTurns | None = None
+    """As in ``ExactCycles``."""
+    first: TurnUsage | None = None
+    """The usage at *turns* in the first cycle of a moment, where *before* is that of another one;
+    None: it is not."""
+    heads: Mapping[int, float] = MappingProxyType({})
+    """As in ``TurnUsage``, for *before*."""
+
     def __init__(
         self,
         tree: UsageTree,
@@ -83,8 +93,6 @@ class SchedulingCycle:
         """Quota set aside for heads after the last cycle."""
         self.turns: Sequence[Turn] = ()
         """Turns at which the usage is to be recorded, in ascending order."""
-        self.share_turns: ShareTurns | None = None
-        """As in ``ExactCycles``."""
         self.before: list[list[int]] = []
         """Usage, with what was set aside, at each of *turns* in the last cycle that changed it.
         Shorter than *turns* where nothing was admitted after a turn: then the usage at the end
@@ -103,6 +111,7 @@ class SchedulingCycle:
         """ClusterQueue to what can never fit there: nobody serves it, but it has its places."""
         self._buckets = HeadBuckets(tree)
         self._serial = count()
+        self._levels = HeadLevels(self._lines)
         self._preemptions = preemptions
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
@@ -144,6 +153,7 @@ class SchedulingCycle:
         if heads is None:
             heads = self._heads[key] = self._new_heads(queue)
         heads.add(entry, order)
+        self._levels.change(heads.leaf)
         if heads.entries[0][2] is entry:
             self._store(heads, 0)
             self._count_places(heads.leaf)
@@ -157,6 +167,7 @@ class SchedulingCycle:
             heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=False)
             self._hopeless[leaf][entry.shape] = heads
         self._hopeless[leaf][entry.shape].add(entry, order)
+        self._levels.change(leaf)
         self._count_places(leaf)
 
     def released(self, leaf: int) -> None:
@@ -197,7 +208,7 @@ class SchedulingCycle:
         count, as in ``kueue.occupancy``: most of the pending have just come, and Kueue took them
         one by one.
         """
-        moment, self.before = _Moment(used=self._tree.used[:]), []
+        moment, self.before, self.first = _Moment(used=self._tree.used[:]), [], None
         if self._rounds is not None:
             return self._starts_in_rounds(self._rounds)
         claims = self._claims() if self._preemptions is not None else ()
@@ -227,7 +238,19 @@ class SchedulingCycle:
         for _, _, bucket, _ in ready:
             bucket.due = None
         self._end(moment, self._drop(claims, moment.put_back) if claims else {})
+        self._note_heads(moment)
         return moment.started
+
+    def _note_heads(self, moment: _Moment) -> None:
+        """Note behind whom newcomers come in a later cycle than the recorded ones."""
+        if not self.turns:
+            return
+        levels = self._levels.with_started(
+            (group.heads.leaf, group.entry.waiting.priority) for group in moment.started
+        )
+        self.heads = HeadsAhead(levels, moment.recorded)
+        if self.first is not None:
+            self.first = replace(self.first, heads=HeadsAhead(levels, 0))
 
     def _open(
         self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
@@ -350,9 +373,7 @@ class SchedulingCycle:
 
         Those whose place changes take part again in *moment*.
         """
-        lines: Collection[ClusterQueueHeads] = self._of_leaf[leaf]
-        if self._hopeless:
-            lines = [*lines, *self._hopeless[leaf].values()]
+        lines = self._lines(leaf)
         if not self._has_places or len(lines) == 1:
             return
         pending = sorted((heads for heads in lines if heads.entries), key=_first)
@@ -364,6 +385,11 @@ class SchedulingCycle:
                 self._store(heads, heads.stored[1])
                 if moment is not None and heads.bucket is not None:
                     self._add(heads.bucket, moment)
+
+    def _lines(self, leaf: int) -> Collection[ClusterQueueHeads]:
+        """Return all heads of a ClusterQueue, with what can never fit; some are empty."""
+        lines = self._of_leaf[leaf]
+        return [*lines, *self._hopeless[leaf].values()] if self._hopeless else lines
 
     def _new_heads(self, queue: ClusterQueue) -> ClusterQueueHeads:
         leaf, strict = self._tree.leaves[queue.name], queue_heads.is_strict(queue)
@@ -539,6 +565,10 @@ class SchedulingCycle:
         # A newcomer comes behind the heads of its own ClusterQueue, so what the last cycle
         # leaves free counts.
         if served[0] > moment.recorded:
+            if self.first is None:
+                rest = len(self.turns) - len(self.before)
+                at_end = [with_set_aside(self._tree, moment.kept)] * rest
+                self.first = TurnUsage(before=self.before + at_end, heads={})
             moment.recorded, self.before = served[0], []
         missing = bisect_left(self.turns, served[1:3]) - len(self.before)
         if missing > 0:

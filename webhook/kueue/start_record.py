@@ -44,6 +44,8 @@ class _Turns:
     """Of each turn."""
     behind: Sequence[float]
     """The lowest priority that comes before each rank in a ClusterQueue."""
+    lowest: float
+    """The least of *behind*."""
     first: Mapping[int, int]
     """Where shares decide, each ClusterQueue has turns of its own: its node to their first place.
     Empty: all have the same."""
@@ -148,17 +150,18 @@ class StartRecord:
         """
         cycles, tables = self._cycles[step], self._free[step]
         turns = self._turns
-        if len(tables) == 1 and not (turns.first or (cycles and cycles[0].heads)):
+        # It is tried in the first cycle in which nobody of its ClusterQueue comes before it.
+        ahead = [cycle.heads.get(leaf, -inf) for cycle in cycles]
+        if not turns.first and (not ahead or ahead[0] < turns.lowest):
             return tables[0]
         found, first = [tables[0][0]], turns.first.get(leaf, 0)
         for rank, behind in enumerate(turns.behind, start=1):
-            # It is tried in the first cycle in which nobody of its ClusterQueue comes before it.
-            at_turns = (
-                table[first + rank]
-                for cycle, table in zip(cycles, tables, strict=True)
-                if cycle.heads.get(leaf, -inf) < behind
-            )
-            found.append(next(at_turns, found[0]))
+            for before, table in zip(ahead, tables, strict=True):
+                if before < behind:
+                    found.append(table[first + rank])
+                    break
+            else:
+                found.append(found[0])
         return found
 
     def _add_step(self, used: list[int], cycles: Sequence[TurnUsage], *, is_settled: bool) -> None:
@@ -271,7 +274,7 @@ def _ranks(
     # Where shares decide, it only matters whether somebody borrows at all.
     heights = (0, 1) if by_shares else sorted(set(schedule.tree.heights))
     ranks = [(height, served) for height in heights for served in levels]
-    has_last = schedule.is_exact or by_shares
+    has_last = len(schedule.tree.leaves) > 1
     after_all = heights[-1], last
     return tuple(rank for rank in ranks if last and (has_last or rank != after_all))
 
@@ -279,14 +282,16 @@ def _ranks(
 def _attended(schedule: Schedule, ranks: Sequence[Rank], waiting: Sequence[float]) -> _Turns:
     """Let a schedule record the turns of newcomers of these ranks."""
     behind = [waiting[served - 1] if served else inf for _, served in ranks]
+    lowest = min(behind, default=inf)
     if not schedule.is_served_by_shares:
         schedule.attend([_turn(rank, waiting) for rank in ranks])
-        return _Turns(ranks=ranks, behind=behind, first={})
+        return _Turns(ranks=ranks, behind=behind, lowest=lowest, first={})
     borrow = (height > 0 for height, _ in ranks)
     leaves = schedule.attend_shares(tuple(zip(borrow, behind, strict=True)))
     return _Turns(
         ranks=[*ranks] * len(leaves),
         behind=behind,
+        lowest=lowest,
         first={leaf: place * len(ranks) for place, leaf in enumerate(leaves)},
     )
 
