@@ -414,10 +414,10 @@ def _all_unordered(queued: Sequence[PlacedGroup]) -> str:
 def _unordered(queue: ClusterQueue, with_pending: Collection[str], snapshot: Snapshot) -> str:
     """Say the same of one ClusterQueue by itself; *with_pending*: those in which some wait."""
     # A weight without Kueue's configuration of shares: whether they decide is not known.
-    is_open = queue.fair_sharing and not snapshot.kueue.fair_sharing
+    may_decide = queue.fair_sharing and not snapshot.kueue.fair_sharing
     reasons = {
         "admissionFairSharing": queue.usage_based and queue.name in with_pending,
-        "fairSharing": is_open and any(name != queue.name for name in with_pending),
+        "fairSharing": may_decide and any(name != queue.name for name in with_pending),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 

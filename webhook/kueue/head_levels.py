@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from webhook.kueue.queue_heads import ClusterQueueHeads
 
 
-class HeadsAhead(Mapping[int, float]):
-    """ClusterQueue's node to up to which priority newcomers come later than in one cycle.
+def ahead_in(cycle: int, levels: Mapping[int, Sequence[float]]) -> Mapping[int, float]:
+    """Return by ClusterQueue up to which priority newcomers come later than in a cycle.
 
-    It is worked out where it is asked for: of most moments nobody asks.
+    *cycle* is counted from 0 in a moment; *levels* are those of ``HeadLevels``.
     """
-
-    def __init__(self, levels: Mapping[int, Sequence[float]], cycle: int) -> None:
-        """*levels* are those of ``HeadLevels``; *cycle* is counted from 0 in a moment."""
-        self._levels, self._cycle = levels, cycle
-
-    def __getitem__(self, leaf: int) -> float:
-        # Each head takes a cycle of its ClusterQueue, even in vain.
-        levels = self._levels[leaf]
-        if len(levels) <= self._cycle:
-            raise KeyError(leaf)
-        return levels[self._cycle]
-
-    def __iter__(self) -> Iterator[int]:
-        return (leaf for leaf, levels in self._levels.items() if len(levels) > self._cycle)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
+    # Each head takes a cycle of its ClusterQueue, even in vain.
+    return {leaf: of_leaf[cycle] for leaf, of_leaf in levels.items() if len(of_leaf) > cycle}
 
 
 class HeadLevels:
@@ -46,7 +31,7 @@ class HeadLevels:
         self._changed.add(leaf)
 
     def with_started(self, started: Iterable[tuple[int, float]]) -> Mapping[int, Sequence[float]]:
-        """Return the priorities of the heads of each ClusterQueue, the highest first, as they are.
+        """Return the priorities of the heads of each ClusterQueue, the highest first.
 
         *started*: (ClusterQueue's node, priority) of those that were heads in this moment, too.
         """

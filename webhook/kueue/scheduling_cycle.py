@@ -24,7 +24,7 @@ from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions, Outcome
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.head_buckets import HeadBuckets
-from webhook.kueue.head_levels import HeadLevels, HeadsAhead
+from webhook.kueue.head_levels import HeadLevels, ahead_in
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.share_turns import ShareTurns
@@ -248,9 +248,9 @@ class SchedulingCycle:
         levels = self._levels.with_started(
             (group.heads.leaf, group.entry.waiting.priority) for group in moment.started
         )
-        self.heads = HeadsAhead(levels, moment.recorded)
+        self.heads = ahead_in(moment.recorded, levels)
         if self.first is not None:
-            self.first = replace(self.first, heads=HeadsAhead(levels, 0))
+            self.first = replace(self.first, heads=ahead_in(0, levels))
 
     def _open(
         self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]

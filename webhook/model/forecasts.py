@@ -157,8 +157,9 @@ class Profile:
     ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
     can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
-    Ranks at which it is ``free`` are left out, and all where shares decide whose turn it is; more
-    than what is unused of the subtree of a rank's height it never is."""
+    Ranks at which it is ``free`` are left out; more than what is unused of the subtree of a rank's
+    height it never is. Where shares decide whose turn it is, a rank's height is 0 for a Job that
+    borrows nothing, and 1 for one that borrows from wherever."""
     preempting: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
     """Priority to the same table for a new Job of at least that priority, with what it would
     preempt; priorities that could take no more than is free are left out. Where too much happens
