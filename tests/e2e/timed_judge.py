@@ -546,11 +546,12 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
         lambda job_class, _: run_times.get(job_class),
         course.asked,
     )
-    found = profile.start_of(profiles[place], wanted, priority=arrival.priority)
+    expected = profiles[place].of(arrival.local_queue_key)
+    found = profile.start_of(expected, wanted, priority=arrival.priority)
     runs = [run for run in course.runs if run.name == course.world.newcomer.name]
     took = [run.ended - run.started for run in runs if run.finished]
     seconds = took[0] if took else course.world.newcomer.run_seconds
-    last = profile.last_start(profiles[place], wanted, found, seconds, priority=arrival.priority)
+    last = profile.last_start(expected, wanted, found, seconds, priority=arrival.priority)
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
     return Newcomer(
         name=arrival.key,

@@ -215,6 +215,59 @@ def test_the_localqueue_that_has_used_least_starts_first():
     assert [(start.key, start.at) for start in begun] == [("y", 0.0), ("x", 21.0)]
 
 
+def by_use(gpus="1", **rest):
+    """One queue that serves x-lq, which has used much, and y-lq, which has used nothing."""
+    return snapshot(
+        cluster_queue(quotas={"t4": {GPU: gpus}}, usage_based=True, **rest),
+        local_queues={"x-lq": "gpu-cq", "y-lq": "gpu-cq"},
+        kueue=KueueConfig(admission_fair_sharing=AdmissionFairSharing(half_life_seconds=60.0)),
+        consumed={("team", "x-lq"): ConsumedResources(amounts={GPU: 9.0})},
+        priority_classes={"high": 9},
+    )
+
+
+@pytest.mark.parametrize("waiting", [5, 50], ids=["few-wait", "many-wait"])
+@pytest.mark.parametrize(
+    ("own", "theirs", "priority", "seconds"),
+    [("y-lq", "x-lq", 0, 21.0), ("x-lq", "y-lq", 9, None), ("y-lq", "y-lq", 9, 21.0)],
+    ids=["has-used-less", "has-used-more", "is-of-the-same"],
+)
+def test_a_newcomer_comes_before_those_whose_localqueue_has_used_more(
+    own, theirs, priority, seconds, waiting
+):
+    queues = by_use()
+    others = [waits("short", queue=theirs, key=str(n)) for n in range(waiting)]
+    profile = forecast(queues, [runs("short")], others, run_time_of, 0.0)["gpu-cq"]
+    asked = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
+
+    found = start_of(profile.of(f"team/{own}"), asked, priority=priority).start
+
+    # The use of those who wait grows as they start, and in the end is more than any that fades.
+    assert found.unordered == ""
+    assert found.is_next == (own != theirs and seconds is not None)
+    assert found.seconds == seconds if seconds is not None else found.seconds > 60.0
+    assert start_of(profile, asked).start.unordered == "admissionFairSharing"
+
+
+def test_under_strict_fifo_it_is_not_known_who_would_block_whom_by_use():
+    queues = by_use(queueing=Queueing.STRICT)
+
+    profile = forecast(queues, [runs("short")], [waits("short", queue="x-lq")], run_time_of, 0.0)[
+        "gpu-cq"
+    ]
+
+    assert profile.of("team/y-lq").unordered == "admissionFairSharing"
+
+
+def test_by_use_the_starts_of_pending_workloads_are_known():
+    waiting = [waits("short", queue=f"{name}-lq", key=name) for name in "xy"]
+
+    found = pending_starts(by_use(), [runs("short")], waiting, run_time_of, 0.0)
+
+    known = {key: (start.seconds, start.is_known) for key, (start,) in found.items()}
+    assert known == {"y": (21.0, True), "x": (42.0, True)}
+
+
 PREEMPTS = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
 
 

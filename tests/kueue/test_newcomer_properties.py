@@ -15,7 +15,7 @@ from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.profile import start_among_pending
 from webhook.kueue.tree_workloads import FEW, Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import KueueConfig, Queueing
+from webhook.model.queues import AdmissionFairSharing, ConsumedResources, KueueConfig, Queueing
 
 GPU = "gpu"
 PRIORITIES = (0, 100, 1000)
@@ -82,6 +82,62 @@ class World:
 
 def in_order(waiting):
     return sorted(waiting, key=lambda group: -group.arrival.priority)
+
+
+class OneQueue(World):
+    """A ClusterQueue that serves its LocalQueues by their use; what waits asks for some GPUs."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed, fair_sharing=False)
+        self.local_queues = [f"{place}-lq" for place in range(self.random.randint(2, 4))]
+        gpus = self.random.randint(2, 16)
+        rules = AdmissionFairSharing(half_life_seconds=60.0, sampling_seconds=10.0)
+        queue = cluster_queue("gpu-cq", {"t4": {GPU: str(gpus)}}, usage_based=True)
+        self.snapshot = snapshot(
+            queue,
+            local_queues=dict.fromkeys(self.local_queues, "gpu-cq"),
+            kueue=KueueConfig(admission_fair_sharing=rules),
+            priority_classes=self.snapshot.priority_classes,
+            consumed={
+                ("team", name): ConsumedResources(amounts={GPU: self.random.uniform(0.0, 5.0)})
+                for name in self.local_queues[1:]
+            },
+        )
+        self.names = ["gpu-cq"]
+        self.weights = [1.0]
+        self.running = [
+            replace(self.holder(), local_queue=f"team/{self.random.choice(self.local_queues)}")
+            for _ in range(gpus)
+        ]
+        # More wait than are served cycle by cycle in one world of two.
+        number = self.random.randint(1, 2 * FEW)
+        self.pending = in_order([self.asking(age) for age in range(number)])
+
+    def asking(self, age):
+        asked = arrival(
+            "team",
+            {GPU: self.random.choice("112")},
+            local_queue=self.random.choice(self.local_queues),
+            priority=self.random.choice(PRIORITIES),
+        )
+        asked = replace(asked, key=str(age), created=age)
+        return QueuedGroup(arrival=asked, job_class=self.seconds())
+
+
+@given(st.integers(0, 10**9))
+def test_by_use_a_newcomer_starts_as_if_it_had_waited_with_the_others(seed):
+    world = OneQueue(seed)
+    new = world.asking(NEWEST)
+    profile = forecast(world.snapshot, world.running, world.pending, run_time_of, 0.0)["gpu-cq"]
+    asked = demand(new.arrival.needs, world.snapshot.cluster_queues["gpu-cq"], world.snapshot)
+    of_local_queue = profile.of(f"team/{new.arrival.local_queue}")
+
+    told = start_among_pending(of_local_queue, asked, priority=new.arrival.priority).start
+
+    both = in_order([*world.pending, new])
+    starts = pending_starts(world.snapshot, world.running, both, run_time_of, 0.0)
+    assert told.is_known
+    assert told.seconds == pytest.approx(starts[str(NEWEST)][0].seconds)
 
 
 @given(st.integers(0, 10**9), st.booleans())

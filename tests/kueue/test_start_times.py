@@ -56,6 +56,19 @@ def start(found, queue="a", now=0.0, demand=None):
     return found.start_of(queue, demand or wants(), now=now).start.seconds
 
 
+def test_a_placement_counts_in_the_profiles_of_all_localqueues_of_its_queue():
+    of_each = {"team/x": steps((0, 0), (10, 1), local_queue="team/x")}
+    found = start_times(a=steps((0, 0), (50, 1), by_local_queue=of_each))
+
+    after = found.add(placed(local_queue="team/x", seconds=20.0))
+
+    starts = [
+        after.start_of("a", wants(), now=0.0, local_queue=name).start.seconds
+        for name in ("team/x", "team/new")
+    ]
+    assert starts == [30.0, 50.0]
+
+
 def test_nothing_is_known_of_a_queue_without_a_profile():
     assert StartTimes().start_of("a", wants(), now=0.0) is None
     assert start_times(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None

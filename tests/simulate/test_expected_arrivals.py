@@ -44,7 +44,7 @@ def measured(jobs):
 @pytest.fixture(scope="module")
 def both():
     """Forecasts of a busy cluster without those who come later, and with them."""
-    scenarios = [shipped("shared-gpus", seed=seed, **BUSY, duration="1500s") for seed in (1, 2)]
+    scenarios = [shipped("shared-gpus", seed=seed, **BUSY, duration="1500s") for seed in (3, 4)]
     with pytest.MonkeyPatch.context() as monkeypatch:
         return [
             [

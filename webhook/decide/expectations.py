@@ -20,7 +20,7 @@ from webhook.jobs import BY_NAME
 from webhook.kueue import domain_timeline
 from webhook.kueue.flavor_plan import demand, flavors_with_topology
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.profile import FoundStart
+from webhook.kueue.profile import FoundStart, last_start
 from webhook.kueue.requests import priority_of
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import DevicePart, Guess, guess, part_of
@@ -296,6 +296,7 @@ def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundS
         asked,
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
+        local_queue=f"{case.job.namespace}/{assessment.queue}",
     )
     is_placed = not asked.flavors.isdisjoint(flavors_with_topology(queue, snapshot))
     if found is None or not is_placed or assessment.starts_now:
@@ -414,15 +415,19 @@ def _last(case: ForecastCase, begun: _Begun, option: Option, run: RunTime, start
     assessment, snapshot = begun.item, case.occupancy.snapshot
     if begun.found is None:
         return start
+    local_queue = f"{case.job.namespace}/{assessment.queue}"
+    profile = case.occupancy.start_times.profile(assessment.cluster_queue, local_queue)
+    if profile is None or not profile.outranking:
+        return start
     queue = snapshot.cluster_queues[assessment.cluster_queue]
     reserved = replace(begun.found, start=_NOW) if assessment.starts_now else begun.found
-    last = case.occupancy.start_times.last_start(
-        queue.name,
+    last = last_start(
+        profile,
         demand(assessment.needs, queue, snapshot),
         reserved,
         run.seconds,
-        now=case.now,
         priority=priority_of(case.job, option, snapshot),
+        elapsed=max(0.0, case.now - profile.computed_at),
     )
     return expected_runs.later(last, begun.dispatch) if last.preempted_by else start
 

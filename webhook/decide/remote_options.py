@@ -165,7 +165,15 @@ def _begin(
     there = occupancy.clusters[in_cluster.cluster]
     queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
     wanted = demand(assessment.needs, queue, there.snapshot)
-    earliest = there.start_times.start_of(queue.name, wanted, now=now, priority=priority)
+    # MultiKueue creates the Job on the worker with the same namespace and queue name.
+    namespace = assessment.job.namespace if assessment.job is not None else ""
+    earliest = there.start_times.start_of(
+        queue.name,
+        wanted,
+        now=now,
+        priority=priority,
+        local_queue=f"{namespace}/{assessment.queue}",
+    )
     if earliest is None:
         return None
     managers = occupancy.snapshot.cluster_queues[assessment.cluster_queue]

@@ -19,13 +19,13 @@ from math import inf
 
 from webhook.kueue import queue_heads
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
-from webhook.kueue.fair_rounds import Contender, LocalQueueUse, in_order
+from webhook.kueue.fair_rounds import Contender, LocalQueueUse, begin_cycle, in_order
 from webhook.kueue.flavor_plan import Demand
+from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.preemption import QuotaHolder, Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.scheduling_cycle import StartedGroup
-from webhook.kueue.share_turns import ShareTurns
 from webhook.kueue.turns import Kept, Turn, TurnUsage
 from webhook.model.queues import ClusterQueue, KueueConfig
 
@@ -72,8 +72,8 @@ class ExactCycles:
         """Quota set aside in the last cycle for heads that come again in the next one."""
         self.turns: Sequence[Turn] = ()
         """As in ``SchedulingCycle``."""
-        self.share_turns: ShareTurns | None = None
-        """Records the turns of newcomers instead, where shares decide; None: nobody asks for it."""
+        self.line_turns: LineTurns | None = None
+        """Records the turns of newcomers instead, where they have such; None: nobody asks."""
         self.turn_usage: list[TurnUsage] = []
         """The usage at *turns* in each cycle of this moment."""
         self.after: list[int] = []
@@ -173,8 +173,8 @@ class ExactCycles:
         self._has_begun = True
         self._number = 0
         self.turn_usage, self.after = [], []
-        if self.share_turns is not None:
-            self.share_turns.begin()
+        if self.line_turns is not None:
+            self.line_turns.begin()
 
     def starts(self) -> list[StartedGroup]:
         """Run one cycle, and return what reserves quota in it, in order."""
@@ -186,24 +186,15 @@ class ExactCycles:
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
-        is_recorded = bool(self.turns)
         heads = {contender.leaf: self._precedence(contender) for contender in contenders}
-        if self.share_turns is not None:
-            self.share_turns.begin_cycle(
-                {one.leaf: (heads[one.leaf], one.taken) for one in contenders}
-            )
+        if self.line_turns is not None:
+            begin_cycle(self.line_turns, contenders, self._precedence, self._use, is_again=True)
         for contender in self._in_order(contenders, cycle):
-            if is_recorded:
+            if self.turns:
                 turn = contender.fitting.height, -contender.priority
                 self._record(bisect_left(self.turns, turn), cycle)
             self._serve(contender, cycle)
-        if is_recorded:
-            self.after = self._usage(cycle)
-            cycle.before += [self.after] * (len(self.turns) - len(cycle.before))
-            self.turn_usage.append(TurnUsage(before=cycle.before, heads=heads))
-        elif self.share_turns is not None:
-            self.after = self._usage(cycle)
-            self.share_turns.end_cycle(self.after)
+        self._end_records(cycle, heads)
         tree.used[:] = cycle.began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
@@ -293,10 +284,13 @@ class ExactCycles:
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         if not self._is_by_age:
-            by_shares, turns = self.claims.fair_sharing, self.share_turns
-            usage = partial(self._usage, cycle)
-            note = None if turns is None else partial(turns.note, usage)
-            yield from in_order(self._tree, contenders, by_shares=by_shares, note=note)
+            yield from in_order(
+                self._tree,
+                contenders,
+                by_shares=self.claims.fair_sharing,
+                turns=self.line_turns,
+                usage=partial(self._usage, cycle),
+            )
             return
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
         for contender in sorted(contenders, key=_by_age):
@@ -323,13 +317,27 @@ class ExactCycles:
         if missing > 0:
             cycle.before += [self._usage(cycle)] * missing
 
+    def _end_records(self, cycle: _Cycle, heads: Mapping[int, float]) -> None:
+        """Record the usage for the turns that came after all heads, and that after the cycle."""
+        if self.turns:
+            self._record(len(self.turns), cycle)
+            self.turn_usage.append(TurnUsage(before=cycle.before, heads=heads))
+        elif self.line_turns is not None:
+            self.line_turns.end_cycle(partial(self._usage, cycle))
+        else:
+            return
+        # Who rests from now on keeps nothing any longer.
+        for leaf, aside in cycle.passing:
+            self._tree.charge(leaf, aside, -1)
+        self.after = self._usage(cycle)
+
     def _usage(self, cycle: _Cycle) -> list[int]:
         """Return the usage with which a newcomer must fit whose turn comes now.
 
         It must fit with that with which the cycle began, and again once all victims have gone.
         """
         tree = self._tree
-        gone = [(holder.leaf, holder.taken) for holder in cycle.leaving.values()] + cycle.passing
+        gone = [(holder.leaf, holder.taken) for holder in cycle.leaving.values()]
         for node, taken in gone:
             tree.charge(node, taken, -1)
         usage = list(map(max, cycle.began, tree.used))

@@ -109,7 +109,7 @@ def _expected_group(
         spread=spread,
         by_flavors=runs if len(runs) > 1 else {},
         priority=priority - LATER,
-        local_queue=f"{arrival.namespace}/{arrival.local_queue}" if arrival else "",
+        local_queue=arrival.local_queue_key if arrival else "",
     )
 
 

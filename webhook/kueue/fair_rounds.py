@@ -8,20 +8,21 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from math import inf
+from operator import attrgetter
 
 from webhook.kueue import fair_sharing, queue_heads
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.fair_sharing import Tournament
+from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.preemption import Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.share_turns import ShareTurns
+from webhook.kueue.turns import Line
 from webhook.model.queues import AdmissionFairSharing, Snapshot
 
 
@@ -43,6 +44,10 @@ class Contender:
         return self.fitting.taken
 
     @property
+    def entry(self) -> QueueEntry:
+        return self.heads.entries[0][2]
+
+    @property
     def priority(self) -> float:
         return -self.heads.entries[0][0]
 
@@ -56,22 +61,50 @@ def in_order(
     contenders: Sequence[Contender],
     *,
     by_shares: bool,
-    note: Callable[[Tournament[Contender]], object] | None = None,
+    turns: LineTurns | None,
+    usage: Callable[[], list[int]],
 ) -> Iterator[Contender]:
     """Yield the heads of one cycle as Kueue serves them; quota may be charged in between.
 
-    Where shares decide, *note* is called before each of them.
+    The *usage* at the turns of newcomers before each of them is recorded in *turns*.
     """
     if not by_shares:
-        yield from sorted(
+        for contender in sorted(
             contenders, key=lambda one: (one.fitting.height, -one.priority, one.queued_at)
-        )
+        ):
+            if turns is not None:
+                turns.note_head(usage, (contender.fitting.height, -contender.priority))
+            yield contender
         return
     tournament = Tournament(tree, contenders)
     while (winner := tournament.pop()) is not None:
-        if note is not None:
-            note(tournament)
+        if turns is not None:
+            turns.note_winner(usage, tournament)
         yield winner
+
+
+def begin_cycle(
+    turns: LineTurns,
+    contenders: Sequence[Contender],
+    precedence: Callable[[Contender], float],
+    use: LocalQueueUse | None,
+    *,
+    is_again: bool,
+) -> None:
+    """Let *turns* begin a cycle with these heads.
+
+    *precedence*: up to which priority newcomers of the same use come behind a head. *is_again* as
+    in ``LineTurns``.
+    """
+    heads = {contender.leaf: contender for contender in contenders}
+    ahead: dict[Line, float] = {}
+    for line in turns.lines:
+        contender = heads.get(line[0])
+        if contender is not None:
+            before = precedence(contender)
+            ahead[line] = before if use is None else use.ahead(contender.entry, line[1], before)
+    asked = {leaf: contender.taken for leaf, contender in heads.items()}
+    turns.begin_cycle(ahead, asked, is_again=is_again)
 
 
 class LocalQueueUse:
@@ -87,12 +120,14 @@ class LocalQueueUse:
         consumed: Mapping[str, Mapping[str, float]],
         weigh: Callable[[Mapping[str, float], str], float],
         settled: Mapping[str, float] | None = None,
+        cluster_queues: Mapping[str, str] | None = None,
     ) -> None:
         """Begin with what LocalQueues (``namespace/name``) have *consumed*, by resource.
 
         *weigh* is how Kueue weighs it. *settled* is when, in seconds since the beginning; 0
-        where nothing is said.
+        where nothing is said. *cluster_queues* are theirs, where newcomers are told apart.
         """
+        self.cluster_queues = cluster_queues or {}
         self.amounts = {name: weigh(amounts, name) for name, amounts in consumed.items()}
         """LocalQueue to its use, as Kueue weighs it: the least is served first."""
         self.now = 0.0
@@ -104,6 +139,16 @@ class LocalQueueUse:
 
     def of(self, entry: QueueEntry) -> float:
         return self.amounts.get(entry.waiting.local_queue, 0.0)
+
+    def ahead(self, head: QueueEntry, local_queue: str, precedence: float) -> float:
+        """Return up to which priority newcomers of a LocalQueue come behind a head.
+
+        *precedence* is that of newcomers of the same use; *local_queue* "": use does not count.
+        """
+        used, own = self.of(head), self.amounts.get(local_queue, 0.0)
+        if not local_queue or used == own:
+            return precedence
+        return inf if used < own else -inf
 
     def hold(self, name: str, taken: Taken, sign: int) -> None:
         """Note that Workloads of a LocalQueue get quota, or give it back."""
@@ -168,7 +213,7 @@ def use_of(
         return None
     weightless_last = snapshot.kueue.release.weightless_last
     members = {
-        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue.fair_weight)
+        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue)
         for (namespace, name), local_queue in snapshot.local_queues.items()
         if local_queue.cluster_queue in tree.leaves
         and queues[local_queue.cluster_queue].usage_based
@@ -177,7 +222,7 @@ def use_of(
     def weigh(amounts: Mapping[str, float], name: str) -> float:
         return fair_sharing.queue_usage(
             amounts,
-            weight=members[name][1],
+            weight=members[name][1].fair_weight,
             resource_weights=rules.resource_weights,
             weightless_last=weightless_last,
         )
@@ -191,6 +236,9 @@ def use_of(
             name: min(0.0, consumed.updated - unix)
             for name, (consumed, _) in members.items()
             if unix is not None and consumed is not None and consumed.updated
+        },
+        cluster_queues={
+            name: local_queue.cluster_queue for name, (_, local_queue) in members.items()
         },
     )
 
@@ -208,15 +256,8 @@ class FairRounds:
     ) -> None:
         self.kept: list[tuple[int, Taken]] = []
         """Quota set aside for heads after the last cycle: (node, amounts)."""
-        self.turns: Sequence[tuple[int, float]] = ()
-        """As in ``SchedulingCycle``."""
-        self.before: list[list[int]] = []
-        """Usage, with what is set aside, at each of *turns*; shorter where nothing came after."""
-        self.share_turns: ShareTurns | None = None
+        self.line_turns: LineTurns | None = None
         """As in ``ExactCycles``."""
-        self._recorded = 0
-        """The round of which the usage is recorded."""
-        self._round = 0
         self._is_alone = False
         """One ClusterQueue is left, whose search for flavors begins anew in this round."""
         self._searches = FlavorSearches()
@@ -236,12 +277,12 @@ class FairRounds:
         hopeful = [] if self._preemptions is None else self._preemptions.begin(of_leaf)
         self._hopeful = {id(heads) for heads in hopeful}
         pending = self._pending(of_leaf)
-        has_moved, self._round, self._recorded, self.before = True, 0, 0, []
+        has_moved = True
         self._searches.begin()
-        if self.share_turns is not None:
-            self.share_turns.begin()
+        if self.line_turns is not None:
+            self.line_turns.begin()
         while pending and has_moved:
-            self.kept, self._round = [], self._round + 1
+            self.kept = []
             has_moved = self._run_round(pending, take)
             # Each cycle begins with the usage as it is, and sets quota aside anew.
             for leaf, aside in self._asides:
@@ -258,15 +299,16 @@ class FairRounds:
         take: Callable[[ClusterQueueHeads, Assignment, int], None],
     ) -> bool:
         """Serve the first head of each ClusterQueue; False: the next round would be as this one."""
-        tree, turns, has_moved = self._tree, self.share_turns, False
+        tree, turns, has_moved = self._tree, self.line_turns, False
         self._is_alone = len(pending) == 1 and not self._searches.is_any_open
         began = list(tree.used)
         contenders = [self._contender(heads) for heads in pending.values()]
-        note = None if turns is None else partial(turns.note, tree.used.copy)
         if turns is not None:
-            turns.begin_cycle({one.leaf: (one.priority, one.taken) for one in contenders})
-        by_shares = self._claims.fair_sharing
-        for contender in in_order(tree, contenders, by_shares=by_shares, note=note):
+            # What is free at a turn, later rounds leave no more of but to who is too late for it.
+            precedence = attrgetter("priority")
+            begin_cycle(turns, contenders, precedence, self._use, is_again=False)
+        by_shares, usage = self._claims.fair_sharing, tree.used.copy
+        for contender in in_order(tree, contenders, by_shares=by_shares, turns=turns, usage=usage):
             has_moved |= self._serve(contender, pending, take, began=began)
             # Most often the first who starts takes all there is, and nobody preempts.
             may_end = self._preemptions is None and contender.fitting.fits
@@ -274,7 +316,7 @@ class FairRounds:
                 pending.clear()
                 break
         if turns is not None:
-            turns.end_cycle(tree.used.copy())
+            turns.end_cycle(usage)
         return has_moved
 
     def _pending(
@@ -340,12 +382,10 @@ class FairRounds:
             if not self._tree.has(heads.leaf, fitting.taken):
                 self._searches.keep_open(heads, fitting)
                 return False
-            self._record(contender, comes_anew=True)
             self._start(heads, fitting, take)
             if not heads.entries:
                 others.remove(heads)
             return True
-        self._record(contender, comes_anew=False)
         outcome = Outcome.WAITS
         if self._preemptions is not None:
             outcome = self._preemptions.attempt(heads, fitting, began=began)
@@ -362,18 +402,6 @@ class FairRounds:
             return False
         others.remove(heads)
         return True
-
-    def _record(self, contender: Contender, *, comes_anew: bool) -> None:
-        """Record the usage for the turns before that of a head that is served now."""
-        if not self.turns:
-            return
-        # As in ``SchedulingCycle``: what the last round leaves free counts in which anybody starts.
-        if comes_anew and self._round > self._recorded:
-            self._recorded, self.before = self._round, []
-        turn = contender.fitting.height, -contender.priority
-        missing = bisect_left(self.turns, turn) - len(self.before)
-        if missing > 0:
-            self.before += [list(self._tree.used)] * missing
 
     def _start(
         self,

@@ -22,11 +22,12 @@ from webhook.kueue.domain_timeline import (
 )
 from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
+from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.pending_starts import starts_in_tree
 from webhook.kueue.profile import PREEMPTION
 from webhook.kueue.queue_heads import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.recorded_profile import profile
+from webhook.kueue.recorded_profile import for_local_queue, profile
 from webhook.kueue.schedule import Schedule
 from webhook.kueue.start_record import MAX_EVENTS, StartRecord, recorded
 from webhook.kueue.tree_workloads import (
@@ -332,10 +333,23 @@ def _of_tree(
             begun_later = later.begun
             rate = sum(group.count for group in coming) / max(group.at for group in coming)
             profiles = {
-                name: replace(of_queue, later=overtaken[name], expected_per_second=rate)
+                name: _with_later(of_queue, overtaken[name], rate)
                 for name, of_queue in profiles.items()
             }
     return Planned(profiles=profiles, begun=tuple(schedule.begun), begun_later=tuple(begun_later))
+
+
+def _with_later(of_queue: Profile, later: Profile, rate: float) -> Profile:
+    """Return a profile with that with those who are expected to come, at a *rate* per second."""
+    return replace(
+        of_queue,
+        later=later,
+        expected_per_second=rate,
+        by_local_queue={
+            name: _with_later(of_local_queue, later.by_local_queue[name], rate)
+            for name, of_local_queue in of_queue.by_local_queue.items()
+        },
+    )
 
 
 def _in_domains(
@@ -378,18 +392,47 @@ def _profiles(
     profiles = {}
     unordered = _all_unordered(queued)
     with_pending = frozenset(name for name, _ in queued)
+    first_by_use = _first_by_use(case, contents)
     for queue in queues:
         guessed = ("runTimes",) if queue.name in run_times.unknown else ()
         uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
         of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
-        profiles[queue.name] = replace(
+        of_queue = replace(
             of_queue,
             unknown_seconds=run_times.unknown_seconds(queue.name),
             unseen=prepared.unseen,
-            unordered=unordered or _unordered(queue, with_pending, case.snapshot),
+            unordered=unordered,
             outranked_below=_outranked_below(queue, record, case.snapshot),
         )
+        profiles[queue.name] = replace(
+            of_queue,
+            unordered=unordered or _unordered(queue, with_pending, case.snapshot),
+            by_local_queue={
+                name: replace(
+                    for_local_queue(of_queue, schedule, record, queue, name),
+                    is_first_by_use=name in first_by_use,
+                )
+                for node, name in schedule.lines
+                if name and node == contents.tree.leaves[queue.name]
+            },
+        )
     return profiles
+
+
+def _first_by_use(case: ForecastGivens, contents: TreeContents) -> Collection[str]:
+    """Return the LocalQueues that have used less than any other with pending Workloads."""
+    use = use_of(case.snapshot, contents.tree)
+    if use is None:
+        return ()
+    least: dict[str, float] = {}
+    for name, group in contents.queued:
+        used = use.amounts.get(group.arrival.local_queue_key, 0.0)
+        least[name] = min(used, least.get(name, inf))
+    return {
+        local_queue
+        for local_queue, name in use.cluster_queues.items()
+        if use.amounts[local_queue] < least.get(name, inf)
+    }
 
 
 def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapshot) -> int | None:
@@ -436,6 +479,7 @@ def _uncertain(
         PREEMPTION: preempts,
         "fairSharing": is_fair and len(tree) > 1,
         "cohortReclaim": others_reclaim,
+        "admissionFairSharing": queue.usage_based,
         "admissionChecks": bool(queue.checks),
         "podsReady": snapshot.kueue.block_admission,
         # When a domain has room is known for those of whom it is known which domains they have.

@@ -41,7 +41,7 @@ def starts_in_tree(
         moments = zip(_first(now, key, count), _first(later, key, count), strict=True)
         starts[key] = tuple(
             _start(
-                profiles[name],
+                profiles[name].of(group.arrival.local_queue_key),
                 at,
                 after,
                 priority=group.arrival.priority,

@@ -182,7 +182,7 @@ def _start_on_preempted(
         return replace(start, preempts=True, preempts_later=True)
     # It waits for nobody but its victims, so neither others' run times nor their order matter.
     start = _start(profile, seconds, 0.0)
-    is_next = bool(profile.priorities) and priority > profile.priorities[0]
+    is_next = _is_next(profile, priority)
     # Under StrictFIFO it is the first of its ClusterQueue only in that order.
     unordered = profile.unordered if profile.behind else ""
     return replace(start, preempts=True, is_next=is_next, unordered=unordered)
@@ -325,11 +325,19 @@ def _with_doubts(start: Start, profile: Profile, demand: Demand, priority: int) 
     )
     is_ordered = profile.unordered or _is_ranked(profile, priority)
     unordered = profile.unordered if is_ordered else PRIORITIES
-    is_next = bool(profile.priorities) and priority > profile.priorities[0]
+    is_next = _is_next(profile, priority)
     if not (unseen or unordered or is_next):
         # Most often there is no doubt, and a copy is a fifth of a lookup.
         return start
     return replace(start, unseen=unseen, unordered=unordered, is_next=is_next)
+
+
+def _is_next(profile: Profile, priority: int) -> bool:
+    """Return whether all pending Workloads come after a newcomer of this priority."""
+    # Use comes before priority.
+    if profile.local_queue:
+        return profile.is_first_by_use
+    return bool(profile.priorities) and priority > profile.priorities[0]
 
 
 def _is_ranked(profile: Profile, priority: int) -> bool:

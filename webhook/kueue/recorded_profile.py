@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import repeat
 from math import inf
 from operator import gt, itemgetter
@@ -32,28 +33,57 @@ def profile(
     """
     cells = tuple(cell for group in queue.groups for cell in group.quotas)
     rows = _Rows(schedule, queue, cells)
-    kept, free, preempting = _steps(record, queue, rows)
     last = _last_starts(schedule, queue)
     outranking = record.outranking.of(rows.leaf, rows.owned, has_cohort=rows.has_cohort)
     is_taken_back = any(one.owned is not None for one in outranking)
-    after, *at_ranks = zip(*free, strict=True)
-    by_level = _by_level(preempting, after)
-    return Profile(
+    of_queue = Profile(
         computed_at=computed_at,
         cells=cells,
-        times=tuple(record.times[index] for index in kept),
-        free=after,
+        times=(),
+        free=(),
         priorities=record.priorities if record.ranks else (),
-        ranked=dict(zip(record.ranks, at_ranks, strict=True)),
-        preempting=by_level,
-        eviction_seconds=schedule.eviction.seconds if by_level else 0.0,
         outranking=outranking,
-        owned=tuple(rows.owned(record.used[index]) for index in kept) if is_taken_back else (),
         own_starts=record.outranking.own(rows.leaf) if is_taken_back else (),
-        spread=tuple(record.spread[index] for index in kept),
+        spread=(),
         behind=_behind(last) if queue.queueing is Queueing.STRICT else (),
         waits=max(last.values()),
         uncertain=uncertain,
+    )
+    return _with_steps(of_queue, record, queue, rows)
+
+
+def for_local_queue(
+    of_queue: Profile,
+    schedule: Schedule,
+    record: StartRecord,
+    queue: ClusterQueue,
+    local_queue: str,
+) -> Profile:
+    """Return the profile of a ClusterQueue as newcomers of one of its LocalQueues find it.
+
+    That LocalQueue is served by its use, and has turns of its own (``Schedule.lines``).
+    """
+    rows = _Rows(schedule, queue, of_queue.cells, local_queue)
+    return replace(_with_steps(of_queue, record, queue, rows), local_queue=local_queue)
+
+
+def _with_steps(
+    of_queue: Profile, record: StartRecord, queue: ClusterQueue, rows: _Rows
+) -> Profile:
+    """Return a profile with what is free over time."""
+    kept, free, preempting = _steps(record, queue, rows)
+    after, *at_ranks = zip(*free, strict=True)
+    by_level = _by_level(preempting, after)
+    is_taken_back = any(one.owned is not None for one in of_queue.outranking)
+    return replace(
+        of_queue,
+        times=tuple(record.times[index] for index in kept),
+        free=after,
+        ranked=dict(zip(record.ranks, at_ranks, strict=True)),
+        preempting=by_level,
+        eviction_seconds=record.eviction_seconds if by_level else 0.0,
+        owned=tuple(rows.owned(record.used[index]) for index in kept) if is_taken_back else (),
+        spread=tuple(record.spread[index] for index in kept),
     )
 
 
@@ -73,7 +103,7 @@ def _steps(
         is_tried = record.is_tried(index, rows.leaf, is_strict=is_strict)
         if index and not is_tried:
             continue
-        at_step = list(map(rows.free, record.tables(index, rows.leaf)))
+        at_step = list(map(rows.free, record.tables(index, rows.line)))
         if not is_tried:
             at_step[0] = rows.nothing
         # Nobody preempts either while victims stop for another one of the ClusterQueue.
@@ -101,10 +131,15 @@ class _Rows:
     """
 
     def __init__(
-        self, schedule: Schedule, queue: ClusterQueue, cells: Sequence[FlavorResource]
+        self,
+        schedule: Schedule,
+        queue: ClusterQueue,
+        cells: Sequence[FlavorResource],
+        local_queue: str = "",
     ) -> None:
         self._tree, self._is_open = schedule.tree, is_open(queue)
         self.leaf = schedule.tree.leaves[queue.name]
+        self.line = self.leaf, local_queue
         self._columns = [schedule.tree.indices[cell] for cell in cells]
         self.nothing = (0,) * len(cells)
         first = self.leaf * schedule.tree.width

@@ -18,6 +18,7 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.exact_cycles import ExactCycles
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
+from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.lone_queue_cycle import LoneQueueCycle
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
@@ -41,8 +42,7 @@ from webhook.kueue.scheduling_cycle import (
     SchedulingCycle,
     StartedGroup,
 )
-from webhook.kueue.share_turns import ShareTurns
-from webhook.kueue.turns import Kept, Turn, TurnUsage, with_set_aside
+from webhook.kueue.turns import Kept, Line, Turn, TurnUsage, with_set_aside
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -54,6 +54,8 @@ from webhook.model.queues import (
 EVICTION_SECONDS: Final = 1.0
 """For how long a preempted Workload still holds its quota, where nothing is known of it."""
 _SHARED = "events share cycles here"
+_MOST_LINES = 200
+"""Of so many LocalQueues that are served by their use newcomers have turns of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ class Schedule:
     """When the schedule begins, in seconds since 1970. Where the caller sets it, times of
     reservation are whole seconds of that clock, as Kueue compares them."""
     _use: LocalQueueUse | None = None
-    _share_turns: ShareTurns | None = None
+    _line_turns: LineTurns | None = None
     _is_first = True
     _order = 0
 
@@ -484,16 +486,28 @@ class Schedule:
         """Let each cycle from now on record the usage at these turns, in ascending order."""
         self._cycle.turns = turns
 
-    def attend_shares(self, ranks: Sequence[tuple[bool, float]]) -> Sequence[int]:
-        """Let each cycle from now on record the usage at the turns of ``ShareTurns``.
+    @property
+    def lines(self) -> Sequence[Line]:
+        """Return the lines of newcomers that have turns of their own; empty: all have the same."""
+        if isinstance(self._cycle, LoneQueueCycle):
+            return ()
+        of_queues = [(leaf, "") for leaf in sorted(self.tree.leaves.values())]
+        if self._use is None:
+            return of_queues if self._cycle.claims.fair_sharing else ()
+        of_local_queues = [
+            (self.tree.leaves[name], local_queue)
+            for local_queue, name in self._use.cluster_queues.items()
+            # In front of a StrictFIFO queue a newcomer would block who waits.
+            if not is_strict(self._queues[name])
+        ]
+        return of_queues + of_local_queues * (len(of_local_queues) <= _MOST_LINES)
 
-        Return the ClusterQueues, by node, in the order of these turns.
-        """
+    def attend_lines(self, lines: Sequence[Line], ranks: Sequence[tuple[int, float]]) -> None:
+        """Let each cycle from now on record the usage at the turns of ``LineTurns``."""
         asked = {run.leaf: run.each for run in self.runs.holding()}
-        turns = ShareTurns(self.tree, ranks, asked)
         if not isinstance(self._cycle, LoneQueueCycle):
-            self._cycle.share_turns = self._share_turns = turns
-        return turns.leaves
+            self._line_turns = LineTurns(self.tree, lines, ranks, asked)
+            self._cycle.line_turns = self._line_turns
 
     def used(self) -> tuple[list[int], Sequence[TurnUsage]]:
         """Return the usage after the last cycle, and that at each turn that is attended.
@@ -503,8 +517,8 @@ class Schedule:
         """
         exact = self._exact if self._exact is not None and self._exact.after else None
         after = with_set_aside(self.tree, self._cycle.kept) if exact is None else exact.after
-        if self._share_turns is not None:
-            turns = TurnUsage(before=self._share_turns.before(after), heads={})
+        if self._line_turns is not None:
+            turns = TurnUsage(before=self._line_turns.before(after), heads={})
             return after, [_with_rest(turns, after)]
         if exact is not None:
             return after, [_with_rest(cycle, after) for cycle in exact.turn_usage]

@@ -25,9 +25,9 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions,
 from webhook.kueue.fair_rounds import FairRounds, LocalQueueUse
 from webhook.kueue.head_buckets import HeadBuckets
 from webhook.kueue.head_levels import HeadLevels, ahead_in
+from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.queue_heads import ClusterQueueHeads, FullQueues, Key, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.share_turns import ShareTurns
 from webhook.kueue.turns import Kept, Turn, TurnUsage, at_turn, set_aside_before, with_set_aside
 from webhook.model.queues import ClusterQueue, KueueConfig
 
@@ -72,7 +72,7 @@ class _Moment:
 class SchedulingCycle:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
-    share_turns: ShareTurns | None = None
+    line_turns: LineTurns | None = None
     """As in ``ExactCycles``."""
     first: TurnUsage | None = None
     """The usage at *turns* in the first cycle of a moment, where *before* is that of another one;
@@ -298,9 +298,8 @@ class SchedulingCycle:
         def take(heads: ClusterQueueHeads, fitting: Assignment, number: int) -> None:
             started.append(self._taken(heads, fitting, number))
 
-        rounds.turns, rounds.share_turns = self.turns, self.share_turns
+        rounds.line_turns = self.line_turns
         rounds.run(self._of_leaf, take)
-        self.before = rounds.before
         self._is_first = False
         self.kept = [(0, 0, leaf, aside) for leaf, aside in rounds.kept]
         return started

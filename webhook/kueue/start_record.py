@@ -16,7 +16,7 @@ from typing import TypeAlias
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
-from webhook.kueue.turns import Turn, TurnUsage
+from webhook.kueue.turns import Line, Turn, TurnUsage
 from webhook.kueue.whole_tree import all_free, all_free_below
 from webhook.model.forecasts import Rank
 
@@ -46,9 +46,9 @@ class _Turns:
     """The lowest priority that comes before each rank in a ClusterQueue."""
     lowest: float
     """The least of *behind*."""
-    first: Mapping[int, int]
-    """Where shares decide, each ClusterQueue has turns of its own: its node to their first place.
-    Empty: all have the same."""
+    first: Mapping[Line, int]
+    """Where each line of newcomers has turns of its own, the place of the first; empty: all have
+    the same."""
 
 
 class StartRecord:
@@ -97,6 +97,11 @@ class StartRecord:
             lowest=self.lowest,
         )
 
+    @property
+    def eviction_seconds(self) -> float:
+        """How long those take to stop that are preempted."""
+        return self._schedule.eviction.seconds
+
     @cached_property
     def _free(self) -> Sequence[Sequence[_Tables]]:
         """Tables of a finished record, for each step and each of its cycles."""
@@ -105,7 +110,7 @@ class StartRecord:
     def _free_at(self, used: list[int], cycles: Sequence[TurnUsage]) -> list[_Tables]:
         tree = self._schedule.tree
         # By shares, all who borrow are of one height.
-        top = 1 if self._turns.first else tree.heights[0]
+        top = 1 if self._schedule.is_served_by_shares else tree.heights[0]
         # Many turns come at one usage.
         free: dict[int, list[int]] = {id(used): all_free(tree, used)}
         at_rank: dict[tuple[int, int], list[int]] = {}
@@ -141,8 +146,8 @@ class StartRecord:
         # free until then, they do not get, unless they need not wait for the batch.
         return (is_strict or self._is_settled[step]) and leaf not in self._awaited[step]
 
-    def tables(self, step: int, leaf: int) -> _Tables:
-        """Return what all nodes have free at a step for newcomers of one ClusterQueue.
+    def tables(self, step: int, line: Line) -> _Tables:
+        """Return what all nodes have free at a step for newcomers of one line.
 
         The first table is that after the step's cycles; behind it come those at the turn of each
         rank: what they borrow from its height, or below. As ``whole_tree`` has them; what is free
@@ -150,18 +155,22 @@ class StartRecord:
         """
         cycles, tables = self._cycles[step], self._free[step]
         turns = self._turns
-        # It is tried in the first cycle in which nobody of its ClusterQueue comes before it.
-        ahead = [cycle.heads.get(leaf, -inf) for cycle in cycles]
-        if not turns.first and (not ahead or ahead[0] < turns.lowest):
+        # It is tried in the first cycle in which nobody of its ClusterQueue comes before it and,
+        # where each of Kueue's is known, in each later one as long as it finds no room at its turn.
+        ahead = [cycle.heads.get(line[0], -inf) for cycle in cycles]
+        is_again = self._schedule.is_exact and not turns.first
+        if not (turns.first or is_again) and (not ahead or ahead[0] < turns.lowest):
             return tables[0]
-        found, first = [tables[0][0]], turns.first.get(leaf, 0)
+        found, first = [tables[0][0]], turns.first.get(line, 0)
         for rank, behind in enumerate(turns.behind, start=1):
-            for before, table in zip(ahead, tables, strict=True):
-                if before < behind:
-                    found.append(table[first + rank])
-                    break
-            else:
-                found.append(found[0])
+            tried = [
+                table[first + rank]
+                for before, table in zip(ahead, tables, strict=True)
+                if before < behind
+            ]
+            if is_again:
+                tried = [_most_free(found[0], *tried)]
+            found.append(tried[0] if tried else found[0])
         return found
 
     def _add_step(self, used: list[int], cycles: Sequence[TurnUsage], *, is_settled: bool) -> None:
@@ -261,8 +270,8 @@ def _ranks(
 ) -> tuple[Rank, ...]:
     """Return the ranks that newcomers may have, in the order of their turns.
 
-    Where cycles are shared, the rank after all pending Workloads is left out, unless shares decide
-    which ClusterQueue comes first: it finds the usage after the cycle.
+    The rank after all pending Workloads of the only ClusterQueue is left out, unless use decides
+    who comes first there: it finds the usage after the cycle.
     """
     last = len(waiting)
     there = [priority for priority in waiting if not is_later(priority)]
@@ -274,7 +283,7 @@ def _ranks(
     # Where shares decide, it only matters whether somebody borrows at all.
     heights = (0, 1) if by_shares else sorted(set(schedule.tree.heights))
     ranks = [(height, served) for height in heights for served in levels]
-    has_last = len(schedule.tree.leaves) > 1
+    has_last = len(schedule.tree.leaves) > 1 or bool(schedule.lines)
     after_all = heights[-1], last
     return tuple(rank for rank in ranks if last and (has_last or rank != after_all))
 
@@ -283,16 +292,17 @@ def _attended(schedule: Schedule, ranks: Sequence[Rank], waiting: Sequence[float
     """Let a schedule record the turns of newcomers of these ranks."""
     behind = [waiting[served - 1] if served else inf for _, served in ranks]
     lowest = min(behind, default=inf)
-    if not schedule.is_served_by_shares:
+    lines = schedule.lines
+    if not lines:
         schedule.attend([_turn(rank, waiting) for rank in ranks])
         return _Turns(ranks=ranks, behind=behind, lowest=lowest, first={})
-    borrow = (height > 0 for height, _ in ranks)
-    leaves = schedule.attend_shares(tuple(zip(borrow, behind, strict=True)))
+    heights = (height for height, _ in ranks)
+    schedule.attend_lines(lines, tuple(zip(heights, behind, strict=True)))
     return _Turns(
-        ranks=[*ranks] * len(leaves),
+        ranks=[*ranks] * len(lines),
         behind=behind,
         lowest=lowest,
-        first={leaf: place * len(ranks) for place, leaf in enumerate(leaves)},
+        first={line: place * len(ranks) for place, line in enumerate(lines)},
     )
 
 
@@ -300,6 +310,13 @@ def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
     """Return the place in a cycle after which a newcomer of this rank is served."""
     height, served = rank
     return height, -waiting[served - 1] if served else -inf
+
+
+def _most_free(*tables: list[int]) -> list[int]:
+    """Return the most that is free in any of several tables, place by place."""
+    # Most often nothing comes in between.
+    different = {id(table): table for table in tables}
+    return tables[0] if len(different) == 1 else list(map(max, *different.values()))
 
 
 def _least(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:

@@ -18,7 +18,6 @@ from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.profile import (
     FoundStart,
-    last_start,
     start_among_pending,
     start_of,
     taken_after,
@@ -30,7 +29,6 @@ from webhook.model.forecasts import (
     SIGMAS_OF_A_SIDE,
     Profile,
     RunTime,
-    Start,
     Unseen,
     home_of,
     of_queue,
@@ -51,6 +49,8 @@ class PlacedJob:
     """Equal Jobs placed in a ClusterQueue whose profile does not contain their Workloads yet."""
 
     cluster_queue: str
+    local_queue: str = ""
+    """``namespace/name``; "": it does not count."""
     demand: Demand
     priority: int = 0
     at: float
@@ -96,8 +96,9 @@ class _Tree:
     placed: _Batch = ()
     starts: list[_Start] = field(default_factory=list)
     """The starts of *placed*, in their order."""
-    reached: dict[str, tuple[int, Profile]] = field(default_factory=dict)
-    """ClusterQueue to the number of *starts* added so far, and its profile with these."""
+    reached: dict[tuple[str, str], tuple[int, Profile]] = field(default_factory=dict)
+    """ClusterQueue and LocalQueue to the number of *starts* added so far, and to the profile with
+    these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,37 +143,30 @@ class StartTimes:
         return replace(self, placed=placed)
 
     def start_of(
-        self, cluster_queue: str, demand: Demand, *, now: float, priority: int = 0
+        self,
+        cluster_queue: str,
+        demand: Demand,
+        *,
+        now: float,
+        priority: int = 0,
+        local_queue: str = "",
     ) -> FoundStart | None:
         """Return when a new Job would start after all placements; None: there is no profile.
 
         *now* is on the clock of ``Snapshot.as_of``; the start is in seconds from *now* on.
+        *local_queue* (``namespace/name``) counts where these are served by their use.
         """
-        profile = self.profile(cluster_queue)
+        profile = self.profile(cluster_queue, local_queue)
         if profile is None:
             return None
         elapsed = max(0.0, now - profile.computed_at)
         return start_of(profile, demand, priority=priority, elapsed=elapsed)
 
-    def last_start(
-        self,
-        cluster_queue: str,
-        demand: Demand,
-        first: FoundStart,
-        run_seconds: float,
-        *,
-        now: float,
-        priority: int,
-    ) -> Start:
-        """Return the start from which a Job runs to its end, though others may preempt it."""
-        profile = self.profile(cluster_queue)
-        if profile is None or not profile.outranking:
-            return first.start
-        elapsed = max(0.0, now - profile.computed_at)
-        return last_start(profile, demand, first, run_seconds, priority=priority, elapsed=elapsed)
+    def profile(self, cluster_queue: str, local_queue: str = "") -> Profile | None:
+        """Return a ClusterQueue's profile with all placements of its tree; None: it has none.
 
-    def profile(self, cluster_queue: str) -> Profile | None:
-        """Return a ClusterQueue's profile with all placements of its tree; None: it has none."""
+        It is that for new Jobs of a LocalQueue (``namespace/name``) where that counts.
+        """
         # Those in other ClusterQueues count too: what they borrow is gone for the whole tree.
         if cluster_queue not in self.profiles:
             return None
@@ -188,7 +182,7 @@ class StartTimes:
         for run in news:
             self._follow(tree, run)
         tree.placed = placed
-        return self._reach(tree, cluster_queue)
+        return self._reach(tree, cluster_queue, local_queue)
 
     def _root(self, cluster_queue: str) -> str:
         """Name the cohort tree of a ClusterQueue."""
@@ -206,23 +200,25 @@ class StartTimes:
         """Return whether a tree's starts rest on the profiles that are published now."""
         return all(self.profiles.get(name) is base for name, base in tree.bases.items())
 
-    def _reach(self, tree: _Tree, name: str) -> Profile | None:
+    def _reach(self, tree: _Tree, name: str, local_queue: str) -> Profile | None:
         """Return a ClusterQueue's profile with all starts so far; None: it has no profile."""
         base = self.profiles.get(name)
         if base is None:
             return None
         tree.bases[name] = base
-        number, profile = tree.reached.get(name, (0, base))
+        of_line = base.of(local_queue)
+        key = name, of_line.local_queue
+        number, profile = tree.reached.get(key, (0, of_line))
         for start in tree.starts[number:]:
             profile = _taken(profile, start, is_own=start.cluster_queue == name)
-        tree.reached[name] = len(tree.starts), profile
+        tree.reached[key] = len(tree.starts), profile
         return profile
 
     def _follow(self, tree: _Tree, run: PlacedJob) -> None:
         """Work out the starts of equal Jobs, wave by wave: as many as have room start together."""
         left = run.count
         for turn in count(1):
-            profile = self._reach(tree, run.cluster_queue) if left else None
+            profile = self._reach(tree, run.cluster_queue, run.local_queue) if left else None
             if profile is None:
                 return
             elapsed = max(0.0, run.at - profile.computed_at)
@@ -321,6 +317,7 @@ def _shape(placement: PlacedJob) -> tuple[object, ...]:
     """Return what equal placements have in common: all but their time and number."""
     return (
         placement.cluster_queue,
+        placement.local_queue,
         placement.priority,
         placement.seconds,
         placement.spread,
@@ -387,6 +384,8 @@ def placed(arrival: Arrival, snapshot: Snapshot, now: float) -> PlacedJob | None
     seconds, spread = (None, 0.0) if run is None else remaining(run)
     return PlacedJob(
         cluster_queue=name,
+        # Elsewhere Jobs of all LocalQueues are equal.
+        local_queue=arrival.local_queue_key if queue.usage_based else "",
         demand=wanted,
         priority=arrival.priority,
         at=now,

@@ -303,7 +303,7 @@ def _waiting(
         count=queued.arrival.count,
         at=max(0.0, queued.at - now),
         key=queued.arrival.key,
-        local_queue=f"{queued.arrival.namespace}/{queued.arrival.local_queue}",
+        local_queue=queued.arrival.local_queue_key,
     )
 
 

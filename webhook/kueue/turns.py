@@ -11,6 +11,9 @@ from webhook.kueue.quota import Taken, UsageTree
 Turn: TypeAlias = tuple[int, float]
 """A place in the order of a cycle, after all heads with this key: how high up it borrows, negated
 priority."""
+Line: TypeAlias = tuple[int, str]
+"""Whose newcomers are served alike: a ClusterQueue's node, and a LocalQueue (``namespace/name``) if
+it serves these by their use; "": all of the ClusterQueue."""
 Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 
@@ -20,8 +23,8 @@ class TurnUsage:
     """The usage at the turns of newcomers in one cycle."""
 
     before: Sequence[list[int]]
-    """By turn, with what is set aside for heads by then; where shares decide, as ``ShareTurns``
-    has them."""
+    """By turn, with what is set aside for heads by then; those of ``LineTurns`` as it has
+    them."""
     heads: Mapping[int, float]
     """ClusterQueue's node to the priority of its head, behind which a newcomer's turn comes in a
     later cycle; inf: it comes first whoever else does."""

@@ -191,14 +191,24 @@ class Profile:
     """Why it is not known which pending Workload is tried next: "fairSharing",
     "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
-    """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionChecks",
-    "podsReady", "topology", "depth", "runTimes"."""
+    """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionFairSharing",
+    "admissionChecks", "podsReady", "topology", "depth", "runTimes"."""
     domains: tuple[DomainMoment, ...] = ()
     """What is in use in the domains of Topologies over time; empty: that is not known."""
+    local_queue: str = ""
+    """``namespace/name`` of that whose new Jobs it is for; "": of all."""
+    is_first_by_use: bool = False
+    """That LocalQueue comes before all others of its ClusterQueue, whatever the priority."""
+    by_local_queue: Mapping[str, Profile] = field(default_factory=dict)
+    """The same for new Jobs of each LocalQueue, where these are served by their use."""
     later: Profile | None = None
     """The same with the Workloads that are expected to come from now on; None: none are."""
     expected_per_second: float = 0.0
     """How many of these come to the whole tree."""
+
+    def of(self, local_queue: str) -> Profile:
+        """Return the profile for new Jobs of a LocalQueue (``namespace/name``)."""
+        return self.by_local_queue.get(local_queue, self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

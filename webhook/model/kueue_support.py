@@ -256,7 +256,7 @@ FIELDS: Final[_Fields] = {
         "incrementalDispatcherConfig": _MODELLED,
     },
     "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _JOB_BY_JOB},
-    "admissionFairSharing": _JOB_BY_JOB,  # in queues that have it, an order is not forecast
+    "admissionFairSharing": _JOB_BY_JOB,  # in StrictFIFO queues that have it, none is forecast
     "resources": {
         "quotaCheckStrategy": _MODELLED,
         "excludeResourcePrefixes": _MODELLED,

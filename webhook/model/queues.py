@@ -378,6 +378,11 @@ class Arrival:
     cluster: str = ""
     """The worker cluster where a placement is expected to run; empty: it is not known, or here."""
 
+    @property
+    def local_queue_key(self) -> str:
+        """``namespace/name`` of its LocalQueue."""
+        return f"{self.namespace}/{self.local_queue}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:

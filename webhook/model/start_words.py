@@ -13,6 +13,7 @@ _DOUBTS: Final[Mapping[str, str]] = {
     "preemption": "Workloads that come later may preempt others in its ClusterQueue",
     "fairSharing": "Kueue shares quota between queues by what they use",
     "cohortReclaim": "other ClusterQueues may take back quota that they have lent",
+    "admissionFairSharing": "Kueue orders its queue by what LocalQueues have used",
     "admissionChecks": "AdmissionChecks follow once it has quota",
     "podsReady": "Kueue admits one Workload at a time until its pods are ready",
     "topology": "it needs domains of a Topology with enough room",
