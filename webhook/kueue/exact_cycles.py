@@ -186,15 +186,16 @@ class ExactCycles:
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
-        heads = {contender.leaf: self._precedence(contender) for contender in contenders}
         if self.line_turns is not None:
             begin_cycle(self.line_turns, contenders, self._precedence, self._use, is_again=True)
+        # Before a preemptor is served, another one is the head.
+        ahead = self._ahead(contenders)
         for contender in self._in_order(contenders, cycle):
             if self.turns:
                 turn = contender.fitting.height, -contender.priority
                 self._record(bisect_left(self.turns, turn), cycle)
             self._serve(contender, cycle)
-        self._end_records(cycle, heads)
+        self._end_records(cycle, ahead)
         tree.used[:] = cycle.began
         for start in cycle.started:
             tree.charge(start.heads.leaf, start.found.taken, start.count)
@@ -306,6 +307,13 @@ class ExactCycles:
                 return
         yield from waiting
 
+    def _ahead(self, contenders: Sequence[Contender]) -> Sequence[float]:
+        """Return ``TurnUsage.ahead``."""
+        ahead = [-inf] * len(self._tree.parents)
+        for contender in contenders:
+            ahead[contender.leaf] = self._precedence(contender)
+        return ahead
+
     def _precedence(self, contender: Contender) -> float:
         """Return up to which priority newcomers come behind the head of a ClusterQueue."""
         is_sticky = self._sticky.get(contender.leaf) is contender.heads.entries[0][2]
@@ -317,11 +325,11 @@ class ExactCycles:
         if missing > 0:
             cycle.before += [self._usage(cycle)] * missing
 
-    def _end_records(self, cycle: _Cycle, heads: Mapping[int, float]) -> None:
+    def _end_records(self, cycle: _Cycle, ahead: Sequence[float]) -> None:
         """Record the usage for the turns that came after all heads, and that after the cycle."""
         if self.turns:
             self._record(len(self.turns), cycle)
-            self.turn_usage.append(TurnUsage(before=cycle.before, heads=heads))
+            self.turn_usage.append(TurnUsage(before=cycle.before, ahead=ahead))
         elif self.line_turns is not None:
             self.line_turns.end_cycle(partial(self._usage, cycle))
         else:

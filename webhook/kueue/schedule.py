@@ -518,16 +518,16 @@ class Schedule:
         exact = self._exact if self._exact is not None and self._exact.after else None
         after = with_set_aside(self.tree, self._cycle.kept) if exact is None else exact.after
         if self._line_turns is not None:
-            turns = TurnUsage(before=self._line_turns.before(after), heads={})
+            turns = TurnUsage(before=self._line_turns.before(after), ahead=())
             return after, [_with_rest(turns, after)]
         if exact is not None:
             return after, [_with_rest(cycle, after) for cycle in exact.turn_usage]
         before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
         rest = len(self._cycle.turns) - len(before)
-        last = TurnUsage(before=before + [after] * rest, heads={})
+        last = TurnUsage(before=before + [after] * rest, ahead=())
         if not isinstance(self._cycle, SchedulingCycle):
             return after, [last]
-        last = replace(last, heads=self._cycle.heads)
+        last = replace(last, ahead=self._cycle.ahead)
         return after, [last] if self._cycle.first is None else [self._cycle.first, last]
 
     def priorities(self) -> tuple[float, ...]:

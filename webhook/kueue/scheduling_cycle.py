@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from types import MappingProxyType
 
 from webhook.kueue import cycle_preemptions, queue_heads
 from webhook.kueue.assignment import Assignment
@@ -77,7 +76,7 @@ class SchedulingCycle:
     first: TurnUsage | None = None
     """The usage at *turns* in the first cycle of a moment, where *before* is that of another one;
     None: it is not."""
-    heads: Mapping[int, float] = MappingProxyType({})
+    ahead: Sequence[float] = ()
     """As in ``TurnUsage``, for *before*."""
 
     def __init__(
@@ -111,7 +110,7 @@ class SchedulingCycle:
         """ClusterQueue to what can never fit there: nobody serves it, but it has its places."""
         self._buckets = HeadBuckets(tree)
         self._serial = count()
-        self._levels = HeadLevels(self._lines)
+        self._levels = HeadLevels(len(tree.parents), self._lines)
         self._preemptions = preemptions
         if preemptions is not None:
             self.claims.oracle_of = preemptions.oracle
@@ -248,9 +247,9 @@ class SchedulingCycle:
         levels = self._levels.with_started(
             (group.heads.leaf, group.entry.waiting.priority) for group in moment.started
         )
-        self.heads = ahead_in(moment.recorded, levels)
+        self.ahead = ahead_in(moment.recorded, levels)
         if self.first is not None:
-            self.first = replace(self.first, heads=ahead_in(0, levels))
+            self.first = replace(self.first, ahead=ahead_in(0, levels))
 
     def _open(
         self, moment: _Moment, claims: Iterable[tuple[ClusterQueueHeads, int | None]]
@@ -567,7 +566,7 @@ class SchedulingCycle:
             if self.first is None:
                 rest = len(self.turns) - len(self.before)
                 at_end = [with_set_aside(self._tree, moment.kept)] * rest
-                self.first = TurnUsage(before=self.before + at_end, heads={})
+                self.first = TurnUsage(before=self.before + at_end, ahead=())
             moment.recorded, self.before = served[0], []
         missing = bisect_left(self.turns, served[1:3]) - len(self.before)
         if missing > 0:

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress, zip_longest
 from math import inf
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
@@ -32,6 +33,7 @@ _MORE_THAN_THERE_IS = 1 << 61
 _MOST_LOOKUPS = 1_000
 """So often a record asks what a newcomer could have by preemption: for each step, ClusterQueue and
 priority. Of two ClusterQueues and three priorities that is more than it has steps."""
+_OfStep = TypeVar("_OfStep")
 _Obtainable: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """ClusterQueue to priority to amounts of each cell."""
 
@@ -157,7 +159,7 @@ class StartRecord:
         turns = self._turns
         # It is tried in the first cycle in which nobody of its ClusterQueue comes before it and,
         # where each of Kueue's is known, in each later one as long as it finds no room at its turn.
-        ahead = [cycle.heads.get(line[0], -inf) for cycle in cycles]
+        ahead = [cycle.ahead[line[0]] if cycle.ahead else -inf for cycle in cycles]
         is_again = self._schedule.is_exact and not turns.first
         if not (turns.first or is_again) and (not ahead or ahead[0] < turns.lowest):
             return tables[0]
@@ -183,7 +185,8 @@ class StartRecord:
         # in either of them.
         if self.times and self._schedule.now <= self.times[-1]:
             self.used[-1] = list(map(max, self.used[-1], used))
-            self._cycles[-1] = _least([self._cycles[-1], cycles])
+            both = [self._is_settled[-1], is_settled]
+            self._cycles[-1] = _joined(_tried([self._cycles[-1], cycles], both))
             self._is_settled[-1] |= is_settled
             self._awaited[-1] = set(self._awaited[-1]).intersection(self._schedule.awaited())
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
@@ -236,7 +239,13 @@ class StartRecord:
             for first, last in parts
         ]
         self._cycles = [
-            _least(self._cycles[first:last]) if last - first > 1 else self._cycles[first]
+            _joined(_tried(self._cycles[first:last], self._is_settled[first:last]))
+            if last - first > 1
+            else self._cycles[first]
+            for first, last in parts
+        ]
+        self.obtainable = [
+            _most(_tried(self.obtainable[first:last], self._is_settled[first:last]))
             for first, last in parts
         ]
         self._is_settled = [any(self._is_settled[first:last]) for first, last in parts]
@@ -248,7 +257,6 @@ class StartRecord:
             list(map(max, *self.lowest[first:last])) if last - first > 1 else self.lowest[first]
             for first, last in parts
         ]
-        self.obtainable = [_most(self.obtainable[first:last]) for first, last in parts]
         self.spread = [self.spread[index] for index in kept]
         self.times = [self.times[index] for index in kept]
 
@@ -256,7 +264,7 @@ class StartRecord:
         """End the record with a step in which nothing is free, because the rest is not known."""
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
-        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self._turns.ranks), heads={})])
+        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self._turns.ranks), ahead=())])
         self._is_settled.append(True)
         self._awaited.append(())
         self.spread.append(self.spread[-1])
@@ -319,19 +327,33 @@ def _most_free(*tables: list[int]) -> list[int]:
     return tables[0] if len(different) == 1 else list(map(max, *different.values()))
 
 
-def _least(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
-    """Return for each rank the least usage of all cycles of several steps, cell by cell."""
-    before = [cycle.before for cycles in steps for cycle in cycles]
+def _tried(steps: Sequence[_OfStep], are_settled: Sequence[bool]) -> Sequence[_OfStep]:
+    """Return what is known of the steps in which newcomers are tried, or of all if in none."""
+    return list(compress(steps, are_settled)) or steps
+
+
+def _joined(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
+    """Join the cycles of several steps: the first ones, the second ones, and so on.
+
+    A turn comes if it does in all of them, and its usage is the least, cell by cell.
+    """
+    cycles = zip_longest(*steps)
+    return [_joined_cycle([cycle for cycle in cycle if cycle is not None]) for cycle in cycles]
+
+
+def _joined_cycle(cycles: Sequence[TurnUsage]) -> TurnUsage:
     least: list[list[int]] = []
     known: dict[tuple[int, ...], list[int]] = {}
-    for rows in zip(*before, strict=True):
+    for rows in zip(*(cycle.before for cycle in cycles), strict=True):
         # Many turns come at one usage.
         usages = {id(row): row for row in rows}
         key = tuple(usages)
         if key not in known:
             known[key] = rows[0] if len(usages) == 1 else list(map(min, *usages.values()))
         least.append(known[key])
-    return [TurnUsage(before=least, heads={})] if before else []
+    aheads = [cycle.ahead for cycle in cycles if cycle.ahead]
+    ahead = list(map(max, *aheads)) if len(aheads) > 1 else aheads[0] if aheads else ()
+    return TurnUsage(before=least, ahead=ahead)
 
 
 def _most(steps: Sequence[_Obtainable]) -> _Obtainable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -25,9 +25,9 @@ class TurnUsage:
     before: Sequence[list[int]]
     """By turn, with what is set aside for heads by then; those of ``LineTurns`` as it has
     them."""
-    heads: Mapping[int, float]
-    """ClusterQueue's node to the priority of its head, behind which a newcomer's turn comes in a
-    later cycle; inf: it comes first whoever else does."""
+    ahead: Sequence[float]
+    """By node up to which priority newcomers of a ClusterQueue come behind its head, in a later
+    cycle; inf: all do, -inf: there is no head. Empty: *before* allows for it."""
 
 
 def set_aside_before(turn: Turn, kept: Iterable[Kept]) -> Sequence[tuple[int, Taken]]:
