@@ -41,8 +41,8 @@ class HeadLevels:
             gone[leaf].append(priority)
             self._changed.add(leaf)
         for leaf in self._changed:
-            levels = (-heads.entries[0][0] for heads in self._lines_of(leaf) if heads.entries)
-            self._levels[leaf] = sorted(levels, reverse=True)
+            first = (-heads.entries[0][0] for heads in self._lines_of(leaf) if heads.entries)
+            self._levels[leaf] = sorted(first, reverse=True)
         self._changed.clear()
         levels = self._levels[:]
         for leaf, of_leaf in gone.items():

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from webhook.kueue.fair_sharing import EntryT, Share, ShareRank, Tournament, share, shares_with
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.turns import Line, Turn
+from webhook.kueue.turns import Line, LineUsage, Turn
 
 _Place: TypeAlias = tuple[int, float]
 """A newcomer's rank: the height from which it borrows, and the lowest priority that comes before it
@@ -138,15 +138,13 @@ class LineTurns:
             tree.charge(leaf, charged)
         return known[key]
 
-    def before(self, after: list[int]) -> list[list[int]]:
-        """Return the usage at all turns: those of each rank of the first line, and so on.
-
-        *after* is that of turns that have not come.
-        """
+    def usage(self, after: list[int]) -> LineUsage:
+        """Return the usage at all turns; *after* is that of turns that have not come."""
         if self._is_again:
             for found in self._found:
                 found |= {line: _least(usage, after) for line, usage in found.items()}
-        return [found.get(line, after) for line in self.lines for found in self._found]
+        rows = [[found.get(line, after) for found in self._found] for line in self.lines]
+        return LineUsage(rows=rows, kinds=range(len(rows)))
 
 
 def _least(usage: list[int], other: list[int]) -> list[int]:

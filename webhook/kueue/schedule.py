@@ -42,7 +42,7 @@ from webhook.kueue.scheduling_cycle import (
     SchedulingCycle,
     StartedGroup,
 )
-from webhook.kueue.turns import Kept, Line, Turn, TurnUsage, with_set_aside
+from webhook.kueue.turns import Kept, Line, LineUsage, TurnUsage, by_kind, with_set_aside
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -482,10 +482,6 @@ class Schedule:
         """
         return () if self._exact is None else self._exact.awaited()
 
-    def attend(self, turns: Sequence[Turn]) -> None:
-        """Let each cycle from now on record the usage at these turns, in ascending order."""
-        self._cycle.turns = turns
-
     @property
     def lines(self) -> Sequence[Line]:
         """Return the lines of newcomers that have turns of their own; empty: all have the same."""
@@ -502,33 +498,42 @@ class Schedule:
         ]
         return of_queues + of_local_queues * (len(of_local_queues) <= _MOST_LINES)
 
-    def attend_lines(self, lines: Sequence[Line], ranks: Sequence[tuple[int, float]]) -> None:
-        """Let each cycle from now on record the usage at the turns of ``LineTurns``."""
-        asked = {run.leaf: run.each for run in self.runs.holding()}
-        if not isinstance(self._cycle, LoneQueueCycle):
+    def attend(self, ranks: Sequence[tuple[int, float]]) -> Sequence[Line]:
+        """Let each cycle from now on record the usage at the turns of newcomers of these ranks.
+
+        They are (from how high up they borrow, the lowest priority that comes before them), in the
+        order of their turns. Return ``lines``.
+        """
+        lines = self.lines
+        if lines and not isinstance(self._cycle, LoneQueueCycle):
+            asked = {run.leaf: run.each for run in self.runs.holding()}
             self._line_turns = LineTurns(self.tree, lines, ranks, asked)
             self._cycle.line_turns = self._line_turns
+        else:
+            self._cycle.turns = [(height, -behind) for height, behind in ranks]
+        return lines
 
-    def used(self) -> tuple[list[int], Sequence[TurnUsage]]:
-        """Return the usage after the last cycle, and that at each turn that is attended.
+    def used(self, behind: Sequence[float]) -> tuple[list[int], LineUsage]:
+        """Return the usage after the last cycle, and that at the turns that are attended.
 
-        What is set aside for heads counts as used. Where several cycles have been run, each of
-        them has turns.
+        What is set aside for heads counts as used. *behind*: for each turn the lowest priority that
+        comes before it.
         """
         exact = self._exact if self._exact is not None and self._exact.after else None
         after = with_set_aside(self.tree, self._cycle.kept) if exact is None else exact.after
         if self._line_turns is not None:
-            turns = TurnUsage(before=self._line_turns.before(after), ahead=())
-            return after, [_with_rest(turns, after)]
+            return after, self._line_turns.usage(after)
         if exact is not None:
-            return after, [_with_rest(cycle, after) for cycle in exact.turn_usage]
+            cycles = [_with_rest(cycle, after) for cycle in exact.turn_usage]
+            return after, by_kind(cycles, after, behind, is_again=True)
         before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
-        rest = len(self._cycle.turns) - len(before)
-        last = TurnUsage(before=before + [after] * rest, ahead=())
-        if not isinstance(self._cycle, SchedulingCycle):
-            return after, [last]
-        last = replace(last, ahead=self._cycle.ahead)
-        return after, [last] if self._cycle.first is None else [self._cycle.first, last]
+        before = before + [after] * (len(self._cycle.turns) - len(before))
+        if not isinstance(self._cycle, SchedulingCycle) or not self._cycle.ahead:
+            return after, LineUsage(rows=[before], kinds=[0] * len(self.tree.parents))
+        cycles = [TurnUsage(before=before, ahead=self._cycle.ahead)]
+        if self._cycle.first is not None:
+            cycles.insert(0, self._cycle.first)
+        return after, by_kind(cycles, after, behind, is_again=False)
 
     def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from itertools import compress, zip_longest
+from itertools import compress
 from math import inf
 from typing import TypeAlias, TypeVar
 
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
-from webhook.kueue.turns import Line, Turn, TurnUsage
+from webhook.kueue.turns import Line, LineUsage, joined
 from webhook.kueue.whole_tree import all_free, all_free_below
 from webhook.model.forecasts import Rank
 
@@ -38,21 +37,6 @@ _Obtainable: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """ClusterQueue to priority to amounts of each cell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Turns:
-    """The turns of newcomers at which the usage is recorded."""
-
-    ranks: Sequence[Rank]
-    """Of each turn."""
-    behind: Sequence[float]
-    """The lowest priority that comes before each rank in a ClusterQueue."""
-    lowest: float
-    """The least of *behind*."""
-    first: Mapping[Line, int]
-    """Where each line of newcomers has turns of its own, the place of the first; empty: all have
-    the same."""
-
-
 class StartRecord:
     """The usage of a cohort tree over time: one step for each cycle that changed it."""
 
@@ -61,13 +45,18 @@ class StartRecord:
         self._schedule = schedule
         self.priorities = schedule.priorities()
         self.ranks = _ranks(schedule, self.priorities, newcomers)
-        self._turns = _attended(schedule, self.ranks, self.priorities)
+        self._behind = [self.priorities[served - 1] if served else inf for _, served in self.ranks]
+        """For each rank the lowest priority that comes before it in a ClusterQueue."""
+        heights = (height for height, _ in self.ranks)
+        lines = schedule.attend(tuple(zip(heights, self._behind, strict=True)))
+        self._places = {line: place for place, line in enumerate(lines)}
+        """Where lines have turns of their own, their places in ``LineUsage``."""
         self.times: list[float] = []
         """When each step begins, in seconds since the beginning of the schedule."""
         self.used: list[list[int]] = []
         """For each step the tree's usage, with what is set aside for heads."""
-        self._cycles: list[Sequence[TurnUsage]] = []
-        """For each step and each of its cycles the usage when each of these turns came."""
+        self._turns: list[LineUsage] = []
+        """For each step the usage when each turn came."""
         self._is_settled: list[bool] = []
         """For each step whether all were tried then; else StrictFIFO heads were, and preemptors."""
         self._awaited: list[Collection[int]] = []
@@ -106,10 +95,10 @@ class StartRecord:
 
     @cached_property
     def _free(self) -> Sequence[Sequence[_Tables]]:
-        """Tables of a finished record, for each step and each of its cycles."""
-        return [self._free_at(*step) for step in zip(self.used, self._cycles, strict=True)]
+        """What ``tables`` returns of a finished record, for each step and kind of lines."""
+        return [self._free_at(*step) for step in zip(self.used, self._turns, strict=True)]
 
-    def _free_at(self, used: list[int], cycles: Sequence[TurnUsage]) -> list[_Tables]:
+    def _free_at(self, used: list[int], turns: LineUsage) -> list[_Tables]:
         tree = self._schedule.tree
         # By shares, all who borrow are of one height.
         top = 1 if self._schedule.is_served_by_shares else tree.heights[0]
@@ -117,9 +106,9 @@ class StartRecord:
         free: dict[int, list[int]] = {id(used): all_free(tree, used)}
         at_rank: dict[tuple[int, int], list[int]] = {}
         found: list[_Tables] = []
-        for cycle in cycles:
+        for row in turns.rows:
             tables = [free[id(used)]]
-            for (height, _), usage in zip(self._turns.ranks, cycle.before, strict=True):
+            for (height, _), usage in zip(self.ranks, row, strict=True):
                 if id(usage) not in free:
                     free[id(usage)] = all_free(tree, usage)
                 # Kueue admits heads first that borrow from lower down, so each height has ranks.
@@ -132,7 +121,7 @@ class StartRecord:
                     at_rank[key] = list(map(min, free[id(usage)], below))
                 tables.append(at_rank[key])
             found.append(tables)
-        return found or [[free[id(used)]] * (1 + len(self._turns.ranks))]
+        return found
 
     def note(self) -> None:
         """Add a step for the last cycle, if it changed the usage or admitted anything."""
@@ -140,7 +129,8 @@ class StartRecord:
             for group in self._schedule.started:
                 place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
                 self.started[place] += group.count
-        self._add_step(*self._schedule.used(), is_settled=self._schedule.is_settled)
+        used, turns = self._schedule.used(self._behind)
+        self._add_step(used, turns, is_settled=self._schedule.is_settled)
 
     def is_tried(self, step: int, leaf: int, *, is_strict: bool) -> bool:
         """Return whether newcomers of a ClusterQueue are tried at a step."""
@@ -155,30 +145,12 @@ class StartRecord:
         rank: what they borrow from its height, or below. As ``whole_tree`` has them; what is free
         is at least 0.
         """
-        cycles, tables = self._cycles[step], self._free[step]
-        turns = self._turns
-        # It is tried in the first cycle in which nobody of its ClusterQueue comes before it and,
-        # where each of Kueue's is known, in each later one as long as it finds no room at its turn.
-        ahead = [cycle.ahead[line[0]] if cycle.ahead else -inf for cycle in cycles]
-        is_again = self._schedule.is_exact and not turns.first
-        if not (turns.first or is_again) and (not ahead or ahead[0] < turns.lowest):
-            return tables[0]
-        found, first = [tables[0][0]], turns.first.get(line, 0)
-        for rank, behind in enumerate(turns.behind, start=1):
-            tried = [
-                table[first + rank]
-                for before, table in zip(ahead, tables, strict=True)
-                if before < behind
-            ]
-            if is_again:
-                tried = [_most_free(found[0], *tried)]
-            found.append(tried[0] if tried else found[0])
-        return found
+        return self._free[step][self._turns[step].kinds[self._places.get(line, line[0])]]
 
-    def _add_step(self, used: list[int], cycles: Sequence[TurnUsage], *, is_settled: bool) -> None:
+    def _add_step(self, used: list[int], turns: LineUsage, *, is_settled: bool) -> None:
         # A turn after which something was admitted is kept even where the usage is the same
         # again: at that moment a newcomer of its rank would have found room.
-        is_new = any(usage is not used for cycle in cycles for usage in cycle.before)
+        is_new = any(usage is not used for row in turns.rows for usage in row)
         if not is_new and self.used and used == self.used[-1] and self._is_like_last(is_settled):
             return
         # Two cycles at one time are one step: what both leave free is free, and a turn may come
@@ -186,7 +158,7 @@ class StartRecord:
         if self.times and self._schedule.now <= self.times[-1]:
             self.used[-1] = list(map(max, self.used[-1], used))
             both = [self._is_settled[-1], is_settled]
-            self._cycles[-1] = _joined(_tried([self._cycles[-1], cycles], both))
+            self._turns[-1] = joined(_tried([self._turns[-1], turns], both))
             self._is_settled[-1] |= is_settled
             self._awaited[-1] = set(self._awaited[-1]).intersection(self._schedule.awaited())
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
@@ -194,7 +166,7 @@ class StartRecord:
             return
         self.times.append(self._schedule.now)
         self.used.append(used)
-        self._cycles.append(cycles)
+        self._turns.append(turns)
         self._is_settled.append(is_settled)
         self._awaited.append(self._schedule.awaited())
         self.spread.append(self._schedule.spread)
@@ -238,10 +210,10 @@ class StartRecord:
             else self.used[first]
             for first, last in parts
         ]
-        self._cycles = [
-            _joined(_tried(self._cycles[first:last], self._is_settled[first:last]))
+        self._turns = [
+            joined(_tried(self._turns[first:last], self._is_settled[first:last]))
             if last - first > 1
-            else self._cycles[first]
+            else self._turns[first]
             for first, last in parts
         ]
         self.obtainable = [
@@ -264,7 +236,9 @@ class StartRecord:
         """End the record with a step in which nothing is free, because the rest is not known."""
         self.times.append(max(self._schedule.now, self.times[-1]) + 1.0)
         self.used.append([_MORE_THAN_THERE_IS] * len(self.used[-1]))
-        self._cycles.append([TurnUsage(before=[self.used[-1]] * len(self._turns.ranks), ahead=())])
+        nothing = [self.used[-1]] * len(self.ranks)
+        kinds = [0] * len(self._turns[-1].kinds)
+        self._turns.append(LineUsage(rows=[nothing], kinds=kinds))
         self._is_settled.append(True)
         self._awaited.append(())
         self.spread.append(self.spread[-1])
@@ -296,64 +270,9 @@ def _ranks(
     return tuple(rank for rank in ranks if last and (has_last or rank != after_all))
 
 
-def _attended(schedule: Schedule, ranks: Sequence[Rank], waiting: Sequence[float]) -> _Turns:
-    """Let a schedule record the turns of newcomers of these ranks."""
-    behind = [waiting[served - 1] if served else inf for _, served in ranks]
-    lowest = min(behind, default=inf)
-    lines = schedule.lines
-    if not lines:
-        schedule.attend([_turn(rank, waiting) for rank in ranks])
-        return _Turns(ranks=ranks, behind=behind, lowest=lowest, first={})
-    heights = (height for height, _ in ranks)
-    schedule.attend_lines(lines, tuple(zip(heights, behind, strict=True)))
-    return _Turns(
-        ranks=[*ranks] * len(lines),
-        behind=behind,
-        lowest=lowest,
-        first={line: place * len(ranks) for place, line in enumerate(lines)},
-    )
-
-
-def _turn(rank: Rank, waiting: Sequence[float]) -> Turn:
-    """Return the place in a cycle after which a newcomer of this rank is served."""
-    height, served = rank
-    return height, -waiting[served - 1] if served else -inf
-
-
-def _most_free(*tables: list[int]) -> list[int]:
-    """Return the most that is free in any of several tables, place by place."""
-    # Most often nothing comes in between.
-    different = {id(table): table for table in tables}
-    return tables[0] if len(different) == 1 else list(map(max, *different.values()))
-
-
 def _tried(steps: Sequence[_OfStep], are_settled: Sequence[bool]) -> Sequence[_OfStep]:
     """Return what is known of the steps in which newcomers are tried, or of all if in none."""
     return list(compress(steps, are_settled)) or steps
-
-
-def _joined(steps: Sequence[Sequence[TurnUsage]]) -> Sequence[TurnUsage]:
-    """Join the cycles of several steps: the first ones, the second ones, and so on.
-
-    A turn comes if it does in all of them, and its usage is the least, cell by cell.
-    """
-    cycles = zip_longest(*steps)
-    return [_joined_cycle([cycle for cycle in cycle if cycle is not None]) for cycle in cycles]
-
-
-def _joined_cycle(cycles: Sequence[TurnUsage]) -> TurnUsage:
-    least: list[list[int]] = []
-    known: dict[tuple[int, ...], list[int]] = {}
-    for rows in zip(*(cycle.before for cycle in cycles), strict=True):
-        # Many turns come at one usage.
-        usages = {id(row): row for row in rows}
-        key = tuple(usages)
-        if key not in known:
-            known[key] = rows[0] if len(usages) == 1 else list(map(min, *usages.values()))
-        least.append(known[key])
-    aheads = [cycle.ahead for cycle in cycles if cycle.ahead]
-    ahead = list(map(max, *aheads)) if len(aheads) > 1 else aheads[0] if aheads else ()
-    return TurnUsage(before=least, ahead=ahead)
 
 
 def _most(steps: Sequence[_Obtainable]) -> _Obtainable:
