@@ -156,6 +156,28 @@ def test_nobody_of_its_clusterqueue_passes_a_head_whose_victims_are_stopping():
     assert run(schedule) == [("low", 0.0), ("head", 40.0), ("small", 60.0), ("low", 60.0)]
 
 
+@pytest.mark.parametrize("grain", [0.0, 1e-9])
+def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
+    # Kueue's ``preemptorWorkload``. Behind the wide one, which is older, it would be tried a cycle
+    # later, and who borrows in the other ClusterQueue would have taken the quota by then.
+    state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
+    schedule = schedules(state, grain=grain)["a-cq"]
+    come(state, schedule, ("own", "b", 4, 0, 0.0, 100.0), ("lent", "b", 4, 0, 0.0, 100.0))
+    schedule.start_what_fits()
+    come(state, schedule, ("wide", "a", 8, 0, 10.0, 50.0), ("narrow", "a", 4, 0, 10.0, 20.0))
+
+    starts = run(schedule)
+
+    assert preempted(schedule) == [("lent", 10.0, "narrow")]
+    assert starts == [
+        ("own", 0.0),
+        ("lent", 0.0),
+        ("narrow", 11.0),
+        ("lent", 31.0),
+        ("wide", 131.0),
+    ]
+
+
 def test_two_heads_do_not_share_their_victims_in_one_cycle():
     queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b", "c")]
     state, schedule = world(*queues)

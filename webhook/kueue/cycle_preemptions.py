@@ -124,6 +124,10 @@ class CyclePreemptions:
         # ``preemptorWorkload`` in ``cluster_queue.go``.
         return self._waiting.get(heads.leaf, heads) is not heads
 
+    def comes_first(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether victims stop for a head, which makes it the first of its ClusterQueue."""
+        return self._waiting.get(heads.leaf) is heads
+
     def is_awaited(self, leaf: int) -> bool:
         """Return whether some head of a ClusterQueue waits for its victims to stop."""
         return leaf in self._waiting

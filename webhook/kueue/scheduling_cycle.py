@@ -424,6 +424,8 @@ class SchedulingCycle:
         """Put a queue's head into its bucket; *place*: another one than it has in its queue."""
         priority, order, _ = heads.entries[0]
         served = heads.place if place is None else place
+        if self._preemptions is not None and self._preemptions.comes_first(heads):
+            served = 0
         key = heads.stored = served, borrows, priority, order, next(self._serial)
         heads.bucket = self._buckets.of(heads)
         heapq.heappush(heads.bucket.heap, (key, heads))
