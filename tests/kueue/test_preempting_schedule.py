@@ -178,6 +178,39 @@ def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
     ]
 
 
+@pytest.mark.parametrize("grain", [0.0, 1e-9])
+def test_the_next_of_a_clusterqueue_preempts_as_soon_as_the_one_before_it_has_started(grain):
+    state = snapshot(queue("a", preemption=LOWER))
+    schedule = schedules(state, grain=grain)["a-cq"]
+    come(state, schedule, *((f"low-{n}", "a", 1, 0, 0.0, 100.0) for n in range(4)))
+    schedule.start_what_fits()
+    come(state, schedule, *((f"high-{n}", "a", 1, 1, 10.0, 20.0) for n in range(3)))
+
+    run(schedule)
+
+    assert [(at, by) for _, at, by in preempted(schedule)] == [
+        (10.0, "high-0"),
+        (11.0, "high-1"),
+        (12.0, "high-2"),
+    ]
+
+
+@pytest.mark.parametrize("grain", [0.0, 1e-9])
+def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle(grain):
+    # In the first cycle the wide one is tried in vain, and what is free is lent in its place.
+    state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
+    schedule = schedules(state, grain=grain)["a-cq"]
+    come(state, schedule, ("first", "a", 4, 0, 0.0, 10.0), ("own", "b", 4, 0, 0.0, 100.0))
+    schedule.start_what_fits()
+    come(state, schedule, ("wide", "a", 8, 0, 5.0, 50.0), ("narrow", "a", 4, 0, 5.0, 20.0))
+    come(state, schedule, ("lent", "b", 4, 0, 5.0, 50.0))
+
+    starts = run(schedule)
+
+    assert preempted(schedule) == [("lent", 10.0, "narrow")]
+    assert starts[2:4] == [("lent", 10.0), ("narrow", 11.0)]
+
+
 def test_two_heads_do_not_share_their_victims_in_one_cycle():
     queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b", "c")]
     state, schedule = world(*queues)

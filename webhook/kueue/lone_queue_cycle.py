@@ -28,6 +28,7 @@ _Ready: TypeAlias = tuple[float, float, ClusterQueueHeads]
 class LoneQueueCycle:
     """What is pending in one ClusterQueue, and the cycles that admit it."""
 
+    goes_on = False
     preempted: Sequence[IssuedPreemptions] = ()
     kept: Sequence[Kept] = ()
     """There is nobody to set quota aside from."""

@@ -628,6 +628,9 @@ class Schedule:
         self.started = []
         if self._exact is None:
             self._note_all(self._started(), releases)
+            # In Kueue's next cycles, those behind them in their ClusterQueues may preempt, too.
+            while self._cycle.goes_on:
+                self._note_all(self._started())
         else:
             self._run_exactly(self._exact, wakes=wakes)
         self._is_first = False
