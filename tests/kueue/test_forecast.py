@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
 from math import inf
 
@@ -162,8 +163,13 @@ def test_who_waits_stops_at_a_flavor_only_where_it_may_preempt_there(priority, s
 
     found = forecast(snapshot(queue), running, [waits("long")], run_time_of, 0.0)["gpu-cq"]
 
-    taken = dict(zip(found.cells, found.free[0], strict=True))
-    assert taken == {CELL: 0, ("l4", GPU): 0 if starts_on == "l4" else 1}
+    # While it waits for its victim, nobody else of its ClusterQueue is tried.
+    free = found.free[bisect_right(found.times, 1.0) - 1]
+    assert found.free[0] == (0, 0)
+    assert dict(zip(found.cells, free, strict=True)) == {
+        CELL: 0,
+        ("l4", GPU): 0 if starts_on == "l4" else 1,
+    }
 
 
 def test_those_who_ask_for_a_topology_take_quota_as_others_do():

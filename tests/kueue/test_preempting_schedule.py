@@ -211,6 +211,39 @@ def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle(grain
     assert starts[2:4] == [("lent", 10.0), ("narrow", 11.0)]
 
 
+@pytest.mark.parametrize("grain", [0.0, 1e-9])
+def test_what_a_preemptor_keeps_counts_as_used_and_nobody_else_of_its_clusterqueue_is_tried(grain):
+    state = snapshot(queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all"))
+    schedule = schedules(state, grain=grain)["a-cq"]
+    come(state, schedule, ("low", "a", 3, 0, 0.0, 100.0), ("other", "b", 4, 0, 0.0, 100.0))
+    schedule.start_what_fits()
+    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
+    schedule.attend([(1, 0.0)])
+
+    schedule.step()
+
+    # One CPU is free, which the head takes with what its victim leaves.
+    after, _ = schedule.used()
+    leaves = schedule.tree.leaves
+    assert (after[0], schedule.tree.used[0]) == (8000, 7000)
+    assert set(schedule.awaited()) == {leaves["a-cq"]}
+    schedule.step()
+    assert (schedule.used()[0][0], set(schedule.awaited())) == (8000, set())
+
+
+def test_a_strict_fifo_head_that_waits_for_its_victims_lets_a_higher_priority_be_tried():
+    state = snapshot(queue("a", preemption=LOWER, queueing=Queueing.STRICT))
+    schedule = schedules(state, grain=1e-9)["a-cq"]
+    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0))
+    schedule.start_what_fits()
+    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
+
+    schedule.step()
+
+    assert schedule.evicts
+    assert not schedule.awaited()
+
+
 def test_two_heads_do_not_share_their_victims_in_one_cycle():
     queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b", "c")]
     state, schedule = world(*queues)

@@ -62,6 +62,9 @@ class CyclePreemptions:
         """ClusterQueue's node to the head for which victims are stopping."""
         self._victims: set[str] = set()
         """Keys of all victims of this cycle."""
+        self.reserved: Sequence[int] | None = None
+        """The usage after the last cycle, with what is free and its preemptors keep for themselves;
+        None: they keep nothing."""
         self._now: list[int] | None = None
         """The usage as it is; None: nobody has preempted in this cycle."""
         self._after: list[int] = []
@@ -80,7 +83,7 @@ class CyclePreemptions:
 
     def begin(self, of_leaf: Mapping[int, Sequence[ClusterQueueHeads]]) -> list[ClusterQueueHeads]:
         """Begin a cycle, and return the heads that may preempt in it."""
-        self.issued = []
+        self.issued, self.reserved = [], None
         self._victims.clear()
         self._forget_skipped()
         if self._has_room_for_all():
@@ -97,6 +100,9 @@ class CyclePreemptions:
     def end(self) -> None:
         """End the cycle: the usage is again what it is."""
         if self._now is not None:
+            # By shares, newcomers may come first, or preempt beyond their quota: that is not known.
+            if not self._holders.fair_sharing:
+                self.reserved = self._tree.used[:]
             self._tree.used[:] = self._now
             self._now = None
 
@@ -123,6 +129,11 @@ class CyclePreemptions:
         # Kueue takes such a head first in each cycle, and one head of a ClusterQueue in a cycle:
         # ``preemptorWorkload`` in ``cluster_queue.go``.
         return self._waiting.get(heads.leaf, heads) is not heads
+
+    def awaited(self) -> frozenset[int]:
+        """Return the ClusterQueues, by node, in which a head waits and nobody else is tried."""
+        # A StrictFIFO head is the first of its ClusterQueue only until a higher priority comes.
+        return frozenset(leaf for leaf, heads in self._waiting.items() if not heads.is_strict)
 
     def comes_first(self, heads: ClusterQueueHeads) -> bool:
         """Return whether victims stop for a head, which makes it the first of its ClusterQueue."""

@@ -174,13 +174,13 @@ class Schedule:
         self._evicted: list[tuple[float, int, RunningGroup]] = []
         """A heap of the groups that lose their quota, by when they do."""
         self._holders = None if oracle_of is not None else self._quota_holders(kueue)
-        preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
+        self._preemptions = None if self._holders is None else CyclePreemptions(tree, self._holders)
         self._exact = (
             None
             if grain
-            else ExactCycles(tree, kueue, preemptions=preemptions, came_one_by_one=not live)
+            else ExactCycles(tree, kueue, preemptions=self._preemptions, came_one_by_one=not live)
         )
-        self._cycle = self._exact or self._shared_cycle(kueue, preemptions, oracle_of)
+        self._cycle = self._exact or self._shared_cycle(kueue, oracle_of)
         if oracle_of is not None:
             self._cycle.claims.oracle_of = oracle_of
         self.shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = {}
@@ -191,15 +191,14 @@ class Schedule:
     def _shared_cycle(
         self,
         kueue: KueueConfig,
-        preemptions: CyclePreemptions | None,
         oracle_of: Callable[[ClusterQueueHeads], Oracle] | None,
     ) -> SchedulingCycle | LoneQueueCycle:
         """Return the cycles that events share."""
         tree, queues = self.tree, self._queues.values()
         is_alone = len(tree.heights) == 1 and not any(queue.usage_based for queue in queues)
-        if is_alone and preemptions is None and oracle_of is None:
+        if is_alone and self._preemptions is None and oracle_of is None:
             return LoneQueueCycle(tree, kueue)
-        return SchedulingCycle(tree, queues, kueue, preemptions=preemptions)
+        return SchedulingCycle(tree, queues, kueue, preemptions=self._preemptions)
 
     def _idle_seconds(self, kueue: KueueConfig) -> Mapping[int, float]:
         """Return for how long quota lies idle that each ClusterQueue releases, by its node."""
@@ -478,9 +477,11 @@ class Schedule:
     def awaited(self) -> Collection[int]:
         """Return the ClusterQueues, by node, in which a head waits for its victims.
 
-        Nobody else of them is tried meanwhile. None is known where events share cycles.
+        Nobody else of them is tried meanwhile.
         """
-        return () if self._exact is None else self._exact.awaited()
+        if self._exact is not None:
+            return self._exact.awaited()
+        return () if self._preemptions is None else self._preemptions.awaited()
 
     @property
     def lines(self) -> Sequence[Line]:
@@ -516,11 +517,11 @@ class Schedule:
     def used(self, behind: Sequence[float]) -> tuple[list[int], LineUsage]:
         """Return the usage after the last cycle, and that at the turns that are attended.
 
-        What is set aside for heads counts as used. *behind*: for each turn the lowest priority that
-        comes before it.
+        What is set aside for heads counts as used, and what preemptors keep for themselves.
+        *behind*: for each turn the lowest priority that comes before it.
         """
         exact = self._exact if self._exact is not None and self._exact.after else None
-        after = with_set_aside(self.tree, self._cycle.kept) if exact is None else exact.after
+        after = self._usage_after() if exact is None else exact.after
         if self._line_turns is not None:
             return after, self._line_turns.usage(after)
         if exact is not None:
@@ -534,6 +535,16 @@ class Schedule:
         if self._cycle.first is not None:
             cycles.insert(0, self._cycle.first)
         return after, by_kind(cycles, after, behind, is_again=False)
+
+    def _usage_after(self) -> list[int]:
+        tree = self.tree
+        reserved = None if self._preemptions is None else self._preemptions.reserved
+        if reserved is None:
+            return with_set_aside(tree, self._cycle.kept)
+        now, tree.used[:] = tree.used[:], reserved
+        after = with_set_aside(tree, self._cycle.kept)
+        tree.used[:] = now
+        return after
 
     def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.
