@@ -307,6 +307,34 @@ def test_nobody_preempts_whom_another_one_is_about_to():
     assert (found.seconds, found.preempts) == (22.0, False)
 
 
+def test_a_newcomer_does_not_take_back_what_many_before_it_take_back_one_after_the_other():
+    queues = snapshot(
+        cluster_queue("gpu-cq", {"t4": {GPU: "4"}}, cohort="all", preemption=PREEMPTS),
+        cluster_queue("b-cq", {"t4": {GPU: "4"}}, cohort="all"),
+        local_queues={"gpu-lq": "gpu-cq", "b-lq": "b-cq"},
+    )
+    running = [replace(runs("long", queue="b-cq"), priority=0) for _ in range(8)]
+    waiting = [waits("short", key=f"{number}") for number in range(40)]
+    new = waits("short", key="new", created=1)
+
+    found = start(queues, running, waiting)
+
+    # Each second the next of those before it preempts, until nothing is lent any more.
+    expected = pending_starts(queues, running, [*waiting, new], run_time_of, 0.0)["new"][0]
+    assert not found.preempts
+    assert found.seconds == pytest.approx(expected.seconds, abs=5.0)
+
+
+@pytest.mark.parametrize("count", [10, 40], ids=["exact", "shared"])
+def test_a_newcomer_preempts_at_once_whom_nobody_before_it_may_preempt(count):
+    running = [replace(runs("long"), priority=0) for _ in range(2)]
+    waiting = [waits("short", key=f"{number}") for number in range(count)]
+
+    found = start(ranked_state(preemption=PREEMPTS), running, waiting, priority=9)
+
+    assert (found.seconds, found.preempts, found.preempts_later) == (1.0, True, False)
+
+
 def test_a_newcomer_takes_back_what_others_have_borrowed():
     queues = snapshot(
         cluster_queue("gpu-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=PREEMPTS),

@@ -211,6 +211,38 @@ def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle(grain
     assert starts[2:4] == [("lent", 10.0), ("narrow", 11.0)]
 
 
+def test_newcomers_have_their_turn_in_the_cycles_in_which_others_start_not_in_later_ones():
+    state = snapshot(queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all"))
+    schedule = schedules(state, grain=1e-9)["a-cq"]
+    come(state, schedule, ("ends", "a", 2, 1, 0.0, 10.0), ("other", "b", 4, 0, 0.0, 90.0))
+    come(state, schedule, *((f"low-{n}", "a", 1, 1, 0.0, 90.0) for n in range(2)))
+    schedule.start_what_fits()
+    come(state, schedule, ("first", "a", 1, 3, 10.0, 20.0), ("next", "a", 2, 2, 10.0, 20.0))
+    schedule.attend([(0, -2.5)])
+
+    schedule.step()
+
+    assert [start.entry.waiting.key for start in schedule.started] == ["first"]
+    assert schedule.evicts
+    _, cycles = schedule.used()
+    leaf = schedule.tree.leaves["a-cq"]
+    assert [(cycle.before[0][0], cycle.heads[leaf]) for cycle in cycles] == [(8000, 3)]
+
+
+def test_where_shares_decide_what_a_preemptor_keeps_is_free_as_others_may_come_first():
+    queues = queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all")
+    state = snapshot(*queues, kueue=KueueConfig(fair_sharing=True))
+    schedule = schedules(state, grain=1e-9)["a-cq"]
+    come(state, schedule, ("low", "a", 3, 0, 0.0, 100.0), ("other", "b", 4, 0, 0.0, 100.0))
+    schedule.start_what_fits()
+    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
+
+    schedule.step()
+
+    assert schedule.evicts
+    assert schedule.used()[0][0] == 7000
+
+
 @pytest.mark.parametrize("grain", [0.0, 1e-9])
 def test_what_a_preemptor_keeps_counts_as_used_and_nobody_else_of_its_clusterqueue_is_tried(grain):
     state = snapshot(queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all"))

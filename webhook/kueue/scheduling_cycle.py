@@ -580,7 +580,7 @@ class SchedulingCycle:
 
     def _record(self, served: Key, moment: _Moment) -> None:
         """Record the usage for the turns that come before that of a head which changes it."""
-        # Who did not find room in the first cycles does not find more in those after them.
+        # Newcomers have their turns in the first cycles: in later ones only others preempt.
         if moment.goes_on:
             return
         # A newcomer comes behind the heads of its own ClusterQueue, so what the last cycle
