@@ -42,7 +42,7 @@ def test_a_newcomer_asks_for_what_the_last_head_of_its_queue_asked_for(tree, ask
     turns.end_cycle(tree.used.copy)
 
     # It is not tried in the first cycle. In the second the other head would borrow three of six.
-    assert [usage[0] for usage in turns.before(tree.used)] == [used, 3]
+    assert [usage[0] for (usage,) in turns.usage(tree.used).rows] == [used, 3]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def begin(turns, tree, *, is_again=False):
 
 
 def at_turns(turns, tree):
-    return [usage[0] for usage in turns.before(tree.used[:])]
+    return [usage[0] for (usage,) in turns.usage(tree.used[:]).rows]
 
 
 def test_before_whom_a_newcomer_comes_in_its_queue_is_not_served_in_its_cycle(turns, tree):
@@ -92,4 +92,4 @@ def test_who_has_another_turn_may_find_more_at_that(turns, tree, is_again, used)
     turns.end_cycle(tree.used.copy)
 
     end = [7] * len(tree.used)
-    assert turns.before(end)[0][0] == used
+    assert turns.usage(end).rows[0][0][0] == used
