@@ -159,10 +159,12 @@ class StartRecord:
             self.used[-1] = list(map(max, self.used[-1], used))
             both = [self._is_settled[-1], is_settled]
             self._turns[-1] = joined(_tried([self._turns[-1], turns], both))
+            now = self._obtainable_now()
+            # What can be had while victims stop is known only once they have gone.
+            self.obtainable[-1] = _tried([self.obtainable[-1], now], both)[-1] or now
             self._is_settled[-1] |= is_settled
             self._awaited[-1] = set(self._awaited[-1]).intersection(self._schedule.awaited())
             self.lowest[-1] = list(map(max, self.lowest[-1], self._schedule.lowest()))
-            self.obtainable[-1] = self._obtainable_now()
             return
         self.times.append(self._schedule.now)
         self.used.append(used)
