@@ -314,7 +314,7 @@ def test_a_newcomer_does_not_take_back_what_many_before_it_take_back_one_after_t
         local_queues={"gpu-lq": "gpu-cq", "b-lq": "b-cq"},
     )
     running = [replace(runs("long", queue="b-cq"), priority=0) for _ in range(8)]
-    waiting = [waits("short", key=f"{number}") for number in range(40)]
+    waiting = [waits("short", key=f"{number}") for number in range(140)]
     new = waits("short", key="new", created=1)
 
     found = start(queues, running, waiting)
@@ -325,7 +325,7 @@ def test_a_newcomer_does_not_take_back_what_many_before_it_take_back_one_after_t
     assert found.seconds == pytest.approx(expected.seconds, abs=5.0)
 
 
-@pytest.mark.parametrize("count", [10, 40], ids=["exact", "shared"])
+@pytest.mark.parametrize("count", [10, 140], ids=["exact", "shared"])
 def test_a_newcomer_preempts_at_once_whom_nobody_before_it_may_preempt(count):
     running = [replace(runs("long"), priority=0) for _ in range(2)]
     waiting = [waits("short", key=f"{number}") for number in range(count)]
@@ -657,7 +657,7 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
     assert start == whole[str(place)]
 
 
-@pytest.mark.parametrize("waiting", [8, 40], ids=["few-wait", "many-wait"])
+@pytest.mark.parametrize("waiting", [8, 140], ids=["few-wait", "many-wait"])
 @pytest.mark.parametrize(
     ("own", "others", "priority", "is_late"),
     [(0, 1, 0, False), (0, 0, 9, False), (1, 1, 9, False), (1, 0, 9, True)],

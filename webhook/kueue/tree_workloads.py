@@ -32,7 +32,7 @@ _EACH_ALONE_WHERE_COSTLY = 500
 """unless Workloads preempt, or shares decide."""
 FEW = 32
 """So many pending Workloads of a tree cost little whatever is done with each of them."""
-_MOST_EXACT = 128
+MOST_EXACT = 128
 """Of so many pending Workloads in a tree each of Kueue's cycles is run,"""
 _MOST_TRIES = 6_000
 """if not more heads are tried: each kind of them after each start and each run. So many take 0.1 s,
@@ -156,7 +156,7 @@ def _grain(snapshot: Snapshot, contents: TreeContents, pending: int) -> float:
         (name, id(group.arrival.needs), group.arrival.priority) for name, group in contents.queued
     }
     tries = len(kinds) * (pending + len(contents.occupants))
-    if is_shared and pending <= _MOST_EXACT and tries <= _MOST_TRIES:
+    if is_shared and pending <= MOST_EXACT and tries <= _MOST_TRIES:
         return 0.0
     is_fair = is_shared and snapshot.kueue.fair_sharing
     is_costly = is_fair or any(may_preempt(snapshot.cluster_queues[name]) for name in queues)
