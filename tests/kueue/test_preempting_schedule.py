@@ -218,15 +218,16 @@ def test_newcomers_have_their_turn_in_the_cycles_in_which_others_start_not_in_la
     come(state, schedule, *((f"low-{n}", "a", 1, 1, 0.0, 90.0) for n in range(2)))
     schedule.start_what_fits()
     come(state, schedule, ("first", "a", 1, 3, 10.0, 20.0), ("next", "a", 2, 2, 10.0, 20.0))
-    schedule.attend([(0, 2.5)])
+    turns = schedule.newcomer_turns()
+    turns.attend([(0, 2.5)], {})
 
     schedule.step()
 
     assert [start.entry.waiting.key for start in schedule.started] == ["first"]
     assert schedule.evicts
-    after, turns = schedule.used([2.5])
+    after, usage = turns.used()
     own, other = (
-        turns.rows[turns.kinds[schedule.tree.leaves[name]]][0] for name in ("a-cq", "b-cq")
+        usage.rows[usage.kinds[schedule.tree.leaves[name]]][0] for name in ("a-cq", "b-cq")
     )
     assert other[0] == 8000
     # Those of its own ClusterQueue come behind its head.
@@ -244,7 +245,7 @@ def test_where_shares_decide_what_a_preemptor_keeps_is_free_as_others_may_come_f
     schedule.step()
 
     assert schedule.evicts
-    assert schedule.used(())[0][0] == 7000
+    assert schedule.newcomer_turns().used()[0][0] == 7000
 
 
 @pytest.mark.parametrize("grain", [0.0, 1e-9])
@@ -254,17 +255,18 @@ def test_what_a_preemptor_keeps_counts_as_used_and_nobody_else_of_its_clusterque
     come(state, schedule, ("low", "a", 3, 0, 0.0, 100.0), ("other", "b", 4, 0, 0.0, 100.0))
     schedule.start_what_fits()
     come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
-    schedule.attend([(1, 0.0)])
+    turns = schedule.newcomer_turns()
+    turns.attend([(1, 0.0)], {})
 
     schedule.step()
 
     # One CPU is free, which the head takes with what its victim leaves.
-    after, _ = schedule.used([0.0])
+    after, _ = turns.used()
     leaves = schedule.tree.leaves
     assert (after[0], schedule.tree.used[0]) == (8000, 7000)
     assert set(schedule.awaited()) == {leaves["a-cq"]}
     schedule.step()
-    assert (schedule.used([0.0])[0][0], set(schedule.awaited())) == (8000, set())
+    assert (turns.used()[0][0], set(schedule.awaited())) == (8000, set())
 
 
 def test_a_strict_fifo_head_that_waits_for_its_victims_lets_a_higher_priority_be_tried():

@@ -412,7 +412,7 @@ def _profiles(
                     for_local_queue(of_queue, schedule, record, queue, name),
                     is_first_by_use=name in first_by_use,
                 )
-                for node, name in schedule.lines
+                for node, name in record.lines
                 if name and node == contents.tree.leaves[queue.name]
             },
         )

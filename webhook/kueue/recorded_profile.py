@@ -61,7 +61,7 @@ def for_local_queue(
 ) -> Profile:
     """Return the profile of a ClusterQueue as newcomers of one of its LocalQueues find it.
 
-    That LocalQueue is served by its use, and has turns of its own (``Schedule.lines``).
+    That LocalQueue is served by its use, and has turns of its own (``StartRecord.lines``).
     """
     rows = _Rows(schedule, queue, of_queue.cells, local_queue)
     return replace(_with_steps(of_queue, record, queue, rows), local_queue=local_queue)

@@ -18,8 +18,8 @@ from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.exact_cycles import ExactCycles
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
-from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.lone_queue_cycle import LoneQueueCycle
+from webhook.kueue.newcomer_turns import NewcomerTurns
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
@@ -42,7 +42,7 @@ from webhook.kueue.scheduling_cycle import (
     SchedulingCycle,
     StartedGroup,
 )
-from webhook.kueue.turns import Kept, Line, LineUsage, TurnUsage, by_kind, with_set_aside
+from webhook.kueue.turns import Kept, with_set_aside
 from webhook.model.queues import (
     Amounts,
     ClusterQueue,
@@ -54,8 +54,6 @@ from webhook.model.queues import (
 EVICTION_SECONDS: Final = 1.0
 """For how long a preempted Workload still holds its quota, where nothing is known of it."""
 _SHARED = "events share cycles here"
-_MOST_LINES = 200
-"""Of so many LocalQueues that are served by their use newcomers have turns of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,6 @@ class Schedule:
     """When the schedule begins, in seconds since 1970. Where the caller sets it, times of
     reservation are whole seconds of that clock, as Kueue compares them."""
     _use: LocalQueueUse | None = None
-    _line_turns: LineTurns | None = None
     _is_first = True
     _order = 0
 
@@ -220,11 +217,6 @@ class Schedule:
     def is_exact(self) -> bool:
         """Whether each of Kueue's cycles is run."""
         return self._exact is not None
-
-    @property
-    def is_served_by_shares(self) -> bool:
-        """Whether shares decide which ClusterQueue is served next."""
-        return self._cycle.claims.fair_sharing and len(self.tree.leaves) > 1
 
     @property
     def preempts(self) -> bool:
@@ -483,68 +475,21 @@ class Schedule:
             return self._exact.awaited()
         return () if self._preemptions is None else self._preemptions.awaited()
 
-    @property
-    def lines(self) -> Sequence[Line]:
-        """Return the lines of newcomers that have turns of their own; empty: all have the same."""
-        if isinstance(self._cycle, LoneQueueCycle):
-            return ()
-        of_queues = [(leaf, "") for leaf in sorted(self.tree.leaves.values())]
-        if self._use is None:
-            return of_queues if self._cycle.claims.fair_sharing else ()
-        of_local_queues = [
-            (self.tree.leaves[name], local_queue)
-            for local_queue, name in self._use.cluster_queues.items()
-            # In front of a StrictFIFO queue a newcomer would block who waits.
-            if not is_strict(self._queues[name])
-        ]
-        return of_queues + of_local_queues * (len(of_local_queues) <= _MOST_LINES)
+    def newcomer_turns(self) -> NewcomerTurns:
+        """Return what tells the usage at the turns of newcomers."""
+        by_use = None
+        if self._use is not None:
+            by_use = [
+                (self.tree.leaves[name], local_queue)
+                for local_queue, name in self._use.cluster_queues.items()
+                # In front of a StrictFIFO queue a newcomer would block who waits.
+                if not is_strict(self._queues[name])
+            ]
+        return NewcomerTurns(self.tree, self._cycle, preemptions=self._preemptions, by_use=by_use)
 
-    def attend(self, ranks: Sequence[tuple[int, float]]) -> Sequence[Line]:
-        """Let each cycle from now on record the usage at the turns of newcomers of these ranks.
-
-        They are (from how high up they borrow, the lowest priority that comes before them), in the
-        order of their turns. Return ``lines``.
-        """
-        lines = self.lines
-        if lines and not isinstance(self._cycle, LoneQueueCycle):
-            asked = {run.leaf: run.each for run in self.runs.holding()}
-            self._line_turns = LineTurns(self.tree, lines, ranks, asked)
-            self._cycle.line_turns = self._line_turns
-        else:
-            self._cycle.turns = [(height, -behind) for height, behind in ranks]
-        return lines
-
-    def used(self, behind: Sequence[float]) -> tuple[list[int], LineUsage]:
-        """Return the usage after the last cycle, and that at the turns that are attended.
-
-        What is set aside for heads counts as used, and what preemptors keep for themselves.
-        *behind*: for each turn the lowest priority that comes before it.
-        """
-        exact = self._exact if self._exact is not None and self._exact.after else None
-        after = self._usage_after() if exact is None else exact.after
-        if self._line_turns is not None:
-            return after, self._line_turns.usage(after)
-        if exact is not None:
-            cycles = [_with_rest(cycle, after) for cycle in exact.turn_usage]
-            return after, by_kind(cycles, after, behind, is_again=True)
-        before = [] if isinstance(self._cycle, ExactCycles) else self._cycle.before
-        before = before + [after] * (len(self._cycle.turns) - len(before))
-        if not isinstance(self._cycle, SchedulingCycle) or not self._cycle.ahead:
-            return after, LineUsage(rows=[before], kinds=[0] * len(self.tree.parents))
-        cycles = [TurnUsage(before=before, ahead=self._cycle.ahead)]
-        if self._cycle.first is not None:
-            cycles.insert(0, self._cycle.first)
-        return after, by_kind(cycles, after, behind, is_again=False)
-
-    def _usage_after(self) -> list[int]:
-        tree = self.tree
-        reserved = None if self._preemptions is None else self._preemptions.reserved
-        if reserved is None:
-            return with_set_aside(tree, self._cycle.kept)
-        now, tree.used[:] = tree.used[:], reserved
-        after = with_set_aside(tree, self._cycle.kept)
-        tree.used[:] = now
-        return after
+    def asked(self) -> Mapping[int, Taken]:
+        """Return by ClusterQueue what one of the Workloads uses that hold quota there."""
+        return {run.leaf: run.each for run in self.runs.holding()}
 
     def priorities(self) -> tuple[float, ...]:
         """Return the priorities of all that are pending or still to come, the highest first.
@@ -734,13 +679,6 @@ class Schedule:
         if key not in self.shapes:
             self.shapes[key] = demand, shape_of(self.tree, self.tree.leaves[cluster_queue], demand)
         return self.shapes[key][1]
-
-
-def _with_rest(cycle: TurnUsage, after: list[int]) -> TurnUsage:
-    """Let turns at which the usage is that *after* the cycles have that very list."""
-    # Many turns come at one usage.
-    same = {id(usage): after if usage == after else usage for usage in cycle.before}
-    return replace(cycle, before=[same[id(usage)] for usage in cycle.before])
 
 
 def is_open(queue: ClusterQueue) -> bool:

@@ -13,6 +13,7 @@ from itertools import compress
 from math import inf
 from typing import TypeAlias, TypeVar
 
+from webhook.kueue.newcomer_turns import NewcomerTurns
 from webhook.kueue.outranking_starts import OutrankingStarts
 from webhook.kueue.profile import is_later, kept_steps, served_before
 from webhook.kueue.schedule import Schedule
@@ -44,13 +45,16 @@ class StartRecord:
         """Record *schedule*; *newcomers* are the priorities that new Jobs may have."""
         self._schedule = schedule
         self.priorities = schedule.priorities()
-        self.ranks = _ranks(schedule, self.priorities, newcomers)
-        self._behind = [self.priorities[served - 1] if served else inf for _, served in self.ranks]
-        """For each rank the lowest priority that comes before it in a ClusterQueue."""
+        self._newcomers = sorted(newcomers)
+        self._newcomer_turns = turns = schedule.newcomer_turns()
+        self.ranks = _ranks(turns, self.priorities, newcomers)
+        behind = [self.priorities[served - 1] if served else inf for _, served in self.ranks]
         heights = (height for height, _ in self.ranks)
-        lines = schedule.attend(tuple(zip(heights, self._behind, strict=True)))
-        self._places = {line: place for place, line in enumerate(lines)}
-        """Where lines have turns of their own, their places in ``LineUsage``."""
+        turns.attend(tuple(zip(heights, behind, strict=True)), schedule.asked())
+        self.lines = turns.lines
+        """As in ``NewcomerTurns``."""
+        self._places = {line: place for place, line in enumerate(turns.lines)}
+        """Their places in ``LineUsage``."""
         self.times: list[float] = []
         """When each step begins, in seconds since the beginning of the schedule."""
         self.used: list[list[int]] = []
@@ -71,7 +75,6 @@ class StartRecord:
         self.started: Counter[tuple[float, int, float]] = Counter()
         """Seconds, ClusterQueue's node and priority to the number of Workloads that start then, in
         a tree in which Kueue may preempt."""
-        self._newcomers = sorted(newcomers)
         self._preemptors = schedule.preemptors if schedule.preempts else ()
         self._lookups = _MOST_LOOKUPS
         self.is_whole = True
@@ -101,7 +104,7 @@ class StartRecord:
     def _free_at(self, used: list[int], turns: LineUsage) -> list[_Tables]:
         tree = self._schedule.tree
         # By shares, all who borrow are of one height.
-        top = 1 if self._schedule.is_served_by_shares else tree.heights[0]
+        top = 1 if self._newcomer_turns.by_shares else tree.heights[0]
         # Many turns come at one usage.
         free: dict[int, list[int]] = {id(used): all_free(tree, used)}
         at_rank: dict[tuple[int, int], list[int]] = {}
@@ -129,7 +132,7 @@ class StartRecord:
             for group in self._schedule.started:
                 place = self._schedule.now, group.heads.leaf, group.entry.waiting.priority
                 self.started[place] += group.count
-        used, turns = self._schedule.used(self._behind)
+        used, turns = self._newcomer_turns.used()
         self._add_step(used, turns, is_settled=self._schedule.is_settled)
 
     def is_tried(self, step: int, leaf: int, *, is_strict: bool) -> bool:
@@ -250,7 +253,7 @@ class StartRecord:
 
 
 def _ranks(
-    schedule: Schedule, waiting: Sequence[float], newcomers: Collection[int]
+    turns: NewcomerTurns, waiting: Sequence[float], newcomers: Collection[int]
 ) -> tuple[Rank, ...]:
     """Return the ranks that newcomers may have, in the order of their turns.
 
@@ -263,11 +266,10 @@ def _ranks(
     # Each rank costs a table in the profile, which goes over the pipe to the server.
     if len(levels) > MOST_LEVELS:
         levels = levels[: MOST_LEVELS - 1] + levels[-1:]
-    by_shares = schedule.is_served_by_shares
     # Where shares decide, it only matters whether somebody borrows at all.
-    heights = (0, 1) if by_shares else sorted(set(schedule.tree.heights))
+    heights = (0, 1) if turns.by_shares else sorted(set(turns.tree.heights))
     ranks = [(height, served) for height in heights for served in levels]
-    has_last = len(schedule.tree.leaves) > 1 or bool(schedule.lines)
+    has_last = len(turns.tree.leaves) > 1 or bool(turns.lines)
     after_all = heights[-1], last
     return tuple(rank for rank in ranks if last and (has_last or rank != after_all))
 
