@@ -152,16 +152,27 @@ def _grain(snapshot: Snapshot, contents: TreeContents, pending: int) -> float:
     """Return the grain of the schedule of a tree, by how many Workloads are in it; 0: exact."""
     queues, is_shared = contents.tree.leaves, len(contents.tree.leaves) > 1
     # A ClusterQueue by itself has no others with which it takes turns.
-    kinds = {
-        (name, id(group.arrival.needs), group.arrival.priority) for name, group in contents.queued
-    }
-    tries = len(kinds) * (pending + len(contents.occupants))
-    if is_shared and pending <= MOST_EXACT and tries <= _MOST_TRIES:
+    if is_shared and pending <= MOST_EXACT and _tries(snapshot, contents, pending) <= _MOST_TRIES:
         return 0.0
     is_fair = is_shared and snapshot.kueue.fair_sharing
     is_costly = is_fair or any(may_preempt(snapshot.cluster_queues[name]) for name in queues)
     alone = _EACH_ALONE_WHERE_COSTLY if is_costly else _EACH_ALONE
     return max(_NO_GRAIN, GRAIN * min(1.0, (pending - alone) / (MANY - alone)))
+
+
+def _tries(snapshot: Snapshot, contents: TreeContents, pending: int) -> int:
+    """Return how many heads are tried at most if each of Kueue's cycles is run."""
+    # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
+    heads = {
+        (
+            name,
+            id(group.arrival.needs),
+            group.arrival.priority,
+            group.arrival.local_queue_key if snapshot.cluster_queues[name].usage_based else "",
+        )
+        for name, group in contents.queued
+    }
+    return len(heads) * (pending + len(contents.occupants))
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
