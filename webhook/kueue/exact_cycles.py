@@ -188,7 +188,7 @@ class ExactCycles:
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         if self.line_turns is not None:
             begin_cycle(self.line_turns, contenders, self._precedence, self._use, is_again=True)
-        # Before a preemptor is served, another one is the head.
+        # A head that preempts as it is served comes first only from the next cycle on.
         ahead = self._ahead(contenders)
         for contender in self._in_order(contenders, cycle):
             if self.turns:

@@ -304,7 +304,7 @@ class FairRounds:
         began = list(tree.used)
         contenders = [self._contender(heads) for heads in pending.values()]
         if turns is not None:
-            # What is free at a turn, later rounds leave no more of but to who is too late for it.
+            # The first round in which its turn comes leaves a newcomer the most.
             precedence = attrgetter("priority")
             begin_cycle(turns, contenders, precedence, self._use, is_again=False)
         by_shares, usage = self._claims.fair_sharing, tree.used.copy

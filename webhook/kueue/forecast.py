@@ -340,7 +340,7 @@ def _of_tree(
 
 
 def _with_later(of_queue: Profile, later: Profile, rate: float) -> Profile:
-    """Return a profile with that with those who are expected to come, at a *rate* per second."""
+    """Return a profile that also has *later*, if those come who are expected, *rate* a second."""
     return replace(
         of_queue,
         later=later,
