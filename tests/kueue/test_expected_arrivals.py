@@ -14,7 +14,7 @@ from webhook.kueue.profile import start_among_pending, start_of
 from webhook.kueue.start_times import PlacedJob, StartTimes
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import Preemption, Queueing
+from webhook.model.queues import AdmissionFairSharing, KueueConfig, Preemption, Queueing
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -78,6 +78,18 @@ def test_a_job_of_low_priority_is_overtaken_by_those_who_come_later_and_outrank_
     assert overtaken.high > overtaken.seconds
     assert overtaken.low == alone.low
     assert overtaken.uncertain == ("arrivals",)
+
+
+def test_those_who_come_later_count_for_newcomers_of_each_localqueue():
+    rules = AdmissionFairSharing(half_life_seconds=60.0)
+    world = replace(queues(usage_based=True), kueue=KueueConfig(admission_fair_sharing=rules))
+
+    found = profiles(world, [expected(every=30.0)])["gpu-cq"]
+
+    of_each = found.by_local_queue
+    assert of_each
+    assert all(each.later and each.later.local_queue == name for name, each in of_each.items())
+    assert {each.expected_per_second for each in of_each.values()} == {found.expected_per_second}
 
 
 @pytest.mark.parametrize("priority", [0, 1000])

@@ -265,6 +265,17 @@ def test_under_strict_fifo_it_is_not_known_who_would_block_whom_by_use():
     assert profile.of("team/y-lq").unordered == "admissionFairSharing"
 
 
+def test_of_very_many_localqueues_it_is_not_known_whose_turn_comes_when():
+    names = {f"{number}-lq": "gpu-cq" for number in range(201)}
+    queues = snapshot(*by_use().cluster_queues.values(), local_queues=names, kueue=by_use().kueue)
+
+    profile = forecast(queues, [runs("short")], [waits("short", queue="0-lq")], run_time_of, 0.0)[
+        "gpu-cq"
+    ]
+
+    assert profile.of("team/1-lq").unordered == "admissionFairSharing"
+
+
 def test_by_use_the_starts_of_pending_workloads_are_known():
     waiting = [waits("short", queue=f"{name}-lq", key=name) for name in "xy"]
 
