@@ -8,8 +8,15 @@ from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
 from tests.e2e import other_team
-from tests.e2e.decisions import SLOW, applied_policy, decision_of, finish_time, queue_of
-from tests.e2e.plane import wait_until_reserved
+from tests.e2e.decisions import (
+    SLOW,
+    applied_policy,
+    decision_of,
+    finish_time,
+    probe,
+    queue_of,
+)
+from tests.e2e.plane import wait_for, wait_until_reserved
 
 FAIR = {
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},
@@ -54,6 +61,11 @@ def decided(client, names):
 def serve_next(client, names):
     """Create a Job behind twelve of another team, end one of these; tell who gets its quota."""
     other_team.take_all(client, names, 12)
+    # Until a forecast contains those who wait, they count as placed before any other Job.
+    wait_for(
+        lambda: (probe(client, names) or {}).get("option") == "gpu",
+        "a forecast contains those who wait",
+    )
     before = other_team.reserving(client, names)
     job = client.create(paper.light_job("small", names, faster=SLOW))
     other_team.end_one(client, names)
