@@ -54,7 +54,8 @@ def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
     assert len(endless) <= 0.1 * len(worlds)
     for part in (by_priority, by_shares):
         check_newcomers(part)
-        check_pending(part)
+    # Where one starts late, those behind him do, too, so of few worlds all are judged together.
+    check_pending(found)
 
 
 def played_and_judged(
