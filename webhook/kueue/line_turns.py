@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from webhook.kueue.fair_sharing import EntryT, Share, ShareRank, Tournament, share, shares_with
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.turns import Line, LineUsage, Turn
+from webhook.kueue.turns import Line, LineUsage, Turn, least
 
 _Place: TypeAlias = tuple[int, float]
 """A newcomer's rank: the height from which it borrows, and the lowest priority that comes before it
@@ -117,7 +117,7 @@ class LineTurns:
     def _record(self, rank: int, line: Line, usage: Callable[[], list[int]], known: _Known) -> None:
         """Record the usage at a turn: the least of several cycles in which it comes."""
         now, found = self._without_head(line[0], usage, known), self._found[rank]
-        found[line] = _least(found[line], now) if line in found else now
+        found[line] = least([found[line], now]) if line in found else now
 
     def _without_head(self, leaf: int, usage: Callable[[], list[int]], known: _Known) -> list[int]:
         """Return the usage without the head before whom newcomers of a ClusterQueue come.
@@ -142,16 +142,9 @@ class LineTurns:
         """Return the usage at all turns; *after* is that of turns that have not come."""
         if self._is_again:
             for found in self._found:
-                found |= {line: _least(usage, after) for line, usage in found.items()}
+                found |= {line: least([usage, after]) for line, usage in found.items()}
         rows = [[found.get(line, after) for found in self._found] for line in self.lines]
         return LineUsage(rows=rows, kinds=range(len(rows)))
-
-
-def _least(usage: list[int], other: list[int]) -> list[int]:
-    """Return the least of two usages, cell by cell."""
-    least = list(map(min, usage, other))
-    # Many turns come at one usage.
-    return usage if least == usage else least
 
 
 class _NewcomerShares:

@@ -91,8 +91,10 @@ def _kinds(columns: Sequence[Sequence[_Key]]) -> tuple[Sequence[tuple[_Key, ...]
 
 def least(usages: Sequence[list[int]]) -> list[int]:
     """Return the least of several usages, cell by cell."""
-    different = list({id(usage): usage for usage in usages}.values())
-    return different[0] if len(different) == 1 else list(map(min, *different))
+    first, *others = {id(usage): usage for usage in usages}.values()
+    found = list(map(min, first, *others)) if others else first
+    # Many turns come at one usage, which is recognized by being the same list.
+    return first if found == first else found
 
 
 def set_aside_before(turn: Turn, kept: Iterable[Kept]) -> Sequence[tuple[int, Taken]]:
