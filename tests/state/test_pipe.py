@@ -1,5 +1,7 @@
 """What is in the frames between the observer and its server."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,8 +29,9 @@ def profiles(draw):
     )
 
 
-@given(profile=profiles())
-def test_a_profile_comes_out_as_it_went_in(profile):
+@given(profile=profiles(), of_each=st.dictionaries(st.sampled_from(["a/x", "b/y"]), profiles()))
+def test_a_profile_comes_out_as_it_went_in(profile, of_each):
+    profile = replace(profile, by_local_queue=of_each)
     update = Update(changed={"profiles": Delta(put={"gpu-cq": profile})}, forecasts_as_of=3.0)
 
     assert through(update) == update
