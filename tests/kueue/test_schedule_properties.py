@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.queue_heads import has_room
+from webhook.kueue.schedule import Running
 from webhook.model.queues import Preemption, Queueing
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -230,3 +231,51 @@ def test_who_is_told_when_to_end_is_as_one_whose_run_time_was_known(data):
         assert [each.finish for each in told[name].runs.ended] == [
             each.finish for each in known[name].runs.ended
         ]
+
+
+MANY_CYCLES = 40
+
+
+@pytest.mark.agreement
+@given(st.data())
+def test_who_rests_untried_would_have_got_nothing_in_all_of_kueues_cycles(data):
+    state = data.draw(snapshots())
+    loops, followed = schedules(state), schedules(state)
+    for name, queue in state.cluster_queues.items():
+        for cell in (cell for group in queue.groups for cell in group.quotas):
+            held = data.draw(st.integers(0, 4))
+            run = Running(
+                cluster_queue=name,
+                usage={cell: held},
+                seconds=100.0,
+                priority=data.draw(st.integers(0, 1)),
+                key=f"holder of {cell} in {name}",
+            )
+            loops[name].add_running(run)
+            followed[name].add_running(run)
+    for arrival in data.draw(arrivals(state)):
+        each = waiting(arrival, state)
+        loops[each.cluster_queue].add_waiting(each)
+        followed[each.cluster_queue].add_waiting(each)
+
+    for loop in set(loops.values()):
+        loop.start_what_fits()
+    # These cycles are run whatever comes of them.
+    for schedule in set(followed.values()):
+        for number in range(MANY_CYCLES):
+            schedule.follow(0.0, wakes=not number, drawn={})
+
+    assert outcome(loops) == outcome(followed)
+
+
+def outcome(found):
+    """Who has started where, who was preempted by whom, the usage, and whom Kueue still tries."""
+    return {
+        name: (
+            [(begun.key, begun.flavors, begun.count) for begun in schedule.begun],
+            [(gone.key, gone.by) for gone in schedule.preempted],
+            schedule.tree.used,
+            sorted(heads.entries[0][2].waiting.key for heads in schedule.tried()),
+        )
+        for name, schedule in found.items()
+    }

@@ -182,6 +182,16 @@ class CyclePreemptions:
 
         return possibility
 
+    def may_help(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether preemption may bring a head what is not free; False is certain."""
+        shape = heads.entries[0][2].shape
+        if shape.only is not None:
+            return self._holders.may_help(_preemptor(heads, shape.only))
+        return all(
+            any(self._holders.may_help(_preemptor(heads, taken)) for _, taken in choices)
+            for choices in shape.least.parts
+        )
+
     def finds_victims(self, heads: ClusterQueueHeads, assigned: Assignment) -> bool:
         """Return whether Kueue would preempt for all that a queue's head is assigned."""
         return bool(self.victims(heads, assigned))

@@ -20,10 +20,9 @@ from math import inf
 from webhook.kueue import queue_heads
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
 from webhook.kueue.fair_rounds import Contender, LocalQueueUse, begin_cycle, in_order
-from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.preemption import QuotaHolder, Victim
-from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry
+from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.scheduling_cycle import StartedGroup
 from webhook.kueue.turns import Kept, Turn, TurnUsage
@@ -92,7 +91,7 @@ class ExactCycles:
         self._lines: dict[object, ClusterQueueHeads] = {}
         self._heap: defaultdict[int, dict[ClusterQueueHeads, None]] = defaultdict(dict)
         """ClusterQueue to what is tried in its cycles; the others are ``inadmissibleWorkloads``."""
-        self._resting: defaultdict[int, set[tuple[Demand, float]]] = defaultdict(set)
+        self._resting: defaultdict[int, set[tuple[Shape, float]]] = defaultdict(set)
         """ClusterQueue to what was tried in vain since the last batch: equal Workloads are not
         tried (``hashToBulkMoveReason``)."""
         self._sticky: dict[int, QueueEntry] = {}
@@ -126,6 +125,8 @@ class ExactCycles:
         for heads in self._lines.values():
             kept = [one for one in heads.entries if one[2].waiting.key != key]
             if len(kept) < len(heads.entries):
+                if (first := self._sticky.get(heads.leaf)) and first.waiting.key == key:
+                    del self._sticky[heads.leaf]
                 heads.entries[:] = kept
                 heapq.heapify(heads.entries)
                 if not kept:
@@ -147,6 +148,30 @@ class ExactCycles:
         """Whether some head is tried again before the next requeue batch."""
         return any(heads.entries for lines in self._heap.values() for heads in lines)
 
+    def rest_if_in_vain(self) -> bool:
+        """Let all heads rest if none of them would get anything; return whether they do.
+
+        The cycles in which they would be tried change nothing else: a newcomer finds no less once
+        they have ended.
+        """
+        awake = [heads for lines in self._heap.values() for heads in lines if heads.entries]
+        # A StrictFIFO head stays awake, and keeps quota from the others.
+        if any(heads.is_strict for heads in awake):
+            return False
+        if any(map(self._may_get, awake)):
+            return False
+        for leaf, lines in self._heap.items():
+            self._resting[leaf].update(_kind(heads.entries[0][2]) for heads in lines)
+            lines.clear()
+        self.kept = ()
+        return True
+
+    def _may_get(self, heads: ClusterQueueHeads) -> bool:
+        """Return whether a head may fit, or preempt; False is certain."""
+        if queue_heads.has_room(self._tree, heads.leaf, heads.entries[0][2].shape):
+            return True
+        return self._preemptions is not None and self._preemptions.may_help(heads)
+
     def tried(self) -> Iterator[ClusterQueueHeads]:
         """Yield the heads that the next cycle tries; what else waits in their ClusterQueues rests.
 
@@ -158,8 +183,7 @@ class ExactCycles:
 
     def awaited(self) -> frozenset[int]:
         """Return the ClusterQueues, by node, whose head waits for its victims."""
-        pending = {id(entry) for heads in self.waiting() for _, _, entry in heads.entries}
-        return frozenset(leaf for leaf, entry in self._sticky.items() if id(entry) in pending)
+        return frozenset(self._sticky)
 
     @property
     def preempted(self) -> Sequence[IssuedPreemptions]:
@@ -455,6 +479,7 @@ def _turn(contender: Contender) -> tuple[int, float, float]:
     return contender.fitting.height, *_by_age(contender)
 
 
-def _kind(entry: QueueEntry) -> tuple[Demand, float]:
+def _kind(entry: QueueEntry) -> tuple[Shape, float]:
     """Return by what Kueue takes Workloads to be equal (``computeSchedulingHash``)."""
-    return entry.waiting.demand, entry.waiting.priority
+    # Equal demands of a ClusterQueue have one Shape.
+    return entry.shape, entry.waiting.priority

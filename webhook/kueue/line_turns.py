@@ -142,7 +142,7 @@ class LineTurns:
         """Return the usage at all turns; *after* is that of turns that have not come."""
         if self._is_again:
             for found in self._found:
-                found |= {line: least([usage, after]) for line, usage in found.items()}
+                found |= {line: least([after, usage]) for line, usage in found.items()}
         rows = [[found.get(line, after) for found in self._found] for line in self.lines]
         return LineUsage(rows=rows, kinds=range(len(rows)))
 

@@ -218,14 +218,14 @@ class QuotaHolders:
 
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom Kueue would preempt for quota of the cells *short*; nobody: it is no help."""
-        if not self._may_help(preemptor, preemptor.taken):
+        if not self.may_help(preemptor):
             return ()
         self._tell_apart()
         return self.preemptions.targets(preemptor, short)
 
     def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
         """As ``Preemptions.possibility``, with all that hold quota now."""
-        if not self._may_help(preemptor, ((cell, amount),)):
+        if not self.may_help(preemptor):
             return Possibility.NO_CANDIDATES, self._tree.height(preemptor.leaf, cell, amount)[0]
         self._tell_apart()
         return self.preemptions.possibility(preemptor, cell, amount)
@@ -250,13 +250,13 @@ class QuotaHolders:
         cohorts = (node * tree.width + cell for node in list(tree.path(leaf))[1:-1])
         return all(tree.subtree[at] - tree.used[at] < amount for at in cohorts)
 
-    def _may_help(self, preemptor: Preemptor, taken: Taken) -> bool:
+    def may_help(self, preemptor: Preemptor) -> bool:
         """Return whether preemption may bring what is not free; False is certain."""
         tree, leaf, first = self._tree, preemptor.leaf, preemptor.leaf * self._tree.width
         left = map(sub, tree.nominal[first : first + tree.width], tree.used[first:])
         return is_obtainable(
-            taken,
-            {cell: tree.available(leaf, cell) for cell, _ in taken},
+            preemptor.taken,
+            {cell: tree.available(leaf, cell) for cell, _ in preemptor.taken},
             self.reach(leaf, self.unused(leaf)),
             self.lower(leaf, preemptor.priority),
             # Who uses all of its own quota has no claim to that of others without borrowing.
@@ -373,13 +373,16 @@ class QuotaHolders:
 
         Up to that much a ClusterQueue may reclaim without the right to borrow meanwhile.
         """
+        first, *above = list(self._tree.path(leaf))[:-1] or [leaf]
+        most = self._unused_at(first)
+        for node in above:
+            most = list(map(max, most, self._unused_at(node)))
+        return most
+
+    def _unused_at(self, node: int) -> Sequence[int]:
         tree, width = self._tree, self._tree.width
-        path = list(tree.path(leaf))
-        rows = (
-            [tree.subtree[at] - tree.used[at] for at in range(node * width, (node + 1) * width)]
-            for node in path[:-1] or path
-        )
-        return [max(column) for column in zip(*rows, strict=True)]
+        cells = slice(node * width, (node + 1) * width)
+        return list(map(sub, tree.subtree[cells], tree.used[cells]))
 
     def _used_in_tree(self, bound: float) -> Sequence[int]:
         """Return what Workloads of lower priorities use of each cell in all ClusterQueues."""

@@ -597,7 +597,7 @@ class Schedule:
         cycles.begin()
         if wakes:
             cycles.wake()
-        while cycles.is_awake:
+        while cycles.is_awake and not cycles.rest_if_in_vain():
             self._note_all(self._started())
             if not cycles.goes_on:
                 break

@@ -57,7 +57,7 @@ def by_kind(
             for ahead, cycle in zip(key, cycles, strict=True)
             if ahead < behind[rank]
         ]
-        return least([*tried, after]) if is_again else next(iter(tried), after)
+        return least([after, *tried]) if is_again else next(iter(tried), after)
 
     return LineUsage(
         rows=[[at_turn(key, rank) for rank in range(len(behind))] for key in keys], kinds=kinds
