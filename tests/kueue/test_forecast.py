@@ -668,7 +668,7 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
     assert start == whole[str(place)]
 
 
-@pytest.mark.parametrize("waiting", [8, 140], ids=["few-wait", "many-wait"])
+@pytest.mark.parametrize("waiting", [8, 240], ids=["few-wait", "many-wait"])
 @pytest.mark.parametrize(
     ("own", "others", "priority", "is_late"),
     [(0, 1, 0, False), (0, 0, 9, False), (1, 1, 9, False), (1, 0, 9, True)],

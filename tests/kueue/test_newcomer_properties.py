@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from math import isqrt
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from tests.builders import arrival, cluster_queue, cohort, snapshot
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.profile import start_among_pending
-from webhook.kueue.tree_workloads import FEW, MOST_EXACT, Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import FEW, MOST_TRIES, Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -85,14 +86,23 @@ class World:
         asked = replace(asked, key=str(age), priority=priority, created=age)
         return QueuedGroup(arrival=asked, job_class=self.seconds())
 
-    def told_and_true(self):
+    def told_and_true(self, *, elsewhere=0):
         """The start that a newcomer is told in some ClusterQueue, and that of the event loop.
 
-        The ClusterQueue is *newcomers* then.
+        The ClusterQueue is *newcomers* then. It is told by a forecast beside which so many wait
+        *elsewhere*.
         """
         self.newcomers = name = self.random.choice(self.names)
         new = self.waiting(NEWEST, name)
-        profile = forecast(self.snapshot, self.running, self.pending, run_time_of, 0.0)[name]
+        profiles = forecast(
+            self.snapshot,
+            self.running,
+            self.pending,
+            run_time_of,
+            0.0,
+            pending=elsewhere + len(self.pending),
+        )
+        profile = profiles[name]
         asked = demand(new.arrival.needs, self.snapshot.cluster_queues[name], self.snapshot)
         of_line = profile.of(new.arrival.local_queue_key)
         told = start_among_pending(of_line, asked, priority=new.arrival.priority).start
@@ -132,7 +142,9 @@ class PreemptingWorld(World):
             replace(holder, priority=self.random.choice(PRIORITIES), created=1)
             for holder in self.running
         ]
-        count = self.random.randint(MOST_EXACT + 1, MOST_EXACT + 16)
+        # Each is of a kind of its own, and where Workloads preempt a try counts twice.
+        least = isqrt(MOST_TRIES // 2) + 1
+        count = self.random.randint(least, least + 16)
         self.pending = in_order(self.waiting(age + 10) for age in range(count))
 
     def queue(self, name, gpus):
@@ -228,6 +240,16 @@ def test_where_hundreds_wait_newcomers_have_their_turn_behind_those_of_their_own
     found = [WorldOfSizes(seed, at_least=300).told_and_true() for seed in range(20)]
 
     assert [(told.seconds, true) for told, true in found if not near(told, true)] == []
+
+
+def test_of_hundreds_each_of_kueues_cycles_is_run_unless_very_many_wait_in_other_trees():
+    worlds = range(8)
+    alone = [WorldOfSizes(seed, at_least=170).told_and_true() for seed in worlds]
+    beside = [WorldOfSizes(seed, at_least=170).told_and_true(elsewhere=10**6) for seed in worlds]
+
+    assert all(told.seconds == pytest.approx(true, rel=0.05) for told, true in alone)
+    # Where events share a cycle, wide Workloads get what several runs leave.
+    assert not all(near(told, true) for told, true in beside)
 
 
 def near(told, true):

@@ -224,6 +224,21 @@ def test_only_what_changed_is_counted_again():
     assert nothing == {}
 
 
+def test_what_a_forecast_may_cost_depends_on_all_that_wait(monkeypatch):
+    state = state_with(waiting("a"), waiting("b"))
+    found = state.snapshot(0.0, NOW)
+    inputs, pending = forecast_input.ForecastInputs(), []
+    monkeypatch.setattr(forecast_input, "forecast", lambda *_, **rest: pending.append(rest))
+
+    for name in ("gpu-cq", "other-cq"):
+        counted = {name: state.contents_of("gpu-cq")}
+        inputs.profiles(
+            forecast_input.ForecastInput(snapshot=found, counted=counted, now=0.0, unix=NOW)
+        )
+
+    assert [rest["pending"] for rest in pending] == [2, 4]
+
+
 def test_a_state_says_when_the_last_thing_happened():
     state = state_with(waiting("a", age=50), running("b", 30, created=time(90)))
 

@@ -31,6 +31,7 @@ from webhook.kueue.recorded_profile import for_local_queue, profile
 from webhook.kueue.schedule import Schedule
 from webhook.kueue.start_record import MAX_EVENTS, StartRecord, recorded
 from webhook.kueue.tree_workloads import (
+    LEAST_TRIES,
     ForecastGivens,
     Occupant,
     PlacedGroup,
@@ -79,13 +80,15 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
     only: Collection[str] | None = None,
     *,
     expected: Sequence[ExpectedArrivals] = (),
+    pending: int = 0,
 ) -> Mapping[str, Profile]:
     """Return the profile of each ClusterQueue, or of those that share a tree with one of *only*.
 
     *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order. Where
-    Workloads are *expected*, a profile has another one with them (``Profile.later``).
+    Workloads are *expected*, a profile has another one with them (``Profile.later``). *pending* is
+    the number of Workloads that wait in all trees, where other ones have forecasts, too.
     """
-    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
+    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now, pending=pending)
     profiles: dict[str, Profile] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
         profiles |= _of_tree(case, contents, prepare(case, contents), expected).profiles
@@ -131,7 +134,14 @@ class PlannedStarts:
         only: Collection[str] | None = None,
     ) -> None:
         """Forecast what is pending; the arguments are as for ``forecast``."""
-        self._case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now, keep=True)
+        # Many such forecasts are made one after the other.
+        self._case = ForecastGivens(
+            snapshot=snapshot,
+            run_time_of=run_time_of,
+            now=now,
+            keep=True,
+            most_tries=LEAST_TRIES,
+        )
         self._trees = _Trees(self._case, running, only)
         self._known = [
             (contents, prepare(self._case, contents))

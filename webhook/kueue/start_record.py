@@ -26,7 +26,9 @@ MOST_LEVELS = 5
 """Most turns of newcomers that a profile distinguishes by priority, each with tables of its own."""
 MAX_EVENTS = 20_000
 _MAX_EXACT_EVENTS = 2_000
-"""Where each cycle is run: it takes longer, and some Workloads preempt each other for ever."""
+"""Where each cycle is run: it takes longer, and some Workloads preempt each other for ever,"""
+_MAX_EXACT_EVENTS_OF_EACH = 5
+"""but so many for each Workload."""
 _Tables: TypeAlias = "list[list[int]]"
 _STEPS_BEFORE_MERGING = 2 * STEPS
 _MORE_THAN_THERE_IS = 1 << 61
@@ -300,7 +302,7 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord
     schedule.start_what_fits()
     record.note()
     # The bound keeps one tree's forecast from taking all the CPU that forecasts may have.
-    for _ in range(_MAX_EXACT_EVENTS if schedule.is_exact else MAX_EVENTS):
+    for _ in range(_most_events(schedule)):
         if not schedule.step():
             record.merge()
             return record
@@ -308,3 +310,10 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord
     record.merge()
     record.close()
     return record
+
+
+def _most_events(schedule: Schedule) -> int:
+    if not schedule.is_exact:
+        return MAX_EVENTS
+    waiting = sum(entry.count for heads in schedule.waiting() for _, _, entry in heads.entries)
+    return max(_MAX_EXACT_EVENTS, _MAX_EXACT_EVENTS_OF_EACH * (schedule.running + waiting))

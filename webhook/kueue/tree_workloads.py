@@ -32,11 +32,15 @@ _EACH_ALONE_WHERE_COSTLY = 500
 """unless Workloads preempt, or shares decide."""
 FEW = 32
 """So many pending Workloads of a tree cost little whatever is done with each of them."""
-MOST_EXACT = 128
-"""Of so many pending Workloads in a tree each of Kueue's cycles is run,"""
-_MOST_TRIES = 6_000
-"""if not more heads are tried: each kind of them after each start and each run. So many take 0.1 s,
-or 0.2 s where Workloads preempt."""
+MOST_TRIES = 48_000
+"""If no more heads are tried in all, each of Kueue's cycles is run: at most each kind of them after
+each start and each run. So many take about half a second."""
+LEAST_TRIES = 6_000
+"""So many may be tried in each tree, however many wait in others."""
+_TIMES_AS_DEAR = 2
+"""A try takes so much longer if Workloads preempt, or if shares decide,"""
+_TIMES_AS_DEAR_IF_BOTH = 8
+"""or if both do, as the search for victims then compares shares, too."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
 
@@ -92,6 +96,10 @@ class ForecastGivens:
     """On the clock of ``Snapshot.as_of``."""
     keep: bool = False
     """Record when each pending Workload starts."""
+    pending: int = 0
+    """Number of Workloads pending in all trees, those that are not forecast now among them."""
+    most_tries: int = MOST_TRIES
+    """As MOST_TRIES, for all trees together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,26 +152,52 @@ def prepare(
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=_grain(case.snapshot, contents, count),
+        grain=_grain(case, contents, count),
     )
 
 
-def _grain(snapshot: Snapshot, contents: TreeContents, pending: int) -> float:
+def _grain(case: ForecastGivens, contents: TreeContents, pending: int) -> float:
     """Return the grain of the schedule of a tree, by how many Workloads are in it; 0: exact."""
-    queues, is_shared = contents.tree.leaves, len(contents.tree.leaves) > 1
     # A ClusterQueue by itself has no others with which it takes turns.
-    if is_shared and pending <= MOST_EXACT and _tries(snapshot, contents, pending) <= _MOST_TRIES:
+    if len(contents.tree.leaves) > 1 and _runs_each_cycle(case, contents, pending):
         return 0.0
-    is_fair = is_shared and snapshot.kueue.fair_sharing
-    is_costly = is_fair or any(may_preempt(snapshot.cluster_queues[name]) for name in queues)
-    alone = _EACH_ALONE_WHERE_COSTLY if is_costly else _EACH_ALONE
+    is_fair, preempts = _is_fair(case, contents), _preempts(case, contents)
+    alone = _EACH_ALONE_WHERE_COSTLY if is_fair or preempts else _EACH_ALONE
     return max(_NO_GRAIN, GRAIN * min(1.0, (pending - alone) / (MANY - alone)))
 
 
-def _tries(snapshot: Snapshot, contents: TreeContents, pending: int) -> int:
+def _is_fair(case: ForecastGivens, contents: TreeContents) -> bool:
+    return len(contents.tree.leaves) > 1 and case.snapshot.kueue.fair_sharing
+
+
+def _preempts(case: ForecastGivens, contents: TreeContents) -> bool:
+    return any(may_preempt(case.snapshot.cluster_queues[name]) for name in contents.tree.leaves)
+
+
+def _runs_each_cycle(
+    case: ForecastGivens,
+    contents: TreeContents,
+    pending: int,
+    coming: Sequence[PendingGroup] = (),
+) -> bool:
+    """Return whether a tree may cost what it does to run each of Kueue's cycles."""
+    # A tree has its part of what all may cost, so that how it is forecast depends on it alone.
+    part = pending / max(1, pending, case.pending)
+    most = max(LEAST_TRIES, case.most_tries * part)
+    dear = 1
+    if _is_fair(case, contents) or _preempts(case, contents):
+        dear = _TIMES_AS_DEAR
+    if _is_fair(case, contents) and _preempts(case, contents):
+        dear = _TIMES_AS_DEAR_IF_BOTH
+    return dear * _tries(case.snapshot, contents, pending, coming) <= most
+
+
+def _tries(
+    snapshot: Snapshot, contents: TreeContents, pending: int, coming: Sequence[PendingGroup]
+) -> int:
     """Return how many heads are tried at most if each of Kueue's cycles is run."""
     # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
-    heads = {
+    heads: set[tuple[object, ...]] = {
         (
             name,
             id(group.arrival.needs),
@@ -172,7 +206,11 @@ def _tries(snapshot: Snapshot, contents: TreeContents, pending: int) -> int:
         )
         for name, group in contents.queued
     }
-    return len(heads) * (pending + len(contents.occupants))
+    heads.update(
+        (group.cluster_queue, id(group.demand), group.priority, group.local_queue)
+        for group in coming
+    )
+    return len(heads) * (pending + len(coming) + len(contents.occupants))
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
@@ -230,12 +268,15 @@ def filled(
     coming: Sequence[PendingGroup] = (),
 ) -> Schedule:
     """Return a schedule of a tree with all its Workloads, and with those that are *coming*."""
-    tree = contents.tree
-    are_many = bool(coming) and len(contents.queued) + len(coming) > FEW
+    tree, grain = contents.tree, prepared.grain
+    if not grain and coming:
+        count = sum(group.arrival.count for _, group in contents.queued)
+        is_exact = _runs_each_cycle(case, contents, count, coming)
+        grain = 0.0 if is_exact else _NO_GRAIN
     schedule = Schedule(
         tree,
         [case.snapshot.cluster_queues[name] for name in tree.leaves],
-        grain=max(_NO_GRAIN, prepared.grain) if are_many else prepared.grain,
+        grain=grain,
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )

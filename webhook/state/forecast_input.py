@@ -125,6 +125,7 @@ class ForecastInputs:
             LentRunTimes(forecast_input.snapshot),
             forecast_input.now,
             only=asked,
+            pending=pending,
             expected=[
                 arrivals
                 for name in names
