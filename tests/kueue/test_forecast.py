@@ -695,6 +695,21 @@ def test_a_cycle_takes_one_of_each_queue_and_the_next_ones_come_in_a_later_one(
     assert (found.seconds > 100.0) == is_late
 
 
+def test_each_cycle_of_thousands_that_are_alike_is_run_to_the_end():
+    queues = replace(of_one_pool(1.0), kueue=KueueConfig())
+    running = [runs("long", since=-10.0 * n, queue="b-cq") for n in range(4)]
+    alike = waits("long", queue="b-lq")
+    waiting = [
+        replace(alike, arrival=replace(alike.arrival, key=str(age), created=age))
+        for age in range(2_400)
+    ]
+
+    found = start(queues, running, waiting)
+
+    # Four run at once, for 100 s each. The profile joins the steps of several.
+    assert found.seconds == pytest.approx(601 * 100.0 - 30.0, rel=0.05)
+
+
 @pytest.mark.parametrize("rest", [{}, {"preemption": PREEMPTS}], ids=["plain", "preempting"])
 def test_what_comes_free_soon_after_each_other_goes_to_narrow_workloads_one_by_one(rest):
     queues = state(gpus=2, **rest)
