@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -183,34 +183,33 @@ def _runs_each_cycle(
     """Return whether a tree may cost what it does to run each of Kueue's cycles."""
     # A tree has its part of what all may cost, so that how it is forecast depends on it alone.
     part = pending / max(1, pending, case.pending)
-    most = max(LEAST_TRIES, case.most_tries * part)
-    dear = 1
-    if _is_fair(case, contents) or _preempts(case, contents):
-        dear = _TIMES_AS_DEAR
-    if _is_fair(case, contents) and _preempts(case, contents):
-        dear = _TIMES_AS_DEAR_IF_BOTH
-    return dear * _tries(case.snapshot, contents, pending, coming) <= most
-
-
-def _tries(
-    snapshot: Snapshot, contents: TreeContents, pending: int, coming: Sequence[PendingGroup]
-) -> int:
-    """Return how many heads are tried at most if each of Kueue's cycles is run."""
+    most = max(LEAST_TRIES, case.most_tries * part) / _times_as_dear(case, contents)
     # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
-    heads: set[tuple[object, ...]] = {
-        (
-            name,
-            id(group.arrival.needs),
-            group.arrival.priority,
-            group.arrival.local_queue_key if snapshot.cluster_queues[name].usage_based else "",
-        )
-        for name, group in contents.queued
-    }
-    heads.update(
-        (group.cluster_queue, id(group.demand), group.priority, group.local_queue)
-        for group in coming
-    )
-    return len(heads) * (pending + len(coming) + len(contents.occupants))
+    tries_of_each = pending + len(coming) + len(contents.occupants)
+    kinds = set()
+    for kind in _kinds(case.snapshot, contents, coming):
+        kinds.add(kind)
+        if len(kinds) * tries_of_each > most:
+            return False
+    return True
+
+
+def _times_as_dear(case: ForecastGivens, contents: TreeContents) -> int:
+    if _is_fair(case, contents) and _preempts(case, contents):
+        return _TIMES_AS_DEAR_IF_BOTH
+    is_dear = _is_fair(case, contents) or _preempts(case, contents)
+    return _TIMES_AS_DEAR if is_dear else 1
+
+
+def _kinds(
+    snapshot: Snapshot, contents: TreeContents, coming: Sequence[PendingGroup]
+) -> Iterator[tuple[str, int, float, str]]:
+    """Yield for each pending group, and each that is coming, what it has in common with equals."""
+    for name, group in contents.queued:
+        by_use, asked = snapshot.cluster_queues[name].usage_based, group.arrival
+        yield name, id(asked.needs), asked.priority, asked.local_queue_key if by_use else ""
+    for later in coming:
+        yield later.cluster_queue, id(later.demand), later.priority, later.local_queue
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
