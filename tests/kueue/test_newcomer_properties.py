@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, snapshot
+from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.profile import start_among_pending
@@ -250,6 +251,36 @@ def test_of_hundreds_each_of_kueues_cycles_is_run_unless_very_many_wait_in_other
     assert all(told.seconds == pytest.approx(true, rel=0.05) for told, true in alone)
     # Where events share a cycle, wide Workloads get what several runs leave.
     assert not all(near(told, true) for told, true in beside)
+
+
+def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
+    world = WorldOfSizes(0, at_least=100)
+    given = world.snapshot, world.running, world.pending, run_time_of, 0.0
+    alone = forecast(*given)
+    last = max(profile.waits for profile in alone.values())
+    one = ExpectedArrivals(
+        cluster_queue=world.names[0],
+        priority=0,
+        per_second=1.0 / last,
+        seconds=1.5 * last,
+        kinds=(ExpectedKind(asks=world.waiting(NEWEST, world.names[0]).arrival, job_class="60"),),
+    )
+
+    later = {name: of.later for name, of in forecast(*given, expected=[one]).items()}
+
+    asked = demand(one.kinds[0].asks.needs, world.snapshot.cluster_queues["0-cq"], world.snapshot)
+
+    def starts(profiles):
+        found = (
+            start_among_pending(profiles[name], asked, priority=priority).start.seconds
+            for name in world.names
+            for priority in PRIORITIES
+        )
+        return [seconds for seconds in found if seconds < last]
+
+    assert len(starts(alone)) > 3
+    # With the one that comes, each of Kueue's cycles is run, too.
+    assert starts(later) == starts(alone)
 
 
 def near(told, true):

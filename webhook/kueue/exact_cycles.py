@@ -160,9 +160,9 @@ class ExactCycles:
             return False
         if any(map(self._may_get, awake)):
             return False
-        for leaf, lines in self._heap.items():
-            self._resting[leaf].update(_kind(heads.entries[0][2]) for heads in lines)
-            lines.clear()
+        for heads in awake:
+            self._resting[heads.leaf].add(_kind(heads.entries[0][2]))
+            del self._heap[heads.leaf][heads]
         self.kept = ()
         return True
 

@@ -181,7 +181,7 @@ def _runs_each_cycle(
     coming: Sequence[PendingGroup] = (),
 ) -> bool:
     """Return whether a tree may cost what it does to run each of Kueue's cycles."""
-    # A tree has its part of what all may cost, so that how it is forecast depends on it alone.
+    # A tree has its part of what all may cost, whichever of them are forecast together with it.
     part = pending / max(1, pending, case.pending)
     most = max(LEAST_TRIES, case.most_tries * part) / _times_as_dear(case, contents)
     # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
