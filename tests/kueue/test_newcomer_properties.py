@@ -15,7 +15,7 @@ from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.profile import start_among_pending
-from webhook.kueue.tree_workloads import FEW, MOST_TRIES, Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import MOST_TRIES, Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -28,6 +28,7 @@ from webhook.model.queues import (
 GPU = "gpu"
 PRIORITIES = (0, 100, 1000)
 NEWEST = 1_000_000
+FEW = 32
 
 
 def run_time_of(seconds, flavors):

@@ -34,7 +34,7 @@ from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.schedule import Schedule, is_open
-from webhook.kueue.tree_workloads import FEW, TreeDemands
+from webhook.kueue.tree_workloads import TreeDemands
 from webhook.model.queues import (
     Amounts,
     Arrival,
@@ -50,6 +50,9 @@ from webhook.model.queues import (
     StopPolicy,
     Trial,
 )
+
+_FEW = 32
+"""Of so many pending Workloads of a tree, a review runs the cycles of this moment."""
 
 
 def occupancy_of(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
@@ -123,7 +126,7 @@ def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
 
 def _runs_each_cycle(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> bool:
     snapshot = occupancy.snapshot
-    if sum(arrival.count for arrival in arrivals) > FEW or any(
+    if sum(arrival.count for arrival in arrivals) > _FEW or any(
         flavors_with_topology(snapshot.cluster_queues[name], snapshot) for name in tree.leaves
     ):
         return False

@@ -30,8 +30,6 @@ _EACH_ALONE = 5_000
 """Of so many no events share a cycle: that takes no longer,"""
 _EACH_ALONE_WHERE_COSTLY = 500
 """unless Workloads preempt, or shares decide."""
-FEW = 32
-"""So many pending Workloads of a tree cost little whatever is done with each of them."""
 MOST_TRIES = 48_000
 """If no more heads are tried in all, each of Kueue's cycles is run: at most each kind of them after
 each start and each run. So many take about half a second."""
