@@ -55,11 +55,12 @@ def client(plane):
     """The API server with the definition of policies and with the example."""
     result = helm.template()
     chart = [each for each in yaml.safe_load_all(result.stdout) if each]
-    definition = next(each for each in chart if each["kind"] == "CustomResourceDefinition")
-    plane.install([definition], namespace=helm.NAMESPACE)
+    definitions = [each for each in chart if each["kind"] == "CustomResourceDefinition"]
+    plane.install(definitions, namespace=helm.NAMESPACE)
     example = list(yaml.safe_load_all(Path(EXAMPLE).read_text()))
     plane.client.apply_all(example)
-    wait_for(lambda: refusal(plane.client, REFUSED["image"][0]), "the example is in force")
+    refused, told = REFUSED["image"]
+    wait_for(lambda: told in refusal(plane.client, refused), "the example is in force")
     yield plane.client
     for each in reversed(example):
         plane.client.delete(each["apiVersion"], each["kind"], each["metadata"]["name"])
