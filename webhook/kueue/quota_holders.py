@@ -224,7 +224,10 @@ class QuotaHolders:
         return self.preemptions.targets(preemptor, short)
 
     def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
-        """As ``Preemptions.possibility``, with all that hold quota now."""
+        """As ``Preemptions.possibility``, with all that hold quota now.
+
+        *preemptor* asks for this alone.
+        """
         if not self.may_help(preemptor):
             return Possibility.NO_CANDIDATES, self._tree.height(preemptor.leaf, cell, amount)[0]
         self._tell_apart()

@@ -32,12 +32,13 @@ _EACH_ALONE_WHERE_COSTLY = 500
 """unless Workloads preempt, or shares decide."""
 MOST_TRIES = 48_000
 """If no more heads are tried in all, each of Kueue's cycles is run: at most each kind of them after
-each start and each run. So many take about half a second."""
+each start and each run. So many take about half a second, or a second if shares decide and
+Workloads preempt, too."""
 LEAST_TRIES = 6_000
 """So many may be tried in each tree, however many wait in others."""
-_TIMES_AS_DEAR = 2
-"""A try takes so much longer if Workloads preempt, or if shares decide,"""
-_TIMES_AS_DEAR_IF_BOTH = 8
+_COST_OF_TRY = 2
+"""As how many a try counts if Workloads preempt, or if shares decide,"""
+_COST_OF_TRY_IF_BOTH = 8
 """or if both do, as the search for victims then compares shares, too."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
@@ -181,7 +182,7 @@ def _runs_each_cycle(
     """Return whether a tree may cost what it does to run each of Kueue's cycles."""
     # A tree has its part of what all may cost, whichever of them are forecast together with it.
     part = pending / max(1, pending, case.pending)
-    most = max(LEAST_TRIES, case.most_tries * part) / _times_as_dear(case, contents)
+    most = max(LEAST_TRIES, case.most_tries * part) / _cost_of_try(case, contents)
     # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
     tries_of_each = pending + len(coming) + len(contents.occupants)
     kinds = set()
@@ -192,11 +193,11 @@ def _runs_each_cycle(
     return True
 
 
-def _times_as_dear(case: ForecastGivens, contents: TreeContents) -> int:
+def _cost_of_try(case: ForecastGivens, contents: TreeContents) -> int:
     if _is_fair(case, contents) and _preempts(case, contents):
-        return _TIMES_AS_DEAR_IF_BOTH
-    is_dear = _is_fair(case, contents) or _preempts(case, contents)
-    return _TIMES_AS_DEAR if is_dear else 1
+        return _COST_OF_TRY_IF_BOTH
+    is_costly = _is_fair(case, contents) or _preempts(case, contents)
+    return _COST_OF_TRY if is_costly else 1
 
 
 def _kinds(
