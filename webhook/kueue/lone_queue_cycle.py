@@ -75,8 +75,7 @@ class LoneQueueCycle:
         """Run the cycles of this moment, and return what reserves quota, in order."""
         self.before = []
         started: list[StartedGroup] = []
-        ready = [_ready(line) for line in self.waiting() if self._may_fit(line)]
-        heapq.heapify(ready)
+        ready = self._with_room()
         while ready:
             priority, _, line = ready[0]
             fitting = queue_heads.fitting(self._tree, line, self.claims, exact_height=False)
@@ -93,8 +92,17 @@ class LoneQueueCycle:
                 heapq.heappop(ready)
         return started
 
-    def _may_fit(self, line: ClusterQueueHeads) -> bool:
-        return queue_heads.has_room(self._tree, line.leaf, line.entries[0][2].shape)
+    def _with_room(self) -> list[_Ready]:
+        """Return a heap of the heads for which there may be room."""
+        tree, ready = self._tree, []
+        for line in self._lines.values():
+            if not line.entries:
+                continue
+            priority, order, entry = line.entries[0]
+            if queue_heads.has_room(tree, line.leaf, entry.shape):
+                ready.append((priority, order, line))
+        heapq.heapify(ready)
+        return ready
 
     def _take(self, line: ClusterQueueHeads, fitting: Assignment) -> StartedGroup:
         """Charge a head and those that fare alike, and take them out of their line."""

@@ -310,11 +310,14 @@ def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
     That is its usage less what the ClusterQueue has free of the quota that it lends to nobody.
     """
     # ``lendingLimit`` keeps a part of the nominal quota out of the cohort's reach.
-    first = leaf * tree.width
-    return tuple(
-        (cell, amount - min(amount, max(0, tree.local[first + cell] - tree.used[first + cell])))
-        for cell, amount in only
-    )
+    first, local, used = leaf * tree.width, tree.local, tree.used
+    wanted = []
+    for cell, amount in only:
+        kept = local[first + cell] - used[first + cell]
+        if kept > 0:
+            amount = amount - kept if amount > kept else 0
+        wanted.append((cell, amount))
+    return tuple(wanted)
 
 
 def has_room(tree: UsageTree, node: int, shape: Shape) -> bool:

@@ -98,11 +98,16 @@ class UsageTree:
         if parent == _NO_PARENT:
             return self.subtree[at] - amounts[at]
         above = self.available(parent, cell, used)
-        local, taken, limit = self.local[at], amounts[at], self.limits[at]
+        local, limit = self.local[at], self.limits[at]
+        kept = local - amounts[at]
         if limit != _NO_LIMIT:
             # What it lends and nobody uses also comes from the parent, but is not borrowed.
-            above = min(above, self.subtree[at] - local - max(0, taken - local) + limit)
-        return above + max(0, local - taken)
+            most = self.subtree[at] - local + limit
+            if kept < 0:
+                most += kept
+            if most < above:
+                above = most
+        return above + kept if kept > 0 else above
 
     def potential(self, node: int, cell: int) -> int:
         """Return how much of a cell a node could use if nothing were used."""

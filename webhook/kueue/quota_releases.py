@@ -59,10 +59,14 @@ class Runs:
 
     def next_at(self) -> float:
         """Return when the next group finishes or releases its quota; inf: nothing runs."""
+        heap = self._heap
         # Of some groups nobody is left, because all were preempted.
-        while self._heap and not self._heap[0][2].count:
-            heapq.heappop(self._heap)
-        return self._heap[0][0] if self._heap else inf
+        while heap:
+            at, _, run = heap[0]
+            if run.count:
+                return at
+            heapq.heappop(heap)
+        return inf
 
     def pop(self, is_awaited: Callable[[], bool]) -> tuple[float, RunningGroup | None]:
         """Remove the next event, and return its time and the group that releases its quota.
@@ -127,13 +131,15 @@ class ReleaseMoments:
 
     def __init__(self, releases: Sequence[tuple[float, int]], starts: int, now: float) -> None:
         self._now = now
+        self._is_one = not releases or releases[0][0] == releases[-1][0] == now
+        if self._is_one:
+            return
         self._sums = [0.0]
         self._counts = [0]
         for at, count in releases:
             self._sums.append(self._sums[-1] + at * count)
             self._counts.append(self._counts[-1] + count)
         self._starts, self._dealt, self._summed = starts, 0, 0.0
-        self._is_one = not releases or releases[0][0] == releases[-1][0] == now
 
     def of(self, count: int) -> float:
         """Return the mean time of the next *count* starts, in seconds since the beginning.

@@ -358,9 +358,12 @@ class Schedule:
         """
         if self._is_first:
             return self.now
-        arrival = self._arrivals[0][0] if self._arrivals else inf
-        evicted = self._evicted[0][0] if self._evicted else inf
-        return max(self.now, min(arrival, evicted, self.runs.next_at(), self._batch.at))
+        first = min(self.runs.next_at(), self._batch.at)
+        if self._arrivals:
+            first = min(first, self._arrivals[0][0])
+        if self._evicted:
+            first = min(first, self._evicted[0][0])
+        return max(self.now, first)
 
     def start_what_fits(self) -> int:
         """Run a scheduling cycle now, and return how many groups of equal Workloads started."""

@@ -15,9 +15,9 @@ def all_free(tree: UsageTree, used: Sequence[int]) -> list[int]:
     """Return how much of each cell each node may still use, borrowing included; at least 0."""
     width = tree.width
     if tree.shares_all:
-        root = [max(0, amount) for amount in map(sub, tree.subtree[:width], used[:width])]
+        root = _at_least_0(list(map(sub, tree.subtree[:width], used[:width])))
         return root * len(tree.parents)
-    return [max(0, amount) for amount in _available(tree, used)]
+    return _at_least_0(_available(tree, used))
 
 
 def _available(tree: UsageTree, used: Sequence[int]) -> list[int]:
@@ -25,17 +25,25 @@ def _available(tree: UsageTree, used: Sequence[int]) -> list[int]:
     width, subtree, local, limits = tree.width, tree.subtree, tree.local, tree.limits
     found: list[int] = []
     for node, parent in enumerate(tree.parents):
-        places = range(node * width, (node + 1) * width)
+        first = node * width
         if parent < 0:
-            found += [subtree[at] - used[at] for at in places]
+            found += map(sub, subtree[first : first + width], used[first : first + width])
             continue
-        for at in places:
-            kept, taken = local[at], used[at]
+        above = (parent - node) * width
+        for at in range(first, first + width):
             # As ``UsageTree.available`` says; a limit that is not set is never the least.
-            most = subtree[at] - kept - max(0, taken - kept) + limits[at]
-            above = found[at + (parent - node) * width]
-            found.append(min(above, most) + max(0, kept - taken))
+            free, kept = found[at + above], local[at] - used[at]
+            most = subtree[at] - local[at] + limits[at]
+            if kept < 0:
+                most += kept
+            if most < free:
+                free = most
+            found.append(free + kept if kept > 0 else free)
     return found
+
+
+def _at_least_0(amounts: list[int]) -> list[int]:
+    return [amount if amount > 0 else 0 for amount in amounts]
 
 
 def all_free_below(tree: UsageTree, height: int, used: Sequence[int]) -> list[int]:
@@ -44,17 +52,20 @@ def all_free_below(tree: UsageTree, height: int, used: Sequence[int]) -> list[in
     What the limits of nodes leave free does not count. Nodes above that height have nothing.
     """
     # As in ``UsageTree.height``, for the most that it finds below. Parents come first.
-    width, local = tree.width, tree.local
+    width, local, heights = tree.width, tree.local, tree.heights
     left = list(map(sub, tree.subtree, used))
     most = left[:]
     for node, parent in enumerate(tree.parents):
-        if tree.heights[node] > height or parent < 0 or tree.heights[parent] > height:
+        if heights[node] > height or parent < 0 or heights[parent] > height:
             continue
+        above = (parent - node) * width
         for at in range(node * width, (node + 1) * width):
             # What a node keeps from its parent is there beside what the parent has.
-            above = most[at + (parent - node) * width] + max(0, local[at] - used[at])
-            most[at] = max(left[at], above)
-    return [max(0, amount) for amount in most]
+            kept = local[at] - used[at]
+            there = most[at + above] + kept if kept > 0 else most[at + above]
+            if there > left[at]:
+                most[at] = there
+    return _at_least_0(most)
 
 
 def all_unused(tree: UsageTree) -> list[int]:
