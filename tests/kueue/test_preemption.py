@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -433,6 +433,40 @@ def test_under_fair_sharing_a_queue_also_preempts_its_own():
     chosen = victims(Runs(queue="a-cq", gpus=2), queues, running, cohorts, strategies=())
 
     assert chosen == {"low": OWN}
+
+
+def test_a_cohort_whose_share_has_shrunk_by_the_second_strategy_preempts_others_by_it():
+    queues = [
+        gpus("a-cq", 3, parent="team", preemption=BOTH),
+        gpus("b-cq", 0, parent="team"),
+        gpus("c-cq", 1),
+        gpus("idle-cq", 3),
+    ]
+    cohorts = [cohort("team", parent="all"), cohort("all")]
+    # The share of b is the greatest only until b0 has gone, so that is a case for the second
+    # strategy. Only then the team borrows less than c.
+    running = {
+        "b0": Runs(queue="b-cq", gpus=3),
+        "c0": Runs(queue="c-cq", gpus=2),
+        "c1": Runs(queue="c-cq", gpus=2),
+    }
+
+    chosen = victims(Runs(queue="a-cq", gpus=5), queues, running, cohorts, strategies=())
+
+    assert chosen == {"b0": FAIR, "c0": FAIR}
+
+
+def test_what_was_found_is_asked_again_when_others_hold_quota():
+    queues, cohorts = three_queues()
+    running = units("a", 1) | units("b", 5) | units("c", 2)
+    tree, preemptions = planted(queues, running, cohorts=cohorts, strategies=())
+    wants = preemptor(tree, Runs(queue="a-cq", gpus=2)), {0}
+    first = preemptions.targets(*wants)
+
+    preemptions.remove(first[0].holder)
+    preemptions.add(replace(first[0].holder, priority=1000))
+
+    assert [each.holder.key for each in preemptions.targets(*wants)] == ["b1", "b2"]
 
 
 def test_of_equal_shares_a_cohort_loses_before_a_cluster_queue():

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from webhook.kueue.classical_preemption import classical_victims
-from webhook.kueue.fair_preemption import fair_victims
+from webhook.kueue.fair_preemption import FairSearches
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemption_candidates import CandidateHolders, ReclaimCandidates
 from webhook.kueue.preemption_search import PreemptionSearch
@@ -58,6 +58,7 @@ class Preemptions:
         self._strategies = strategies
         self._candidates = CandidateHolders(tree, queue_usages or {})
         self._reclaim = deque[ReclaimCandidates](maxlen=_USAGES_KEPT)
+        self._fair = deque[FairSearches](maxlen=_USAGES_KEPT)
         for holder in holders:
             self.add(holder)
 
@@ -79,6 +80,7 @@ class Preemptions:
     def draw(self, uids: Collection[str]) -> None:
         """Let these go first from now on where Kueue's order does not say who does."""
         self._candidates.drawn = uids
+        self._fair.clear()
 
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom to preempt; none: preempting does not help.
@@ -98,7 +100,16 @@ class Preemptions:
         )
         if self._strategies is None:
             return classical_victims(search, self._reclaimed_now())
-        return fair_victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
+        return self._fair_now().victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
+
+    def _fair_now(self) -> FairSearches:
+        """Return the searches by share at the usage as it is."""
+        for known in self._fair:
+            if known.is_current():
+                return known
+        new = FairSearches(self._tree, self._candidates)
+        self._fair.appendleft(new)
+        return new
 
     def _reclaimed_now(self) -> ReclaimCandidates:
         """Return the candidates of others at the usage as it is."""

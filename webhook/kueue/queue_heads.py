@@ -314,9 +314,7 @@ def wanted_above(tree: UsageTree, leaf: int, only: Taken) -> Taken:
     wanted = []
     for cell, amount in only:
         kept = local[first + cell] - used[first + cell]
-        if kept > 0:
-            amount = amount - kept if amount > kept else 0
-        wanted.append((cell, amount))
+        wanted.append((cell, amount if kept <= 0 else max(0, amount - kept)))
     return tuple(wanted)
 
 

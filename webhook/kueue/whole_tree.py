@@ -36,14 +36,15 @@ def _available(tree: UsageTree, used: Sequence[int]) -> list[int]:
             most = subtree[at] - local[at] + limits[at]
             if kept < 0:
                 most += kept
-            if most < free:
+            if most < free:  # noqa: PLR1730 - in a third of the time of min()
                 free = most
             found.append(free + kept if kept > 0 else free)
     return found
 
 
 def _at_least_0(amounts: list[int]) -> list[int]:
-    return [amount if amount > 0 else 0 for amount in amounts]
+    # In a third of the time of max().
+    return [amount if amount > 0 else 0 for amount in amounts]  # noqa: FURB136
 
 
 def all_free_below(tree: UsageTree, height: int, used: Sequence[int]) -> list[int]:
