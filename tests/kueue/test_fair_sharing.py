@@ -175,7 +175,8 @@ def test_one_more_entry_comes_first_where_a_tournament_with_it_says_so(contest, 
 
     while (winner := tournament.pop()) is not None:
         shares = fair_sharing.shares_with(tree, leaf, more.taken)
-        said = tournament.comes_before(tuple(tree.path(leaf)), shares, more.priority)
+        rivals = tournament.rivals(tuple(tree.path(leaf)))
+        said = fair_sharing.comes_before(shares, more.priority, rivals)
 
         assert said == (Tournament(tree, [*left, more]).pop() is more)
         left.remove(winner)

@@ -9,9 +9,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
+from operator import sub
 from typing import TypeAlias
 
-from webhook.kueue.fair_sharing import EntryT, Share, ShareRank, Tournament, share, shares_with
+from webhook.kueue.fair_sharing import (
+    EntryT,
+    Rival,
+    Share,
+    ShareRank,
+    Tournament,
+    comes_before,
+    share,
+    shares_with,
+)
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.turns import Line, LineUsage, Turn, least
 
@@ -19,8 +29,6 @@ _Place: TypeAlias = tuple[int, float]
 """A newcomer's rank: the height from which it borrows, and the lowest priority that comes before it
 in its line."""
 _Shares: TypeAlias = "tuple[ShareRank, ...]"
-_Known: TypeAlias = "dict[tuple[int, Taken], list[int]]"
-"""ClusterQueue and what its head was charged to the usage without that."""
 _NO_LEAF = -1
 """Stands for all ClusterQueues whose heads were charged nothing."""
 _LEAST_RATIO = 1e-9
@@ -86,13 +94,17 @@ class LineTurns:
 
     def note_winner(self, usage: Callable[[], list[int]], tournament: Tournament[EntryT]) -> None:
         """Record the usage at the turns that come before that of the last winner by shares."""
-        known: _Known = {}
+        known = _KnownUsage()
+        at_leaf: dict[int, tuple[Sequence[_Shares], Sequence[Rival]]] = {}
         for rank, lines in enumerate(self._open):
             height, behind = self._ranks[rank]
             later = []
             for line in lines:
-                path, shares = self._shares.of(line[0], borrows=height > 0)
-                if tournament.comes_before(path, shares, behind):
+                if line[0] not in at_leaf:
+                    path, by_borrowing = self._shares.of(line[0])
+                    at_leaf[line[0]] = by_borrowing, tournament.rivals(path)
+                by_borrowing, rivals = at_leaf[line[0]]
+                if comes_before(by_borrowing[height > 0], behind, rivals):
                     self._record(rank, line, usage, known)
                 else:
                     later.append(line)
@@ -108,35 +120,37 @@ class LineTurns:
 
     def _note_first(self, number: int, usage: Callable[[], list[int]]) -> None:
         """Record the usage at the turns of so many ranks, as far as these have not yet come."""
-        known: _Known = {}
+        known = _KnownUsage()
         for rank, lines in enumerate(self._open[:number]):
             for line in lines:
                 self._record(rank, line, usage, known)
             self._open[rank] = []
 
-    def _record(self, rank: int, line: Line, usage: Callable[[], list[int]], known: _Known) -> None:
+    def _record(
+        self, rank: int, line: Line, usage: Callable[[], list[int]], known: _KnownUsage
+    ) -> None:
         """Record the usage at a turn: the least of several cycles in which it comes."""
         now, found = self._without_head(line[0], usage, known), self._found[rank]
-        found[line] = least([found[line], now]) if line in found else now
+        found[line] = known.least(found[line], now) if line in found else now
 
-    def _without_head(self, leaf: int, usage: Callable[[], list[int]], known: _Known) -> list[int]:
+    def _without_head(
+        self, leaf: int, usage: Callable[[], list[int]], known: _KnownUsage
+    ) -> list[int]:
         """Return the usage without the head before whom newcomers of a ClusterQueue come.
 
         It is not served in a cycle in which one of them is.
         """
-        tree, first = self._tree, leaf * self._tree.width
-        now, began = tree.used, self._began
-        charged = tuple(
-            (cell, now[first + cell] - began[first + cell])
-            for cell in range(tree.width)
-            if now[first + cell] != began[first + cell]
-        )
-        key = leaf if charged else _NO_LEAF, charged
-        if key not in known:
+        tree = self._tree
+        first, end = leaf * tree.width, (leaf + 1) * tree.width
+        now, began = tree.used[first:end], self._began[first:end]
+        is_charged = now != began
+        key = leaf if is_charged else _NO_LEAF
+        if key not in known.by_leaf:
+            charged = tuple(enumerate(map(sub, now, began))) if is_charged else ()
             tree.charge(leaf, charged, -1)
-            known[key] = usage()
+            known.by_leaf[key] = usage()
             tree.charge(leaf, charged)
-        return known[key]
+        return known.by_leaf[key]
 
     def usage(self, after: list[int]) -> LineUsage:
         """Return the usage at all turns; *after* is that of turns that have not come."""
@@ -145,6 +159,23 @@ class LineTurns:
                 found |= {line: least([after, usage]) for line, usage in found.items()}
         rows = [[found.get(line, after) for found in self._found] for line in self.lines]
         return LineUsage(rows=rows, kinds=range(len(rows)))
+
+
+class _KnownUsage:
+    """The usage that was worked out before one head is served."""
+
+    def __init__(self) -> None:
+        self.by_leaf: dict[int, list[int]] = {}
+        """ClusterQueue to the usage without what its head was charged."""
+        self._least: dict[tuple[int, int], tuple[list[int], list[int], list[int]]] = {}
+        """By the ids of two, which are kept, their least."""
+
+    def least(self, before: list[int], now: list[int]) -> list[int]:
+        """Return the least of two usages, cell by cell: the same list for the same two."""
+        key = id(before), id(now)
+        if key not in self._least:
+            self._least[key] = before, now, least([before, now])
+        return self._least[key][2]
 
 
 class _NewcomerShares:
@@ -168,8 +199,11 @@ class _NewcomerShares:
         for leaf, taken in asked.items():
             self._asked[leaf] = self._usual = taken
 
-    def of(self, leaf: int, *, borrows: bool) -> tuple[Sequence[int], _Shares]:
-        """Return a ClusterQueue's path, and a newcomer's shares along it."""
+    def of(self, leaf: int) -> tuple[Sequence[int], Sequence[_Shares]]:
+        """Return a ClusterQueue's path, and a newcomer's shares along it.
+
+        They are those of one that borrows nothing itself, and of one that does.
+        """
         tree, path = self._tree, self._paths[leaf]
         used = [
             amount
@@ -183,4 +217,4 @@ class _NewcomerShares:
             least = True, Share(ratio=_LEAST_RATIO, weight=tree.weights[leaf]).rank
             known = taken, used, ((own, *above), (max(first, least), *above))
             self._known[leaf] = known
-        return path, known[2][borrows]
+        return path, known[2]
