@@ -52,6 +52,9 @@ class _Cycle:
 class ExactCycles:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
+    tries = 0
+    """Number of heads that were tried in all cycles."""
+
     def __init__(
         self,
         tree: UsageTree,
@@ -209,6 +212,7 @@ class ExactCycles:
         # Where one goes on with its next flavor, the others that are equal begin with the first.
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
+        self.tries += len(contenders)
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         if self.line_turns is not None:
             begin_cycle(self.line_turns, contenders, self._precedence, self._use, is_again=True)

@@ -40,6 +40,7 @@ from webhook.kueue.tree_workloads import (
     TreeContents,
     filled,
     left_of,
+    most_tries,
     prepare,
 )
 from webhook.model.forecasts import DomainMoment, Profile, Start
@@ -69,6 +70,8 @@ class Planned:
     """Starts, in seconds from *now*; Workloads that never start are not among them."""
     begun_later: tuple[StartedWorkloads, ...] = ()
     """The same if those come who are expected; empty: none are."""
+    is_exact: bool = False
+    """Each of Kueue's cycles was run."""
 
 
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
@@ -165,7 +168,12 @@ class PlannedStarts:
         return OtherStarts(
             planned
             if contents.queued == known.queued
-            else _Rerun(self._case, contents, prepare(self._case, contents, prepared))
+            else _Rerun(
+                self._case,
+                contents,
+                prepare(self._case, contents, prepared),
+                is_exact=planned.is_exact,
+            )
             for contents, (known, prepared), planned in zip(
                 self._trees.with_waiting(waiting), self._known, self._planned, strict=True
             )
@@ -196,9 +204,15 @@ class _Rerun:
     """The forecast of one tree, without profiles, that stops wherever it has told enough."""
 
     def __init__(
-        self, case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
+        self,
+        case: ForecastGivens,
+        contents: TreeContents,
+        prepared: PreparedWorkloads,
+        *,
+        is_exact: bool,
     ) -> None:
         self._case, self._contents, self._prepared = case, contents, prepared
+        self._is_exact = is_exact
         self._events = 0
 
     @cached_property
@@ -210,7 +224,7 @@ class _Rerun:
 
     @cached_property
     def _schedule(self) -> Schedule:
-        schedule = filled(self._case, self._contents, self._prepared)
+        schedule = filled(self._case, self._contents, self._prepared, is_exact=self._is_exact)
         schedule.start_what_fits()
         return schedule
 
@@ -283,9 +297,7 @@ class _Trees:
                 queued[root].append(place)
         for tree in self._trees:
             root = self._roots[next(iter(tree.leaves))]
-            yield TreeContents(
-                tree=tree.copy(), occupants=self._occupants[root], queued=queued[root]
-            )
+            yield TreeContents(tree=tree, occupants=self._occupants[root], queued=queued[root])
 
 
 class _Targets:
@@ -319,9 +331,7 @@ def _of_tree(
     expected: Sequence[ExpectedArrivals] = (),
 ) -> Planned:
     """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    idle = contents.tree.copy() if expected else contents.tree
-    schedule = filled(case, contents, prepared)
-    record = recorded(schedule, newcomer_priorities(case.snapshot))
+    schedule, record = _recorded(case, contents, prepared, tries=most_tries(case, contents))
     profiles = _profiles(case, contents, prepared, schedule, record)
     if case.snapshot.topologies:
         moments = _in_domains(case, contents, prepared)
@@ -335,18 +345,44 @@ def _of_tree(
             expected_groups(expected, contents, prepared, snapshot=case.snapshot, horizon=horizon)
         )
     if coming:
-        again = replace(contents, tree=idle)
-        later = filled(case, again, prepared, coming)
-        with_coming = recorded(later, newcomer_priorities(case.snapshot))
+        tries = most_tries(case, contents, coming) if schedule.is_exact else 0
+        later, with_coming = _recorded(case, contents, prepared, coming, tries=tries)
         if with_coming.is_whole:
-            overtaken = _profiles(case, again, prepared, later, with_coming)
+            overtaken = _profiles(case, contents, prepared, later, with_coming)
             begun_later = later.begun
             rate = sum(group.count for group in coming) / max(group.at for group in coming)
             profiles = {
                 name: _with_later(of_queue, overtaken[name], rate)
                 for name, of_queue in profiles.items()
             }
-    return Planned(profiles=profiles, begun=tuple(schedule.begun), begun_later=tuple(begun_later))
+    return Planned(
+        profiles=profiles,
+        begun=tuple(schedule.begun),
+        begun_later=tuple(begun_later),
+        is_exact=schedule.is_exact,
+    )
+
+
+def _recorded(
+    case: ForecastGivens,
+    contents: TreeContents,
+    prepared: PreparedWorkloads,
+    coming: Sequence[PendingGroup] = (),
+    *,
+    tries: int,
+) -> tuple[Schedule, StartRecord]:
+    """Run the event loop of a tree to its end, and record it.
+
+    Each of Kueue's cycles is run if no more than *tries* heads are tried in them.
+    """
+    newcomers = newcomer_priorities(case.snapshot)
+    if tries:
+        schedule = filled(case, contents, prepared, coming, is_exact=True)
+        record = recorded(schedule, newcomers, most_tries=tries)
+        if schedule.tries <= tries:
+            return schedule, record
+    schedule = filled(case, contents, prepared, coming, is_exact=False)
+    return schedule, recorded(schedule, newcomers)
 
 
 def _with_later(of_queue: Profile, later: Profile, rate: float) -> Profile:

@@ -219,6 +219,11 @@ class Schedule:
         return self._exact is not None
 
     @property
+    def tries(self) -> int:
+        """Number of heads that were tried, if each of Kueue's cycles is run."""
+        return 0 if self._exact is None else self._exact.tries
+
+    @property
     def preempts(self) -> bool:
         """Whether some ClusterQueue of the tree may preempt."""
         return self._holders is not None

@@ -293,10 +293,13 @@ def _most(steps: Sequence[_Obtainable]) -> _Obtainable:
     }
 
 
-def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord:
+def recorded(
+    schedule: Schedule, newcomers: Collection[int] = (), *, most_tries: float = inf
+) -> StartRecord:
     """Run a Schedule to its end, and record its usage.
 
-    *newcomers* are the priorities that new Jobs may have.
+    *newcomers* are the priorities that new Jobs may have. The record is of no use if more than
+    *most_tries* heads are tried: then it ends at once.
     """
     record = StartRecord(schedule, newcomers)
     schedule.start_what_fits()
@@ -305,6 +308,8 @@ def recorded(schedule: Schedule, newcomers: Collection[int] = ()) -> StartRecord
     for _ in range(_most_events(schedule)):
         if not schedule.step():
             record.merge()
+            return record
+        if schedule.tries > most_tries:
             return record
         record.note()
     record.merge()

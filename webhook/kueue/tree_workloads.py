@@ -30,16 +30,15 @@ _EACH_ALONE = 5_000
 """Of so many no events share a cycle: that takes no longer,"""
 _EACH_ALONE_WHERE_COSTLY = 500
 """unless Workloads preempt, or shares decide."""
-MOST_TRIES = 48_000
-"""If no more heads are tried in all, each of Kueue's cycles is run: at most each kind of them after
-each start and each run. So many take about half a second, or a second if shares decide and
-Workloads preempt, too."""
-LEAST_TRIES = 6_000
+MOST_TRIES = 24_000
+"""Each of Kueue's cycles is run if no more heads are tried in them: so many take about a second,"""
+MOST_EXPECTED = 5
+"""and if no more than so many times as many could be, of each kind one after each start and each
+run: about a fifth of these are tried, and it is known only afterwards."""
+LEAST_TRIES = 1_500
 """So many may be tried in each tree, however many wait in others."""
-_COST_OF_TRY = 2
-"""As how many a try counts if Workloads preempt, or if shares decide,"""
-_COST_OF_TRY_IF_BOTH = 8
-"""or if both do, as the search for victims then compares shares, too."""
+_COST_OF_TRY_BY_SHARES = 2
+"""As how many a try counts if shares decide."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
 
@@ -122,7 +121,7 @@ class PreparedWorkloads:
     """Workloads of which neither a run time nor a time limit is known."""
     demands: TreeDemands
     grain: float
-    """That of the schedule; 0: it is exact."""
+    """That of the schedule where events share cycles."""
     shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = field(default_factory=dict)
     """``Schedule.shapes`` of all Schedules with these Workloads, or with most of them."""
 
@@ -156,12 +155,9 @@ def prepare(
 
 
 def _grain(case: ForecastGivens, contents: TreeContents, pending: int) -> float:
-    """Return the grain of the schedule of a tree, by how many Workloads are in it; 0: exact."""
-    # A ClusterQueue by itself has no others with which it takes turns.
-    if len(contents.tree.leaves) > 1 and _runs_each_cycle(case, contents, pending):
-        return 0.0
-    is_fair, preempts = _is_fair(case, contents), _preempts(case, contents)
-    alone = _EACH_ALONE_WHERE_COSTLY if is_fair or preempts else _EACH_ALONE
+    """Return the grain of the schedule of a tree, by how many Workloads are in it."""
+    is_costly = _is_fair(case, contents) or _preempts(case, contents)
+    alone = _EACH_ALONE_WHERE_COSTLY if is_costly else _EACH_ALONE
     return max(_NO_GRAIN, GRAIN * min(1.0, (pending - alone) / (MANY - alone)))
 
 
@@ -173,31 +169,29 @@ def _preempts(case: ForecastGivens, contents: TreeContents) -> bool:
     return any(may_preempt(case.snapshot.cluster_queues[name]) for name in contents.tree.leaves)
 
 
-def _runs_each_cycle(
-    case: ForecastGivens,
-    contents: TreeContents,
-    pending: int,
-    coming: Sequence[PendingGroup] = (),
-) -> bool:
-    """Return whether a tree may cost what it does to run each of Kueue's cycles."""
+def most_tries(
+    case: ForecastGivens, contents: TreeContents, coming: Sequence[PendingGroup] = ()
+) -> int:
+    """Return how many heads may be tried where each of Kueue's cycles is run.
+
+    0: these are not to be run.
+    """
+    # A ClusterQueue by itself has no others with which it takes turns.
+    if len(contents.tree.leaves) == 1:
+        return 0
+    pending = sum(group.arrival.count for _, group in contents.queued)
     # A tree has its part of what all may cost, whichever of them are forecast together with it.
     part = pending / max(1, pending, case.pending)
-    most = max(LEAST_TRIES, case.most_tries * part) / _cost_of_try(case, contents)
+    cost = _COST_OF_TRY_BY_SHARES if _is_fair(case, contents) else 1
+    most = int(max(LEAST_TRIES, case.most_tries * part) / cost)
     # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
     tries_of_each = pending + len(coming) + len(contents.occupants)
     kinds = set()
     for kind in _kinds(case.snapshot, contents, coming):
         kinds.add(kind)
-        if len(kinds) * tries_of_each > most:
-            return False
-    return True
-
-
-def _cost_of_try(case: ForecastGivens, contents: TreeContents) -> int:
-    if _is_fair(case, contents) and _preempts(case, contents):
-        return _COST_OF_TRY_IF_BOTH
-    is_costly = _is_fair(case, contents) or _preempts(case, contents)
-    return _COST_OF_TRY if is_costly else 1
+        if len(kinds) * tries_of_each > MOST_EXPECTED * most:
+            return 0
+    return most
 
 
 def _kinds(
@@ -264,17 +258,18 @@ def filled(
     contents: TreeContents,
     prepared: PreparedWorkloads,
     coming: Sequence[PendingGroup] = (),
+    *,
+    is_exact: bool,
 ) -> Schedule:
-    """Return a schedule of a tree with all its Workloads, and with those that are *coming*."""
-    tree, grain = contents.tree, prepared.grain
-    if not grain and coming:
-        count = sum(group.arrival.count for _, group in contents.queued)
-        is_exact = _runs_each_cycle(case, contents, count, coming)
-        grain = 0.0 if is_exact else _NO_GRAIN
+    """Return a schedule of a tree with all its Workloads, and with those that are *coming*.
+
+    *is_exact*: each of Kueue's cycles is run.
+    """
+    tree = contents.tree.copy()
     schedule = Schedule(
         tree,
         [case.snapshot.cluster_queues[name] for name in tree.leaves],
-        grain=grain,
+        grain=0.0 if is_exact else prepared.grain,
         kueue=case.snapshot.kueue,
         keep=case.keep,
     )
