@@ -19,7 +19,7 @@ from math import inf
 
 from webhook.kueue import queue_heads
 from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
-from webhook.kueue.fair_rounds import Contender, LocalQueueUse, begin_cycle, in_order
+from webhook.kueue.fair_rounds import Contender, LocalQueueUse, begin_turns, in_order
 from webhook.kueue.line_turns import LineTurns
 from webhook.kueue.preemption import QuotaHolder, Victim
 from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
@@ -215,7 +215,7 @@ class ExactCycles:
         self.tries += len(contenders)
         cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         if self.line_turns is not None:
-            begin_cycle(self.line_turns, contenders, self._precedence, self._use, is_again=True)
+            begin_turns(self.line_turns, contenders, self._precedence, self._use, is_again=True)
         # A head that preempts as it is served comes first only from the next cycle on.
         ahead = self._ahead(contenders)
         for contender in self._in_order(contenders, cycle):

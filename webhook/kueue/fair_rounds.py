@@ -83,7 +83,7 @@ def in_order(
         yield winner
 
 
-def begin_cycle(
+def begin_turns(
     turns: LineTurns,
     contenders: Sequence[Contender],
     precedence: Callable[[Contender], float],
@@ -306,7 +306,7 @@ class FairRounds:
         if turns is not None:
             # The first round in which its turn comes leaves a newcomer the most.
             precedence = attrgetter("priority")
-            begin_cycle(turns, contenders, precedence, self._use, is_again=False)
+            begin_turns(turns, contenders, precedence, self._use, is_again=False)
         by_shares, usage = self._claims.fair_sharing, tree.used.copy
         for contender in in_order(tree, contenders, by_shares=by_shares, turns=turns, usage=usage):
             has_moved |= self._serve(contender, pending, take, began=began)
