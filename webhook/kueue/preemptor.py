@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
+from typing import TypeVar
 
 from webhook.kueue.classical_preemption import classical_victims
 from webhook.kueue.fair_preemption import FairSearches
@@ -21,6 +22,7 @@ from webhook.model.queues import DEFAULT_STRATEGIES, Preemption
 
 _USAGES_KEPT = 2
 """In a cycle it is asked at the usage with which it began, and at what its preemptions leave."""
+_SearchesT = TypeVar("_SearchesT", ReclaimCandidates, FairSearches)
 
 
 class Possibility(IntEnum):
@@ -99,25 +101,18 @@ class Preemptions:
             path=tuple(self._tree.path(preemptor.leaf)),
         )
         if self._strategies is None:
-            return classical_victims(search, self._reclaimed_now())
-        return self._fair_now().victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
+            return classical_victims(search, self._now(self._reclaim, ReclaimCandidates))
+        return self._now(self._fair, FairSearches).victims(
+            search, tuple(self._strategies) or DEFAULT_STRATEGIES
+        )
 
-    def _fair_now(self) -> FairSearches:
-        """Return the searches by share at the usage as it is."""
-        for known in self._fair:
-            if known.is_current():
-                return known
-        new = FairSearches(self._tree, self._candidates)
-        self._fair.appendleft(new)
-        return new
-
-    def _reclaimed_now(self) -> ReclaimCandidates:
-        """Return the candidates of others at the usage as it is."""
-        for known in self._reclaim:
-            if known.is_current():
-                return known
-        new = ReclaimCandidates(self._tree, self._candidates)
-        self._reclaim.appendleft(new)
+    def _now(self, known: deque[_SearchesT], make: type[_SearchesT]) -> _SearchesT:
+        """Return the searches at the usage as it is, of those that are known or new ones."""
+        for searches in known:
+            if searches.is_current():
+                return searches
+        new = make(self._tree, self._candidates)
+        known.appendleft(new)
         return new
 
     def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:

@@ -34,7 +34,7 @@ MOST_TRIES = 24_000
 """Each of Kueue's cycles is run if no more heads are tried in them: so many take about a second,"""
 MOST_EXPECTED = 5
 """and if no more than so many times as many could be, of each kind one after each start and each
-run: about a fifth of these are tried, and it is known only afterwards."""
+run: a fifth to two thirds of these are tried, and it is known only afterwards."""
 LEAST_TRIES = 1_500
 """So many may be tried in each tree, however many wait in others."""
 _COST_OF_TRY_BY_SHARES = 2
