@@ -220,7 +220,7 @@ class ControlPlane:
         self._run("kube-scheduler", **flags.scheduler(self.kubeconfig))
         stages = self.state / "stages.yaml"
         read = [yaml.safe_load((self.programs.kwok_stages / p).read_text()) for p in kwok.STAGES]
-        stages.write_text(yaml.safe_dump_all(kwok.with_failures(kwok.with_run_times(read))))
+        stages.write_text(yaml.safe_dump_all(kwok.played(read)))
         self._run("kwok", **flags.kwok(self.kubeconfig, stages))
         self.client.create_all(kwok.nodes())
 

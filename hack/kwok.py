@@ -25,20 +25,6 @@ then .metadata.annotations["sim.example.com/gpu-run"]
 else .metadata.annotations["sim.example.com/cpu-run"]
 end // "1s"
 """
-
-
-def with_run_times(stages: Iterable[Object]) -> list[Object]:
-    """Make the stage that ends a Job's pod wait for the duration in the pod's annotations."""
-    changed = copy.deepcopy(list(stages))
-    for stage in changed:
-        if stage["metadata"]["name"] == "pod-complete":
-            stage["spec"]["delay"] = {
-                "durationFrom": {"expressionFrom": RUN_TIME.strip()},
-                "durationMilliseconds": 1000,
-            }
-    return changed
-
-
 CPU_FAILS: Final = "sim.example.com/cpu-fails"
 """Pods with this annotation fail at their end, unless they have a GPU."""
 FAILS: Final = """
@@ -57,16 +43,43 @@ _ENDS: Final = {
 }
 
 
-def with_failures(stages: Iterable[Object]) -> list[Object]:
-    """Let the stage that ends a Job's pod make those fail that say they cannot do without a GPU."""
+_ADDRESS: Final = "{{ $podIPs :="
+
+
+def played(stages: Iterable[Object]) -> list[Object]:
+    """Return the stages that our control planes play: these of KWOK's own, two of them changed."""
     changed = copy.deepcopy(list(stages))
     for stage in changed:
+        if stage["metadata"]["name"] == "pod-ready":
+            _let_repeat(stage["spec"])
         if stage["metadata"]["name"] == "pod-complete":
-            template = stage["spec"]["next"]["statusTemplate"]
-            for well, either in _ENDS.items():
-                template = template.replace(well, either)
-            stage["spec"]["next"]["statusTemplate"] = FAILS.lstrip() + template
+            _let_last_and_fail(stage["spec"])
     return changed
+
+
+def _let_repeat(ready: Object) -> None:
+    """Let a pod be made ready twice, as KWOK does where it lists the pods of a node it takes over.
+
+    It gets no address, as each time draws another and the API server refuses to change it. What
+    comes next is looked for at once, as a patch that changes nothing is followed by no event.
+    """
+    template = ready["next"]["statusTemplate"]
+    before, _, after = template.partition(_ADDRESS)
+    _, phase, rest = after.partition("phase:")
+    ready["next"]["statusTemplate"] = before + phase + rest
+    ready["immediateNextStage"] = True
+
+
+def _let_last_and_fail(complete: Object) -> None:
+    """Let the pod of a Job run as long as its annotations say, and fail if they say so."""
+    complete["delay"] = {
+        "durationFrom": {"expressionFrom": RUN_TIME.strip()},
+        "durationMilliseconds": 1000,
+    }
+    template = complete["next"]["statusTemplate"]
+    for well, either in _ENDS.items():
+        template = template.replace(well, either)
+    complete["next"]["statusTemplate"] = FAILS.lstrip() + template
 
 
 def node_of(device: str) -> Object:

@@ -1,37 +1,50 @@
 """Pods that run as long as they say."""
 
+import copy
+
 from hack import kwok
+
+ENDS = "exitCode: 0\nreason: Completed\nphase: Succeeded\n"
+READY = """\
+hostIP: {{ index . 0 | Quote }}
+{{ $podIPs := PodIPsWith .spec.nodeName }}
+{{ with $podIPs }}
+podIP: {{ index . 0 | Quote }}
+{{ end }}
+phase: Running
+"""
+
+
+def played(name, template):
+    stage = {
+        "metadata": {"name": name},
+        "spec": {"delay": {"durationMilliseconds": 0}, "next": {"statusTemplate": template}},
+    }
+    before = copy.deepcopy(stage)
+    (changed,) = kwok.played([stage])
+    assert stage == before
+    return changed["spec"]
 
 
 def test_only_the_stage_that_ends_a_pod_waits():
-    stages = [
-        {"metadata": {"name": "pod-ready"}, "spec": {}},
-        {"metadata": {"name": "pod-complete"}, "spec": {}},
-    ]
-
-    ready, complete = kwok.with_run_times(stages)
-
-    assert ready == stages[0]
-    assert complete["spec"]["delay"]["durationMilliseconds"] == 1000
-    assert stages[1]["spec"] == {}
+    assert played("pod-complete", ENDS)["delay"]["durationMilliseconds"] == 1000
+    assert played("pod-ready", READY)["delay"]["durationMilliseconds"] == 0
 
 
 def test_a_pod_fails_at_its_end_only_if_it_says_so_and_has_no_gpu():
-    template = "exitCode: 0\nreason: Completed\nphase: Succeeded\n"
-    stages = [
-        {"metadata": {"name": "pod-ready"}, "spec": {"next": {"statusTemplate": template}}},
-        {"metadata": {"name": "pod-complete"}, "spec": {"next": {"statusTemplate": template}}},
-    ]
-
-    ready, complete = kwok.with_failures(stages)
-
-    assert ready == stages[0]
-    assert complete["spec"]["next"]["statusTemplate"] == kwok.FAILS.lstrip() + (
+    assert played("pod-complete", ENDS)["next"]["statusTemplate"] == kwok.FAILS.lstrip() + (
         "exitCode: {{ if $fails }}1{{ else }}0{{ end }}\n"
         "reason: {{ if $fails }}Error{{ else }}Completed{{ end }}\n"
         "phase: {{ if $fails }}Failed{{ else }}Succeeded{{ end }}\n"
     )
     assert kwok.CPU_FAILS in kwok.FAILS
+
+
+def test_a_pod_may_be_made_ready_twice():
+    spec = played("pod-ready", READY)
+
+    assert spec["next"]["statusTemplate"] == "hostIP: {{ index . 0 | Quote }}\nphase: Running\n"
+    assert spec["immediateNextStage"] is True
 
 
 def test_nodes_are_fake_and_some_have_gpus():
