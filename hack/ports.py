@@ -2,9 +2,10 @@
 
 import contextlib
 import fcntl
+import os
 import random
 import socket
-from typing import IO, Final
+from typing import Final
 
 from hack import tools
 
@@ -16,7 +17,8 @@ class Ports:
     """Ports that no other holder of leases gets; kept until `release` or the process's end."""
 
     def __init__(self) -> None:
-        self._leases: list[IO[str]] = []
+        # Numbers, as files would warn that they are open where they are held until the end.
+        self._leases: list[int] = []
 
     def lease(self) -> int:
         while True:
@@ -26,17 +28,17 @@ class Ports:
 
     def release(self) -> None:
         for lease in self._leases:
-            lease.close()
+            os.close(lease)
         self._leases.clear()
 
     def _lock(self, port: int) -> bool:
         folder = tools.cache_folder() / "ports"
         folder.mkdir(parents=True, exist_ok=True)
-        lease = (folder / str(port)).open("w")
+        lease = os.open(folder / str(port), os.O_WRONLY | os.O_CREAT)
         try:
             fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            lease.close()
+            os.close(lease)
             return False
         self._leases.append(lease)
         return True
