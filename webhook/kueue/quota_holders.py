@@ -6,18 +6,17 @@ is each of them told apart. Nothing here knows of cycles, nor of time but as num
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from operator import add, le, lt, sub
+from operator import le, lt, sub
 
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim, preempts_while_borrowing
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import (
-    ANY,
     LOWER_OR_NEWER_EQUAL_PRIORITY,
     LOWER_PRIORITY,
     NEVER,
@@ -164,11 +163,11 @@ class QuotaHolders:
         """Node to priority to the usage of each cell, and the number of Workloads at the end."""
         self._lower: dict[int, dict[float, Sequence[int] | None]] = {}
         """Node to priority to what ``lower`` returned, until others hold quota there."""
-        self._in_tree: dict[float, Sequence[int]] = {}
-        """What ``_used_in_tree`` returned, until others hold quota."""
         self.lowest = [inf] * len(tree.parents)
         """Node to the lowest priority there; inf: nobody holds quota."""
         self._serial = 0
+        self.version = 0
+        """How often who holds quota has changed."""
         self.changed: set[int] = set()
         """ClusterQueues of which others hold quota than when the caller last emptied this set."""
 
@@ -273,6 +272,15 @@ class QuotaHolders:
         """
         return unused if leaf in self._reclaiming else self._reaches.get(leaf)
 
+    def groups(self) -> Collection[RunningGroup]:
+        """Return all groups that hold quota and whose priority is known."""
+        return (self._new | {id(group): group for group in self._groups.values()}).values()
+
+    def used_below(self, leaf: int, priority: float) -> Sequence[int]:
+        """Return what lower priorities use of each cell in a ClusterQueue."""
+        rows = [usage for level, usage in self._usage[leaf].items() if level < priority]
+        return [sum(column) for column in zip(*rows, strict=True)][:-1] or [0] * self._tree.width
+
     def priorities(self) -> set[float]:
         return {priority for levels in self._usage.values() for priority in levels}
 
@@ -294,82 +302,9 @@ class QuotaHolders:
         rows = [usage for level, usage in self._usage[leaf].items() if reaches(level, priority)]
         return [sum(column) for column in zip(*rows, strict=True)] or None
 
-    def obtainable(self, leaf: int, priority: float) -> Sequence[int]:
-        """Return what a newcomer could have of each cell at once, with what it would preempt.
-
-        Each cell is judged alone. Under fair sharing, what shares let it preempt beyond its quota
-        is left out.
-        """
-        tree, policy = self._tree, self._queues[leaf].preemption
-        free = [tree.available(leaf, cell) for cell in range(tree.width)]
-        row = free
-        if policy.within_cluster_queue != NEVER:
-            # A newcomer is the newest of its priority.
-            row = list(map(add, free, self._used_below(priority, [leaf])))
-            may_borrow = preempts_while_borrowing(policy, fair_sharing=self.fair_sharing)
-            if not may_borrow and tree.parents[leaf] >= 0:
-                # It may not preempt for what its cohort would have to lend.
-                most = map(max, self._nominal(leaf), self.unused(leaf))
-                row = list(map(max, free, map(min, row, most)))
-        if policy.reclaim_within_cohort != NEVER and tree.parents[leaf] >= 0:
-            bound = inf if policy.reclaim_within_cohort == ANY else priority
-            others = map(sub, self._used_in_tree(bound), self._used_below(bound, [leaf]))
-            reach = map(add, free, others)
-            if policy.borrow_within_cohort != NEVER:
-                borrowed = map(add, row, self._borrowed_below(leaf, priority))
-                row = list(map(max, row, map(min, self._potential(leaf), borrowed)))
-            row = list(map(max, row, map(min, self.unused(leaf), reach)))
-        return row
-
-    def _borrowed_below(self, leaf: int, priority: float) -> list[int]:
-        """Return what others use of each cell that a newcomer may preempt though it borrows."""
-        tree, most = self._tree, self._queues[leaf].preemption.max_priority_threshold
-        below = priority if most is None else min(priority, most + 1)
-        found, gone, shared = [0] * tree.width, Counter[int](), set(tree.path(leaf))
-        for group in self._lowest_first(leaf, below):
-            path = [node * tree.width for node in tree.path(group.leaf) if node not in shared]
-            for cell, amount in group.each:
-                places = [first + cell for first in path]
-                for _ in range(group.count):
-                    found[cell] += self._given_up(places, amount, gone)
-        return found
-
-    def _given_up(self, places: Sequence[int], amount: int, gone: Counter[int]) -> int:
-        """Return how much of an amount the common cohort gets back if its holder is preempted.
-
-        *places* are those of the cell in the nodes below that cohort, and *gone* is what they have
-        given up before.
-        """
-        # ``classifyPreemptionVariant`` and ``candidateIsValid``, as in ``kueue.preemption``: from
-        # who borrows, until nobody on the way to the common cohort does.
-        tree = self._tree
-        used = {at: tree.used[at] - gone[at] for at in places}
-        if any(used[at] <= tree.subtree[at] for at in places):
-            return 0
-        for at in places:
-            gone[at] += amount
-            # What a node keeps for itself does not reach the one above it.
-            above = used[at] - tree.local[at]
-            amount = max(0, above) - max(0, above - amount)
-        return amount
-
-    def _lowest_first(self, leaf: int, below: float) -> list[RunningGroup]:
-        """Return those of other ClusterQueues below a priority as Kueue would preempt them."""
-        told_apart = {id(group): group for group in self._groups.values()}
-        groups = [
-            group
-            for group in (self._new | told_apart).values()
-            if group.leaf != leaf and group.priority is not None and group.priority < below
-        ]
-        return sorted(groups, key=lambda group: (group.priority, -group.reserved_at))
-
     def _potential(self, leaf: int) -> Sequence[int]:
         width = self._tree.width
         return self._tree.potentials[leaf * width : (leaf + 1) * width]
-
-    def _nominal(self, leaf: int) -> Sequence[int]:
-        width = self._tree.width
-        return self._tree.nominal[leaf * width : (leaf + 1) * width]
 
     def unused(self, leaf: int) -> Sequence[int]:
         """Return the most that a ClusterQueue and the cohorts below the root leave of their quota.
@@ -377,35 +312,21 @@ class QuotaHolders:
         Up to that much a ClusterQueue may reclaim without the right to borrow meanwhile.
         """
         first, *above = list(self._tree.path(leaf))[:-1] or [leaf]
-        most = self._unused_at(first)
+        most = self.unused_at(first)
         for node in above:
-            most = list(map(max, most, self._unused_at(node)))
+            most = list(map(max, most, self.unused_at(node)))
         return most
 
-    def _unused_at(self, node: int) -> Sequence[int]:
+    def unused_at(self, node: int) -> Sequence[int]:
+        """Return what a node leaves of its quota; negative where it borrows."""
         tree, width = self._tree, self._tree.width
         cells = slice(node * width, (node + 1) * width)
         return list(map(sub, tree.subtree[cells], tree.used[cells]))
 
-    def _used_in_tree(self, bound: float) -> Sequence[int]:
-        """Return what Workloads of lower priorities use of each cell in all ClusterQueues."""
-        if bound not in self._in_tree:
-            self._in_tree[bound] = self._used_below(bound, self._usage)
-        return self._in_tree[bound]
-
-    def _used_below(self, bound: float, leaves: Iterable[int]) -> list[int]:
-        """Return what Workloads of lower priorities use of each cell in these ClusterQueues."""
-        total = [0] * self._tree.width
-        for leaf in leaves:
-            for level, usage in self._usage.get(leaf, {}).items():
-                if level < bound:
-                    total = list(map(add, total, usage))
-        return total
-
     def _count(self, group: RunningGroup, sign: int) -> None:
         self.changed.add(group.leaf)
         self._lower.pop(group.leaf, None)
-        self._in_tree.clear()
+        self.version += 1
         levels = self._usage[group.leaf]
         priority = group.priority
         assert priority is not None  # noqa: S101 - its callers have looked

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import floor, inf, sqrt
 from typing import Final
 
@@ -20,6 +21,7 @@ from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
 from webhook.kueue.lone_queue_cycle import LoneQueueCycle
 from webhook.kueue.newcomer_turns import NewcomerTurns
+from webhook.kueue.obtainable_quota import ObtainableQuota
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_heads import (
     ClusterQueueHeads,
@@ -213,6 +215,14 @@ class Schedule:
         of_leaf = {self.tree.leaves[name]: queue for name, queue in self._queues.items()}
         return QuotaHolders(self.tree, of_leaf, kueue)
 
+    @cached_property
+    def _obtainable(self) -> ObtainableQuota | None:
+        """Return what newcomers may preempt for; None: no ClusterQueue of the tree may preempt."""
+        if self._holders is None:
+            return None
+        of_leaf = {self.tree.leaves[name]: queue for name, queue in self._queues.items()}
+        return ObtainableQuota(self.tree, of_leaf, self._holders)
+
     @property
     def is_exact(self) -> bool:
         """Whether each of Kueue's cycles is run."""
@@ -254,10 +264,10 @@ class Schedule:
         """
         leaf, tree = self.tree.leaves[cluster_queue], self.tree
         used, tree.used[:] = tree.used[:], with_set_aside(tree, self._cycle.kept)
-        if self._holders is None:
+        if self._obtainable is None:
             row: Sequence[int] = [tree.available(leaf, cell) for cell in range(tree.width)]
         else:
-            row = self._holders.obtainable(leaf, priority)
+            row = self._obtainable.of(leaf, priority)
         tree.used[:] = used
         return row
 

@@ -1,0 +1,146 @@
+"""What a newcomer could have of quota at once, with what it would preempt.
+
+Each (flavor, resource) cell is judged alone, by sums, as forecasts ask this for each of
+their steps: whom exactly Kueue would preempt for a Workload, ``QuotaHolders.targets`` says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from operator import add, sub
+from typing import NamedTuple
+
+from webhook.kueue.preemption import preempts_while_borrowing
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.quota_holders import QuotaHolders
+from webhook.model.queues import ANY, NEVER, ClusterQueue, Preemption
+
+
+class _Given(NamedTuple):
+    """What Workloads of others would give back at a node if they were preempted, by cell."""
+
+    up: list[int]
+    """To the cohort above it, by those in its subtree."""
+    among: list[int]
+    """To itself, by those in the subtrees right below it."""
+
+
+class ObtainableQuota:
+    """What newcomers could have in one tree, with those who hold quota as they are."""
+
+    def __init__(
+        self, tree: UsageTree, queues: Mapping[int, ClusterQueue], holders: QuotaHolders
+    ) -> None:
+        """*queues* are those of the tree, by their node."""
+        self._tree, self._queues, self._holders = tree, queues, holders
+        self._known: dict[float, Sequence[_Given]] = {}
+        """What ``_given`` returned at the usage *_used*, in this version of the holders."""
+        self._used: Sequence[int] = ()
+        self._version = -1
+
+    def of(self, leaf: int, priority: float) -> Sequence[int]:
+        """Return what a newcomer of a ClusterQueue could have of each cell.
+
+        Under fair sharing, what shares let it preempt beyond its quota is left out.
+        """
+        tree, policy, cells = self._tree, self._queues[leaf].preemption, range(self._tree.width)
+        row = free = [tree.available(leaf, cell) for cell in cells]
+        own: Sequence[int] = [0] * tree.width
+        has_cohort, is_fair = tree.parents[leaf] >= 0, self._holders.fair_sharing
+        if policy.within_cluster_queue != NEVER:
+            # A newcomer is the newest of its priority.
+            own = self._holders.used_below(leaf, priority)
+            row = list(map(add, free, own))
+            if has_cohort and not preempts_while_borrowing(policy, fair_sharing=is_fair):
+                # It may not preempt for what its cohort would have to lend.
+                nominal = [tree.nominal[leaf * tree.width + cell] for cell in cells]
+                most = map(max, nominal, self._holders.unused(leaf))
+                row = list(map(max, free, map(min, row, most)))
+        if not has_cohort or policy.reclaim_within_cohort == NEVER:
+            return row
+        if policy.borrow_within_cohort != NEVER and not is_fair:
+            *_, (_, given) = self._claims(leaf, _below_threshold(policy, priority), own)
+            row = list(map(add, row, given))
+        bound = inf if policy.reclaim_within_cohort == ANY else priority
+        for quota, given in self._claims(leaf, bound, own):
+            reach = map(add, map(add, free, own), given)
+            row = list(map(max, row, map(min, quota, reach)))
+        return [self._within_limit(leaf, cell, row[cell], own[cell]) for cell in cells]
+
+    def _claims(
+        self, leaf: int, below: float, own: Sequence[int]
+    ) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
+        """Yield for each subtree with a ClusterQueue, the widest first, what it may take back.
+
+        That is at most what its quota leaves unused, and what those beyond it would give back who
+        are below a priority. *own* is what the ClusterQueue's own Workloads give back before.
+        """
+        tree, given = self._tree, self._given(below)
+        total: Sequence[int] = [0] * tree.width
+        for node in reversed(list(tree.path(leaf))[:-1]):
+            beside = map(sub, given[tree.parents[node]].among, given[node].up)
+            total = list(map(add, total, beside))
+            unused = self._holders.unused_at(node)
+            yield (list(map(add, unused, own)) if node == leaf else unused), total
+
+    def _within_limit(self, leaf: int, cell: int, amount: int, own: int) -> int:
+        """Return how much of an amount the ClusterQueue's own borrowing limit allows.
+
+        *own* is what its own Workloads give back before.
+        """
+        most = self._tree.ceiling(leaf, cell, borrows=True)
+        return amount if most is None else min(amount, most + own)
+
+    def _given(self, below: float) -> Sequence[_Given]:
+        """Return what those below a priority would give back at each node."""
+        if (self._used, self._version) != (self._tree.used, self._holders.version):
+            self._known.clear()
+            self._used, self._version = self._tree.used[:], self._holders.version
+        if below not in self._known:
+            self._known[below] = self._find_given(below)
+        return self._known[below]
+
+    def _find_given(self, below: float) -> Sequence[_Given]:
+        tree = self._tree
+        found = [_Given([0] * tree.width, [0] * tree.width) for _ in tree.parents]
+        gone: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        # As Kueue would preempt them.
+        groups = [(each.priority, -each.reserved_at, each) for each in self._holders.groups()]
+        lower = [each for each in groups if each[0] is not None and each[0] < below]
+        for _, _, group in sorted(lower, key=lambda each: each[:2]):
+            path = list(tree.path(group.leaf))[:-1]
+            for cell, amount in group.each:
+                places = [node * tree.width + cell for node in path]
+                for height, node in enumerate(path, 1):
+                    for _ in range(group.count):
+                        back = self._given_up(places[:height], amount, gone[node])
+                        found[node].up[cell] += back
+                        found[tree.parents[node]].among[cell] += back
+        return found
+
+    def _given_up(self, places: Sequence[int], amount: int, gone: Counter[int]) -> int:
+        """Return how much of an amount the common cohort gets back if its holder is preempted.
+
+        *places* are those of the cell in the nodes below that cohort, and *gone* is what they have
+        given up before.
+        """
+        # ``classifyPreemptionVariant`` and ``candidateIsValid``, as in ``kueue.preemption``: from
+        # who borrows, until nobody on the way to the common cohort does.
+        tree = self._tree
+        used = {at: tree.used[at] - gone[at] for at in places}
+        if any(used[at] <= tree.subtree[at] for at in places):
+            return 0
+        for at in places:
+            gone[at] += amount
+            # What a node keeps for itself does not reach the one above it.
+            above = used[at] - tree.local[at]
+            amount = max(0, above) - max(0, above - amount)
+        return amount
+
+
+def _below_threshold(policy: Preemption, priority: float) -> float:
+    """Return below which priority a newcomer may preempt others though it borrows."""
+    most = policy.max_priority_threshold
+    return priority if most is None else min(priority, most + 1)
