@@ -146,8 +146,8 @@ class WorldOfSizes(World):
 class PreemptingWorld(World):
     """One in which more wait than each cycle is run for, and whose ClusterQueues may preempt."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed, fair_sharing=False)
+    def __init__(self, seed: int, *, fair_sharing: bool = False) -> None:
+        super().__init__(seed, fair_sharing=fair_sharing)
         self.running = [
             replace(holder, priority=self.random.choice(PRIORITIES), created=1)
             for holder in self.running
@@ -171,8 +171,8 @@ class PreemptingWorld(World):
 class SettledWorld(PreemptingWorld):
     """One in which Workloads run that have started by Kueue's rules, and nobody is stopping."""
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+    def __init__(self, seed: int, *, fair_sharing: bool) -> None:
+        super().__init__(seed, fair_sharing=fair_sharing)
         self.pending = in_order(
             self.waiting(age + 10) for age in range(self.random.randint(20, 60))
         )
@@ -363,9 +363,12 @@ def test_where_many_wait_most_newcomers_are_told_when_they_start():
     assert sum(near(told, true) for told, true in found) >= 0.95 * len(found)
 
 
-def test_where_workloads_preempt_newcomers_are_told_when_they_start_and_that_they_preempt():
-    # In some of these, those of lower priority are within their quota, and nobody preempts them.
-    found = [SettledWorld(seed).told_and_true() for seed in range(88, 128)]
+@pytest.mark.parametrize("is_fair", [False, True])
+def test_where_workloads_preempt_newcomers_are_told_when_they_start_and_that_they_preempt(is_fair):
+    # In some of these, those of lower priority are within their quota, and nobody preempts them;
+    # in the first, shares let a newcomer preempt beyond its quota.
+    seeds = 36, *range(88, 127)
+    found = [SettledWorld(seed, fair_sharing=is_fair).told_and_true() for seed in seeds]
 
     at_once = [true for told, true in found if told.preempts and not told.preempts_later]
     assert len(at_once) >= 3

@@ -24,11 +24,11 @@ reclaims = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority
 class Held:
     """A tree of ClusterQueues with GPUs, and Workloads that hold them."""
 
-    def __init__(self, *queues, cohorts=None):
+    def __init__(self, *queues, cohorts=None, fair_sharing=False):
         (tree,) = trees(snapshot(*queues, cohorts=cohorts or [cohort("all")]))
         self.tree = replace(tree, used=list(tree.used))
         of_leaf = {self.tree.leaves[queue.name]: queue for queue in queues}
-        self.holders = QuotaHolders(self.tree, of_leaf, KueueConfig())
+        self.holders = QuotaHolders(self.tree, of_leaf, KueueConfig(fair_sharing=fair_sharing))
         self.obtainable = ObtainableQuota(self.tree, of_leaf, self.holders)
         self.number = 0
 
@@ -55,8 +55,8 @@ class Held:
         newcomer = Preemptor(leaf=leaf, taken=asked, priority=priority, queued_at=1000)
         return self.tree.has(leaf, asked) or bool(self.holders.targets(newcomer, (0,)))
 
-    def of(self, name, priority):
-        (gpus,) = self.obtainable.of(self.tree.leaves[name], priority)
+    def of(self, name, priority, **how):
+        (gpus,) = self.obtainable.of(self.tree.leaves[name], priority, **how)
         return gpus
 
 
@@ -65,12 +65,12 @@ def queue(name, gpus, **rest):
 
 
 @st.composite
-def held_in_cohorts(draw):
+def held_in_cohorts(draw, *, fair_sharing=False):
     """One cohort, in which as much is held as there is quota, or nearly."""
     names = range(draw(st.integers(2, 4)))
     rules = st.builds(Preemption, within_cluster_queue=within, reclaim_within_cohort=reclaims)
     queues = [queue(name, draw(st.integers(0, 8)), preemption=draw(rules)) for name in names]
-    held = Held(*queues)
+    held = Held(*queues, fair_sharing=fair_sharing)
     for _ in range(draw(st.integers(0, 12))):
         gpus = draw(st.sampled_from([1, 1, 2, 4]))
         if held.tree.available(1, 0) >= gpus:
@@ -94,6 +94,17 @@ def test_in_one_cohort_sums_tell_what_a_search_finds(drawn):
                 # For what it would borrow, it may not preempt: then Kueue does not search.
                 may = gpus <= own or held.tree.has(held.tree.leaves[each.name], ((0, gpus),))
                 assert (gpus <= told) == (may and held.has(each.name, gpus, priority))
+
+
+@pytest.mark.agreement
+@given(held_in_cohorts(fair_sharing=True))
+def test_where_shares_decide_what_is_told_beyond_sums_is_what_a_search_finds(drawn):
+    queues, held = drawn
+    for each in queues:
+        for priority in (*PRIORITIES, 3):
+            by_sums = held.of(each.name, priority)
+            told = held.of(each.name, priority, by_search=True)
+            assert told == by_sums or (told > by_sums and held.has(each.name, told, priority))
 
 
 def test_nothing_is_had_of_those_within_their_own_quota():
@@ -152,6 +163,18 @@ def test_a_borrowing_limit_holds_whoever_is_preempted():
     assert held.of("own-cq", 0) == 1
     assert held.has("own-cq", 1, 0)
     assert not held.has("own-cq", 2, 0)
+
+
+def test_what_shares_bring_beyond_its_own_quota_is_searched_for():
+    reclaim = Preemption(reclaim_within_cohort="Any")
+    held = Held(
+        queue("own", 0, preemption=reclaim), queue("other", 0), queue("idle", 8), fair_sharing=True
+    )
+    for _ in range(8):
+        held.hold("other-cq", 1)
+
+    assert held.of("own-cq", 0) == 0
+    assert held.of("own-cq", 0, by_search=True) == 1
 
 
 def test_who_holds_quota_by_now_counts():

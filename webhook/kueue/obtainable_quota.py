@@ -1,6 +1,6 @@
 """What a newcomer could have of quota at once, with what it would preempt.
 
-Each (flavor, resource) cell is judged alone, by sums, as forecasts ask this for each of
+Each (flavor, resource) cell is judged alone, mostly by sums, as forecasts ask this for each of
 their steps: whom exactly Kueue would preempt for a Workload, ``QuotaHolders.targets`` says.
 """
 
@@ -12,7 +12,7 @@ from math import inf
 from operator import add, sub
 from typing import NamedTuple
 
-from webhook.kueue.preemption import preempts_while_borrowing
+from webhook.kueue.preemption import Preemptor, preempts_while_borrowing
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
 from webhook.model.queues import ANY, NEVER, ClusterQueue, Preemption
@@ -40,11 +40,39 @@ class ObtainableQuota:
         self._used: Sequence[int] = ()
         self._version = -1
 
-    def of(self, leaf: int, priority: float) -> Sequence[int]:
+    def of(self, leaf: int, priority: float, *, by_search: bool = False) -> Sequence[int]:
         """Return what a newcomer of a ClusterQueue could have of each cell.
 
-        Under fair sharing, what shares let it preempt beyond its quota is left out.
+        *by_search*: under fair sharing, also what shares let it preempt beyond its quota, which
+        sums do not tell.
         """
+        row = self._by_sums(leaf, priority)
+        reclaims = self._queues[leaf].preemption.reclaim_within_cohort != NEVER
+        if not (by_search and self._holders.fair_sharing and reclaims):
+            return row
+        return [self._by_search(leaf, priority, cell, least) for cell, least in enumerate(row)]
+
+    def _by_search(self, leaf: int, priority: float, cell: int, least: int) -> int:
+        """Return how much of a cell searches for victims find, or *least* if they find no more.
+
+        It is a multiple of the least that any Workload holds of it, and at most what one does.
+        """
+        groups = self._holders.groups()
+        held = [amount for group in groups for at, amount in group.each if at == cell and amount]
+        step = min(held, default=1)
+        low = least // step
+        high = min(max(held, default=0), self._tree.potential(leaf, cell)) // step
+        while low < high:
+            middle = (low + high + 1) // 2
+            asked = ((cell, middle * step),)
+            newcomer = Preemptor(leaf=leaf, taken=asked, priority=priority, queued_at=inf)
+            if self._holders.targets(newcomer, (cell,)):
+                low = middle
+            else:
+                high = middle - 1
+        return max(least, low * step)
+
+    def _by_sums(self, leaf: int, priority: float) -> Sequence[int]:
         tree, policy, cells = self._tree, self._queues[leaf].preemption, range(self._tree.width)
         row = free = [tree.available(leaf, cell) for cell in cells]
         own: Sequence[int] = [0] * tree.width

@@ -257,17 +257,19 @@ class Schedule:
         """Return the lowest priority that holds quota, by node, in a tree that may preempt."""
         return [] if self._holders is None else self._holders.lowest[:]
 
-    def obtainable(self, cluster_queue: str, priority: int) -> Sequence[int]:
+    def obtainable(
+        self, cluster_queue: str, priority: int, *, by_search: bool = False
+    ) -> Sequence[int]:
         """Return what a newcomer could have of each cell now, with what it would preempt.
 
-        What is set aside for heads it could not.
+        What is set aside for heads it could not. *by_search*: as in ``ObtainableQuota``.
         """
         leaf, tree = self.tree.leaves[cluster_queue], self.tree
         used, tree.used[:] = tree.used[:], with_set_aside(tree, self._cycle.kept)
         if self._obtainable is None:
             row: Sequence[int] = [tree.available(leaf, cell) for cell in range(tree.width)]
         else:
-            row = self._obtainable.of(leaf, priority)
+            row = self._obtainable.of(leaf, priority, by_search=by_search)
         tree.used[:] = used
         return row
 

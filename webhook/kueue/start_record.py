@@ -35,6 +35,8 @@ _MORE_THAN_THERE_IS = 1 << 61
 _MOST_LOOKUPS = 1_000
 """So often a record asks what a newcomer could have by preemption: for each step, ClusterQueue and
 priority. Of two ClusterQueues and three priorities that is more than it has steps."""
+_MOST_SEARCHED = 60
+"""For so many ClusterQueues and priorities at each step it is also searched for, by shares."""
 _OfStep = TypeVar("_OfStep")
 _Obtainable: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """ClusterQueue to priority to amounts of each cell."""
@@ -190,8 +192,12 @@ class StartRecord:
         if self._schedule.evicts or is_too_much:
             return {}
         self._lookups -= cost
+        by_search = cost <= _MOST_SEARCHED
         return {
-            name: {level: self._schedule.obtainable(name, level) for level in self._newcomers}
+            name: {
+                level: self._schedule.obtainable(name, level, by_search=by_search)
+                for level in self._newcomers
+            }
             for name in self._preemptors
         }
 
