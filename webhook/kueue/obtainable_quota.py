@@ -95,7 +95,7 @@ class ObtainableQuota:
         for quota, given in self._claims(leaf, bound, own):
             reach = map(add, map(add, free, own), given)
             row = list(map(max, row, map(min, quota, reach)))
-        return [self._within_limit(leaf, cell, row[cell], own[cell]) for cell in cells]
+        return [self._within_limits(leaf, cell, row[cell], own[cell]) for cell in cells]
 
     def _claims(
         self, leaf: int, below: float, own: Sequence[int]
@@ -105,6 +105,8 @@ class ObtainableQuota:
         That is at most what its quota leaves unused, and what those beyond it would give back who
         are below a priority. *own* is what the ClusterQueue's own Workloads give back before.
         """
+        # ``collectCandidatesForHierarchicalReclaim``:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/classical/hierarchical_preemption.go#L149
         tree, given = self._tree, self._given(below)
         total: Sequence[int] = [0] * tree.width
         for node in reversed(list(tree.path(leaf))[:-1]):
@@ -113,12 +115,13 @@ class ObtainableQuota:
             unused = self._holders.unused_at(node)
             yield (list(map(add, unused, own)) if node == leaf else unused), total
 
-    def _within_limit(self, leaf: int, cell: int, amount: int, own: int) -> int:
-        """Return how much of an amount the ClusterQueue's own borrowing limit allows.
+    def _within_limits(self, leaf: int, cell: int, amount: int, own: int) -> int:
+        """Return how much of an amount the limits of a tree allow a ClusterQueue.
 
         *own* is what its own Workloads give back before.
         """
         most = self._tree.ceiling(leaf, cell, borrows=True)
+        amount = min(amount, self._tree.potential(leaf, cell))
         return amount if most is None else min(amount, most + own)
 
     def _given(self, below: float) -> Sequence[_Given]:
@@ -134,9 +137,13 @@ class ObtainableQuota:
         tree = self._tree
         found = [_Given([0] * tree.width, [0] * tree.width) for _ in tree.parents]
         gone: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        # As Kueue would preempt them.
-        groups = [(each.priority, -each.reserved_at, each) for each in self._holders.groups()]
-        lower = [each for each in groups if each[0] is not None and each[0] < below]
+        beyond_quota = {leaf for leaf in tree.leaves.values() if tree.borrows(leaf)}
+        lower = [
+            (group.priority, -group.reserved_at, group)
+            for group in self._holders.groups()
+            if group.leaf in beyond_quota and group.priority is not None and group.priority < below
+        ]
+        # In the order in which Kueue would preempt them.
         for _, _, group in sorted(lower, key=lambda each: each[:2]):
             path = list(tree.path(group.leaf))[:-1]
             for cell, amount in group.each:
