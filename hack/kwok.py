@@ -25,6 +25,8 @@ then .metadata.annotations["sim.example.com/gpu-run"]
 else .metadata.annotations["sim.example.com/cpu-run"]
 end // "1s"
 """
+STARTS_IN: Final = "sim.example.com/starts-in"
+"""Pods with this annotation are ready after that duration; others at once."""
 CPU_FAILS: Final = "sim.example.com/cpu-fails"
 """Pods with this annotation fail at their end, unless they have a GPU."""
 FAILS: Final = """
@@ -51,18 +53,23 @@ def played(stages: Iterable[Object]) -> list[Object]:
     changed = copy.deepcopy(list(stages))
     for stage in changed:
         if stage["metadata"]["name"] == "pod-ready":
-            _let_repeat(stage["spec"])
+            _let_begin(stage["spec"])
         if stage["metadata"]["name"] == "pod-complete":
             _let_last_and_fail(stage["spec"])
     return changed
 
 
-def _let_repeat(ready: Object) -> None:
-    """Let a pod be made ready twice, as KWOK does where it lists the pods of a node it takes over.
+def _let_begin(ready: Object) -> None:
+    """Let a pod be ready when its annotations say, and be made so twice.
 
-    It gets no address, as each time draws another and the API server refuses to change it. What
-    comes next is looked for at once, as a patch that changes nothing is followed by no event.
+    KWOK does so twice where it lists the pods of a node that it takes over. The pod gets no
+    address, as each time draws another and the API server refuses to change it. What comes next is
+    looked for at once, as a patch that changes nothing is followed by no event.
     """
+    ready["delay"] = {
+        "durationFrom": {"expressionFrom": f'.metadata.annotations["{STARTS_IN}"] // "0s"'},
+        "durationMilliseconds": 0,
+    }
     template = ready["next"]["statusTemplate"]
     before, _, after = template.partition(_ADDRESS)
     _, phase, rest = after.partition("phase:")

@@ -26,9 +26,12 @@ def played(name, template):
     return changed["spec"]
 
 
-def test_only_the_stage_that_ends_a_pod_waits():
-    assert played("pod-complete", ENDS)["delay"]["durationMilliseconds"] == 1000
-    assert played("pod-ready", READY)["delay"]["durationMilliseconds"] == 0
+def test_a_pod_is_ready_at_once_and_runs_a_second_unless_it_says_otherwise():
+    ready, complete = played("pod-ready", READY)["delay"], played("pod-complete", ENDS)["delay"]
+
+    assert (ready["durationMilliseconds"], complete["durationMilliseconds"]) == (0, 1000)
+    assert kwok.STARTS_IN in ready["durationFrom"]["expressionFrom"]
+    assert complete["durationFrom"]["expressionFrom"] == kwok.RUN_TIME.strip()
 
 
 def test_a_pod_fails_at_its_end_only_if_it_says_so_and_has_no_gpu():
