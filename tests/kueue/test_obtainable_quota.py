@@ -29,7 +29,7 @@ class Held:
         self.tree = replace(tree, used=list(tree.used))
         of_leaf = {self.tree.leaves[queue.name]: queue for queue in queues}
         self.holders = QuotaHolders(self.tree, of_leaf, KueueConfig(fair_sharing=fair_sharing))
-        self.obtainable = ObtainableQuota(self.tree, of_leaf, self.holders)
+        self.obtainable = ObtainableQuota(self.tree, self.holders)
         self.number = 0
 
     def hold(self, name, gpus, *, priority=0, at=0.0):

@@ -7,7 +7,7 @@ their steps: whom exactly Kueue would preempt for a Workload, ``QuotaHolders.tar
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from math import inf
 from operator import add, sub
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from webhook.kueue.preemption import Preemptor, preempts_while_borrowing
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
-from webhook.model.queues import ANY, NEVER, ClusterQueue, Preemption
+from webhook.model.queues import ANY, NEVER, Preemption
 
 
 class _Given(NamedTuple):
@@ -30,11 +30,8 @@ class _Given(NamedTuple):
 class ObtainableQuota:
     """What newcomers could have in one tree, with those who hold quota as they are."""
 
-    def __init__(
-        self, tree: UsageTree, queues: Mapping[int, ClusterQueue], holders: QuotaHolders
-    ) -> None:
-        """*queues* are those of the tree, by their node."""
-        self._tree, self._queues, self._holders = tree, queues, holders
+    def __init__(self, tree: UsageTree, holders: QuotaHolders) -> None:
+        self._tree, self._holders = tree, holders
         self._known: dict[float, Sequence[_Given]] = {}
         """What ``_given`` returned at the usage *_used*, in this version of the holders."""
         self._used: Sequence[int] = ()
@@ -47,18 +44,26 @@ class ObtainableQuota:
         sums do not tell.
         """
         row = self._by_sums(leaf, priority)
-        reclaims = self._queues[leaf].preemption.reclaim_within_cohort != NEVER
+        reclaims = self._holders.queues[leaf].preemption.reclaim_within_cohort != NEVER
         if not (by_search and self._holders.fair_sharing and reclaims):
             return row
-        return [self._by_search(leaf, priority, cell, least) for cell, least in enumerate(row)]
+        held: defaultdict[int, set[int]] = defaultdict(set)
+        for group in self._holders.groups():
+            for cell, amount in group.each:
+                held[cell].add(amount)
+        return [
+            self._by_search(leaf, priority, cell, least, held[cell] - {0})
+            for cell, least in enumerate(row)
+        ]
 
-    def _by_search(self, leaf: int, priority: float, cell: int, least: int) -> int:
+    def _by_search(
+        self, leaf: int, priority: float, cell: int, least: int, held: Collection[int]
+    ) -> int:
         """Return how much of a cell searches for victims find, or *least* if they find no more.
 
-        It is a multiple of the least that any Workload holds of it, and at most what one does.
+        It is a multiple of the least that any Workload holds of it, and at most what one does;
+        *held* is what each of them does.
         """
-        groups = self._holders.groups()
-        held = [amount for group in groups for at, amount in group.each if at == cell and amount]
         step = min(held, default=1)
         low = least // step
         high = min(max(held, default=0), self._tree.potential(leaf, cell)) // step
@@ -73,7 +78,8 @@ class ObtainableQuota:
         return max(least, low * step)
 
     def _by_sums(self, leaf: int, priority: float) -> Sequence[int]:
-        tree, policy, cells = self._tree, self._queues[leaf].preemption, range(self._tree.width)
+        policy = self._holders.queues[leaf].preemption
+        tree, cells = self._tree, range(self._tree.width)
         row = free = [tree.available(leaf, cell) for cell in cells]
         own: Sequence[int] = [0] * tree.width
         has_cohort, is_fair = tree.parents[leaf] >= 0, self._holders.fair_sharing

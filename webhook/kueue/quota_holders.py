@@ -135,7 +135,7 @@ class QuotaHolders:
         self, tree: UsageTree, queues: Mapping[int, ClusterQueue], kueue: KueueConfig
     ) -> None:
         """*queues* are those of the tree, by their node."""
-        self._tree, self._queues = tree, queues
+        self._tree, self.queues = tree, queues
         self.fair_sharing = kueue.fair_sharing
         self.preemptions = Preemptions(
             tree,
@@ -238,7 +238,7 @@ class QuotaHolders:
         False: it need not.
         """
         tree, leaf = self._tree, preemptor.leaf
-        policy, at = self._queues[leaf].preemption, preemptor.leaf * tree.width + cell
+        policy, at = self.queues[leaf].preemption, preemptor.leaf * tree.width + cell
         is_plain = tree.shares_all and not self.fair_sharing
         by_priority = policy.within_cluster_queue == LOWER_PRIORITY
         if not (is_plain and by_priority and policy.borrow_within_cohort == NEVER):
@@ -295,7 +295,7 @@ class QuotaHolders:
         return known[priority]
 
     def _used_by_lower(self, leaf: int, priority: float) -> Sequence[int] | None:
-        policy = self._queues[leaf].preemption.within_cluster_queue
+        policy = self.queues[leaf].preemption.within_cluster_queue
         if policy == NEVER or self.lowest[leaf] > priority:
             return None
         reaches = le if policy == LOWER_OR_NEWER_EQUAL_PRIORITY else lt

@@ -218,10 +218,7 @@ class Schedule:
     @cached_property
     def _obtainable(self) -> ObtainableQuota | None:
         """Return what newcomers may preempt for; None: no ClusterQueue of the tree may preempt."""
-        if self._holders is None:
-            return None
-        of_leaf = {self.tree.leaves[name]: queue for name, queue in self._queues.items()}
-        return ObtainableQuota(self.tree, of_leaf, self._holders)
+        return None if self._holders is None else ObtainableQuota(self.tree, self._holders)
 
     @property
     def is_exact(self) -> bool:
