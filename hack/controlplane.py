@@ -23,10 +23,7 @@ from hack.api import ApiClient, ApiError, Object
 from hack.definitions import are_served
 from hack.ports import Ports
 from hack.processes import Processes, Program, end_leftovers
-
-# Ten are enough where nothing else runs; a program that dies is told at once.
-START_SECONDS: Final = 300.0
-POLL_SECONDS: Final = 0.05
+from hack.waiting import POLL_SECONDS, WAIT_SECONDS
 
 Report = Callable[[str], None]
 
@@ -162,7 +159,7 @@ class ControlPlane:
 
     def wait(self, what: str, is_ready: Callable[[], bool]) -> None:
         """Wait until something is ready; say which program died when one did."""
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < deadline:
             if died := self.processes.died():
                 raise NotReadyError(f"{died[0]} ended:\n{self._end_of_log(died[0])}")
@@ -170,7 +167,7 @@ class ControlPlane:
                 if is_ready():
                     return
             time.sleep(POLL_SECONDS)
-        raise NotReadyError(f"{what} was not ready after {START_SECONDS:.0f} s")
+        raise NotReadyError(f"{what} was not ready after {WAIT_SECONDS:.0f} s")
 
     def kubectl(
         self, *arguments: str, given: str | None = None

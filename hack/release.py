@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hack.api import Object
-from hack.controlplane import START_SECONDS, ControlPlane, NotReadyError
+from hack.controlplane import ControlPlane, NotReadyError
 from hack.install import NAMESPACE, PATIENT, ROOT, SERVICE, Installation, kubeconfig_of
+from hack.waiting import WAIT_SECONDS
 
 Found = TypeVar("Found")
 
@@ -143,9 +144,9 @@ class Release(Installation):
 
 
 def _awaited(look: Callable[[], Found | None], what: str) -> Found:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + WAIT_SECONDS
     while (found := look()) is None:
         if time.monotonic() > deadline:
-            raise NotReadyError(f"waited {START_SECONDS:.0f} s in vain for {what}")
+            raise NotReadyError(f"waited {WAIT_SECONDS:.0f} s in vain for {what}")
         time.sleep(_POLL_SECONDS)
     return found

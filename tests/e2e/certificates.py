@@ -10,8 +10,8 @@ import urllib.error
 import urllib.request
 
 from hack.install import NAMESPACE, ROOT, Installation
+from hack.waiting import wait_for
 from tests.conftest import FULL
-from tests.e2e.plane import wait_for
 
 SECRET = "kueue-fallback-ca"
 CONFIGURATION = "kueue-fallback"

@@ -17,9 +17,10 @@ import yaml
 
 from hack import kueue
 from hack.api import ApiClient, Object
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.e2e.agreement import Case
 from tests.e2e.agreement_maker import KUEUE, LABEL
-from tests.e2e.plane import WAIT_SECONDS, has_condition, wait_for, workload_of
+from tests.e2e.plane import has_condition, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import BY_NAME
 from webhook.kueue import occupancy

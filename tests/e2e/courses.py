@@ -11,8 +11,9 @@ from hack import paper
 from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
 from hack.delaying_proxy import Call, Wanted
+from hack.waiting import WAIT_SECONDS
 from tests.e2e.decisions import decision_of, queue_of
-from tests.e2e.plane import WAIT_SECONDS, has_condition
+from tests.e2e.plane import has_condition
 
 REPAIR = "kueue-fallback.dev/repair"
 ENV = "kueue-fallback.dev/env.RUN_ENV"

@@ -9,7 +9,7 @@ from hack import paper
 from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
 from hack.install import Installation
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 from webhook.decide import decision_record
 
 DECISION = "kueue-fallback.dev/decision"

@@ -5,9 +5,7 @@ from tests.e2e.decisions import (
     OPTION,
     probe,
 )
-from tests.e2e.plane import (
-    job_of,
-)
+from tests.e2e.plane import job_of
 
 FASTER = 20.0
 MOVE_TO = "kueue-fallback.dev/move-to"

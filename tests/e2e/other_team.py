@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 
 from hack import paper
 from hack.api import ApiClient, Object
+from hack.waiting import wait_for
 from tests.e2e import courses
 from tests.e2e.decisions import SLOW, finish_time, options, probe
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 
 QUEUE = "other-lq"
 LABELS = {"team": "other"}

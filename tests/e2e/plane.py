@@ -1,29 +1,10 @@
-"""What the end-to-end tests share: waiting, and reading what Kueue did with a Job."""
+"""What the end-to-end tests share: reading what Kueue did with a Job."""
 
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hack.api import ApiClient, Object
 from hack.paper import KUEUE
-
-Found = TypeVar("Found")
-
-POLL_SECONDS = 0.1
-WAIT_SECONDS = 300.0
-"""Longer than anything takes beside other clusters and builds; only a failure waits as long."""
-
-
-def wait_for(
-    predicate: Callable[[], Found | None], what: str, *, timeout_seconds: float = WAIT_SECONDS
-) -> Found:
-    """Return the first truthy value of the predicate; fail with `what` when none came in time."""
-    deadline = time.monotonic() + timeout_seconds
-    while not (found := predicate()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_seconds:.0f} s in vain: {what}")
-        time.sleep(POLL_SECONDS)
-    return found
+from hack.waiting import WAIT_SECONDS, wait_for
 
 
 def has_condition(item: Object, kind: str) -> bool:

@@ -7,8 +7,8 @@ import yaml
 
 from hack.api import JSON_PATCH, ApiClient, ApiError
 from hack.install import kubeconfig_of
+from hack.waiting import wait_for
 from tests.chart import helm
-from tests.e2e.plane import wait_for
 from webhook.api.resources import SIGNING_KEYS
 
 RELEASE = "kueue-fallback-guarded"

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.conftest import FULL
 from tests.e2e import courses
 from tests.e2e.decisions import applied_policy, fill, queue_of
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 
 NAMES = paper.names_with("race", namespace="default")
 WAYS = {"late": 6, "between": 3, "beside": 5, "first": 3, "undone": 3}

@@ -8,9 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import OPTION, POLICY_API, SLOW, applied_policy, decision_of, queue_of
 from tests.e2e.moving import hold
-from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import has_condition, job_of, wait_until_reserved, workload_of
 from webhook.__main__ import main
 
 CHECKPOINT, ALLOW = "kueue-fallback.dev/checkpoint", "kueue-fallback.dev/allow"

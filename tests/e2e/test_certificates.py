@@ -6,10 +6,10 @@ import os
 
 import pytest
 
+from hack.waiting import wait_for
 from tests.conftest import FULL
 from tests.e2e import certificates
 from tests.e2e.certificates import authorities, certs, readiness, secret
-from tests.e2e.plane import wait_for
 from tests.e2e.probes import Load, probe, probing
 
 LEAVES, ROTATIONS = (40, 3) if FULL else (4, 1)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from hack import paper
 from hack.install import kubeconfig_of
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     SLOW,
     applied_policy,
@@ -22,7 +23,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.moving import RULES, hold, is_refused, moved_to
-from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import job_of, wait_until_reserved, workload_of
 from webhook.__main__ import main
 
 RBAC = "rbac.authorization.k8s.io/v1"

@@ -12,8 +12,8 @@ import pytest
 
 from hack import paper
 from hack.install import PATIENT, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, fill
-from tests.e2e.plane import wait_for
 from webhook.model import quantity
 
 NAMESPACES = ("console-a", "console-b")

@@ -9,13 +9,8 @@ from pathlib import Path
 import yaml
 
 from hack import kueue, paper
-from tests.e2e.plane import (
-    container_of,
-    has_condition,
-    wait_for,
-    wait_until_complete,
-    wait_until_reserved,
-)
+from hack.waiting import wait_for
+from tests.e2e.plane import container_of, has_condition, wait_until_complete, wait_until_reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,6 +7,7 @@ import pytest
 
 from hack import paper
 from hack.install import NAMESPACE
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     POLICY_API,
     SLOW,
@@ -17,7 +18,6 @@ from tests.e2e.decisions import (
     options,
     probe,
 )
-from tests.e2e.plane import wait_for
 
 PRICES = "kueue-fallback-prices"
 BUDGET = "kueue-fallback.dev/budget"

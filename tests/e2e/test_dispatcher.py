@@ -9,15 +9,10 @@ import pytest
 from hack import paper
 from hack.controlplane import ControlPlane
 from hack.install import WAITED_FOR, Installation
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.conftest import FULL
 from tests.e2e.decisions import POLICY_API, SLOW, applied_policy, finish_time, limited
-from tests.e2e.plane import (
-    WAIT_SECONDS,
-    has_condition,
-    wait_for,
-    wait_until_complete,
-    workload_of,
-)
+from tests.e2e.plane import has_condition, wait_until_complete, workload_of
 from tests.e2e.worker_clusters import as_worker, let_read, manager_of, reader_secret
 from webhook.model.kueue_support import OWN_DISPATCHER
 

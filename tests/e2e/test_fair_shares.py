@@ -7,6 +7,7 @@ import pytest
 from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
+from hack.waiting import wait_for
 from tests.e2e import other_team
 from tests.e2e.decisions import (
     SLOW,
@@ -16,7 +17,7 @@ from tests.e2e.decisions import (
     probe,
     queue_of,
 )
-from tests.e2e.plane import wait_for, wait_until_reserved
+from tests.e2e.plane import wait_until_reserved
 
 FAIR = {
     "fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]},

@@ -3,6 +3,7 @@
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     applied_policy,
     decision_of,
@@ -12,7 +13,7 @@ from tests.e2e.decisions import (
     probe,
     queue_of,
 )
-from tests.e2e.plane import container_of, wait_for, wait_until_complete
+from tests.e2e.plane import container_of, wait_until_complete
 
 OURS = "kueue-fallback.dev/"
 FASTER = 20.0

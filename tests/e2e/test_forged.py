@@ -6,6 +6,7 @@ import json
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     DECISION,
     applied_policy,
@@ -15,7 +16,7 @@ from tests.e2e.decisions import (
     options,
     probe,
 )
-from tests.e2e.plane import container_of, wait_for, wait_until_complete
+from tests.e2e.plane import container_of, wait_until_complete
 
 OPTED_OUT = {"kueue-fallback.dev/policy": "none"}
 CLASS = "kueue-fallback.dev/class"

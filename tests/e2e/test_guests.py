@@ -3,8 +3,9 @@
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import SLOW, applied_policy, counts, decision_of, fill, queue_of
-from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import job_of, wait_until_complete, wait_until_reserved
 
 PRIORITY = 7
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

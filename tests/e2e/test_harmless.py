@@ -4,6 +4,7 @@ import pytest
 
 from hack import paper
 from hack.kwok import ACCELERATOR_LABEL
+from hack.waiting import wait_for
 from tests.e2e import courses, other_team
 from tests.e2e.decisions import (
     SLOW,
@@ -16,13 +17,7 @@ from tests.e2e.decisions import (
     queue_of,
     wait_until_counted,
 )
-from tests.e2e.plane import (
-    container_of,
-    has_condition,
-    wait_for,
-    wait_until_reserved,
-    workload_of,
-)
+from tests.e2e.plane import container_of, has_condition, wait_until_reserved, workload_of
 
 ALLOW = {"kueue-fallback.dev/allow": "gpu"}
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"

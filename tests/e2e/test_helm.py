@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from hack import paper
 from hack.install import NAMESPACE
+from hack.waiting import wait_for
 from tests.e2e.decisions import DECISION, OPTION, POLICY_API, fill
-from tests.e2e.plane import job_of, wait_for
+from tests.e2e.plane import job_of
 from tests.e2e.release import HELM_SECONDS, Release, former
 from webhook.commands import probe
 

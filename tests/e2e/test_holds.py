@@ -9,8 +9,9 @@ import yaml
 from click.testing import CliRunner
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of
-from tests.e2e.plane import job_of, wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import job_of, wait_until_reserved, workload_of
 from webhook.__main__ import main
 from webhook.model.fields import seconds_since_1970
 

@@ -7,8 +7,8 @@ import pytest
 
 from hack import paper
 from hack.api import ApiError
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, probe
-from tests.e2e.plane import wait_for
 
 PHANTOMS = 16
 

@@ -10,8 +10,8 @@ import pytest
 from hack import paper
 from hack.install import CONTROLLER_ACCOUNT, NAMESPACE, SERVER_ACCOUNT
 from hack.processes import end_leftovers
+from hack.waiting import wait_for
 from tests.e2e.clusters import run
-from tests.e2e.plane import wait_for
 
 
 @pytest.mark.parametrize("account", [SERVER_ACCOUNT, CONTROLLER_ACCOUNT])

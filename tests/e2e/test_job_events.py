@@ -5,9 +5,10 @@ import re
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, fill, finish_time, queue_of
 from tests.e2e.moving import FASTER, RULES, hold, is_refused
-from tests.e2e.plane import job_of, wait_for
+from tests.e2e.plane import job_of
 
 OURS = re.compile(r"^ +Normal +(\w+) +\S+(?: \(.*\))? +kueue-fallback +(.*)$", re.MULTILINE)
 

@@ -3,8 +3,9 @@
 import pytest
 
 from hack import kwok, paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import SLOW, applied_policy, decision_of, fill, queue_of
-from tests.e2e.plane import has_condition, job_of, wait_for, wait_until_complete
+from tests.e2e.plane import has_condition, job_of, wait_until_complete
 
 JOB_CLASS = "kueue-fallback.dev/class"
 

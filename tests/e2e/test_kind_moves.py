@@ -17,10 +17,11 @@ from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
 from hack.job_definitions import definitions
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.conftest import FULL
 from tests.e2e.decisions import POLICY_API, cpu_job, decision_of, limited, queue_of
 from tests.e2e.moving import MOVE_TO, RULES, hold, wish
-from tests.e2e.plane import has_condition, wait_for, workload_of
+from tests.e2e.plane import has_condition, workload_of
 from tests.e2e.played_controllers import KINDS, PlayedControllers
 from webhook.__main__ import main
 from webhook.jobs import BY_NAME

@@ -16,6 +16,7 @@ from hack.install import NAMESPACE, PATIENT, Installation
 from hack.job_controllers import JobControllers
 from hack.job_definitions import definitions
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.e2e import played_spark
 from tests.e2e.agreement import make_mixed_case, seeds
 from tests.e2e.comparing import compare_all, disagreements
@@ -30,7 +31,7 @@ from tests.e2e.decisions import (
 from tests.e2e.job_specs import POD_SETS, PODS, RUNTIME, SERVING, SPECS, made, training_runtime
 from tests.e2e.lives import Dashboard, env_of, gpus_of, has_started, let_end, pods_of
 from tests.e2e.moving import wish
-from tests.e2e.plane import has_condition, wait_for, wait_until_reserved, workload_of
+from tests.e2e.plane import has_condition, wait_until_reserved, workload_of
 from webhook.__main__ import main
 from webhook.hindsight.journal import FAILED, SUCCEEDED, read_slot
 from webhook.jobs import BY_NAME, KINDS

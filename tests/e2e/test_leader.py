@@ -10,8 +10,8 @@ import pytest
 
 from hack import paper
 from hack.install import NAMESPACE, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API
-from tests.e2e.plane import wait_for
 from webhook.api import lease
 
 NAMES = paper.names_with("leader", namespace="default")

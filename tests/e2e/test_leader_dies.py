@@ -3,10 +3,11 @@
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e import courses
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, finish_time
 from tests.e2e.moving import RULES, hold, is_refused, moved_to
-from tests.e2e.plane import wait_for, workload_of
+from tests.e2e.plane import workload_of
 
 NAMES = paper.names_with("dies", namespace="dies")
 FASTER = 10.0

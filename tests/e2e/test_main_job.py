@@ -5,6 +5,7 @@ import json
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     DECISION,
     OPTION,
@@ -14,13 +15,7 @@ from tests.e2e.decisions import (
     fill,
     queue_of,
 )
-from tests.e2e.plane import (
-    container_of,
-    job_of,
-    wait_for,
-    wait_until_complete,
-    wait_until_reserved,
-)
+from tests.e2e.plane import container_of, job_of, wait_until_complete, wait_until_reserved
 
 SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
 WARNINGS = (

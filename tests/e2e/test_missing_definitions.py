@@ -8,8 +8,9 @@ import pytest
 from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, PATIENT, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, queue_of
-from tests.e2e.plane import wait_for, wait_until_reserved
+from tests.e2e.plane import wait_until_reserved
 from webhook.jobs import KINDS
 
 KUBERNETES_OWN = frozenset({"apps", "batch", ""})

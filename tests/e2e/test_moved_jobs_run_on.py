@@ -12,10 +12,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.conftest import FULL
 from tests.e2e import courses
 from tests.e2e.decisions import DECISION, POLICY_API, SLOW, applied_policy, decision_of, fill
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 
 NAMES = paper.names_with("on", namespace="default")
 OTHER = "other-cq-on"

@@ -7,6 +7,7 @@ import pytest
 
 from hack import paper
 from hack.api import APPLY_PATCH
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     SLOW,
     applied_policy,
@@ -20,7 +21,6 @@ from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
 from tests.e2e.plane import (
     container_of,
     job_of,
-    wait_for,
     wait_until_complete,
     wait_until_reserved,
     workload_of,

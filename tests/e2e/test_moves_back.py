@@ -5,6 +5,7 @@ import time
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     OPTION,
     applied_policy,
@@ -15,7 +16,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
-from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import job_of, wait_until_complete, wait_until_reserved
 
 GPU_FASTER = 4.0
 """The Jobs on GPUs run for 8 s,"""

@@ -4,8 +4,9 @@ import pytest
 
 from hack import multikueue, paper
 from hack.install import PATIENT, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, probe
-from tests.e2e.plane import wait_for, wait_until_complete
+from tests.e2e.plane import wait_until_complete
 from tests.e2e.worker_clusters import arrived, as_worker, manager_plane
 
 NAMES = paper.Names()

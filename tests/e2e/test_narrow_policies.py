@@ -8,8 +8,8 @@ import yaml
 from hack import paper
 from hack.api import ApiError
 from hack.install import ROOT
+from hack.waiting import wait_for
 from tests.chart import helm
-from tests.e2e.plane import wait_for
 
 EXAMPLE = ROOT / "examples/narrow-policies.yaml"
 NAMES = paper.names_with("narrow", namespace="narrow")

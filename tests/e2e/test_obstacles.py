@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     OPTION,
     SLOW,
@@ -20,7 +21,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.moving import FASTER, RULES, hold, is_refused, moved_to
-from tests.e2e.plane import job_of, wait_for, workload_of
+from tests.e2e.plane import job_of, workload_of
 
 GATE = "kueue.x-k8s.io/admission-gated-by"
 LOOKS_SECONDS = 6.0

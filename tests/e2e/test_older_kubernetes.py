@@ -9,11 +9,12 @@ from hack import paper
 from hack.api import APPLY_PATCH
 from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
+from hack.waiting import wait_for
 from tests.chart import helm
 from tests.chart.values import EVERYTHING
 from tests.e2e.chart_objects import NOT_SERVED
 from tests.e2e.decisions import OPTION, applied_policy, fill, finish_time, queue_of
-from tests.e2e.plane import job_of, wait_for
+from tests.e2e.plane import job_of
 
 EMULATED = "1.33"
 # An unknown field is dropped, with a warning: as users' clients ask for it.

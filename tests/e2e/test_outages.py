@@ -14,10 +14,11 @@ import yaml
 
 from hack import meters, paper
 from hack.install import Installation
+from hack.waiting import wait_for
 from tests import reviews
 from tests.e2e.certificates import readiness
 from tests.e2e.decisions import OPTION, POLICY_API, decision_of, fill, metric, probe, queue_of
-from tests.e2e.plane import container_of, job_of, wait_for
+from tests.e2e.plane import container_of, job_of
 from tests.e2e.running import processes_of
 
 NAMES = paper.names_with("outages", namespace="default")

@@ -11,9 +11,10 @@ from hack.api import ApiError
 from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, Installation
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, fill, queue_of
 from tests.e2e.lives import end, env_of, gpus_of, has_started
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 
 GROUP = "kueue.x-k8s.io/pod-group-name"
 TOTAL = "kueue.x-k8s.io/pod-group-total-count"

@@ -10,8 +10,9 @@ import urllib.request
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import SLOW, applied_policy, counts, fill, metric, queue_of
-from tests.e2e.plane import wait_for, wait_until_complete
+from tests.e2e.plane import wait_until_complete
 
 OPTED_OUT = {"kueue-fallback.dev/policy": "none"}
 DIGITS = "9" * 5000

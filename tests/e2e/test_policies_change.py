@@ -10,8 +10,9 @@ import yaml
 from hack import crd, paper
 from hack.api import ApiClient, ApiError
 from hack.install import PATIENT, Installation, kubeconfig_of
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, applied_policy, fill, metric, probe
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 
 KIND = "FallbackPolicy"
 TEAM_KIND = "TeamFallbackPolicy"

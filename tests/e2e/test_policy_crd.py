@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hack import crd
 from hack.api import ApiError
 from hack.controlplane import ControlPlane
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 from tests.model import mutations, policies
 from tests.model.policies import Broken
 from tests.model.team_policies import BROKEN, team_policy

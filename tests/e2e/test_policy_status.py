@@ -8,8 +8,8 @@ import yaml
 from hack import crd, paper
 from hack.api import ApiError
 from hack.install import Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of
-from tests.e2e.plane import wait_for
 
 API = "kueue-fallback.dev/v1alpha1"
 KIND = "FallbackPolicy"

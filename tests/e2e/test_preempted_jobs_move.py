@@ -3,9 +3,10 @@
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, finish_time, options, queue_of
 from tests.e2e.moving import RULES, moved_to
-from tests.e2e.plane import has_condition, wait_for, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import has_condition, wait_until_complete, wait_until_reserved
 
 PRIORITY = "kueue.x-k8s.io/priority-class"
 LOW = tuple(f"low-{number}" for number in range(4))

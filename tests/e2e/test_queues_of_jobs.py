@@ -3,9 +3,10 @@
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, decision_of, queue_of
 from tests.e2e.hello_jobs import hello_policy
-from tests.e2e.plane import job_of, wait_for, wait_until_complete
+from tests.e2e.plane import job_of, wait_until_complete
 
 
 @pytest.fixture

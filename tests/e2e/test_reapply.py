@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from hack import paper
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.conftest import FULL
 from tests.e2e.decisions import (
     POLICY_API,
@@ -17,15 +18,7 @@ from tests.e2e.decisions import (
     metric,
     queue_of,
 )
-from tests.e2e.plane import (
-    WAIT_SECONDS,
-    container_of,
-    has_condition,
-    job_of,
-    wait_for,
-    wait_until_complete,
-    workload_of,
-)
+from tests.e2e.plane import container_of, has_condition, job_of, wait_until_complete, workload_of
 
 SWITCH_SECONDS = 5.0 if FULL else WAIT_SECONDS
 APPLY = {

@@ -8,7 +8,8 @@ import pytest
 from hack import tools
 from hack.controlplane import ControlPlane, Options
 from hack.paper import KUEUE
-from tests.e2e.plane import has_condition, wait_for, workload_of
+from hack.waiting import wait_for
+from tests.e2e.plane import has_condition, workload_of
 from webhook.api import client as clients
 from webhook.jobs import batch
 from webhook.kueue import occupancy

@@ -12,10 +12,10 @@ import pytest
 from hack import bodies, load, paper
 from hack.api import ApiError
 from hack.install import WAITED_FOR, Installation
+from hack.waiting import wait_for
 from tests import reviews
 from tests.conftest import FULL
 from tests.e2e.decisions import applied_policy, decision_of, fill, probe, queue_of
-from tests.e2e.plane import wait_for
 
 NAMES = paper.names_with("die", namespace="default")
 RATE = 100 if FULL else 25

@@ -9,6 +9,7 @@ import yaml
 from hack import paper
 from hack.api import ApiClient
 from hack.install import kubeconfig_of
+from hack.waiting import wait_for
 from tests.e2e.decisions import (
     applied_policy,
     decision_of,
@@ -18,7 +19,7 @@ from tests.e2e.decisions import (
     queue_of,
 )
 from tests.e2e.moving import FASTER, RULES, hold, moved_to
-from tests.e2e.plane import job_of, wait_for
+from tests.e2e.plane import job_of
 from webhook.model.job import MOVE_TO
 
 RBAC = "rbac.authorization.k8s.io/v1"

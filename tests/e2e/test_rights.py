@@ -13,10 +13,10 @@ import pytest
 
 from hack import paper
 from hack.install import kubeconfig_of
+from hack.waiting import wait_for
 from tests.chart import helm
 from tests.controller.journals import ENDED
 from tests.e2e import rights
-from tests.e2e.plane import wait_for
 from webhook.api import lease
 from webhook.api.resources import CONGESTION, SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal

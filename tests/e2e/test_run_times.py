@@ -5,8 +5,9 @@ import time
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, finish_time, options, probe
-from tests.e2e.plane import wait_for, wait_until_complete
+from tests.e2e.plane import wait_until_complete
 
 NAMES = paper.names_with("learn", namespace="default")
 COUNT = 4

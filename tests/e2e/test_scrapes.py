@@ -6,9 +6,9 @@ import urllib.request
 import pytest
 
 from hack import metrics_page, paper, promtool
+from hack.waiting import wait_for
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
-from tests.e2e.plane import wait_for
 from webhook.metric_table import (
     A_FLAVOR,
     A_NAMESPACE,

@@ -9,9 +9,9 @@ from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e import courses
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, finish_time, options
-from tests.e2e.plane import wait_for
 from webhook.__main__ import main
 
 TARIFF = {"apiVersion": POLICY_API, "kind": "Tariff", "metadata": {"name": "showback"}}

@@ -13,9 +13,10 @@ import pytest
 
 from hack import paper
 from hack.install import NAMESPACE, PATIENT, ROOT, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import DECISION, applied_policy, decision_of, fill, finish_time, queue_of
 from tests.e2e.moving import FASTER, hold, is_refused
-from tests.e2e.plane import job_of, wait_for
+from tests.e2e.plane import job_of
 from webhook.api.resources import SIGNING_KEYS
 from webhook.model.signatures import is_own_record
 from webhook.state.signing_keys import OVERLAP_SECONDS, RENEW_SECONDS, read_keys, renewed, to_secret

@@ -8,13 +8,13 @@ import yaml
 from click.testing import CliRunner
 
 from hack import kwok, paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, limited, options, queue_of
 from tests.e2e.moving import RULES, hold
 from tests.e2e.plane import (
     container_of,
     has_condition,
     job_of,
-    wait_for,
     wait_until_complete,
     wait_until_reserved,
 )

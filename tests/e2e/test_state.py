@@ -11,8 +11,8 @@ import time
 import pytest
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.conftest import FULL
-from tests.e2e.plane import wait_for
 from webhook.api.client import connect
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Held, Snapshot

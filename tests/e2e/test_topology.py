@@ -5,8 +5,9 @@ import pytest
 from hack import paper
 from hack.install import PATIENT, Installation
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, options
-from tests.e2e.plane import has_condition, wait_for, workload_of
+from tests.e2e.plane import has_condition, workload_of
 from webhook.state.topology_assignment import read_placed
 
 POLICY_API = "kueue-fallback.dev/v1alpha1"

@@ -6,12 +6,12 @@ import pytest
 from click.testing import CliRunner
 
 from hack import paper
+from hack.waiting import wait_for
 from tests.e2e.decisions import OPTION, applied_policy, decision_of, fill, finish_time, queue_of
 from tests.e2e.moving import FASTER, RULES, hold, is_refused
 from tests.e2e.plane import (
     container_of,
     job_of,
-    wait_for,
     wait_until_complete,
     wait_until_reserved,
     workload_of,

@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from hack import paper
 from hack.install import ROOT
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.docs.pages import PAGES, blocks
 from tests.e2e.decisions import OPTION, decision_of, queue_of
-from tests.e2e.plane import container_of, job_of, wait_for
+from tests.e2e.plane import container_of, job_of
 from webhook.__main__ import main
 from webhook.model.policy.fallback_policy import PolicyError, read_policy
 

@@ -8,9 +8,10 @@ import yaml
 from hack import paper
 from hack.controlplane import ControlPlane, Options
 from hack.install import PATIENT, Installation
+from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, applied_policy, decision_of, fill, queue_of
 from tests.e2e.hello_jobs import hello_policy
-from tests.e2e.plane import job_of, wait_for, wait_until_complete, wait_until_reserved
+from tests.e2e.plane import job_of, wait_until_complete, wait_until_reserved
 
 BY_JOB_CONTROLLER = {
     "batch.kubernetes.io/controller-uid",

@@ -12,8 +12,8 @@ import pytest
 from hack import paper
 from hack.install import NAMESPACE
 from hack.meters import Counter
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.e2e.decisions import DECISION, POLICY_API, decision_of, probe
-from tests.e2e.plane import WAIT_SECONDS, wait_for
 from webhook.controller.unreviewed import MARGIN_SECONDS
 from webhook.model import omitted_namespaces
 from webhook.state.readers import OUR_WEBHOOK

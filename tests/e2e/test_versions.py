@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from hack import paper
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 from webhook.api import client as clients
 from webhook.state.snapshot_file import fetch_snapshot
 

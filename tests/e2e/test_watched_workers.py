@@ -11,6 +11,7 @@ import pytest
 from hack import multikueue, paper
 from hack.install import WAITED_FOR, Installation
 from hack.kwok import GPU
+from hack.waiting import wait_for
 from tests.conftest import FULL
 from tests.e2e.decisions import (
     SLOW,
@@ -21,7 +22,7 @@ from tests.e2e.decisions import (
     options,
     probe,
 )
-from tests.e2e.plane import wait_for, wait_until_complete
+from tests.e2e.plane import wait_until_complete
 from tests.e2e.worker_clusters import (
     CLUSTER,
     arrived,

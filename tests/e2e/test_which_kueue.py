@@ -8,9 +8,9 @@ import pytest
 
 from hack import kueue, paper, tools
 from hack.install import Installation
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.conftest import FULL
 from tests.e2e.decisions import OPTION, POLICY_API, applied_policy, fill
-from tests.e2e.plane import WAIT_SECONDS, wait_for
 from webhook.model.kueue_support import GATES, release_of
 
 DEPLOYMENT = "kueue-controller-manager"

@@ -19,7 +19,8 @@ from typing import Any, Final, Self
 
 from hack import kueue
 from hack.api import ApiClient, ApiError, Object
-from tests.e2e.plane import has_condition, wait_for
+from hack.waiting import wait_for
+from tests.e2e.plane import has_condition
 from tests.e2e.timed_worlds import KUEUE, LABEL, Submission, TimedWorld
 
 EVICTION_SECONDS: Final = 1.0

@@ -9,9 +9,10 @@ from hack import multikueue, paper
 from hack.cluster import ROOT
 from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, kubeconfig_of
+from hack.waiting import wait_for
 from tests.e2e import courses
 from tests.e2e.decisions import decision_of, metric
-from tests.e2e.plane import has_condition, wait_for
+from tests.e2e.plane import has_condition
 from tests.e2e.running import processes_of
 from webhook.state.cluster_watches import PREFIX
 

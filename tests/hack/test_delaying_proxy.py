@@ -10,7 +10,7 @@ import pytest
 from hack import delaying_proxy
 from hack.delaying_proxy import Call, DelayingProxy
 from hack.ports import Ports
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 
 
 class Upstream(BaseHTTPRequestHandler):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hack.processes import MARK, Processes, Program, end_leftovers
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 # Says a word, then stays, with a child that stays too.

@@ -15,7 +15,7 @@ import pytest
 
 from certs.issue import new_authority, new_leaf
 from hack.ports import Ports
-from tests.e2e.plane import wait_for
+from hack.waiting import wait_for
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
 from tests.reviews import light_job, review
