@@ -16,8 +16,8 @@ TAG := kueue-fallback:$(VERSION)
 ## List the targets.
 .PHONY: help
 help:
-	@awk '/^## /{ text = substr($$0, 4) } /^[a-z-]+:/{ if (text) { sub(/:.*/, "", $$1); \
-		printf "  make %-8s %s\n", $$1, text; text = "" } }' $(MAKEFILE_LIST)
+	@awk '/^## /{ text = substr($$0, 4) } /^[a-z0-9-]+:/{ if (text) { sub(/:.*/, "", $$1); \
+		printf "  make %-11s %s\n", $$1, text; text = "" } }' $(MAKEFILE_LIST)
 
 ## Make the Python environment from the locked dependencies.
 .PHONY: setup
@@ -52,15 +52,15 @@ demo: number setup
 number:
 	@test -e $(READY) || $(PYTHON) -c 'from hack.demo import HEADLINE; print(HEADLINE)'
 
-## Check style, types and import contracts, then run all tests.
+## Check style, types and import contracts, then run all tests that need no control plane.
 .PHONY: test
-test: lint programs
-	$(BIN)/pytest -n 2 --dist loadgroup
+test: lint
+	$(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
 
-## Check the same, then run what takes no control plane, no other program and not long.
-.PHONY: quick
-quick: lint
-	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+## Run the end-to-end tests on a real control plane, whose programs are built if needed.
+.PHONY: test-e2e
+test-e2e: programs
+	$(BIN)/pytest -n 2 --dist loadgroup tests/e2e
 
 ## Check style, types and import contracts.
 .PHONY: lint
