@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.conftest import HERE, SLOW
 from tests.e2e.conftest import LONGEST
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,14 +24,9 @@ def files():
     return [ROOT / name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-@pytest.mark.parametrize("name", SLOW)
-def test_what_make_quick_leaves_out_is_there(name):
-    assert (HERE / name).exists()
-
-
 @pytest.mark.parametrize("name", LONGEST)
-def test_what_make_test_begins_first_is_there(name):
-    assert (HERE / "e2e" / f"{name}.py").exists()
+def test_what_the_end_to_end_tests_begin_with_is_there(name):
+    assert (ROOT / "tests/e2e" / f"{name}.py").exists()
 
 
 @pytest.mark.parametrize("name", ["build.txt", "run.txt", "dev.txt"])
