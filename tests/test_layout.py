@@ -52,6 +52,12 @@ def test_the_lock_holds_every_dependency_of_the_project():
     assert names - set(_pins("dev.txt")) == set()
 
 
+def test_who_installs_the_wheel_gets_the_very_gunicorn_that_was_tested():
+    dependencies = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+    assert f"gunicorn=={_pins('dev.txt')['gunicorn']}" in dependencies
+
+
 def _pins(name):
     lines = (ROOT / "requirements" / name).read_text().splitlines()
     pins = [line.split(" ")[0].split("==") for line in lines if "==" in line]

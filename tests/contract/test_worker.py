@@ -43,26 +43,40 @@ def test_bursts_from_three_api_servers_are_answered_without_an_error(server):
     assert wrong == []
 
 
+REFUSED = {
+    "chunks": (b"Transfer-Encoding: chunked\r\n\r\n0", b"411 Length Required"),
+    "too much": (b"Content-Length: 3500000", b"413 Content Too Large"),
+    "far too much": (b"Content-Length: " + b"9" * 60, b"413 Content Too Large"),
+    "no number": (b"Content-Length: ten", b"400 Bad Request"),
+    "a signed number": (b"Content-Length: +5", b"400 Bad Request"),
+    "two lengths": (b"Content-Length: 1\r\nContent-Length: 2", b"400 Bad Request"),
+    "a length that another reader overlooks": (b"Content-Length : 5", b"400 Bad Request"),
+    "half a line end": (b"A: b\nContent-Length: 5", b"400 Bad Request"),
+    "a folded line": (b"A: b\r\n folded", b"400 Bad Request"),
+    "a control character": (b"A: \0", b"400 Bad Request"),
+    "another expectation": (b"Expect: tea", b"417 Expectation Failed"),
+    "many lines": (b"\r\n".join([b"A: b"] * 101), b"431 Request Header Fields Too Large"),
+    "a long line": (b"X: " + b"x" * 70_000, b"431 Request Header Fields Too Large"),
+}
+NO_MESSAGE = [b"\x16\x03\x01 what is this", b"PRI * HTTP/2.0", b"POST http://x/mutate HTTP/1.1"]
+
+
 @pytest.mark.parametrize(
     ("sent", "status"),
     [
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411 Length Required"),
-        (HEAD + b"Content-Length: 3500000\r\n\r\n", b"413 Content Too Large"),
-        (HEAD + b"Content-Length: ten\r\n\r\n", b"400 Bad Request"),
-        (HEAD + b"Expect: tea\r\n\r\n", b"417 Expectation Failed"),
-        (HEAD + b"X: " + b"x" * 70_000, b"431 Request Header Fields Too Large"),
-        (b"\x16\x03\x01 what is this\r\n\r\n", b"400 Bad Request"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400 Bad Request"),
+        *(pytest.param(HEAD + head, status, id=name) for name, (head, status) in REFUSED.items()),
+        *(pytest.param(first, b"400 Bad Request", id=str(first)) for first in NO_MESSAGE),
     ],
 )
 def test_what_is_no_message_gets_its_status_and_the_connection_is_closed(server, sent, status):
     connection = server.connect()
 
-    connection.sendall(sent)
+    connection.sendall(sent + b"\r\n\r\n")
 
     answer = receive_all(connection)
     assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
     assert b"\r\nConnection: close\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n")
 
 
 def test_a_client_that_sends_too_much_can_read_why(server):

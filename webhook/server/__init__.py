@@ -16,7 +16,6 @@ the observer, and replaces it as a whole. ``probes`` answers health checks and s
 of its own, so they never compete with a review for the worker's thread.
 
 Of gunicorn only ``Worker``, ``Arbiter``, ``BaseApplication`` and ``Logger`` are subclassed, each
-in a few methods. ``tests/contract/test_gunicorn.py`` pins the source of every gunicorn function
-that matters by its digest, and says what to compare when one changes. The reasons, measurements
-and the way back are in ``docs/decisions/0007-worker.md``.
+in a few methods. The reasons, measurements and the way back are in
+``docs/decisions/0007-worker.md``.
 """
