@@ -1,10 +1,5 @@
 """What the bench makes of its figures."""
 
-import json
-import threading
-
-import pytest
-
 from bench import (
     by_cost,
     compiled_tariffs,
@@ -12,12 +7,9 @@ from bench import (
     moves,
     report,
     reviews,
-    serving,
     signatures,
-    where,
     workers,
 )
-from bench.__main__ import arguments, keep
 from bench.contenders import admission_policy
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
 from bench.report import Target
@@ -73,40 +65,12 @@ def test_a_webhook_that_adds_more_than_the_policy_misses_its_target():
     assert throughput.is_met
 
 
-def test_where_a_create_spends_its_time_is_told_by_part():
-    told = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1))
-    for name, more in ((NOTHING, {}), (POLICY, {}), (WEBHOOK, {where.HANDLER: 0.3})):
-        parts = {"mutating admission, all of it": 2.0, **more}
-        told[name]["1 at once"] |= {"where": parts, "handler": {"p50": 0.4}}
-
-    lines = creates.lines(figures(told, told))
-    targets = creates.targets(figures(told, told))
-
-    assert [_one_space(line) for line in lines[-3:]] == [
-        "1 at once, ms of each create nothing more admission policy kueue-fallback",
-        "mutating admission, all of it 2.00 (2.00-2.00) 2.00 (2.00-2.00) 2.00 (2.00-2.00)",
-        "our handler in that call - - 0.30 (0.30-0.30)",
-    ]
-    assert (targets[2].value, targets[2].limit, targets[2].is_met) == (0.4, 0.35, False)
-
-
 def test_failed_creates_and_those_in_another_queue_are_wrong():
     astray = {**EVEN, WEBHOOK: EVEN[NOTHING]}
     failed = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1), errors=1)
 
     assert creates.targets(figures(astray))[-1].value == 10 * len(POINTS)
     assert creates.targets(figures(failed))[-1].value == len(WAYS) * len(POINTS)
-
-
-def test_the_table_has_a_row_for_each_point_and_contender():
-    lines = creates.lines(figures(EVEN, SLOW, SLOW))
-
-    assert lines[0].startswith("kept, 3 rounds: median (least-most)  creates  ")
-    assert len(lines) == 1 + len(POINTS) * len(WAYS)
-    assert _one_space(lines[3]) == (
-        "1 at once, kueue-fallback 10 5.00 (3.50-5.00) 10.00 (7.00-10.00) 15.00 (10.50-15.00)"
-        " 210 (210-520) 2.00 (2.00-2.00) 1.25 (1.25-1.75)"
-    )
 
 
 def _one_space(text):
@@ -180,14 +144,6 @@ def test_a_burst_of_moves_may_cost_no_more_than_two_runs_differ_by_anyway():
     )
 
 
-def test_a_table_is_aligned():
-    assert report.table(("what", "ms"), [["a", 1.0], ["longer", "-"]]) == [
-        "what      ms",
-        "a       1.00",
-        "longer     -",
-    ]
-
-
 def test_a_target_says_whether_it_is_met():
     low = Target(name="p99, ms", value=1.5, limit=2)
     high = Target(name="a second", value=1.5, limit=2, at_least=True)
@@ -206,54 +162,6 @@ def test_the_admission_policy_reads_the_queue_and_takes_the_gpu_away():
     assert '"/metadata/labels/kueue.x-k8s.io~1queue-name", value: "cpu-lq"' in expression
     assert expression.count("nvidia.com~1gpu") == 2
     assert binding["spec"]["paramRef"]["name"] == "gpu-cq"
-
-
-def test_all_sections_are_measured_unless_some_are_named():
-    assert arguments([]).sections == [
-        "creates",
-        "state",
-        "serving",
-        "forecasts",
-        "moves",
-        "alone",
-        "workers",
-        "signatures",
-        "tariffs",
-        "cost",
-        "start",
-    ]
-    assert arguments(["--quick", "state"]).sections == ["state"]
-
-
-def test_a_section_that_is_none_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        arguments(["stat"])
-
-    said = capsys.readouterr().err
-    assert "stat is none of creates, state, serving, forecasts, moves, alone, workers" in said
-
-
-def test_what_was_measured_so_far_is_written_down(tmp_path):
-    keep({"machine": {"cpus": 2}}, tmp_path / "bench")
-    keep({"machine": {"cpus": 2}, "state": {"ready": 8.8}}, tmp_path / "bench")
-    keep({"machine": {}}, None)
-
-    written = json.loads((tmp_path / "bench/bench.json").read_text())
-    assert written == {"machine": {"cpus": 2}, "state": {"ready": 8.8}}
-
-
-def test_something_is_done_meanwhile_as_often_as_it_is_told():
-    done = threading.Semaphore(0)
-
-    with serving.Meanwhile(done.release, every=0.001, times=2):
-        assert all(done.acquire(timeout=30) for _ in range(2))
-        assert not done.acquire(timeout=0.05)
-    with serving.Meanwhile(done.release, every=0.001):
-        assert all(done.acquire(timeout=30) for _ in range(4))
-    never = threading.Semaphore(0)
-    with serving.Meanwhile(never.release, every=3600.0):
-        pass
-    assert not never.acquire(timeout=0.0)
 
 
 def test_what_signatures_add_is_taken_within_a_round():

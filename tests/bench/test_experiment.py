@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from bench.experiment import bills, course, objects, remote, rounds
-from bench.experiment.__main__ import arguments
-from bench.experiment.arms import ADOPT, COST, GUESTS, PAPER, WRONG, Beginning, scenario_of
+from bench.experiment import bills, course, objects
+from bench.experiment.arms import COST, PAPER, WRONG, Beginning, scenario_of
 from bench.experiment.course import Course
 from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts
 
@@ -29,30 +28,6 @@ def test_every_arm_has_queues_of_its_own():
     }
 
 
-def test_with_two_clusters_the_worker_has_the_gpus_and_the_manager_a_queue_that_leads_there():
-    items = objects.queues(UNIFORM, STATIC)
-
-    checked = {
-        item["metadata"]["name"]: item["spec"]["admissionChecksStrategy"]["admissionChecks"]
-        for item in remote.at_manager(items, STATIC)
-        if "admissionChecksStrategy" in item.get("spec", {})
-    }
-    there = {item["kind"]: item["metadata"]["name"] for item in remote.at_worker(items)}
-    assert checked == {"gpu-cq-static": [{"name": "gpu-clusters-static"}]}
-    assert (there["ClusterQueue"], there["LocalQueue"]) == ("gpu-cq-static", "gpu-lq")
-    assert len(remote.at_worker(items)) == 5
-
-
-def test_a_policy_is_for_its_arm_alone_and_as_fast_as_its_jobs():
-    light, heavy = objects.policies(scenario_of("uniform", PRIORS), PRIORS, time_scale=4)
-
-    selector = {"matchLabels": {"kubernetes.io/metadata.name": "experiment-priors"}}
-    assert light["spec"]["match"]["namespaceSelector"] == selector
-    assert light["spec"]["strategy"]["finishTime"]["runTime"] == "5.000s"
-    assert [item["metadata"]["name"] for item in (light, heavy)] == ["light-priors", "heavy-priors"]
-    assert objects.policies(UNIFORM, STATIC, time_scale=1) == []
-
-
 def test_wrong_priors_are_wrong_in_the_policy_alone():
     believed, true = {}, set()
     for arm in (*PAPER.arms[2:], *WRONG.arms[1:]):
@@ -70,26 +45,6 @@ def test_wrong_priors_are_wrong_in_the_policy_alone():
         "far-under": 1.167,
     }
     assert true == {None, 70.0}
-
-
-def test_a_policy_that_comes_late_adopts_and_changes_resources_alone():
-    _, arm = ADOPT.arms
-    light, heavy = objects.policies(scenario_of("burst", arm), arm, time_scale=1)
-
-    rules = [item["spec"]["reconsider"] for item in (light, heavy)]
-    assert [each["adopt"] for each in rules] == [True, True]
-    assert light["spec"]["options"][1]["adaptation"] == {"accelerator": "Remove"}
-    # The scenario's own policy is as it was.
-    (kept, _) = objects.policies(scenario_of("burst", PRIORS), PRIORS, time_scale=1)
-    assert kept["spec"]["options"][1]["adaptation"]["env"] == {"RUN_ENV": "cpu"}
-
-
-@pytest.mark.parametrize("unix", [1000.0, 1000.19, 1000.2, 1000.21, 1000.999])
-def test_a_round_begins_soon_and_always_at_the_same_moment_of_a_second(unix):
-    begins = unix + rounds.lead(unix)
-
-    assert 1.0 <= begins - unix < 2.0
-    assert begins % 1.0 == pytest.approx(0.2)
 
 
 def images(arm, round_name):
@@ -151,21 +106,6 @@ def test_a_job_starts_and_ends_when_that_is_first_seen():
     assert course.seen(one, job_seen(suspend=False, condition="Failed"), 9.0).failed
 
 
-def test_arms_are_named_by_their_keys():
-    assert [arm.key for arm in PAPER.only(("threshold", "static")).arms] == ["threshold", "static"]
-    assert GUESTS.only(()) == GUESTS
-    with pytest.raises(ValueError, match="nobody is none of static, unlimited, limited"):
-        GUESTS.only(("nobody",))
-
-
-def test_a_quick_run_is_one_round_of_two_arms():
-    found = arguments(["--quick"])
-
-    assert (found.rounds, found.time_scale, found.arms) == (1, 4.0, ("static", "threshold"))
-    assert arguments(["--quick", "--set", "guests"]).arms == ()
-    assert arguments(["--rounds", "2"]).time_scale == 1.0
-
-
 FINISH, COST_ARM = COST.arms
 BEGAN = 1_795_240_800
 """2026-11-21T06:00:00Z"""
@@ -185,33 +125,6 @@ def test_prices_begin_when_the_round_does():
         "2026-11-21T06:00:20Z",
     ]
     assert scenario.prices.start == BEGAN + 7
-
-
-def test_what_prices_name_is_the_arms_own():
-    by_kind = {}
-    for item in objects.queues(slots(), COST_ARM):
-        by_kind.setdefault(item["kind"], []).append(item)
-
-    assert [item["metadata"]["name"] for item in by_kind["Tariff"]] == ["slots-cost"]
-    assert [item["spec"]["flavors"] for item in by_kind["AcceleratorProfile"]] == [
-        ["v100-cost"],
-        ["p100-cost"],
-        ["k80-cost"],
-    ]
-    assert "ConfigMap" not in by_kind
-
-
-def test_each_kind_of_device_has_a_node_and_pods_run_there_as_long_as_the_scenario_says():
-    scenario = slots()
-    (first, *_) = scenario.submissions
-
-    labels = [node["metadata"]["labels"]["accelerator"] for node in objects.nodes(scenario)]
-    job = objects.job(scenario, first, COST_ARM, round_name="r1")
-
-    assert labels == ["k80", "p100", "v100"]
-    annotations = job["spec"]["template"]["metadata"]["annotations"]
-    assert annotations.keys() == {f"sim.example.com/{name}-run" for name in labels}
-    assert objects.nodes(UNIFORM) == []
 
 
 def test_a_preempted_job_counts_from_its_last_start():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.experiment import figures, play
-from bench.experiment.arms import ADOPT, PAPER
+from bench.experiment import figures
+from bench.experiment.arms import PAPER
 from bench.experiment.course import Course
 
 STATIC, _, PRIORS, _ = PAPER.arms
@@ -51,20 +51,6 @@ def test_forecasts_of_short_waits_may_be_off_by_five_seconds():
     assert figures.forecast_error([(5.0, 0.0)], 50) == 10.0
     assert figures.forecast_error([(0.0, 5.0)], 90) == 25.0
     assert figures.forecast_error([], 50) is None
-
-
-def test_who_of_a_burst_comes_first_is_told_apart_from_when_somebody_does():
-    first = ran("a1", 0.0, 40.1, 50.0, starts_in=0.0)
-    second = ran("a2", 0.0, 0.1, 10.0, starts_in=40.0)
-    rounds = {"priors": [figures.figures([first, second])], "static": [made(50.0)]}
-
-    pairs = [pair for each in rounds["priors"] for pair in each.forecasts]
-    assert figures.forecast_error(pairs, 90) == 200.0
-    assert figures.places(rounds["priors"]) == [(0.0, 0.0), (40.0, 40.0)]
-    assert figures.places_lines(rounds, [STATIC, PRIORS]) == [
-        "whoever comes first  start off, p50 %  p90 %",
-        "FinishTime, priors                0.0    0.0",
-    ]
 
 
 def made(makespan, **more):
@@ -117,34 +103,3 @@ def test_a_busy_machine_is_complained_of():
         "static: Jobs held quota 9.5 s longer than they ran (p90)",
     ]
     assert figures.complaints({"static": [made(50.0)]}, time_scale=1) == []
-
-
-def test_the_same_is_simulated_with_the_overhead_that_was_measured():
-    measured = {"uniform": {"static": [made(100.0)]}}
-
-    (found,) = play.simulated(PAPER.only(("static",)), measured, time_scale=1).values()
-
-    # What the Jobs that follow one another on a GPU held it longer than they ran; the gap of
-    # 0.6 s between them is less than Kueue's own, which is in the 216 s already.
-    assert found["static"] == pytest.approx(216 + 8 * 1.6, abs=0.1)
-
-
-def test_who_learns_is_simulated_after_a_round_of_learning():
-    keys = ("priors", "learned")
-    measured = {"uniform": {key: [made(100.0)] for key in keys}}
-
-    (found,) = play.simulated(PAPER.only(keys), measured, time_scale=1).values()
-
-    assert found["learned"] < found["priors"]
-
-
-def test_what_comes_late_is_measured_and_not_simulated():
-    measured = {"burst": {"static": [made(200.0)], "adopt": [made(150.0)]}}
-
-    found = play.simulated(ADOPT, measured, time_scale=1)
-    promised = figures.targets("burst", measured["burst"], {})
-
-    assert list(found["burst"]) == ["static"]
-    assert [(each.name, each.value, each.is_met) for each in promised] == [
-        ("burst: adopt saves, % of static, mean", pytest.approx(25.0), True)
-    ]

@@ -1,18 +1,13 @@
 """What the regret bench concludes from pairs of Jobs, and what its worlds are made of."""
 
-import json
-import sys
-
 import pytest
 
 from bench import regret
-from bench.experiment import objects
 from bench.experiment.course import Course
 from bench.regret import Pair, figures, lines, targets
-from webhook.simulate.results import LostRun, Result
+from webhook.simulate.results import LostRun
 
 WORLDS = ("preemption", "fair")
-STOP = Result(strategy="", jobs=())
 
 
 def pair(
@@ -117,21 +112,6 @@ def test_jobs_of_the_arms_are_paired_with_their_class_and_what_going_takes():
     assert {each.priority for each in [first, *rest]} <= {"low", "normal", "urgent"}
 
 
-@pytest.mark.parametrize("name", regret.WORLDS)
-def test_the_arms_of_a_world_share_nothing_but_priorities(name):
-    stay, again, policy = (
-        {
-            (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
-            for item in objects.queues(regret.scenario(name, arm, regret.Scale(), 1), arm)
-        }
-        for arm in regret.arms_of(name)
-    )
-
-    shared = (stay & again) | (stay & policy) | (again & policy)
-    assert {kind for kind, _, _ in shared} <= {"WorkloadPriorityClass"}
-    assert len(stay) == len(again) == len(policy)
-
-
 def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
     stay, _, policy = regret.arms_of("priorities")
 
@@ -139,21 +119,6 @@ def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
         return regret.scenario("priorities", arm, regret.Scale(), seed).submissions
 
     assert submissions(stay, 1) == submissions(policy, 1) != submissions(stay, 2)
-
-
-def test_where_all_stay_only_dry_runs_are_decided_by_the_policy():
-    stay, *_ = regret.arms_of("priorities")
-    (policy, _) = objects.policies(
-        regret.scenario("priorities", stay, regret.Scale(), 1), stay, time_scale=1.0
-    )
-
-    staying, probing = regret.only_first(policy)["spec"], regret.for_probes(policy)["spec"]
-
-    absent = {"key": "regret-probe", "operator": "DoesNotExist"}
-    assert [option["name"] for option in staying["options"]] == ["gpu"]
-    assert staying["match"]["jobSelector"]["matchExpressions"] == [absent]
-    assert [option["name"] for option in probing["options"]] == ["gpu", "cpu"]
-    assert probing["match"]["jobSelector"]["matchLabels"] == {"team": "a", "regret-probe": "true"}
 
 
 def test_a_replay_pairs_the_same_jobs_without_a_control_plane():
@@ -181,84 +146,3 @@ def test_jobs_that_are_moved_while_they_wait_finish_sooner():
     gone = [sum(found.is_gone for found in of) for of in (moved, stays)]
     assert gone[0] > 1.5 * gone[1]
     assert sum(found.decided for found in moved) < sum(found.decided for found in stays)
-
-
-def test_on_a_control_plane_only_the_arm_with_policies_reconsiders():
-    arms = regret.arms_of("preemption", reconsiders=True)
-    scale = regret.Scale(reconsiders=True)
-
-    applied = [
-        objects.policies(regret.scenario("preemption", arm, scale, 1), arm, time_scale=1.0)
-        for arm in arms
-    ]
-
-    assert [["reconsider" in policy["spec"] for policy in of_arm] for of_arm in applied] == [
-        [False, False],
-        [False, False],
-        [True, True],
-    ]
-
-
-def test_worlds_with_fair_sharing_are_replayed_with_it(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        regret.play, "replayed", lambda given, *_, **__: asked.append(given.snapshot.kueue) or STOP
-    )
-
-    for name in WORLDS:
-        list(regret.replayed([name], regret.Scale(jobs=5), [1]))
-
-    assert [kueue.fair_sharing for kueue in asked] == [False, False, True, True]
-
-
-def test_replays_are_not_judged_by_advice_that_nobody_asked_for(monkeypatch, capsys):
-    monkeypatch.setattr(
-        "sys.argv", ["regret", "--replayed", "--worlds", "preemption", "--jobs", "5"]
-    )
-
-    with pytest.raises(SystemExit) as ended:
-        regret.main()
-
-    assert ended.value.code == 0
-    assert [line for line in capsys.readouterr().out.splitlines() if "<=" in line] == [
-        regret.targets([])[0].line()
-    ]
-
-
-@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit("Interrupted.")])
-def test_what_was_played_before_an_interruption_is_reported(monkeypatch, capsys, tmp_path, end):
-    def replayed(*_):
-        yield pair(100.0, 90.0)
-        raise end
-
-    monkeypatch.setattr(regret, "replayed", replayed)
-    monkeypatch.setattr("sys.argv", ["regret", "--replayed", "--folder", str(tmp_path)])
-
-    with pytest.raises(SystemExit) as ended:
-        regret.main()
-
-    written = json.loads((tmp_path / "regret.json").read_text())
-    assert (ended.value.code, written["isInterrupted"], len(written["jobs"])) == (1, True, 1)
-    shown = capsys.readouterr()
-    assert shown.out.splitlines()[1].split()[:3] == ["here", "low", "1"]
-    assert shown.err.endswith("Interrupted. 1 Jobs of plays that ended are compared.\n")
-
-
-def test_a_start_that_fails_is_not_taken_for_an_interruption():
-    def failing():
-        yield from ()
-        sys.exit("no control plane")
-
-    with pytest.raises(SystemExit, match="no control plane"):
-        regret.until_interrupted(failing())
-
-
-def test_seeds_may_be_given_as_ranges():
-    assert regret.arguments(["--seeds", "1,3-5,8"]).seeds == [1, 3, 4, 5, 8]
-
-
-def test_what_is_no_number_is_no_seed(capsys):
-    with pytest.raises(SystemExit):
-        regret.arguments(["--seeds", "1-x"])
-
-    assert "expected numbers, got 1-x" in capsys.readouterr().err
