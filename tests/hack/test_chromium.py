@@ -50,20 +50,6 @@ def test_a_fetched_one_is_not_fetched_again_and_gets_its_libraries(path, tmp_pat
     assert chromium.environment(program)["LD_LIBRARY_PATH"].split(":")[0] == str(fetched / "lib")
 
 
-def test_a_machine_that_it_is_not_built_for_has_none(path, monkeypatch):
-    monkeypatch.setattr(chromium.platform, "machine", lambda: "aarch64")
-
-    with pytest.raises(chromium.NoChromiumError, match="Linux on x86-64 only"):
-        chromium.ensure()
-
-
-def test_without_npm_there_is_none(path):
-    put(path, "node")
-
-    with pytest.raises(chromium.NoChromiumError, match="no npm and node to fetch one with"):
-        chromium.ensure()
-
-
 def test_what_npm_says_is_passed_on_and_nothing_is_left(path, tmp_path):
     put(path, "node")
     put(path, "npm", NPM.format(package=chromium.PACKAGE, deed="echo no network >&2; exit 1"))

@@ -7,7 +7,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hack import delaying_proxy
 from hack.delaying_proxy import Call, DelayingProxy
 from hack.ports import Ports
 from hack.waiting import wait_for
@@ -91,18 +90,6 @@ def test_a_call_reaches_the_server_with_its_headers_and_body(proxy):
     assert found == (200, "7", b"PATCH /apis/a?b=c {}")
 
 
-def test_one_connection_carries_many_calls(proxy):
-    connection = http.client.HTTPConnection(proxy.address.removeprefix("http://"), timeout=10)
-
-    answers = []
-    for path in ("/a", "/b", "/c"):
-        connection.request("PATCH", path, b"1")
-        answers.append(connection.getresponse().read())
-    connection.close()
-
-    assert answers == [b"PATCH /a 1", b"PATCH /b 1", b"PATCH /c 1"]
-
-
 def test_what_is_wanted_waits_until_it_is_released_and_all_else_passes(proxy):
     with ThreadPoolExecutor() as pool, proxy.holding(is_patch) as held:
         patched = pool.submit(ask, proxy, "PATCH", "/a", b"1")
@@ -131,27 +118,3 @@ def test_the_parts_of_a_watch_come_as_they_are_sent(proxy):
     connection.close()
 
     assert (first, rest) == (b"first", b"last")
-
-
-def test_a_connection_that_the_server_has_ended_meanwhile_is_not_used(proxy, monkeypatch):
-    monkeypatch.setattr(delaying_proxy, "IDLE_SECONDS", 0.0)
-    connection = http.client.HTTPConnection(proxy.address.removeprefix("http://"), timeout=10)
-
-    # The first answer is the last on its connection to the server.
-    answers = []
-    for _ in range(2):
-        connection.request("PATCH", "/ends", b"1")
-        answers.append(connection.getresponse().read())
-    connection.close()
-
-    assert answers == [b"PATCH /ends 1"] * 2
-
-
-def test_a_server_that_is_gone_ends_the_connection(ports):
-    with (
-        DelayingProxy(
-            ports.lease(), lambda: http.client.HTTPConnection("127.0.0.1", 1, timeout=10)
-        ) as proxy,
-        pytest.raises(http.client.RemoteDisconnected),
-    ):
-        ask(proxy, "GET", "/a")

@@ -197,9 +197,3 @@ def test_the_manifest_for_krew_is_what_krew_takes(tmp_path):
             "bin": "kubectl-fallback",
         }
     ]
-
-
-def test_the_plugin_says_under_which_pythons_it_runs():
-    caveats = yaml.safe_load((ROOT / "hack/krew.yaml").read_text())["spec"]["caveats"]
-
-    assert tuple(re.findall(r"3\.\d+", caveats)) == artifacts.PYTHONS

@@ -51,10 +51,6 @@ def test_a_job_that_went_elsewhere_is_a_wrong_decision_and_so_is_one_without():
     assert tenant.wrong_decisions(undecided) == 6
 
 
-def test_a_sample_that_ends_between_two_jobs_is_no_wrong_decision():
-    assert tenant.wrong_decisions(figures(*[sample()] * 5, sample(cpu=99))) == 0
-
-
 def test_what_was_started_again_slower_or_larger_is_named():
     larger = {**QUIET, "observer": 90.0}
     found = figures(

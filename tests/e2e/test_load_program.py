@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from certs.issue import new_authority, new_leaf
-from hack import bodies, load, paper
+from hack import bodies, load, paper, tools
 
 NAME = "webhook.test.svc"
 PATCH = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL3NwZWMvc3VzcGVuZCIsInZhbHVlIjp0cnVlfV0="
@@ -106,6 +106,11 @@ def patch(command, review):
     return allow(command, review, patchType="JSONPatch", patch=PATCH, warnings=["moved"])
 
 
+@pytest.mark.parametrize("command", [["vet", "./..."], ["run", "cmd/gofmt", "-l", "."]])
+def test_the_sources_are_as_gos_own_tools_want_them(command):
+    assert tools.Go(program=tools.find_go()).run(*command, cwd=load.SOURCES) == ""
+
+
 def test_reviews_of_a_closed_loop_differ_and_share_kept_connections(pki, serve):
     server = serve(patch)
 
@@ -118,22 +123,6 @@ def test_reviews_of_a_closed_loop_differ_and_share_kept_connections(pki, serve):
     names = {request["object"]["metadata"]["name"] for request in sent}
     assert len(names) == len({request["uid"] for request in sent}) == 42
     assert {path for _, path, _ in server.requests} == {"/mutate?timeout=2s"}
-
-
-def test_reviews_of_an_open_loop_come_at_their_moments(pki, serve):
-    found = load.reviews(webhook(pki, serve(allow)), "-rate=50", "-seconds=1")
-
-    assert (found["calls"], found["errors"], found["notes"]) == (50, {}, {})
-    assert found["seconds"] >= 0.98
-    assert found["sinceMoment"]["p50"] >= found["latency"]["p50"] > 0
-
-
-def test_each_client_sends_its_own_bursts(pki, serve):
-    flags = ("-burst=4", "-rounds=2", "-clients=3", "-pause=1ms")
-
-    found = load.reviews(webhook(pki, serve(allow)), *flags)
-
-    assert (found["calls"], found["errors"]) == (24, {})
 
 
 @pytest.mark.parametrize(
@@ -218,21 +207,3 @@ def test_what_was_created_is_deleted_the_oldest_first(pki, serve, flag, deletes)
     created = [job["metadata"]["name"] for command, _, job in server.requests if command == "POST"]
     deleted = [path.split("/")[-1] for command, path, _ in server.requests if command == "DELETE"]
     assert sorted(deleted) == created[:deletes]
-
-
-def test_most_jobs_may_be_dry_runs(pki, serve):
-    server = serve(create)
-
-    load.jobs(api_server(pki, server), "-at-once=1", "-count=12", "-keep-every=4", "-clean-up")
-
-    sent = [(command, path.endswith("?dryRun=All")) for command, path, _ in server.requests]
-    wanted = [*[("POST", True)] * 9, *[("POST", False)] * 3, *[("DELETE", False)] * 3]
-    assert sorted(sent) == sorted(wanted)
-
-
-def test_a_refused_job_is_an_error_with_the_reason(pki, serve):
-    server = serve(lambda *_: (403, {"message": "no quota"}, {}))
-
-    found = load.jobs(api_server(pki, server), "-at-once=1", "-count=2")
-
-    assert (found["calls"], found["errors"]) == (0, {"status 403: no quota": 2})
