@@ -14,7 +14,7 @@ import jsonpatch
 import pytest
 import yaml
 
-from tests.manifest_places import beyond_rules
+from tests.manifest_places import beyond_rules, look
 from webhook.admission import patch
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
@@ -49,7 +49,6 @@ PENDING = {
 OTHER = JobClass("other", "~other")
 OTHERS = {"annotations": {JOB_CLASS: job_class.written(Mark(OTHER, 0))}}
 UNKNOWN = {"part": UNKNOWN_PART, "watts": UNKNOWN_WATTS, "bound": UNKNOWN_BOUND}
-PART = re.compile(r"([^.\[\]]+)|\[([^\]]+)\]")
 
 Object = dict[str, Any]
 
@@ -380,18 +379,3 @@ def found(outcome: CreateOutcome, patched: Object, want: Object) -> Object:
         "patched": {path: look(patched, path) for path in want.get("patched", {})},
     }
     return {question: answers[question] for question in want}
-
-
-def look(value: Any, path: str) -> Any:
-    for plain, bracketed in PART.findall(path):
-        part = plain or bracketed
-        if isinstance(value, list) and part.isdigit():
-            value = value[int(part)]
-        elif isinstance(value, list):
-            named = [item for item in value if part in (item.get("name"), item.get("groupName"))]
-            value = named[0] if named else None
-        else:
-            value = value.get(part)
-        if value is None:
-            return None
-    return value

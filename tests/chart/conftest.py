@@ -1,14 +1,17 @@
 """Renderings of the chart, as objects that tests can ask for."""
 
+import functools
+
 import pytest
 
-from tests.chart import helm as helms
+from tests.chart import helm
 
 
 class Rendering:
     """The objects of one rendering, by kind and name."""
 
     def __init__(self, objects):
+        self.made = len(objects)
         self.objects = {(each["kind"], each["metadata"]["name"]): each for each in objects}
 
     def one(self, kind, name="kueue-fallback"):
@@ -18,39 +21,38 @@ class Rendering:
         return self.one("Deployment", name)["spec"]["template"]
 
 
-@pytest.fixture(scope="session")
-def helm():
-    return helms.helm
+def pytest_collection_modifyitems(items):
+    """Let one worker run them all, so that each set of values is rendered once."""
+    for item in items:
+        if item.path.is_relative_to(helm.CHART.parent / "tests/chart"):
+            item.add_marker(pytest.mark.xdist_group("chart"))
+
+
+@functools.cache
+def rendered(values, kubernetes, release):
+    version = [f"--kube-version={kubernetes}"] if kubernetes else []
+    result = helm.template(dict(values), *version, release=release)
+    assert result.returncode == 0, result.stderr
+    return Rendering(helm.objects_of(result))
 
 
 @pytest.fixture(scope="session")
-def template():
-    return helms.template
-
-
-@pytest.fixture(scope="session")
-def render(template):
+def render():
     """Render once for each set of values; tests must not change what they get."""
-    known = {}
 
-    def run(values=None, **more):
-        key = (*sorted((values or {}).items()), *more.items())
-        if key not in known:
-            result = template(values, **more)
-            assert result.returncode == 0, result.stderr
-            known[key] = helms.objects_of(result)
-        return Rendering(known[key])
+    def run(values=None, *, kubernetes=None, release="kueue-fallback"):
+        return rendered(tuple(sorted((values or {}).items())), kubernetes, release)
 
     return run
 
 
 @pytest.fixture(scope="session")
-def refusal(template):
-    """Render values that the schema must refuse, and return the text without its heading."""
+def refusal():
+    """Render values that must be refused, and return what is said of them."""
 
     def run(values):
-        result = template(values)
+        result = helm.template(values)
         assert result.returncode == 1, result.stdout
-        return result.stderr.strip().splitlines()[2]
+        return result.stderr
 
     return run

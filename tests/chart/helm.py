@@ -23,10 +23,10 @@ def helm(*arguments, timeout=60):
     )
 
 
-def template(values=None, *, release="kueue-fallback"):
+def template(values=None, *more, release="kueue-fallback", command=("template",)):
     """Render the chart; values are given as JSON by their path."""
     given = [f"--set-json={key}={value}" for key, value in (values or {}).items()]
-    return helm("template", release, CHART, "--namespace", NAMESPACE, *given)
+    return helm(*command, release, CHART, "--namespace", NAMESPACE, *given, *more)
 
 
 def objects_of(rendered):

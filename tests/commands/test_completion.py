@@ -1,14 +1,11 @@
 """What a shell completes, and what is said of misspelt commands."""
 
-import subprocess
-import sys
-
 import pytest
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
-from webhook.__main__ import complete, main
+from webhook.__main__ import main
 from webhook.commands.completion import candidates
 
 OPTION = "kueue-fallback.dev/option"
@@ -34,14 +31,6 @@ def words(tmp_path, monkeypatch):
     return run
 
 
-def test_commands_are_completed_with_what_they_do(words):
-    assert words("un") == [
-        "undo\tPut a pending Job back as it was submitted.",
-        "unfinished\tList unfinished Jobs that carry a decision.",
-        ":4",
-    ]
-
-
 @pytest.mark.parametrize(
     ("given", "found"),
     [
@@ -59,33 +48,12 @@ def test_names_are_completed_from_the_cluster(words, given, found):
     assert words(*given) == [*found, ":4"]
 
 
-def test_what_may_not_be_listed_is_not_completed(words):
-    assert words("undo", "", cluster=Cluster(*JOBS, forbidden=["*/jobs"])) == [":4"]
-
-
-def test_kubectl_is_answered_by_a_program_of_its_own(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["kubectl_complete-fallback", "sta"])
-
-    complete()
-
-    shown = "status\tShow policies, queues, and what needs attention.\n:4\n"
-    assert capsys.readouterr().out == shown
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_each_shell_gets_a_script_that_asks_this_program(shell):
     result = CliRunner().invoke(main, ["completion", shell])
 
     assert result.exit_code == 0
     assert f"_KUEUE_FALLBACK_COMPLETE={shell}_complete" in result.output
-
-
-def test_bash_takes_the_script():
-    script = CliRunner().invoke(main, ["completion", "bash"]).output
-
-    read = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
-
-    assert (read.returncode, read.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`kubectl fallback tariff`: what it prints is a Tariff that `check` takes."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,23 +41,6 @@ def days(count, *, direct="300", life="350"):
     ]
 
 
-def test_typical_hours_are_a_tariff(tmp_path):
-    path = csv(tmp_path, days(28))
-
-    found = told("typical", "-f", path, "--time-zone", "Asia/Seoul", "--name", "seoul")
-
-    assert found.stdout.startswith("# Means of 672 hours by season, kind of day and hour.\n")
-    written = read_tariff(yaml.safe_load(found.stdout))
-    assert (written.name, written.spec.time_zone) == ("seoul", "Asia/Seoul")
-    assert [entry.intensity for entry in written.spec.carbon] == ["300", "300", "300"]
-
-
-def test_the_intensity_over_the_life_cycle_is_taken_where_it_is_wanted(tmp_path):
-    found = told("typical", "-f", csv(tmp_path, days(28)), "--life-cycle")
-
-    assert yaml.safe_load(found.stdout)["spec"]["carbon"][0] == {"intensity": "350"}
-
-
 def test_a_series_is_a_tariff_and_the_config_map_that_it_names(tmp_path):
     path = csv(tmp_path, days(7))
     found = told("series", "-f", path, "--name", "really", "--cluster", "a", "--cluster", "b")
@@ -88,15 +70,6 @@ def test_a_file_that_says_nothing_is_refused_with_its_place(tmp_path, rows, head
     path = csv(tmp_path, rows) if header is None else csv(tmp_path, rows, header)
 
     assert message in told("typical", "-f", path, code=2).stderr
-
-
-def test_a_time_zone_that_is_not_there_is_refused(tmp_path):
-    path = csv(tmp_path, days(7))
-
-    assert (
-        "there is no time zone Mars"
-        in told("typical", "-f", path, "--time-zone", "Mars", code=2).stderr
-    )
 
 
 def flavor(name, **labels):
@@ -177,55 +150,3 @@ def test_flavors_cost_what_their_nodes_cost_on_average(tmp_path):
 )
 def test_a_prometheus_that_knows_nothing_is_told(tmp_path, gauges, message):
     assert message in from_opencost(tmp_path, gauges, code=1).stderr
-
-
-def test_what_is_no_url_is_told(tmp_path):
-    with serving(prices({}), tmp_path) as kubeconfig:
-        found = told("from-opencost", "--prometheus", "x", "--kubeconfig", kubeconfig, code=2)
-
-    assert "expected a URL such as http://localhost:9090" in found.stderr
-
-
-def history(tmp_path, *prices):
-    path = tmp_path / "p3.2xlarge.json"
-    entries = [
-        {"AvailabilityZone": zone, "SpotPrice": price, "Timestamp": time}
-        for zone, price, time in prices
-    ]
-    path.write_text(json.dumps({"SpotPriceHistory": entries}), encoding="utf-8")
-    return str(path)
-
-
-def test_a_history_of_spot_prices_is_a_series_of_rates(tmp_path):
-    path = history(
-        tmp_path,
-        ("us-east-1a", "1.2", "2020-02-20T23:21:08.000Z"),
-        ("us-east-1b", "9", "2020-02-20T22:00:00.000Z"),
-        ("us-east-1a", "0.8", "2020-02-20T20:00:00.000Z"),
-    )
-
-    found = told("spot", "-f", path, "--zone", "us-east-1a", "--flavor", "v100-spot", "--per", "2")
-
-    first, second = yaml.safe_load_all(found.stdout)
-    (source,) = read_tariff(first).spec.series.rates
-    points = read_series(second["data"][source.key], source.format, "p")
-    assert (source.flavors, source.resource) == (("v100-spot",), "nvidia.com/gpu")
-    assert list(points.steps.values()) == [0.4, 0.6]
-    assert first["spec"]["rates"][0]["resources"] == {"nvidia.com/gpu": "0.5000"}
-    assert (second["metadata"]["name"], source.config_map) == ("spot", "spot")
-
-
-@pytest.mark.parametrize(
-    ("prices", "message"),
-    [
-        ([("us-east-1b", "1", "2020-02-20T20:00:00Z")], "no price of us-east-1a"),
-        ([("us-east-1a", "x", "2020-02-20T20:00:00Z")], "expected an amount of at least 0"),
-        ([("us-east-1a", "1", "yesterday")], "SpotPriceHistory[0]"),
-    ],
-)
-def test_a_history_without_a_price_of_the_zone_is_refused(tmp_path, prices, message):
-    path = history(tmp_path, *prices)
-
-    found = told("spot", "-f", path, "--zone", "us-east-1a", "--flavor", "v100", code=2)
-
-    assert message in found.stderr

@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
@@ -136,111 +135,6 @@ def test_a_change_is_a_file_for_mig_parted_with_the_commands(pool):
         "kubectl uncordon b",
     ]
     assert set(model["quotas"]) == {GPU, SMALL}
-
-
-def test_the_text_says_the_same_and_holds_the_file(pool):
-    found = report("--snapshot", pool)
-
-    lines = found.output.splitlines()
-    assert found.exit_code == 0
-    assert lines[0].startswith("By the Jobs of 1.1 days, from 2027-01-15T")
-    assert lines[0].endswith("Nothing is applied.")
-    assert lines[2].startswith(f"{A100}: 300 Jobs waited ")
-    assert lines[3] == "Of what was free, 0% were of no use to the average Job."
-    begin = lines.index("version: v1")
-    end = lines.index("", begin)
-    file = yaml.safe_load("\n".join(lines[begin:end]))
-    assert file == json.loads(report("--snapshot", pool, "-o", "json").output)["migParted"]
-    assert "kubectl cordon b" in lines[end:]
-    assert all(len(line) <= 100 for line in lines if not line.startswith("kubectl"))
-
-
-def test_whose_jobs_must_end_is_said_beside_the_commands(tmp_path):
-    entries = [entry(number, every=60) for number in range(600)]
-    path = saved(tmp_path, FLAVOR, node("a", {GPU: "2"}), pod("train", "a"), *journals(entries))
-
-    lines = report("--snapshot", path).output.splitlines()
-
-    at = lines.index("kubectl cordon a")
-    assert lines[at + 1] == "# until these have ended: team/train"
-
-
-def test_where_nobody_waits_it_says_so_and_prints_no_file(tmp_path):
-    entries = [entry(number, every=7200) for number in range(20)]
-    path = saved(tmp_path, FLAVOR, node("a", {GPU: "2"}), *journals(entries))
-
-    text = report("--snapshot", path).output
-    found = json.loads(report("--snapshot", path, "-o", "json").output)
-
-    assert "Nothing is to be gained: nobody waited." in text
-    assert "mig-configs" not in text
-    assert (found["migParted"], found["commands"], found["nodes"]) == (None, [], [])
-    assert found["models"][0]["whyNot"] == "nobody waited"
-
-
-def test_a_week_is_that_of_states_that_were_saved_each_day(tmp_path):
-    today = saved(tmp_path, FLAVOR, node("a", {GPU: "2"}), *journals([entry(0)]))
-    before = [entry(number, every=300, begin=BEGAN - 86_400) for number in range(200)]
-    earlier = saved(tmp_path, *journals(before), name="earlier.json")
-    old = [entry(number, begin=BEGAN - 9 * 86_400) for number in range(3)]
-    oldest = saved(tmp_path, *journals(old), name="oldest.json")
-
-    found = json.loads(
-        report("--snapshot", today, "--journal", earlier, "--journal", oldest, "-o", "json").output
-    )
-
-    assert found["models"][0]["jobs"] == 201
-
-
-@pytest.mark.parametrize(
-    ("days", "covered", "of", "told"),
-    [
-        ("1", 24, 24, ""),
-        ("2", 24, 48, "The journal covers 24 of 48 hours; to keep more, set journal_days: 2."),
-        ("7", 24, 168, "The journal covers 24 of 168 hours; to keep more, set journal_days: 7."),
-        ("30", 24, 720, "The journal covers 24 of 720 hours; to keep more, set journal_days: 7."),
-    ],
-)
-def test_how_much_of_the_days_the_journal_covers_is_said(pool, days, covered, of, told):
-    text = report("--snapshot", pool, "--days", days).output
-    found = json.loads(report("--snapshot", pool, "--days", days, "-o", "json").output)
-
-    assert found["journalHours"] == {"covered": covered, "of": of}
-    assert text.splitlines()[-1] == told if told else "The journal covers" not in text
-
-
-@pytest.mark.parametrize(
-    ("left_out", "why"),
-    [
-        (node("x", {GPU: "2"}, **{"nvidia.com/gpu.product": "Tesla-T4"}), "cannot be cut"),
-        (node("x", {GPU: "8"}, **{"nvidia.com/gpu.replicas": "4"}), "shared in time"),
-        (node("x", {SMALL: "15"}), "how its devices are cut is not known"),
-        (
-            node("x", {GPU: "14"}, **{"nvidia.com/gpu.product": f"{A100}-MIG-1g.10gb"}),
-            "all its devices are cut alike",
-        ),
-    ],
-)
-def test_a_node_that_cannot_be_judged_is_named(tmp_path, left_out, why):
-    path = saved(tmp_path, FLAVOR, left_out, *journals([entry(0)]))
-
-    found = report("--snapshot", path)
-
-    assert found.exit_code == 1
-    assert "Left out: Node x: " in found.output
-    assert why in found.output
-
-
-def test_slices_that_are_there_count_as_they_are_cut(tmp_path):
-    nodes = [node("a", {GPU: "1", HALF: "2"}), node("cpu", {}, **{"nvidia.com/gpu.product": ""})]
-    path = saved(tmp_path, FLAVOR, *nodes, *journals([entry(0)]))
-
-    (model,) = json.loads(report("--snapshot", path, "-o", "json").output)["models"]
-
-    assert model["now"] == [
-        {"devices": 1, "slices": {}},
-        {"devices": 1, "slices": {"3g.40gb": 2}},
-    ]
 
 
 @pytest.mark.parametrize("sees_pods", [True, False])
