@@ -7,7 +7,7 @@ import json
 from typing import Final
 
 from hack import bodies, load, paper
-from hack.controlplane import ControlPlane
+from hack.plane import Plane
 
 NAMES: Final = paper.Names(namespace="bench")
 # More than the rule lets wait, beside those that run.
@@ -16,7 +16,7 @@ RUNNING: Final = 4
 _DAY: Final = 86_400.0
 
 
-def create(plane: ControlPlane) -> None:
+def create(plane: Plane) -> None:
     client = plane.client
     client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMES.namespace}})
     client.apply_all(paper.queues(NAMES))
@@ -44,7 +44,7 @@ def _all_of_the_cpu_queue() -> paper.Object:
     )
 
 
-def _is_full(plane: ControlPlane) -> bool:
+def _is_full(plane: Plane) -> bool:
     gpu, cpu = (
         plane.client.get(paper.KUEUE, "ClusterQueue", name).get("status", {})
         for name in (NAMES.gpu_cluster_queue, NAMES.cpu_cluster_queue)
@@ -53,7 +53,7 @@ def _is_full(plane: ControlPlane) -> bool:
     return (*admitted, gpu.get("pendingWorkloads")) == (RUNNING, 1, WAITING)
 
 
-def api_server(plane: ControlPlane) -> load.ApiServer:
+def api_server(plane: Plane) -> load.ApiServer:
     """Return where light Jobs are created, and their template."""
     path = plane.state / "jobs.jsonl"
     path.write_text(json.dumps(bodies.job(NAMES)))
@@ -67,12 +67,12 @@ def api_server(plane: ControlPlane) -> load.ApiServer:
     )
 
 
-def wait_until_alone(plane: ControlPlane) -> None:
+def wait_until_alone(plane: Plane) -> None:
     """Wait until Kueue has nothing left of the Jobs that were deleted."""
     plane.wait("Workloads to be gone", lambda: _workloads(plane) == RUNNING + WAITING + 1)
 
 
-def _workloads(plane: ControlPlane) -> int:
+def _workloads(plane: Plane) -> int:
     path = plane.client.path(paper.KUEUE, "Workload", namespace=NAMES.namespace)
     found = plane.client.send("GET", path, query={"limit": "1"}).json()
     return len(found["items"]) + int(found["metadata"].get("remainingItemCount") or 0)

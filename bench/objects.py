@@ -8,8 +8,8 @@ from typing import Final, Self
 
 from hack import paper
 from hack.api import ApiError, Object
-from hack.controlplane import ControlPlane
 from hack.kwok import GPU
+from hack.plane import Plane
 
 NAMESPACE: Final = "bench"
 NAMES: Final = paper.Names(namespace=NAMESPACE)
@@ -24,7 +24,7 @@ _DEFINITIONS: Final = ("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 _WEBHOOKS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def create_queues(plane: ControlPlane, count: int) -> None:
+def create_queues(plane: Plane, count: int) -> None:
     """Create the paper's two queues and many more in cohorts; return when Kueue has them active."""
     plane.client.apply_all(on_cluster(count))
     plane.wait("ClusterQueues", lambda: _are_active(plane, count))
@@ -57,7 +57,7 @@ def queue_names(count: int) -> list[str]:
     return [NAMES.gpu_queue, NAMES.cpu_queue, *(f"queue-{number}" for number in range(2, count))]
 
 
-def _are_active(plane: ControlPlane, count: int) -> bool:
+def _are_active(plane: Plane, count: int) -> bool:
     active = [
         condition
         for queue in plane.client.list(paper.KUEUE, "ClusterQueue")
@@ -67,9 +67,7 @@ def _are_active(plane: ControlPlane, count: int) -> bool:
     return len(active) == count
 
 
-def create_workloads(
-    plane: ControlPlane, count: int, queues: int, report: Callable[[str], None]
-) -> float:
+def create_workloads(plane: Plane, count: int, queues: int, report: Callable[[str], None]) -> float:
     """Create Workloads, spread over the queues; return the seconds that it took.
 
     Kueue is stopped first, and its webhooks are taken away: the first ones of each queue are given
@@ -97,7 +95,7 @@ def create_workloads(
     return time.monotonic() - started
 
 
-def _convert_without_kueue(plane: ControlPlane) -> None:
+def _convert_without_kueue(plane: Plane) -> None:
     """Let versions differ in their names alone: who would convert them has been stopped."""
     change = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
     for definition in plane.client.list(*_DEFINITIONS):
@@ -105,7 +103,7 @@ def _convert_without_kueue(plane: ControlPlane) -> None:
             plane.client.patch(*_DEFINITIONS, definition["metadata"]["name"], change)
 
 
-def _admit(plane: ControlPlane, number: int, queues: list[str]) -> None:
+def _admit(plane: Plane, number: int, queues: list[str]) -> None:
     """Say of a Workload what Kueue says of one that runs."""
     plane.client.patch(
         paper.KUEUE,
@@ -150,7 +148,7 @@ def _condition(kind: str, status: str, since: str = CREATED) -> Object:
     }
 
 
-def _passes(plane: ControlPlane, item: Object) -> bool:
+def _passes(plane: Plane, item: Object) -> bool:
     """Tell whether the API server has noticed that it has no webhook to call any more."""
     try:
         plane.client.create(item, dry_run=True)
@@ -187,7 +185,7 @@ def _workload_name(number: int) -> str:
 class Events:
     """Changes of Workloads at a fixed rate while the `with` block runs: evicted, queued again."""
 
-    def __init__(self, plane: ControlPlane, rate: float, *, workloads: int, queues: int) -> None:
+    def __init__(self, plane: Plane, rate: float, *, workloads: int, queues: int) -> None:
         self._plane = plane
         self._rate = rate
         self._workloads = workloads

@@ -34,7 +34,8 @@ from bench.experiment.arms import Arm, scenario_of
 from bench.experiment.course import Course, decided
 from bench.plane import installed, say
 from hack.api import Object
-from hack.controlplane import ControlPlane, NotReadyError, Options
+from hack.controlplane import Options
+from hack.plane import NotReadyError, Plane
 from webhook.model.job import PRIORITY_LABEL
 from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import STATIC, Scenario
@@ -251,7 +252,7 @@ def for_probes(policy: Object) -> Object:
 class Advice:
     """What would be decided on each Job of arms in which all stay."""
 
-    def __init__(self, plane: ControlPlane, arms: Sequence[Arm]) -> None:
+    def __init__(self, plane: Plane, arms: Sequence[Arm]) -> None:
         self._plane = plane
         self._keys = {arm.key for arm in arms}
         self.options: dict[tuple[str, str], str] = {}
@@ -284,7 +285,7 @@ def scenario(name: str, arm: Arm, scale: Scale, seed: int) -> Scenario:
 
 
 def played(
-    plane: ControlPlane, names: Sequence[str], scale: Scale, seeds: Sequence[int]
+    plane: Plane, names: Sequence[str], scale: Scale, seeds: Sequence[int]
 ) -> Iterator[Pair]:
     """Run these worlds at once, seed by seed."""
     arms_by_world = {name: arms_of(name, reconsiders=scale.reconsiders) for name in names}
@@ -310,7 +311,7 @@ def played(
         rounds.remove_jobs(plane, arms)
 
 
-def _set_up(plane: ControlPlane, name: str, scale: Scale) -> None:
+def _set_up(plane: Plane, name: str, scale: Scale) -> None:
     """Apply queues and policies of the arms of a world, and wait until dry runs are decided."""
     stay, again, policy = arms_of(name, reconsiders=scale.reconsiders)
     for arm in (stay, again, policy):
@@ -325,7 +326,7 @@ def _set_up(plane: ControlPlane, name: str, scale: Scale) -> None:
             _wait_for_advice(plane, arm, job)
 
 
-def _wait_for_advice(plane: ControlPlane, arm: Arm, job: Object) -> None:
+def _wait_for_advice(plane: Plane, arm: Arm, job: Object) -> None:
     advice = Advice(plane, [arm])
     deadline = time.monotonic() + READY_SECONDS
     while not any(advice.options.values()):

@@ -10,8 +10,8 @@ from typing import Final
 
 from bench.report import Figures, spread, table
 from hack import meters
-from hack.controlplane import ControlPlane
 from hack.install import Replica
+from hack.plane import Plane
 
 _ADMISSION: Final = "apiserver_admission_"
 _WEBHOOK: Final = f"{_ADMISSION}webhook_admission_duration_seconds_sum"
@@ -39,7 +39,7 @@ _HANDLER: Final = re.compile(
 )
 
 
-def seconds(plane: ControlPlane, replica: Replica, *, is_called: bool) -> dict[str, float]:
+def seconds(plane: Plane, replica: Replica, *, is_called: bool) -> dict[str, float]:
     """Read how long each part of all creates has taken; *is_called*: our webhook runs."""
     found = _parts(plane.client.send("GET", "/metrics").body.decode())
     if is_called:

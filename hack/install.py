@@ -19,7 +19,7 @@ import yaml
 
 from hack import pki
 from hack.api import Object
-from hack.controlplane import ControlPlane, http_status
+from hack.plane import Plane, http_status
 from hack.processes import Program
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -68,7 +68,7 @@ class Installation:
 
     def __init__(
         self,
-        plane: ControlPlane,
+        plane: Plane,
         *,
         replicas: int = 1,
         serve_flags: Sequence[str] = (),
@@ -270,7 +270,7 @@ class Installation:
         self.plane.processes.run(program)
 
 
-def kubeconfig_of(plane: ControlPlane, account: str, *, namespace: str = NAMESPACE) -> Path:
+def kubeconfig_of(plane: Plane, account: str, *, namespace: str = NAMESPACE) -> Path:
     """Write a kubeconfig with a token of the ServiceAccount, and with nothing else."""
     path = plane.client.path("v1", "ServiceAccount", namespace=namespace, name=account)
     wanted = {

@@ -14,7 +14,7 @@ from typing import Final
 
 from hack import job_programs, kueue, pki
 from hack.api import Object
-from hack.controlplane import ControlPlane, http_status
+from hack.plane import Plane, http_status
 from hack.processes import Program
 
 HTTP_OK: Final = 200
@@ -193,9 +193,7 @@ JOB_CONTROLLERS: Final[Mapping[str, JobController]] = {
 class JobControllers:
     """The controllers that run beside one control plane, which ends them with its own programs."""
 
-    def __init__(
-        self, plane: ControlPlane, *, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, plane: Plane, *, environment: Mapping[str, str] | None = None) -> None:
         self._plane = plane
         self._environment = dict(environment or {})
 

@@ -18,6 +18,7 @@ from hack import multikueue
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
+from hack.plane import Plane
 
 READY: Final = "ready"
 KEEP: Final = "keep"
@@ -52,7 +53,7 @@ def _hold(cluster: Cluster, *, installed: bool) -> None:
         threading.Event().wait()
 
 
-def _write_files(cluster: Cluster, plane: ControlPlane, endpoints: dict[str, str]) -> None:
+def _write_files(cluster: Cluster, plane: Plane, endpoints: dict[str, str]) -> None:
     cluster.programs.mkdir()
     for name in ("kubectl", "helm"):
         (cluster.programs / name).symlink_to(plane.programs.path(name))

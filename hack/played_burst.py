@@ -20,9 +20,10 @@ from bench.experiment.course import Course, as_result
 from bench.experiment.figures import figures
 from bench.experiment.play import Audience, Site, play
 from bench.experiment.rounds import RoundError
-from hack.controlplane import ControlPlane, NotReadyError
+from hack.controlplane import ControlPlane
 from hack.install import PATIENT, ROOT, Installation
 from hack.live import View
+from hack.plane import NotReadyError, Plane
 from webhook.decide.match import ALLOW
 from webhook.simulate import plot
 from webhook.simulate.results import Result
@@ -112,7 +113,7 @@ def _tell(played: Played) -> None:
     sys.stdout.flush()
 
 
-def _explain(plane: ControlPlane, courses: Sequence[Course]) -> None:
+def _explain(plane: Plane, courses: Sequence[Course]) -> None:
     """Show why the first Job went elsewhere when it came, or else that one was moved later."""
     moved = [course for course in courses if course.queue != course.submitted_to]
     at_once = [course for course in moved if course.starts_in is not None]
@@ -120,7 +121,7 @@ def _explain(plane: ControlPlane, courses: Sequence[Course]) -> None:
         _type(plane, f"explain {course.name} -n {objects.namespace_of(MOVES)}", until=_NOW)
 
 
-def _undo(plane: ControlPlane) -> None:
+def _undo(plane: Plane) -> None:
     """Let one Job more than there are places go to the CPU queue, and put back the one that waits.
 
     Their pods run for minutes, as this may take its time on a busy machine.
@@ -135,7 +136,7 @@ def _undo(plane: ControlPlane) -> None:
     _type(plane, f"undo {name} -n {objects.namespace_of(MOVES)}")
 
 
-def _one_that_waits(plane: ControlPlane) -> str:
+def _one_that_waits(plane: Plane) -> str:
     namespace, deadline = objects.namespace_of(MOVES), time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         jobs = plane.client.list("batch/v1", "Job", namespace=namespace)
@@ -147,7 +148,7 @@ def _one_that_waits(plane: ControlPlane) -> str:
     raise DemoError(f"{len(waiting)} Jobs wait for a CPU, and not one")
 
 
-def _type(plane: ControlPlane, text: str, *, until: str = "") -> None:
+def _type(plane: Plane, text: str, *, until: str = "") -> None:
     """Run a command as a user would, and print it with what it says up to a line."""
     print(f"\n$ kubectl fallback {text}", flush=True)
     command = [sys.executable, "-m", "webhook", *shlex.split(text)]

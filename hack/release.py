@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hack.api import Object
-from hack.controlplane import ControlPlane, NotReadyError
 from hack.install import NAMESPACE, PATIENT, ROOT, SERVICE, Installation, kubeconfig_of
+from hack.plane import NotReadyError, Plane
 from hack.waiting import WAIT_SECONDS
 
 Found = TypeVar("Found")
@@ -48,7 +48,7 @@ class HelmError(Exception):
 class Release(Installation):
     """One release of the chart and the processes of its pods."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, **more: Any) -> None:
+    def __init__(self, plane: Plane, folder: Path, **more: Any) -> None:
         super().__init__(plane, **more)
         self.folder = folder
 

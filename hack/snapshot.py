@@ -15,6 +15,7 @@ import yaml
 
 from hack import crd
 from hack.controlplane import ControlPlane
+from hack.plane import Plane
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = ROOT / "examples"
@@ -53,7 +54,7 @@ def _job(number: int) -> dict[str, Any]:
     return job
 
 
-def _when_judged(plane: ControlPlane) -> str:
+def _when_judged(plane: Plane) -> str:
     """Return the state once Kueue has judged every Workload and has written what it counted."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:

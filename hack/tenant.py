@@ -27,9 +27,9 @@ from bench import full_queues, report
 from bench.plane import installed, say
 from bench.report import Figures, Target
 from hack import bodies, hostile, load, meters, paper
-from hack.controlplane import ControlPlane
 from hack.install import NAMESPACE, Installation, kubeconfig_of
 from hack.kwok import GPU
+from hack.plane import Plane
 from webhook.controller import look_back_process
 from webhook.decide.decision_record import OptionFigures
 from webhook.hindsight import journal
@@ -120,7 +120,7 @@ def hour(
 
 
 @contextlib.contextmanager
-def _nobody_calling(plane: ControlPlane) -> Iterator[None]:
+def _nobody_calling(plane: Plane) -> Iterator[None]:
     """Take our webhook configuration away meanwhile."""
     api, kind = "admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"
     (ours,) = (each for each in plane.client.list(api, kind) if each["metadata"]["name"] == RELEASE)
@@ -133,7 +133,7 @@ def _nobody_calling(plane: ControlPlane) -> Iterator[None]:
         plane.client.create({**ours, "apiVersion": api, "kind": kind, "metadata": metadata})
 
 
-def prepare(plane: ControlPlane) -> None:
+def prepare(plane: Plane) -> None:
     """Fill the queues that both share, and give the tenant its namespace and its rights."""
     full_queues.create(plane)
     names, client = full_queues.NAMES, plane.client
@@ -246,7 +246,7 @@ def _policies(names: paper.Names, namespaces: Sequence[str]) -> list[Any]:
     return [threshold, forecast, moving]
 
 
-def _decides(plane: ControlPlane) -> bool:
+def _decides(plane: Plane) -> bool:
     found = [plane.client.create(job, dry_run=True) for job in _jobs("0" * 12)]
     queues = [job["metadata"]["labels"][paper.QUEUE_LABEL] for job in found]
     return queues == [full_queues.NAMES.cpu_queue, "spare-lq"]
@@ -329,7 +329,7 @@ def _line(sample: Figures) -> str:
 
 @contextlib.contextmanager
 def _tenant(
-    plane: ControlPlane, *, seconds: float, rate: float, seed: int
+    plane: Plane, *, seconds: float, rate: float, seed: int
 ) -> Iterator["subprocess.Popen[str]"]:
     kubeconfig = kubeconfig_of(plane, ACCOUNT, namespace=hostile.NAMES.namespace)
     command = [sys.executable, "-m", "hack.hostile", str(kubeconfig)]

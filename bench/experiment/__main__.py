@@ -24,8 +24,8 @@ from bench.experiment.course import Course, as_result
 from bench.experiment.figures import Figures
 from bench.experiment.reports import Agreement
 from bench.plane import installed, say
-from hack.controlplane import ControlPlane
 from hack.install import Installation
+from hack.plane import Plane
 from webhook.simulate import plot
 from webhook.simulate.results import Result
 
@@ -63,7 +63,7 @@ def main() -> None:
 @contextlib.contextmanager
 def _installed(
     clusters: int, comparison: Comparison
-) -> Iterator[tuple[Installation, ControlPlane | None]]:
+) -> Iterator[tuple[Installation, Plane | None]]:
     if clusters == 1:
         with installed(chart_values=["tariffs.series={price-slots}"]) as installation:
             yield installation, None

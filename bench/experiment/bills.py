@@ -13,8 +13,8 @@ from bench.experiment import objects
 from bench.experiment.arms import Arm, Beginning, scenario_of
 from bench.experiment.course import Course, as_result
 from bench.report import Target, table
-from hack.controlplane import ControlPlane
 from hack.paper import KUEUE
+from hack.plane import Plane
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.simulate.replayed_costs import costed
 from webhook.simulate.results import Result, TotalCosts
@@ -38,7 +38,7 @@ class Bill:
     replayed: TotalCosts
 
 
-def write_series(plane: ControlPlane, name: str, arm: Arm) -> float | None:
+def write_series(plane: Plane, name: str, arm: Arm) -> float | None:
     """Let a scenario's prices begin now; return when, in seconds since 1970. None: it has none."""
     if scenario_of(name, arm).prices is None:
         return None
@@ -49,9 +49,7 @@ def write_series(plane: ControlPlane, name: str, arm: Arm) -> float | None:
     return begin
 
 
-def with_quota(
-    plane: ControlPlane, arms: Sequence[Arm], played: Played
-) -> dict[str, tuple[Course, ...]]:
+def with_quota(plane: Plane, arms: Sequence[Arm], played: Played) -> dict[str, tuple[Course, ...]]:
     """Return the Jobs with the quota that each held, before their Workloads are removed."""
     found = {}
     for arm in arms:

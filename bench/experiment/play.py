@@ -11,7 +11,7 @@ from bench.experiment.arms import RECONSIDER, Arm, Beginning, Comparison, scenar
 from bench.experiment.course import Course
 from bench.experiment.figures import Figures, overhead_of
 from bench.experiment.rounds import Round, Say, Show
-from hack.controlplane import ControlPlane, NotReadyError
+from hack.plane import NotReadyError, Plane
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.job import DECISION
 from webhook.model.policy.fallback_policy import Reconsider
@@ -41,8 +41,8 @@ class Outcome:
 class Site:
     """Where Jobs run: on *plane* itself, those for GPUs on the *worker* if there is one."""
 
-    plane: ControlPlane
-    worker: ControlPlane | None = None
+    plane: Plane
+    worker: Plane | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ def set_up(
         time.sleep(0.2)
 
 
-def _are_active(plane: ControlPlane, names: set[str]) -> bool:
+def _are_active(plane: Plane, names: set[str]) -> bool:
     active = {
         item["metadata"]["name"]
         for item in plane.client.list("kueue.x-k8s.io/v1beta2", "ClusterQueue")
@@ -162,7 +162,7 @@ def _are_active(plane: ControlPlane, names: set[str]) -> bool:
 
 
 def _decides(
-    plane: ControlPlane, arm: Arm, scenario: Scenario, policies: Sequence[objects.Object]
+    plane: Plane, arm: Arm, scenario: Scenario, policies: Sequence[objects.Object]
 ) -> bool:
     """Ask with dry runs whether every policy of the arm is known to the webhook.
 

@@ -19,6 +19,7 @@ from hack import multikueue
 from hack.controlplane import ControlPlane
 from hack.install import Installation
 from hack.kwok import GPU
+from hack.plane import Plane
 from webhook.state.cluster_watches import PREFIX
 
 Object = dict[str, Any]
@@ -33,7 +34,7 @@ def check_of(arm: Arm) -> str:
 
 
 @contextlib.contextmanager
-def installed(arms: Sequence[Arm]) -> Iterator[tuple[Installation, ControlPlane]]:
+def installed(arms: Sequence[Arm]) -> Iterator[tuple[Installation, Plane]]:
     """Start a manager with the webhook, and a worker behind it that the webhook may look at."""
     folder = Path(tempfile.mkdtemp(prefix="kueue-fallback-experiment-"))
     watched = ",".join(map(cluster_of, arms))
@@ -77,7 +78,7 @@ def at_worker(items: Sequence[Object]) -> list[Object]:
     ]
 
 
-def wait_until_empty(worker: ControlPlane, *, timeout_seconds: float = 120.0) -> None:
+def wait_until_empty(worker: Plane, *, timeout_seconds: float = 120.0) -> None:
     """Wait until MultiKueue has taken away what a round left."""
     deadline = time.monotonic() + timeout_seconds
     while not _is_empty(worker):
@@ -86,7 +87,7 @@ def wait_until_empty(worker: ControlPlane, *, timeout_seconds: float = 120.0) ->
         time.sleep(0.5)
 
 
-def _is_empty(worker: ControlPlane) -> bool:
+def _is_empty(worker: Plane) -> bool:
     try:
         return not worker.client.list("kueue.x-k8s.io/v1beta2", "Workload")
     except OSError:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bench.experiment.course import Course
 from bench.report import Target
-from hack.controlplane import ControlPlane
+from hack.plane import Plane
 from webhook.commands.report import command
 
 SAVED_OFF_AT_MOST: Final = 10.0
@@ -57,7 +57,7 @@ def off(said: float, measured: float) -> float:
 
 
 def agreement(
-    plane: ControlPlane, played: Mapping[str, Sequence[Course]], *, since_seconds: float
+    plane: Plane, played: Mapping[str, Sequence[Course]], *, since_seconds: float
 ) -> Agreement:
     """Ask for the report of each arm's namespace, and compare."""
     observed, enforced = (_reported(plane, key, since_seconds) for key in ("observe", "enforce"))
@@ -74,7 +74,7 @@ def agreement(
     )
 
 
-def _reported(plane: ControlPlane, key: str, since_seconds: float) -> dict[str, Any]:
+def _reported(plane: Plane, key: str, since_seconds: float) -> dict[str, Any]:
     arguments = ["--since", f"{since_seconds:.0f}s", "-n", f"experiment-{key}", "-o", "json"]
     arguments += ["--kubeconfig", str(plane.kubeconfig)]
     answer = CliRunner().invoke(command, arguments)

@@ -15,7 +15,7 @@ from bench.experiment import objects
 from bench.experiment.arms import Arm
 from bench.experiment.course import Course, decided, seen
 from hack.api import ApiError
-from hack.controlplane import ControlPlane
+from hack.plane import Plane
 from webhook.model.job import QUEUE_LABEL
 from webhook.simulate.scenario import Scenario, Submission
 
@@ -43,7 +43,7 @@ class Round:
 
     def __init__(
         self,
-        plane: ControlPlane,
+        plane: Plane,
         scenarios: Mapping[str, tuple[Arm, Scenario]],
         *,
         name: str,
@@ -224,7 +224,7 @@ def flavors_of(scenario: Scenario, submission: Submission, queue: str) -> str:
 
 
 @contextlib.contextmanager
-def _watching(plane: ControlPlane, note: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
+def _watching(plane: Plane, note: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
     """Pass on each state of each of the experiment's Jobs as it comes."""
     label = ",".join(f"{key}={value}" for key, value in objects.PART_OF.items())
     path = f"/apis/batch/v1/jobs?watch=1&timeoutSeconds={WATCH_SECONDS}&labelSelector={label}"
@@ -244,7 +244,7 @@ def _watching(plane: ControlPlane, note: Callable[[Mapping[str, Any]], None]) ->
             reader.join()
 
 
-def remove_jobs(plane: ControlPlane, arms: Sequence[Arm]) -> None:
+def remove_jobs(plane: Plane, arms: Sequence[Arm]) -> None:
     """Delete what a round left, and wait until no Workload is there that could hold quota."""
     for arm in arms:
         path = plane.client.path("batch/v1", "Job", namespace=objects.namespace_of(arm))
