@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack.waiting import WAIT_SECONDS
+
 ROOT = Path(__file__).resolve().parents[1]
 POLICY = ROOT / "examples/policy.yaml"
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 def run(*command, cwd=None):
     result = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=600
+        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=WAIT_SECONDS
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

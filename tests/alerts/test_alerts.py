@@ -9,6 +9,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from hack import promtool
+from hack.waiting import WAIT_SECONDS
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -36,7 +37,7 @@ def run():
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=WAIT_SECONDS,
         )
 
     return call

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import yaml
 
+from hack.waiting import WAIT_SECONDS
 from webhook.api.client import MOST_BYTES, Client, connect, events, parse
 from webhook.api.kubernetes_api import (
     Forbidden,
@@ -57,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for chunk in chunks:
             if isinstance(chunk, threading.Event):
-                chunk.wait(30.0)
+                chunk.wait(WAIT_SECONDS)
                 continue
             self.wfile.write(f"{len(chunk):x}\r\n".encode() + chunk + b"\r\n")
             self.wfile.flush()

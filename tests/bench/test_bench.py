@@ -173,15 +173,6 @@ def test_what_signatures_add_is_taken_within_a_round():
     assert signatures.lines(found)[-1] == "added     0.040 (0.030-0.100)"
 
 
-def test_reviews_are_decided_with_signatures_and_without(monkeypatch):
-    monkeypatch.setattr(reviews, "IN_PROCESS", 20)
-    monkeypatch.setattr(reviews, "WARM_UP", 1)
-
-    found = signatures.measure(report.QUICK, lambda _: None)
-
-    assert {name: len(values) for name, values in found.items()} == {"without": 2, "signed": 2}
-
-
 def test_reviews_are_decided_by_finish_time_and_by_cost(monkeypatch):
     monkeypatch.setattr(reviews, "IN_PROCESS", 20)
     monkeypatch.setattr(reviews, "WARM_UP", 1)
@@ -199,14 +190,6 @@ def test_reviews_are_decided_by_finish_time_and_by_cost(monkeypatch):
     )
     assert (target.value, target.limit, target.is_met) == (1.0, 1.15, True)
     assert by_cost.lines(found)[-1].startswith("times as long, p99")
-
-
-def test_a_state_by_cost_has_all_that_is_weighed():
-    snapshot = by_cost.deciding(by_cost.STRATEGIES[by_cost.BY_COST])
-
-    assert snapshot.profiles.keys() == {"gpu-cq", "cpu-cq"}
-    prices = snapshot.prices[""]
-    assert (prices.electricity, prices.carbon, prices.devices) != (None, None, {})
 
 
 def test_the_rates_of_many_flavors_are_compiled():

@@ -135,14 +135,3 @@ def test_a_replay_pairs_the_same_jobs_without_a_control_plane():
     assert all(found.stayed == found.again > 0 for found in pairs)
     sooner = [found for found in pairs if found.is_gone and found.decided < found.stayed]
     assert {found.priority for found in sooner} == {"low"}
-
-
-def test_jobs_that_are_moved_while_they_wait_finish_sooner():
-    scale, seeds = regret.Scale(reconsiders=True), range(1, 4)
-
-    moved = list(regret.replayed(["preemption"], scale, seeds))
-
-    stays = list(regret.replayed(["preemption"], regret.Scale(), seeds))
-    gone = [sum(found.is_gone for found in of) for of in (moved, stays)]
-    assert gone[0] > 1.5 * gone[1]
-    assert sum(found.decided for found in moved) < sum(found.decided for found in stays)

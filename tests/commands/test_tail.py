@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from click.testing import CliRunner
 
+from hack.waiting import WAIT_SECONDS
 from tests.commands.apiserver import serving
 from webhook.__main__ import main
 from webhook.commands import tail
@@ -242,7 +243,7 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
         assert started.stdout is not None
         first = started.stdout.readline()
         started.send_signal(signal.SIGINT)
-        _, errors = started.communicate(timeout=60)
+        _, errors = started.communicate(timeout=WAIT_SECONDS)
 
     assert "sent to cpu-lq (cpu)" in first
     assert (started.returncode, errors) == (0, "")

@@ -71,7 +71,9 @@ def test_flask_is_imported_for_the_first_who_asks():
     address = f"127.0.0.1:{free_port()}"
 
     done = subprocess.run(
-        [sys.executable, "-c", ASKED, address], stdout=subprocess.PIPE, check=True, timeout=60
+        [sys.executable, "-c", ASKED, address],
+        stdout=subprocess.PIPE,
+        check=True,
     )
 
     assert json.loads(done.stdout) == [False, 404, True]

@@ -3,11 +3,11 @@
 import contextlib
 import http.client
 import os
+import signal
 import socket
 import ssl
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 
 from certs import issue
 from hack.ports import Ports
+from hack.waiting import WAIT_SECONDS, wait_for
 from webhook.server.connections import MAX_HELD
 
 _PORTS = Ports()
@@ -43,7 +44,7 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def dial(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_SECONDS)
         self.opened.callback(connection.close)
         return connection
 
@@ -53,7 +54,7 @@ class Running:
         self.opened.callback(connection.close)
         return connection
 
-    def client(self, timeout=30):
+    def client(self, timeout=WAIT_SECONDS):
         client = http.client.HTTPSConnection(
             "localhost", self.port, context=self.tls, timeout=timeout
         )
@@ -66,7 +67,7 @@ class Running:
 
 
 def exchange(client, body):
-    client.request("POST", "/mutate?timeout=30s", body=body)
+    client.request("POST", "/mutate?timeout=WAIT_SECONDSs", body=body)
     response = client.getresponse()
     return response.status, response.read()
 
@@ -154,21 +155,21 @@ def answering(running):
         with running.opened:
             yield
     finally:
-        # The arbiter would leave its worker behind.
-        process.terminate()
+        # Killed, the arbiter would leave its worker behind; a second signal skips the drain.
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(WAIT_SECONDS)
         process.kill()
-        process.wait(10)
+        process.wait()
 
 
 def wait_until_it_answers(running):
-    deadline = time.monotonic() + 120
-    while True:
+    def answers():
+        assert running.process.poll() is None, running.log.read_text()
         try:
-            running.post()
+            return running.post()
         except OSError:
-            if time.monotonic() > deadline or running.process.poll() is not None:
-                raise
-        else:
-            return
+            return None
+
+    wait_for(answers, "the server answers")

@@ -5,6 +5,7 @@ import http.client
 import json
 import threading
 
+from hack.waiting import WAIT_SECONDS
 from webhook.console.access import Everybody
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
 from webhook.console.web_server import ConsoleServer
@@ -28,15 +29,19 @@ def served(view, *, rights_of=lambda _: Everybody(), context=None, **rest):
     assert bugs == []
 
 
+def connection_to(port):
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
+
+
 def ask(port, path, method="GET", **headers):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+    with contextlib.closing(connection_to(port)) as client:
         client.request(method, path, headers=headers)
         response = client.getresponse()
         return response, response.read()
 
 
 def send(port, path, body, content_type="application/json"):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+    with contextlib.closing(connection_to(port)) as client:
         client.request("POST", path, body=body, headers={"Content-Type": content_type})
         response = client.getresponse()
         return response.status, json.loads(response.read())

@@ -1,16 +1,15 @@
 """The whole server process, as `serve` starts it, over a kubeconfig that a test gives."""
 
 import contextlib
-import http.client
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import yaml
 
 from hack import meters
 from tests.contract.conftest import Running, answering, free_port
+from tests.contract.consoles import connection_to
 
 DRAIN_SECONDS = 2
 
@@ -43,15 +42,8 @@ def serve(certificate, folder, kubeconfig, **settings):
         yield running
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def get(port, path):
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as client:
+    with contextlib.closing(connection_to(port)) as client:
         client.request("GET", path)
         response = client.getresponse()
         return response.status, response.read().decode()

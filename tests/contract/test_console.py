@@ -168,7 +168,7 @@ def test_tokens_travel_under_tls_alone(certificate):
     with served(lambda: collect(known()), context=lambda: context) as port:
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             ask(port, "/view", Authorization="Bearer hunter2")
-        client = http.client.HTTPSConnection("localhost", port, context=trusting, timeout=30)
+        client = http.client.HTTPSConnection("localhost", port, context=trusting)
         with contextlib.closing(client):
             client.request("GET", "/workloads?clusterqueue=gpu-cq")
             answer = client.getresponse()

@@ -3,65 +3,62 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.contract.conftest import exchange, receive_all, wait_until_it_answers
 from tests.contract.go_client import GoClient
 
-DRAIN = 3.0
-# The promise is 5 s after the drain; the machine that runs the tests may be busy.
-END = 10.0
+ENDLESS = 3600.0
+"""A drain that only a second signal ends."""
 
 
-def ended_in(server):
-    """Wait for the end; return the seconds it took, and that it ended by itself."""
-    started = time.monotonic()
-    code = server.process.wait(60)
-    return time.monotonic() - started, code
+def ended_with(server):
+    """Wait for the end; return with which code it ended by itself."""
+    return server.process.wait(WAIT_SECONDS)
 
 
-def test_while_draining_new_and_kept_connections_are_served_once_more(start):
-    server = start(drain_seconds=DRAIN)
-    kept = server.client()
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+def test_while_draining_all_are_served_once_more_and_a_second_signal_ends_it(start, second):
+    server = start(drain_seconds=ENDLESS)
+    kept, idle = server.client(), server.connect()
     exchange(kept, b"warm")
 
     ask_to_end(server)
     kept.request("POST", "/", body=b"sleep 0")
     last = kept.getresponse()
-    fresh = server.connect()
-    fresh.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx")
-    answer = receive_all(fresh)
-    seconds, code = ended_in(server)
+    fresh = one_answer(server)
+    server.process.send_signal(second)
+    code = ended_with(server)
 
     assert (last.status, last.getheader("Connection")) == (200, "close")
-    assert answer.endswith(b"\r\n\r\nx")
-    assert b"\r\nConnection: close\r\n" in answer
-    assert (code, seconds < DRAIN + END) == (0, True)
+    assert fresh.endswith(b"\r\n\r\nx")
+    assert b"\r\nConnection: close\r\n" in fresh
+    assert (receive_all(idle), code) == (b"", 0)
 
 
 def test_idle_connections_hold_up_no_end(start):
-    server = start(drain_seconds=0.5)
+    server = start()
     client = GoClient(server)
     threads = [threading.Thread(target=client.post, args=(b"sleep 0.01",)) for _ in range(50)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join()
     unused = [server.connect() for _ in range(25)]
     idle = client.idle() + len(unused)
 
     server.process.send_signal(signal.SIGTERM)
-    seconds, code = ended_in(server)
+    code = ended_with(server)
     client.close()
 
     assert idle >= 25
-    assert (code, seconds < 0.5 + END) == (0, True)
+    assert code == 0
 
 
 def test_under_load_every_message_that_was_sent_is_answered(start):
-    server = start(drain_seconds=DRAIN)
+    server = start(drain_seconds=1.0)
     answered, lost, refused = [], [], threading.Event()
 
     def caller(number):
@@ -83,11 +80,11 @@ def test_under_load_every_message_that_was_sent_is_answered(start):
         thread.start()
     server.process.send_signal(signal.SIGTERM)
     for thread in threads:
-        thread.join(60)
-    _, code = ended_in(server)
+        thread.join()
+    code = ended_with(server)
 
     assert (lost, code) == ([], 0)
-    assert len(answered) > 8
+    assert answered
 
 
 def receive_one(connection):
@@ -109,28 +106,15 @@ def test_what_was_begun_before_the_end_is_finished(start):
     server = start()
     half, slow = server.connect(), server.connect()
     half.sendall(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nhalf")
-    slow.sendall(b"POST / HTTP/1.1\r\nContent-Length: 7\r\n\r\nsleep 1")
+    slow.sendall(b"POST / HTTP/1.1\r\nContent-Length: 9\r\n\r\nsleep 0.1")
 
     server.process.send_signal(signal.SIGTERM)
     half.sendall(b"-sent.")
     answers = receive_all(slow), receive_all(half)
-    _, code = ended_in(server)
+    code = ended_with(server)
 
-    assert [answer.rpartition(b"\r\n")[2] for answer in answers] == [b"sleep 1", b"half-sent."]
+    assert [answer.rpartition(b"\r\n")[2] for answer in answers] == [b"sleep 0.1", b"half-sent."]
     assert code == 0
-
-
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
-def test_a_second_signal_hurries(start, second):
-    server = start(drain_seconds=60.0)
-    idle = server.connect()
-    ask_to_end(server)
-
-    server.process.send_signal(second)
-    seconds, code = ended_in(server)
-
-    assert receive_all(idle) == b""
-    assert (code, seconds < END) == (0, True)
 
 
 def ask_to_end(server):
@@ -162,14 +146,13 @@ def test_a_reload_and_more_workers_are_refused(start):
 
     for sig in (signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2):
         server.process.send_signal(sig)
-    while server.log.read_text().count("nothing to reload") < 3:
-        server.post()
+    wait_for(lambda: server.log.read_text().count("nothing to reload") == 3, "it refuses each")
 
     assert server.workers() == [first]
 
 
 def test_the_worker_ends_when_the_arbiter_is_gone(start):
-    server = start(drain_seconds=60.0)
+    server = start(drain_seconds=ENDLESS)
     connection = server.connect()
 
     server.process.kill()

@@ -5,14 +5,15 @@ import json
 import socket
 import threading
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from hypothesis import strategies as st
 
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.commands.apiserver import serving
 from tests.commands.cluster import Cluster
-from tests.contract.serving import get, observers, serve, wait_until
+from tests.contract.serving import get, observers, serve
 from tests.fuzz.drawing import EXAMPLES, drawn
 from tests.fuzz.objects import good, probes
 from tests.fuzz.observing import decision_in
@@ -39,8 +40,9 @@ class Watched(Cluster):
         self.ends = threading.Event()
 
     def __call__(self, method, url, body):
-        if "watch=true" in urlsplit(url).query:
-            self.ends.wait(1.5)
+        params = dict(parse_qsl(urlsplit(url).query))
+        if "watch" in params:
+            self.ends.wait(float(params["timeoutSeconds"]))
             return 200, [], ""
         return super().__call__(method, url, body)
 
@@ -52,7 +54,7 @@ def server(certificate, tmp_path):
         serving(cluster, tmp_path) as kubeconfig,
         serve(certificate, tmp_path, kubeconfig) as found,
     ):
-        wait_until(lambda: get(found.metrics, "/readyz")[0] == 200)
+        wait_for(lambda: get(found.metrics, "/readyz")[0] == 200, "it is ready")
         yield found
         cluster.ends.set()
 
@@ -68,7 +70,7 @@ def send(server, message):
     """Send it as it is, and wait until it is answered or refused."""
     with (
         contextlib.suppress(OSError),
-        socket.create_connection(("127.0.0.1", server.port), timeout=5) as dialled,
+        socket.create_connection(("127.0.0.1", server.port), timeout=WAIT_SECONDS) as dialled,
         server.tls.wrap_socket(dialled, server_hostname="localhost") as connection,
     ):
         connection.sendall(message)

@@ -1,6 +1,5 @@
 """The whole server process, without a cluster: how it says that it ends, and what it logs."""
 
-import contextlib
 import json
 import os
 import signal
@@ -9,8 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.contract.conftest import exchange, free_port
-from tests.contract.serving import get, observers, serve, wait_until
+from tests.contract.serving import get, observers, serve
 from tests.reviews import light_job, review
 from webhook.observer.process import NICENESS
 
@@ -37,57 +37,24 @@ def _kubeconfig(port):
     }
 
 
-def test_while_draining_it_is_not_ready_and_its_observer_lives(serving):
-    wait_until(lambda: observers(serving.worker))
-    (observer,) = observers(serving.worker)
-
-    serving.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: get(serving.metrics, "/readyz") == (503, "draining\n"))
-    alive = Path(f"/proc/{observer}").exists()
-    code = serving.process.wait(30)
-
-    assert (alive, code) == (True, 0)
-    wait_until(lambda: not Path(f"/proc/{observer}").exists())
-
-
-def test_the_first_observer_is_a_fork_of_the_server_that_has_none_of_its_sockets(serving):
-    wait_until(lambda: observers(serving.worker))
-    (observer,) = observers(serving.worker)
-
-    def sockets(pid):
-        found = set()
-        for file in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                found.add(str(file.readlink()))
-        return {link for link in found if link.startswith("socket:")}
-
-    ours, theirs = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in (serving.worker, observer))
-    assert theirs == ours
-    assert sockets(serving.worker)
-    assert not sockets(serving.worker) & sockets(observer)
-
-
-def test_where_cpu_is_short_reviews_are_answered_before_counts_are_made(serving):
-    wait_until(lambda: observers(serving.worker))
-    (observer,) = observers(serving.worker)
+def test_until_its_end_it_answers_and_logs_and_its_observer_lives_and_gives_way(serving):
+    (observer,) = wait_for(lambda: observers(serving.worker), "it has an observer")
 
     def behind():
-        return os.getpriority(os.PRIO_PROCESS, observer) - os.getpriority(
-            os.PRIO_PROCESS, serving.worker
-        )
+        own = os.getpriority(os.PRIO_PROCESS, serving.worker)
+        return os.getpriority(os.PRIO_PROCESS, observer) - own
 
-    wait_until(lambda: behind() == NICENESS)
-
-
-def test_the_last_lines_of_the_log_are_written_before_the_end(serving):
+    wait_for(lambda: behind() == NICENESS, "counts are made after reviews")
     serving.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: get(serving.metrics, "/readyz")[0] == 503)
-
+    wait_for(lambda: get(serving.metrics, "/readyz") == (503, "draining\n"), "it drains")
+    alive = Path(f"/proc/{observer}").exists()
     answer = serving.post(json.dumps(review(light_job())).encode())
     serving.process.send_signal(signal.SIGTERM)
-    serving.process.wait(30)
 
-    assert answer[0] == 200
+    code = serving.process.wait(WAIT_SECONDS)
+
+    assert (alive, answer[0], code) == (True, 200, 0)
+    wait_for(lambda: not Path(f"/proc/{observer}").exists(), "its observer ends")
     lines = [json.loads(line) for line in serving.log.read_text().splitlines()]
     assert [line["msg"] for line in lines if line.get("name") == "light"] == ["skipped"]
 
@@ -101,10 +68,10 @@ def test_every_line_of_the_log_is_json_and_none_holds_a_secret(serving):
         client.request("PUT", path, body="hunter2", headers={"Authorization": "hunter2"})
         client.getresponse().read()
     exchange(serving.client(), b'{"apiVersion": "hunter2"')
-    wait_until(lambda: b"observer" in serving.log.read_bytes())
+    wait_for(lambda: b"observer" in serving.log.read_bytes(), "the observer logs, too")
 
     serving.process.send_signal(signal.SIGTERM)
-    serving.process.wait(30)
+    serving.process.wait(WAIT_SECONDS)
 
     text = serving.log.read_text()
     assert "hunter2" not in text
@@ -118,7 +85,7 @@ def test_the_observer_serves_the_console_that_says_that_it_knows_nothing_yet(ser
         except OSError:
             return None
 
-    wait_until(answer)
+    wait_for(answer, "the console is served")
 
     assert answer() == (
         503,
@@ -127,5 +94,5 @@ def test_the_observer_serves_the_console_that_says_that_it_knows_nothing_yet(ser
     assert json.loads(get(serving.console, "/decisions")[1]) == {"decisions": []}
     (observer,) = observers(serving.worker)
     os.kill(observer, signal.SIGKILL)
-    wait_until(lambda: answer() is None)
-    wait_until(answer)
+    wait_for(lambda: observers(serving.worker) not in ([], [observer]), "another begins")
+    wait_for(answer, "the console is served again")

@@ -20,8 +20,6 @@ def answer(environ, start_response):
         raise ValueError(body.decode())
     if body.startswith(b"sleep "):
         time.sleep(float(body[6:]))
-    if body == b"waited":
-        body = str(environ["kueue_fallback.waited_seconds"]).encode()
     if body == b"unanswered":
         body = json.dumps(SERVER.unanswered).encode()
     if body == b"put off":

@@ -238,7 +238,7 @@ def test_who_does_not_lead_asks_nobody():
 
 def test_two_queries_are_asked_in_five_minutes_and_the_others_take_turns(world):
     for _ in range(3):
-        world.wait(1)
+        world.wait(seconds=1)
     first = len(world.played.queries)
     for _ in range(3):
         world.wait()

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS
 from tests.controller.objects import Objects
 from webhook.api.kubernetes_api import Forbidden
 from webhook.api.lease import Elector
@@ -52,7 +53,7 @@ def test_who_comes_to_lead_says_so_and_gives_the_lease_back_in_the_end(replica):
     found = replica(server)
 
     found.leadership.start()
-    assert found.changed.wait(10.0)
+    assert found.changed.wait(WAIT_SECONDS)
     led, held = found.leadership.is_leader(), holder(server)
     found.leadership.stop()
 
@@ -64,12 +65,12 @@ def test_the_next_one_leads_soon_after(replica):
     server = Objects()
     first, second = replica(server), replica(server, "b")
     first.leadership.start()
-    assert first.changed.wait(10.0)
+    assert first.changed.wait(WAIT_SECONDS)
     second.leadership.start()
 
     first.leadership.stop()
 
-    assert second.changed.wait(10.0)
+    assert second.changed.wait(WAIT_SECONDS)
     assert second.leadership.is_leader()
 
 
@@ -88,7 +89,7 @@ def test_what_goes_wrong_is_logged_once_and_stands_in_the_notice(replica):
     found = replica(server)
 
     found.leadership.start()
-    assert found.changed.wait(10.0)
+    assert found.changed.wait(WAIT_SECONDS)
 
     assert found.lines == [
         "the Lease cannot be held: no right",

@@ -17,8 +17,6 @@ from webhook.controller.look_back_process import LookBackError, LookBackTask, ru
 from webhook.hindsight.savings_record import config_map, read_savings
 from webhook.model.policy.fallback_policy import Mode
 
-WAIT_SECONDS = 60
-
 
 def told():
     return LookBackTask(namespace=OURS, unix=UNIX, snapshot=world(Mode.OBSERVE))

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS
 from tests.controller.fakes import AtOnce
 from tests.hindsight import journals
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
@@ -117,12 +118,12 @@ def test_nobody_waits_for_one_that_takes_forever_and_no_second_one_begins(leader
 
     def hang(*_, **__):
         begun.put(leader.clock)
-        end.wait(60)
+        end.wait(WAIT_SECONDS)
 
     monkeypatch.setattr(savings_publisher, "threading", threading)
     monkeypatch.setattr(leader.publisher, "publish", hang)
     leader.publisher.step(leader.snapshot, 0)
-    first = begun.get(timeout=60)
+    first = begun.get(timeout=WAIT_SECONDS)
     leader.clock = RETRY_SECONDS
     leader.publisher.step(leader.snapshot, 1)
     end.set()

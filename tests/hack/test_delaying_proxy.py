@@ -9,7 +9,7 @@ import pytest
 
 from hack.delaying_proxy import Call, DelayingProxy
 from hack.ports import Ports
-from hack.waiting import wait_for
+from hack.waiting import WAIT_SECONDS, wait_for
 
 
 class Upstream(BaseHTTPRequestHandler):
@@ -25,7 +25,7 @@ class Upstream(BaseHTTPRequestHandler):
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             self.wfile.write(b"5\r\nfirst\r\n")
-            self.goes_on.wait(10)
+            self.goes_on.wait(WAIT_SECONDS)
             self.wfile.write(b"4\r\nlast\r\n0\r\n\r\n")
             return
         told = f"{self.command} {self.path} ".encode() + body
@@ -64,14 +64,17 @@ def ports():
 @pytest.fixture
 def proxy(upstream, ports):
     with DelayingProxy(
-        ports.lease(), lambda: http.client.HTTPConnection("127.0.0.1", upstream, timeout=10)
+        ports.lease(),
+        lambda: http.client.HTTPConnection("127.0.0.1", upstream),
     ) as found:
         yield found
 
 
 def ask(proxy, method, path, body=None, headers=()):
     """Ask once; returns the status, a header and the body."""
-    connection = http.client.HTTPConnection(proxy.address.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(
+        proxy.address.removeprefix("http://"), timeout=WAIT_SECONDS
+    )
     try:
         connection.request(method, path, body, dict(headers))
         answer = connection.getresponse()
@@ -108,7 +111,9 @@ def test_what_is_wanted_waits_until_it_is_released_and_all_else_passes(proxy):
 
 
 def test_the_parts_of_a_watch_come_as_they_are_sent(proxy):
-    connection = http.client.HTTPConnection(proxy.address.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(
+        proxy.address.removeprefix("http://"), timeout=WAIT_SECONDS
+    )
     connection.request("GET", "/watch")
     answer = connection.getresponse()
 

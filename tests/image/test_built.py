@@ -15,7 +15,7 @@ import pytest
 
 from certs.issue import new_authority, new_leaf
 from hack.ports import Ports
-from hack.waiting import wait_for
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
 from tests.reviews import light_job, review
@@ -36,7 +36,7 @@ print([*installers], missing)
 pytestmark = pytest.mark.xdist_group("image")
 
 
-def run(*command, timeout=600):
+def run(*command, timeout=WAIT_SECONDS):
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout)
 
 
@@ -51,7 +51,7 @@ def builder():
     for program in filter(shutil.which, ("docker", "podman")):
         complaint = f"{program} does not answer"
         with contextlib.suppress(subprocess.TimeoutExpired):
-            done = run(program, "info", timeout=5)
+            done = run(program, "info", timeout=WAIT_SECONDS)
             if done.returncode == 0:
                 return program
             complaint = f"{program}: {last_line(done)}"
@@ -66,7 +66,7 @@ def image(builder):
         if pulled.returncode:
             pytest.skip(f"{builder} cannot pull {base}: {last_line(pulled)}")
 
-    built = run("make", "-C", str(ROOT), "image", f"TAG={TAG}", timeout=1200)
+    built = run("make", "-C", str(ROOT), "image", f"TAG={TAG}", timeout=WAIT_SECONDS)
 
     assert built.returncode == 0, built.stdout + built.stderr
     yield TAG
@@ -133,13 +133,13 @@ def test_it_serves_reviews_and_health_and_ends_when_told(command, files, ports):
 
     with subprocess.Popen(serve, stdout=pipe, stderr=pipe, text=True) as process:
         try:
-            wait_for(lambda: _is_healthy(metrics) or process.poll(), "/healthz", timeout_seconds=60)
+            wait_for(lambda: _is_healthy(metrics) or process.poll(), "/healthz")
             assert process.poll() is None, process.communicate()
             checked = run(*_health_check(command, metrics))
             answer = _post(settings, files, sent := review(light_job()))
         finally:
             process.send_signal(signal.SIGTERM)
-            _, log = process.communicate(timeout=60)
+            _, log = process.communicate(timeout=WAIT_SECONDS)
 
     assert checked.returncode == 0, checked.stderr
     assert answer["response"]["uid"] == sent["request"]["uid"]
@@ -158,7 +158,7 @@ def _health_check(command, port):
 
 
 def _is_healthy(port):
-    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=WAIT_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status == 200
@@ -171,7 +171,9 @@ def _is_healthy(port):
 def _post(settings, files, sent):
     port = int(settings["listen"].rpartition(":")[2])
     context = ssl.create_default_context(cafile=files / "ca.crt")
-    connection = http.client.HTTPSConnection("localhost", port, timeout=10, context=context)
+    connection = http.client.HTTPSConnection(
+        "localhost", port, timeout=WAIT_SECONDS, context=context
+    )
     try:
         connection.request("POST", "/mutate?timeout=2s", json.dumps(sent))
         return json.loads(connection.getresponse().read())

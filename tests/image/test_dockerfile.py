@@ -8,6 +8,7 @@ import zipfile
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
 from webhook.server.addresses import split_address
@@ -30,7 +31,7 @@ import kubernetes.client, kubernetes.config
 
 def run(*command, cwd=ROOT):
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300
+        command, capture_output=True, text=True, check=False, cwd=cwd, timeout=WAIT_SECONDS
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

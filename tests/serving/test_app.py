@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.waiting import wait_for
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.server.tls import SentContext
@@ -233,8 +234,7 @@ def test_the_process_ends_though_it_is_the_log_that_fails(started, monkeypatch):
     before = started.table["/readyz"]()
 
     monkeypatch.setattr(started.log, "_write_all", lambda: {}["x"])
-    while started.log.is_alive:
-        threading.Event().wait(0.01)
+    wait_for(lambda: not started.log.is_alive, "the log has ended")
     after = started.table["/readyz"]()
 
     assert started.ended == [70]

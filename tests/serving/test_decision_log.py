@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS
 from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
 from tests.nasty import all_kinds, asked, of_kind
@@ -194,7 +195,7 @@ def test_a_broken_stream_costs_the_lines_and_not_the_writer():
     dropped, broken = [], Broken()
     log = DecisionLog(broken, lambda: dropped.append(1))
     log.put({"n": 1})
-    broken.tried.wait(30)
+    broken.tried.wait(WAIT_SECONDS)
     broken.works = True
     log.put({"n": 2})
     log.close()
@@ -225,7 +226,7 @@ class Stalled(io.StringIO):
         self.go = threading.Event()
 
     def write(self, text):
-        self.go.wait(30)
+        self.go.wait(WAIT_SECONDS)
         return super().write(text)
 
 

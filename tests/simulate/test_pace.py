@@ -29,7 +29,7 @@ def test_a_long_wait_takes_no_longer_to_find_the_end_of_than_a_short_one(monkeyp
     monkeypatch.setattr(Pace, "at", lambda self, number: asked.append(number) or at(self, number))
 
     waiting = pace()
-    waiting.wait(1e9)
+    waiting.wait(until=1e9)
     waiting.hurry(9e8)
 
     assert waiting.next == pytest.approx(9e8, abs=STEP_SECONDS)

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import pytest
 
+from hack.waiting import POLL_SECONDS, WAIT_SECONDS, wait_for
 from tests import builders
 from tests.state.objects import cluster_queue, local_queue
 from webhook.api.kubernetes_api import NotServed, Unreachable
@@ -44,7 +45,7 @@ class Played:
     def watch(self, path, params, *, read_seconds):
         if self.objects is None:
             raise Unreachable("no answer")
-        self.closed.wait(0.05)
+        self.closed.wait(POLL_SECONDS)
         return iter(())
 
     def kueue_version(self):
@@ -92,10 +93,8 @@ class Observer:
         self.told.put(Reachable(tuple(contents)))
 
     def until(self, is_so):
-        deadline = time.monotonic() + 20
         while not is_so():
-            assert time.monotonic() < deadline
-            self.logged += self.watches.take(self.told.get(timeout=10))
+            self.logged += self.watches.take(self.told.get(timeout=WAIT_SECONDS))
             update = self.watches.with_clusters(Update(), time.monotonic(), time.time())
             self.names = update.watched_clusters
             for name, each in update.clusters.items():
@@ -107,10 +106,7 @@ class Observer:
 def observe():
     before = set(threading.enumerate())
     yield Observer
-    deadline = time.monotonic() + 20
-    while ours := [each for each in threading.enumerate() if each not in before]:
-        assert time.monotonic() < deadline, ours
-        time.sleep(0.05)
+    wait_for(lambda: before.issuperset(threading.enumerate()), "its threads have ended")
 
 
 def end(observer):
@@ -133,7 +129,7 @@ def test_what_is_told_is_taken_over_whether_or_not_anybody_reads_what_is_to_be_l
     observer = observe({"first": Played(QUEUES)})
     observer.reach(gpu="first")
 
-    observer.watches.take(observer.told.get(timeout=10))
+    observer.watches.take(observer.told.get(timeout=WAIT_SECONDS))
 
     assert observer.watches.with_clusters(Update(), 0.0, 0.0).watched_clusters == ("gpu",)
     end(observer)
