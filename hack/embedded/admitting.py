@@ -1,0 +1,76 @@
+"""Whom Kueue would admit now, in which flavors: asked of the simulator that forecasts run on.
+
+The one place where a played Kueue uses it. Nobody is preempted.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from webhook.kueue.quota import plant
+from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.tree_workloads import (
+    ForecastGivens,
+    Occupant,
+    QueuedGroup,
+    TreeContents,
+    filled,
+    prepare,
+)
+from webhook.model.queues import Arrival, FlavorResource, Snapshot
+from webhook.state.forecast_input import occupants, queued
+from webhook.state.state import State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedWorkload:
+    """One that gets quota in a scheduling cycle."""
+
+    key: str
+    """``namespace/name``"""
+    cluster_queue: str
+    usage: Mapping[FlavorResource, int]
+    """In milli for cpu, in whole units for all else."""
+
+
+def admitted_now(
+    state: State, snapshot: Snapshot, unix: float, uids: Mapping[str, str]
+) -> Iterator[AdmittedWorkload]:
+    """Yield whom Kueue's next cycles admit, in order.
+
+    *unix* is the snapshot's instant in seconds since 1970. *uids* are those of Workloads, by key:
+    Kueue takes those of one second in their order.
+    """
+    clock = snapshot.as_of - unix
+    running: defaultdict[str, list[Occupant]] = defaultdict(list)
+    waiting: defaultdict[str, list[QueuedGroup]] = defaultdict(list)
+    for name in snapshot.cluster_queues:
+        contents = state.contents_of(name)
+        running[name] += occupants(name, contents.holding, clock)
+        groups = [group for group in contents.waiting if group.competes]
+        waiting[name] += queued(groups, clock, 1, lambda one: f"{one.namespace}/{one.name}")
+    # How long anybody runs changes nothing about who starts now.
+    case = ForecastGivens(
+        snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of, keep=True
+    )
+    for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:
+        pending = [(name, group) for name in tree.leaves for group in waiting[name]]
+        pending.sort(key=lambda placed: _age(placed[1].arrival, uids))
+        holding = [occupant for name in tree.leaves for occupant in running[name]]
+        contents_of_tree = TreeContents(tree=tree, occupants=holding, queued=pending)
+        cells = {index: cell for cell, index in tree.indices.items()}
+        for started in _starts(case, contents_of_tree) if pending else ():
+            usage = {cells[index]: amount for index, amount in started.usage}
+            yield AdmittedWorkload(
+                key=started.key, cluster_queue=started.cluster_queue, usage=usage
+            )
+
+
+def _age(arrival: Arrival, uids: Mapping[str, str]) -> tuple[int, str]:
+    return arrival.created, uids[arrival.key]
+
+
+def _starts(case: ForecastGivens, contents: TreeContents) -> Sequence[StartedWorkloads]:
+    schedule = filled(case, contents, prepare(case, contents), is_exact=True)
+    schedule.start_what_fits()
+    return schedule.begun
