@@ -14,14 +14,14 @@ from bench.report import Figures, Scale, Target
 from bench.serving import Say
 from hack import bodies, kueue, load, tools
 from hack.api import Object
-from hack.played_cluster import PlayedCluster
+from hack.embedded.api_server import EmbeddedServer
 
 
 def measure(scale: Scale, say: Say) -> Figures:
     load.program()
     with (
         tempfile.TemporaryDirectory(prefix="kueue-fallback-") as name,
-        PlayedCluster(items(scale), gives_way=True) as cluster,
+        EmbeddedServer(items(scale), gives_way=True) as cluster,
     ):
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"

@@ -23,7 +23,7 @@ from bench.reviews import Served
 from bench.serving import Meanwhile, Say
 from hack import bodies, load
 from hack.api import Object
-from hack.played_cluster import PlayedCluster
+from hack.embedded.api_server import EmbeddedServer
 from webhook.model.job import MOVE_TO
 
 EVENTS_A_MOVE: Final = 3
@@ -32,7 +32,7 @@ _A_NUMBER: Final = "135792468013"
 
 
 def measure(
-    folder: Path, cluster: PlayedCluster, served: Served, scale: Scale, say: Say
+    folder: Path, cluster: EmbeddedServer, served: Served, scale: Scale, say: Say
 ) -> Figures:
     """Measure as ``moves`` does, with figures of the same form."""
     path = folder / "moves.jsonl"
@@ -54,7 +54,7 @@ def measure(
 
 
 def _phase(
-    phase: str, cluster: PlayedCluster, served: Served, target: load.Webhook, scale: Scale
+    phase: str, cluster: EmbeddedServer, served: Served, target: load.Webhook, scale: Scale
 ) -> Figures:
     if phase != "moving":
         return {**reviews.measured(served, scale), "movesASecond": 0.0}
@@ -78,7 +78,7 @@ def _phase(
 class _Changes:
     """Says of Workloads that wait, one after the other, that they are in the other queue now."""
 
-    def __init__(self, cluster: PlayedCluster, scale: Scale) -> None:
+    def __init__(self, cluster: EmbeddedServer, scale: Scale) -> None:
         running = min(scale.workloads - 1, objects.GPUS * scale.queues)
         self._cluster, self._names = cluster, objects.queue_names(scale.queues)
         self._turns = itertools.cycle(range(running, scale.workloads))

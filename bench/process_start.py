@@ -10,7 +10,7 @@ from bench import alone, objects, played
 from bench.report import Figures, Scale, Target, table
 from bench.serving import Say
 from hack import bodies, load, meters
-from hack.played_cluster import PlayedCluster
+from hack.embedded.api_server import EmbeddedServer
 
 READY_SECONDS: Final = 2.0
 MEMORY_MEGABYTES: Final = 100.0
@@ -20,7 +20,7 @@ def measure(scale: Scale, say: Say) -> Figures:
     load.program()
     with (
         tempfile.TemporaryDirectory(prefix="kueue-fallback-") as name,
-        PlayedCluster(alone.items(scale)) as cluster,
+        EmbeddedServer(alone.items(scale)) as cluster,
     ):
         folder = Path(name)
         kubeconfig = folder / "kubeconfig"

@@ -17,9 +17,11 @@ from bench import phases, played, reviews
 from bench.report import Figures, Scale, Target, spread, table
 from bench.reviews import Served
 from bench.serving import Meanwhile
-from hack import bodies, load, meters, played_workers
-from hack.played_cluster import Mood, PlayedCluster
-from hack.played_workers import NAMES, WORKERS
+from hack import bodies, load, meters
+from hack.embedded import many_workers
+from hack.embedded.api_server import EmbeddedServer
+from hack.embedded.faults import Mood
+from hack.embedded.many_workers import NAMES, WORKERS
 
 SETTLE_SECONDS: Final = 10.0
 """After a mood has changed: a watch that was open before it ends within nine."""
@@ -45,12 +47,12 @@ def measure(scale: Scale, say: Say) -> Figures:
     load.program()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kueue-fallback-")))
-        _, workers = stack.enter_context(played_workers.played(folder))
+        _, workers = stack.enter_context(many_workers.played(folder))
         say(f"starting the webhook beside {len(WORKERS)} played clusters")
         served = stack.enter_context(
             played.served(
                 folder,
-                played_workers.kubeconfig_path(folder),
+                many_workers.kubeconfig_path(folder),
                 bodies.review(NAMES, is_dry_run=True),
                 watch_workers=True,
             )
@@ -64,13 +66,13 @@ def measure(scale: Scale, say: Say) -> Figures:
     return {"rounds": rounds}
 
 
-def _change(workers: Mapping[str, PlayedCluster]) -> None:
+def _change(workers: Mapping[str, EmbeddedServer]) -> None:
     """Say something of each worker: what nobody has anything to say of cannot be late."""
     for worker in workers.values():
-        worker.apply(played_workers.workload("waits-0"))
+        worker.apply(many_workers.workload("waits-0"))
 
 
-def _round(number: int, slow: PlayedCluster, served: Served, scale: Scale) -> Figures:
+def _round(number: int, slow: EmbeddedServer, served: Served, scale: Scale) -> Figures:
     """Measure each phase once; every other round in the other order."""
     found = {}
     for phase in list(PHASES)[:: -1 if number % 2 else 1]:

@@ -172,7 +172,7 @@ class ResourceApi:
     ) -> Written:
         before = record.item(place.kind, place.version)
         changed = change(copy.deepcopy(before))
-        if changed["metadata"].get("uid") not in (None, before["metadata"]["uid"]):
+        if changed["metadata"].get("uid") not in (None, before["metadata"].get("uid")):
             raise conflict(place.kind, place.name, "Precondition failed: UID in precondition")
         item = _merged(place, before, _placed(place, changed))
         if tracks:

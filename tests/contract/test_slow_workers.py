@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from hack import paper, played_workers
-from hack.played_cluster import Mood
-from hack.played_workers import NAMES, PENDING, WORKERS
+from hack import paper
+from hack.embedded import many_workers
+from hack.embedded.faults import Mood
+from hack.embedded.many_workers import NAMES, PENDING, WORKERS
 from hack.waiting import wait_for
 from tests.contract.serving import serve
 from tests.reviews import admitted, review
@@ -18,7 +19,7 @@ KNOWN = dict.fromkeys(OTHERS, PENDING)
 
 @pytest.fixture
 def played(tmp_path):
-    with played_workers.played(tmp_path) as found:
+    with many_workers.played(tmp_path) as found:
         yield found
 
 
@@ -27,7 +28,7 @@ def serving(certificate, tmp_path, played):
     """A server that may look at the workers, two of which never answer."""
     workers = played[1]
     workers[BAD].mood, workers[WORSE].mood = Mood.SILENT, Mood.DRIPPING
-    kubeconfig = played_workers.kubeconfig_path(tmp_path)
+    kubeconfig = many_workers.kubeconfig_path(tmp_path)
     settings = {"watch_workers": True, "max_state_age": MAX_STATE_AGE}
     with serve(certificate, tmp_path, kubeconfig, **settings) as found:
         yield found
@@ -69,7 +70,7 @@ def test_workers_that_do_not_answer_hold_up_nobody_and_are_stale_until_they_do(p
     wait_for(lambda: counts(serving) == KNOWN, "the others are known")
     for number, name in enumerate(OTHERS):
         for more in range(number):
-            workers[name].apply(played_workers.workload(f"more-{more}"))
+            workers[name].apply(many_workers.workload(f"more-{more}"))
     known = {name: PENDING + number for number, name in enumerate(OTHERS)}
     wait_for(lambda: counts(serving) == known, "what has come to the others is known")
     workers[fallen].mood = Mood.SILENT
@@ -78,7 +79,7 @@ def test_workers_that_do_not_answer_hold_up_nobody_and_are_stale_until_they_do(p
         "those that do not answer are stale, and the others are not",
     )
     for name in (fallen, BAD):
-        workers[name].apply(played_workers.workload("meanwhile"))
+        workers[name].apply(many_workers.workload("meanwhile"))
         workers[name].mood = Mood.PROMPT
     answering = {**known, fallen: PENDING + 1, BAD: PENDING + 1}
     wait_for(lambda: counts(serving).items() >= answering.items(), "they are known again")

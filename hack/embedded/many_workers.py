@@ -12,9 +12,9 @@ from typing import Final
 
 from hack import kueue, multikueue, paper, tools
 from hack.api import Object
+from hack.embedded.api_server import EmbeddedServer
 from hack.install import NAMESPACE
 from hack.kwok import GPU
-from hack.played_cluster import PlayedCluster
 from webhook.state.cluster_watches import PREFIX
 
 NAMES: Final = paper.Names(namespace="team")
@@ -27,13 +27,13 @@ _SINCE: Final = "2026-01-01T00:00:00Z"
 
 
 @contextlib.contextmanager
-def played(folder: Path) -> Iterator[tuple[PlayedCluster, dict[str, PlayedCluster]]]:
+def played(folder: Path) -> Iterator[tuple[EmbeddedServer, dict[str, EmbeddedServer]]]:
     """Play the manager and its workers; kubeconfigs of all lie in the folder."""
     with contextlib.ExitStack() as stack:
-        workers = {name: stack.enter_context(PlayedCluster(_on_worker())) for name in WORKERS}
+        workers = {name: stack.enter_context(EmbeddedServer(_on_worker())) for name in WORKERS}
         for name, worker in workers.items():
             kubeconfig_path(folder, name).write_text(json.dumps(worker.kubeconfig()))
-        manager = stack.enter_context(PlayedCluster(_on_manager(folder)))
+        manager = stack.enter_context(EmbeddedServer(_on_manager(folder)))
         kubeconfig_path(folder).write_text(json.dumps(manager.kubeconfig()))
         yield manager, workers
 
