@@ -2,14 +2,13 @@
 
 import json
 import threading
-import tracemalloc
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import yaml
 
 from hack.waiting import WAIT_SECONDS
-from webhook.api.client import MOST_BYTES, Client, connect, events, parse
+from webhook.api.client import MOST_BYTES, Client, connect
 from webhook.api.kubernetes_api import (
     Forbidden,
     Gone,
@@ -121,57 +120,6 @@ def test_a_page_larger_than_can_be_held_is_not_read_and_one_object_always_is(ser
         client.get("/jobs", {"limit": "200"})
 
     assert client.get("/jobs", {"limit": "1"}) == {"items": [item]}
-
-
-LARGE, PIECE = 1 << 22, 1 << 16
-
-
-@pytest.fixture
-def traced():
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
-
-
-class Watched:
-    """One large event in pieces; notes what is held when the next one is asked for."""
-
-    held = 0
-
-    def stream(self, _):
-        line = json.dumps({"object": "x" * LARGE}).encode() + b"\n"
-        pieces = [line[n : n + PIECE] for n in range(0, len(line), PIECE)]
-        del line
-        while pieces:
-            yield pieces.pop(0)
-        self.held, _ = tracemalloc.get_traced_memory()
-
-    def close(self):
-        pass
-
-
-def test_of_a_large_answer_no_more_is_held_at_once_than_its_text_and_what_it_says(traced):
-    content = json.dumps({"object": "x" * LARGE}).encode()
-    chunks = [content[n : n + PIECE] for n in range(0, len(content), PIECE)]
-    del content
-    tracemalloc.reset_peak()
-    before, _ = tracemalloc.get_traced_memory()
-
-    found = parse(chunks)
-
-    assert (chunks, len(found["object"])) == ([], LARGE)
-    assert tracemalloc.get_traced_memory()[1] - before < 1.5 * LARGE
-
-
-def test_a_watch_holds_nothing_of_an_event_while_it_waits_for_the_next(traced):
-    watched = Watched()
-    before, _ = tracemalloc.get_traced_memory()
-
-    for event in events(watched):
-        assert len(event["object"]) == LARGE
-        del event
-
-    assert watched.held - before < LARGE / 2
 
 
 @pytest.mark.parametrize(
@@ -324,14 +272,6 @@ def test_the_newest_version_of_kueue_that_is_understood(server, kubeconfig, serv
     server.answers["/apis/kueue.x-k8s.io"] = 200, {"versions": versions}
 
     assert connect(kubeconfig()).kueue_version() == chosen
-
-
-def test_without_kueue_there_is_no_version_until_it_is_asked_for_again(server, kubeconfig):
-    client = connect(kubeconfig())
-    before = client.kueue_version()
-    server.answers["/apis/kueue.x-k8s.io"] = 200, {"versions": [{"version": "v1beta2"}]}
-
-    assert (before, client.kueue_version()) == (None, "v1beta2")
 
 
 def test_no_server_and_no_configuration_are_unreachable(tmp_path, kubeconfig, server):

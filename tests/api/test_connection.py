@@ -1,9 +1,5 @@
 """Kubeconfigs and what a pod has: read without the Kubernetes client, to the same effect."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import yaml
 from kubernetes.config import incluster_config
@@ -27,19 +23,6 @@ PLAIN = {
     "no verification": ({**HTTPS, "insecure-skip-tls-verify": True}, TOKEN),
     "verification": ({**HTTPS, "insecure-skip-tls-verify": False}, TOKEN),
     "the authorities of the system": ({"server": "https://api.example.com"}, TOKEN),
-}
-OTHERS = {
-    "exec": (HTTP, {"exec": {"command": "sh"}}),
-    "a name and a password": (HTTP, {"username": "a", "password": "b"}),
-    "a file with a token": (HTTP, {"tokenFile": "token"}),
-    "data that is no certificate": ({**HTTPS, "certificate-authority-data": "Cg=="}, TOKEN),
-    "data that is no text": ({**HTTPS, "certificate-authority-data": 7}, TOKEN),
-    "a proxy": ({**HTTP, "proxy-url": "http://proxy"}, TOKEN),
-    "an empty token": (HTTP, {"token": ""}),
-    "a token that is no text": (HTTP, {"token": False}),
-    "no server": ({}, TOKEN),
-    "a file that is not there": ({**HTTPS, "certificate-authority": "none"}, TOKEN),
-    "verification in words": ({**HTTPS, "insecure-skip-tls-verify": "no"}, TOKEN),
 }
 
 
@@ -125,45 +108,6 @@ def test_a_pods_token_is_read_again_after_a_minute(pod, monkeypatch):
     )
 
 
-@pytest.mark.parametrize("missing", ["token", "ca.crt"])
-def test_a_pod_without_its_files_is_none(pod, missing):
-    (pod / missing).write_text("")
-
-    assert connection.read_plainly("", 1) is None
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_is_not_plain_is_left_to_the_kubernetes_client(written, name):
-    assert connection.read_plainly(written(kubeconfig(*OTHERS[name])), 1) is None
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"current-context": "y"},
-        {"current-context": None},
-        {"contexts": [{"name": "x", "context": {"cluster": "c"}}]},
-        {"contexts": "x"},
-        {"users": []},
-        {"users": [{"name": "u", "user": TOKEN}, {"user": TOKEN}]},
-        {"users": [{"name": "u", "user": TOKEN}] * 2},
-        {"clusters": [{"name": "c"}]},
-    ],
-)
-def test_what_may_be_wrong_is_judged_by_the_kubernetes_client(written, changed):
-    assert connection.read_plainly(written(kubeconfig(HTTP, TOKEN, **changed)), 1) is None
-
-
-def test_several_files_and_proxies_are_left_to_it(written, monkeypatch, tmp_path):
-    path = written(kubeconfig(HTTP, TOKEN))
-
-    assert connection.read_plainly(f"{path}:{path}", 1) is None
-    assert connection.read_plainly(str(tmp_path / "none"), 1) is None
-    assert connection.read_plainly(ClusterAccess(kubeconfig=path, user="alice"), 1) is not None
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy")
-    assert connection.read_plainly(path, 1) is None
-
-
 def test_a_context_by_name_is_read_as_the_kubernetes_client_reads_it(written):
     contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in "cd"]
     changed = {"contexts": contexts, "current-context": "d"}
@@ -175,38 +119,6 @@ def test_a_context_by_name_is_read_as_the_kubernetes_client_reads_it(written):
     assert found is not None
     assert known(found) == known(connection.read_by_client(access, 3))
     assert connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 3) is None
-
-
-def test_a_context_by_name_needs_no_current_one(written):
-    path = written(kubeconfig(HTTP, TOKEN, **{"current-context": "gone"}))
-
-    found = connection.read_plainly(ClusterAccess(kubeconfig=path, context="x"), 1)
-
-    assert found is not None
-    assert found.credentials() == {"authorization": "Bearer secret"}
-
-
-def test_the_content_of_a_kubeconfig_is_read_and_left_as_it_is():
-    content = kubeconfig({**HTTP, "insecure-skip-tls-verify": True}, TOKEN)
-
-    found = connection.read_plainly(content, 3)
-
-    assert (found.host, found.credentials()) == (
-        "http://127.0.0.1:6443",
-        {"authorization": "Bearer secret"},
-    )
-    assert content == kubeconfig({**HTTP, "insecure-skip-tls-verify": True}, TOKEN)
-
-
-def test_an_empty_content_is_not_taken_for_the_default(pod):
-    assert connection.read_plainly({}, 1) is None
-
-
-def test_the_default_is_what_the_environment_names(written, monkeypatch):
-    monkeypatch.setenv("KUBECONFIG", written(kubeconfig(HTTP, TOKEN)))
-
-    assert connection.read_plainly("", 1).host == "http://127.0.0.1:6443"
-    assert connection.read_plainly(ClusterAccess(context="x"), 1).host == "http://127.0.0.1:6443"
 
 
 @pytest.mark.parametrize(
@@ -228,47 +140,8 @@ def test_the_namespace_of_a_context_is_that_of_commands(written, context, namesp
     assert connection.default_namespace(of_nobody) == "other"
 
 
-def test_a_context_is_meant_also_in_a_pod(pod):
-    assert connection.read_plainly(ClusterAccess(context="x"), 1) is None
-    assert connection.read_plainly(ClusterAccess(), 1) is not None
-
-
-def test_a_home_that_nobody_has_is_not_looked_for():
-    assert connection.read_plainly("~nobody-has-this-name/config", 1) is None
-
-
-def test_a_pipe_is_left_for_it_to_read(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-
-    assert connection.read_plainly(str(tmp_path / "pipe"), 1) is None
-
-
 def test_what_is_wrong_is_said_in_its_words(written):
     with pytest.raises(Unreachable, match="Expected object with name y in"):
         connection.connection(
             written(kubeconfig(HTTP, TOKEN, **{"current-context": "y"})), connections=1
         )
-
-
-def test_the_server_imports_the_kubernetes_client_only_for_what_is_not_plain(written):
-    path = written(kubeconfig(HTTPS, TOKEN))
-    program = f"""
-import sys
-from webhook.api.client import Client
-from webhook.api.cluster_access import ClusterAccess
-from webhook.api.connection import default_namespace
-from webhook.observer import certificates, process
-from webhook.server import gunicorn_app
-from webhook.serving import app
-
-Client({path!r})._connection()
-certificates._connected({path!r})
-default_namespace(ClusterAccess(kubeconfig={path!r}))
-print("kubernetes" in sys.modules, "requests" in sys.modules)
-"""
-
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert found.stdout == "False False\n"

@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 from cryptography.hazmat.primitives import serialization
-from urllib3.exceptions import InsecureRequestWarning, SSLError
+from urllib3.exceptions import SSLError
 
 from hack.pki import Pki, encoded
 from webhook.api import connection
@@ -94,35 +94,6 @@ os._exit(0)
     assert (found.stdout, list(files.iterdir())) == (f"alice\n{'client' in form}\n", [])
 
 
-def test_embedded_data_come_before_a_file_as_with_kubectl(server, pki):
-    content = embedded(server, pki, **{"client-key": "/none"})
-    content["clusters"][0]["cluster"]["certificate-authority"] = "/none"
-
-    reached = connection.read_plainly(content, 1)
-
-    assert reached.pool.request("GET", reached.host, retries=False).data == b"alice"
-
-
-def test_without_verification_a_certificate_is_shown_all_the_same(server, pki):
-    content = embedded(server, pki)
-    content["clusters"][0]["cluster"] = {"server": server, "insecure-skip-tls-verify": True}
-
-    reached = connection.read_plainly(content, 1)
-
-    with pytest.warns(InsecureRequestWarning):
-        answer = reached.pool.request("GET", reached.host, retries=False)
-    assert answer.data == b"alice"
-
-
-def test_a_server_may_be_known_by_another_name(server, pki):
-    content = embedded(server.replace("localhost", "127.0.0.1"), pki)
-    content["clusters"][0]["cluster"]["tls-server-name"] = "localhost"
-
-    reached = connection.read_plainly(content, 1)
-
-    assert reached.pool.request("GET", reached.host, retries=False).data == b"alice"
-
-
 def test_an_authority_that_did_not_sign_the_server_is_refused(server, pki, tmp_path):
     other = Pki(tmp_path / "other")
     kubeconfig = embedded(server, pki)
@@ -175,10 +146,3 @@ except Unreachable as error:
     )
 
     assert found.stdout == "the kubeconfig cannot be used - secret\n"
-
-
-def test_a_folder_that_cannot_be_written_is_named(server, pki, monkeypatch, tmp_path):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-
-    with pytest.raises(Unreachable, match=r"No such file or directory: .*/none/"):
-        connection.connection(embedded(server, pki), connections=1)

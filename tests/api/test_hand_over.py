@@ -171,5 +171,5 @@ class HandOver(RuleBasedStateMachine):
             assert self.ledger.entries() == ()
 
 
-HandOver.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+HandOver.TestCase.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
 TestHandOver = HandOver.TestCase

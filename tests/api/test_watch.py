@@ -121,16 +121,6 @@ def test_an_event_without_an_object_is_a_failure_like_any_other(found):
     assert changes(script) == [["a"]]
 
 
-def test_every_sign_of_life_is_told_with_its_time():
-    script = Script(page("a"), [3.0, event("BOOKMARK"), 7.0]).steps(1)
-
-    assert [(message.at, message.error) for message in script.messages] == [
-        (100.0, ""),
-        (103.0, ""),
-        (110.0, ""),
-    ]
-
-
 def test_watches_are_longer_while_all_goes_well():
     script = Script(page("a"), [2.0], [9.0], Unreachable("x"), [2.0], [9.0]).steps(5)
 
@@ -143,12 +133,6 @@ def test_an_opened_watch_that_says_it_is_too_late_is_no_sign_of_life():
     script = Script(page("a"), [10.0], gone).steps(2)
 
     assert [message.at for message in script.messages] == [100.0, 110.0]
-
-
-def test_deletes_are_delivered():
-    script = Script(page("a"), [event("DELETED"), 10.0]).steps(1)
-
-    assert changes(script) == [["a"], ("DELETED", "a")]
 
 
 @pytest.mark.parametrize(
@@ -166,13 +150,6 @@ def test_a_version_too_old_leads_to_a_new_list(gone):
     assert script.asked[3][2]["resourceVersion"] == "20"
     assert changes(script) == [["a"], ["b"]]
     assert script.slept == [0.1]
-
-
-def test_a_continue_token_too_old_starts_the_list_again():
-    script = Script(page("a", more="t1"), Gone(), page("b"), [10.0]).steps(2)
-
-    assert script.asked[2] == ("list", "/api/v1/namespaces", {"limit": "200"})
-    assert changes(script) == [["b"]]
 
 
 def test_an_api_server_that_is_gone_is_tried_ever_more_slowly_and_then_resumed():
@@ -214,24 +191,11 @@ def test_what_is_not_served_is_empty_and_looked_for_again():
     assert script.forgotten == 1
 
 
-def test_without_kueue_its_resources_are_empty():
-    script = Script(version=None).steps(1, COHORTS)
-
-    assert changes(script) == [[]]
-    assert script.asked == []
-
-
 def test_what_was_served_is_believed_gone_only_when_said_twice():
     script = Script(page("a"), NotServed("x"), NotServed("x")).steps(2)
 
     assert changes(script) == [["a"], []]
     assert script.slept == [0.1, 8.0]
-
-
-def test_the_older_version_is_asked_for_where_only_that_is_served():
-    script = Script(page("a"), [10.0], version="v1beta1").steps(1, COHORTS)
-
-    assert script.asked[0][1] == "/apis/kueue.x-k8s.io/v1beta1/cohorts"
 
 
 def test_what_may_not_be_read_is_said_and_tried_again():

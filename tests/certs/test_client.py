@@ -117,13 +117,6 @@ def test_credentials_that_are_refused_are_read_again(server, client, kubeconfig)
     assert server.asked[-1][1] == "Bearer two"
 
 
-def test_an_answer_that_is_no_object_is_none(server, client):
-    server.answer = (200, b"[")
-
-    with pytest.raises(Unavailable, match="200: an answer that is not an object"):
-        client.get("/a")
-
-
 def test_nobody_there_is_told_as_such(server, client):
     server.shutdown()
     server.server_close()
@@ -132,8 +125,3 @@ def test_nobody_there_is_told_as_such(server, client):
         client.get("/a")
 
     assert not refusal.value.reached
-
-
-def test_a_kubeconfig_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(Unavailable, match="nowhere"):
-        Client(str(tmp_path / "nowhere")).get("/a")

@@ -1,8 +1,6 @@
 """``python -m certs``: what it prints, and how it exits."""
 
 import json
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -98,15 +96,6 @@ def test_an_authority_that_is_not_published_is_a_fault(cluster, keeper):
     assert last.endswith(" is not in every caBundle")
 
 
-def test_a_rotation_is_asked_for(cluster, keeper):
-    keeper.step()
-
-    result = run("rotate")
-
-    assert (result.exit_code, result.output) == (0, "A rotation is asked for.\n")
-    assert "kueue-fallback.dev/rotate" in cluster.annotations
-
-
 def test_waiting_tells_how_far_it_is_and_ends_when_the_new_one_signs(cluster, keeper, monkeypatch):
     keeper.step()
     monkeypatch.setattr(command.time, "sleep", lambda _: keeper.step())
@@ -155,19 +144,6 @@ def test_an_api_server_without_an_answer_is_asked_again_while_there_is_time(
     assert parts == ["signing", "old"]
 
 
-def test_without_time_to_wait_it_is_asked_once(cluster, keeper):
-    keeper.step()
-
-    def fail(path, body):
-        raise Unavailable("read timed out")
-
-    cluster.put = fail
-
-    result = run("rotate")
-
-    assert (result.exit_code, result.output) == (3, "Error: read timed out\n")
-
-
 def test_where_there_is_no_secret_nothing_can_be_rotated(cluster):
     cluster.delete_secret()
 
@@ -189,21 +165,6 @@ def test_a_cluster_that_does_not_answer_and_one_that_says_no_are_told_apart(clus
     result = run("show")
 
     assert (result.exit_code, result.output) == (code, "Error: nobody there\n")
-
-
-def test_wrong_input_is_told_as_such():
-    assert run("show", "-o", "xml").exit_code == 2
-
-
-def test_help_needs_neither_the_client_nor_cryptography():
-    heavy = "import sys; print(sorted({'kubernetes', 'cryptography'} & set(sys.modules)))"
-    program = f"from certs.__main__ import main; main(['--help'], standalone_mode=False); {heavy}"
-
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_revocation_is_asked_for_and_waited_for(cluster, keeper, monkeypatch):

@@ -4,12 +4,12 @@ import base64
 
 import pytest
 
-from certs.errors import Conflict, Unavailable
+from certs.errors import Unavailable
 from certs.pem import write_certificates
 from certs.secret import REVOKE, REVOKED, digest
 from tests.certs.authorities import certificate
 from tests.certs.fake_cluster import CONFIGURATION, SECRET
-from tests.certs.world import CA, LEAF, SETTLE, World
+from tests.certs.world import LEAF, SETTLE, World
 
 
 @pytest.fixture
@@ -32,14 +32,6 @@ def test_the_first_look_makes_publishes_and_signs(world, replica):
     assert world.cluster.bundles == [(report.leaf.authority,)] * 2
     assert sorted(world.cluster.data) == ["ca.crt", "ca.key"]
     assert (report.notice, report.trusted_at) == ("", SETTLE)
-
-
-def test_a_second_replica_takes_over_what_the_first_has_made():
-    world = World(replicas=2)
-    one, other = (replica.keeper.step() for replica in world.replicas)
-
-    assert one.leaf.authority == other.leaf.authority
-    assert one.leaf.issued != other.leaf.issued
 
 
 def test_a_quiet_look_only_reads(world, replica):
@@ -81,13 +73,6 @@ def test_a_broken_secret_is_told_until_what_replaces_it_is_settled(world, replic
     assert first.leaf.authority in world.cluster.bundles[0]
 
 
-def test_a_deleted_secret_is_told_too(world, replica):
-    replica.step()
-    world.cluster.delete_secret()
-
-    assert notice(replica) == "the authority's Secret holds no authority"
-
-
 def test_a_secret_that_may_not_be_written_is_told_and_the_leaf_goes_on(world, replica):
     first = replica.keeper.step()
     world.cluster.corrupt("ca.key")
@@ -126,27 +111,6 @@ def test_a_rotation_that_is_asked_for_ends_with_leaves_of_the_new_authority(worl
     assert promoted.leaf.authority in between
     assert promoted.leaf.authority != first.leaf.authority
     assert world.cluster.annotations.keys() == {"kueue-fallback.dev/retired-at"}
-
-
-def test_authorities_follow_one_another_by_themselves(world, replica):
-    authorities = set()
-    while world.time < 3 * CA:
-        replica.step()
-        authorities.add(replica.served.authority)
-        world.pass_time(10)
-        assert world.refusals() == []
-
-    assert len(authorities) == 5
-    assert len(world.cluster.bundles[0]) <= 2
-
-
-def test_a_write_that_is_always_refused_is_given_up_until_the_next_look(world, replica):
-    def refuse(*_):
-        raise Conflict("the object has been modified")
-
-    world.cluster.put = refuse
-
-    assert notice(replica) == "the object has been modified"
 
 
 def test_a_new_leaf_is_told_before_the_api_server_is_waited_for(world, replica):

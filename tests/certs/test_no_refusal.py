@@ -13,7 +13,7 @@ COMMON = (*6 * ("nothing",), "rotate", "restart", "restart keeper", "outage")
 ON_SECRET = ("delete", "corrupt ca.key", "corrupt next.crt", "corrupt old.crt", "empty")
 LONGEST_SILENCE = 20.0
 TICKS = 150
-EXAMPLES = 500 if FULL else 20
+EXAMPLES = 500 if FULL else 6
 
 
 ANYTHING = st.integers(0, 1 << 32)

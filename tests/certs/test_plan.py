@@ -37,10 +37,6 @@ def test_an_empty_secret_gets_an_authority():
     assert made == dataclasses.replace(SIGNING, retired_at=NOW)
 
 
-def test_an_authority_is_published_before_anything_else():
-    assert step(SIGNING, bundle()) == Publish(certificates=(A,))
-
-
 @pytest.mark.parametrize(
     "seen",
     [
@@ -52,14 +48,6 @@ def test_an_authority_is_published_before_anything_else():
 )
 def test_the_bundle_of_every_webhook_is_made_exactly_what_the_secret_says(seen):
     assert step(SIGNING, seen) == Publish(certificates=(A,))
-
-
-def test_where_all_is_well_there_is_nothing_to_do():
-    assert step(SIGNING, bundle(A)) is None
-
-
-def test_without_a_webhook_configuration_nothing_is_published():
-    assert step(SIGNING, Bundle(webhooks=())) is None
 
 
 @pytest.mark.parametrize(("age", "is_due"), [(YEAR * 0.66, False), (YEAR * 0.67, True)])
@@ -81,10 +69,6 @@ def test_the_next_authority_is_made_when_it_is_asked_for():
     assert made == FOLLOWED
 
 
-def test_the_next_authority_is_published_beside_the_signing_one():
-    assert step(FOLLOWED, bundle(A)) == Publish(certificates=(A, B))
-
-
 @pytest.mark.parametrize(("seconds", "promoted"), [(59, False), (60, True)])
 def test_the_next_authority_signs_once_every_api_server_knows_it(seconds, promoted):
     seen = bundle(A, B, carried_for=timedelta(seconds=seconds))
@@ -96,13 +80,6 @@ def test_the_next_authority_signs_once_every_api_server_knows_it(seconds, promot
     assert signs == State(signing=authority("b"), old=(A,), retired_at=NOW)
 
 
-def test_asking_again_during_a_rotation_asks_for_no_second_one():
-    asked = dataclasses.replace(FOLLOWED, rotation_asked=True)
-
-    assert step(asked, bundle(A, B)) == Promote()
-    assert not after(asked, Promote(), now=NOW, lifetimes=LIFETIMES).rotation_asked
-
-
 @pytest.mark.parametrize(("since", "dropped"), [(DAY + HOUR, False), (DAY + HOUR + MINUTE, True)])
 def test_an_old_authority_is_trusted_until_its_last_leaf_is_out_of_validity(since, dropped):
     found = step(RETIRED, bundle(B, A), now=NOW + since)
@@ -110,10 +87,6 @@ def test_an_old_authority_is_trusted_until_its_last_leaf_is_out_of_validity(sinc
     assert found == (Drop() if dropped else None)
     left = after(RETIRED, Drop(), now=NOW + since, lifetimes=LIFETIMES)
     assert left.old == (() if dropped else (A,))
-
-
-def test_what_was_dropped_leaves_the_bundle_too():
-    assert step(State(signing=authority("b")), bundle(B, A)) == Publish(certificates=(B,))
 
 
 def test_an_emptied_secret_takes_over_as_old_what_the_bundle_trusts():

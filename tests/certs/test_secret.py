@@ -20,10 +20,6 @@ def test_what_is_written_is_read_again():
     assert (found.old, found.retired_at, found.faults) == (FULL.old, NOW, ())
 
 
-def test_an_empty_secret_holds_nothing_and_has_no_fault():
-    assert read({}, {}) == State()
-
-
 def test_a_rotation_is_asked_for_by_an_annotation():
     assert read({}, {ROTATE: ""}).rotation_asked
 
@@ -46,14 +42,6 @@ def test_what_is_broken_is_named(change, fault):
         data[key] = base64.b64encode(value).decode() if value is not None else ""
 
     assert read(data, annotations).faults == (fault,)
-
-
-def test_what_is_not_base64_is_named():
-    data, annotations = write(FULL)
-
-    found = read({**data, "ca.crt": "%"}, annotations)
-
-    assert found.faults == ("ca.crt: not base64", "ca.crt: not a certificate")
 
 
 def test_a_broken_next_authority_is_still_wanted():

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from certs.errors import Conflict, Missing
+from certs.errors import Conflict
 from certs.secret import RETIRED_AT, ROTATE, State
 from certs.store import Store
 from tests.certs.authorities import NOW, authority, certificate
@@ -30,13 +30,6 @@ def test_the_bundle_is_read_before_the_secret(cluster, store):
     store.read()
 
     assert cluster.calls == [("GET", CONFIGURATION), ("GET", SECRET)]
-
-
-def test_an_empty_secret_and_bundle_hold_nothing(store):
-    published, kept = store.read()
-
-    assert (published.webhooks, published.clean) == (((), ()), True)
-    assert kept.state == State()
 
 
 def test_what_is_written_is_read_again_and_what_others_wrote_stays(cluster, store):
@@ -86,12 +79,6 @@ def test_of_two_who_make_the_secret_one_must_read_again(cluster, store):
         store.write(kept, STATE)
 
 
-def test_the_bundle_of_all_webhooks_is_written_at_once(cluster, store):
-    store.publish(store.read()[0], (A, B))
-
-    assert cluster.bundles == [(A, B), (A, B)]
-
-
 def test_who_is_second_at_the_bundle_must_read_again(cluster, store):
     published, _ = store.read()
     cluster.reset()
@@ -108,23 +95,3 @@ def test_what_is_no_certificate_in_a_bundle_is_noticed(cluster, store):
     published, _ = store.read()
 
     assert (published.webhooks, published.clean) == (((), ()), False)
-
-
-def test_a_configuration_that_is_gone_has_no_webhooks(cluster, store):
-    del cluster.objects[CONFIGURATION]
-
-    assert store.read()[0].webhooks == ()
-
-
-def test_a_rotation_is_asked_for_in_the_secret(cluster, store):
-    store.ask(store.read()[1], NOW)
-
-    assert cluster.annotations == {ROTATE: "2026-03-01T12:00:00+00:00"}
-    assert store.read()[1].state.rotation_asked
-
-
-def test_no_rotation_can_be_asked_for_where_there_is_no_secret(cluster, store):
-    cluster.delete_secret()
-
-    with pytest.raises(Missing, match="Secret kueue-fallback-ca: not found"):
-        store.ask(store.read()[1], NOW)
