@@ -222,10 +222,3 @@ def test_a_jobs_page_is_told_to_those_who_may_list_its_kind_there(console):
 )
 def test_a_job_that_is_not_named_rightly_is_a_bad_question(console, query, text):
     assert read(console, f"/job{query}") == (400, {"error": text})
-
-
-def test_a_job_of_which_nothing_is_known_is_not_found(console):
-    assert read(console, "/job?namespace=team&job=rayjob/none") == (
-        404,
-        {"error": "nothing is known of team/rayjob/none"},
-    )

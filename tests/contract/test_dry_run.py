@@ -60,15 +60,6 @@ def test_it_says_what_admission_would_decide(console):
     assert set(answer) == {"decision", "edits", "warnings"}
 
 
-def test_one_that_no_policy_matches_is_skipped(console):
-    job = manifest()
-    del job["metadata"]["labels"]["workload-type"]
-
-    status, answer = send(console, "/dry-run", json.dumps(job))
-
-    assert (status, answer["skip"], answer["edits"]) == (200, "noPolicy", [])
-
-
 @pytest.mark.parametrize(
     ("body", "error"),
     [

@@ -95,12 +95,6 @@ def test_pods_of_other_groups_do_not_count():
     assert agreed(Api(pod("other"), pod(namespace="b")), CPU) == CPU
 
 
-def test_a_pod_that_replaces_a_failed_one_follows_its_group():
-    old = Api(pod(phase="Failed"), data={"team.g": CPU.text})
-
-    assert agreed(old, STAY, now=NOW + 3600) == CPU
-
-
 def test_a_forged_option_on_a_pod_tells_of_no_decision():
     assert agreed(Api(pod(option="cpu")), CPU) == STAY
 
@@ -118,10 +112,6 @@ def test_a_group_that_is_created_anew_is_decided_anew():
     assert agreed(old, STAY, now=NOW + 59) == CPU
     assert agreed(old, again, now=NOW + 3600) == again
     assert agreed(old, CPU, now=NOW + 3600) == again
-
-
-def test_what_stands_there_and_is_no_claim_counts_for_nothing():
-    assert agreed(Api(data={"team.g": "cpu"}), CPU) == CPU
 
 
 def full(count, **more):
@@ -214,15 +204,3 @@ class _Pause(Exception):  # noqa: N818 - no error
     def __init__(self, call):
         super().__init__()
         self.call = call
-
-
-def test_a_claim_is_read_only_as_it_was_written():
-    assert read_claim(CPU.text) == CPU
-    for text in (None, "", "[]", "{}", CPU.text.replace("cpu-lq", "x" * 1024), '{"unix":"1"}'):
-        assert read_claim(text) is None
-    assert read_claim(CPU.text.replace(str(NOW), "true")) is None
-
-
-def test_a_group_whose_name_is_no_key_has_none():
-    assert key_of("team", "g.1") == "team.g.1"
-    assert [key_of("team", name) for name in ("g/1", "x" * 250)] == ["", ""]

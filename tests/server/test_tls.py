@@ -1,7 +1,6 @@
 """Certificates that are sent: which one is served, and what is said about it."""
 
 import ssl
-import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -44,13 +43,6 @@ def test_before_the_first_certificate_there_is_none_and_readiness_says_why(sent)
     sent.take(Certificates(notice="secrets is forbidden"))
 
     assert sent.not_ready() == "no certificate yet: secrets is forbidden"
-
-
-def test_the_first_certificate_is_served_at_once(sent, told):
-    sent.take(Certificates(served=served(authority(), trusted_at=60.0)))
-
-    assert isinstance(sent(), ssl.SSLContext)
-    assert (sent.not_ready(), told) == ("", ["success"])
 
 
 def test_a_client_that_trusts_the_authority_gets_through(sent):
@@ -143,32 +135,6 @@ def test_readiness_ends_an_hour_before_the_certificate(sent, clocks, left, said)
     assert sent.not_ready() == said
 
 
-def test_when_both_end_is_told_and_what_is_amiss(sent):
-    found = served(authority())
-    sent.take(Certificates(served=found, authority_expires=9e9, notice="all is lost"))
-
-    assert sent.expirations() == {"leaf": found.expires, "ca": 9e9}
-    assert sent.notice() == "all is lost"
-
-
-def test_whoever_serves_meanwhile_gets_a_whole_context(sent):
-    signer, seen, end = authority(), set(), threading.Event()
-    sent.take(Certificates(served=served(signer)))
-
-    def serve():
-        while not end.is_set():
-            seen.add(type(sent()))
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    for _ in range(20):
-        sent.take(Certificates(served=served(signer)))
-    end.set()
-    thread.join()
-
-    assert seen == {ssl.SSLContext}
-
-
 def test_clients_need_a_certificate_where_their_authority_is_given(clocks, told, tmp_path):
     file = tmp_path / "ca.crt"
     file.write_bytes(authority().certificate_pem)
@@ -205,9 +171,3 @@ def test_an_authority_of_clients_that_cannot_be_read_leaves_the_one_before(
 
     assert sent() is before
     assert "in force" in told[-1]
-
-
-def test_nobody_is_asked_for_a_certificate_without_an_authority(sent):
-    sent.take(Certificates(served=served(authority())))
-
-    assert sent().verify_mode is ssl.CERT_NONE

@@ -1,7 +1,5 @@
 """Certificates in files that somebody else renews."""
 
-import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
@@ -50,48 +48,6 @@ def test_files_that_are_about_to_end_are_not_ready(files, clocks):
     clocks.seconds = DAY.total_seconds()
 
     assert files.not_ready() == "the certificate has expired"
-
-
-def test_the_first_certificate_of_a_file_is_read_though_clients_must_show_one(tmp_path, clocks):
-    signer, other = authority(), new_authority("other", now=NOW, lifetime=DAY)
-    write(tmp_path, signer)
-    for name, following in (("tls.crt", signer), ("ca.crt", other)):
-        with (tmp_path / name).open("ab") as file:
-            file.write(b"# of the same kind\n" + following.certificate_pem)
-    clocks.seconds = DAY.total_seconds()
-
-    source = LiveContext(
-        str(tmp_path / "tls.crt"),
-        str(tmp_path / "tls.key"),
-        client_ca=str(tmp_path / "ca.crt"),
-        on_error=print,
-        now=clocks.now,
-    )
-
-    assert source.not_ready() == "the certificate has expired"
-    assert source.expirations() == {
-        "leaf": (NOW + DAY).timestamp(),
-        "ca": (NOW + 365 * DAY).timestamp(),
-    }
-
-
-def test_what_is_no_authority_does_not_keep_files_from_being_served(files, tmp_path):
-    (tmp_path / "ca.crt").write_bytes((tmp_path / "tls.crt").read_bytes())
-
-    assert files.not_ready() == ""
-    assert files.expirations() == {"leaf": (NOW + DAY).timestamp()}
-
-
-def test_no_library_of_certificates_stays_in_the_server(files, tmp_path):
-    read = (
-        "import sys; from webhook.server.tls import LiveContext\n"
-        f"print(LiveContext(*{[str(tmp_path / name) for name in ('tls.crt', 'tls.key')]},"
-        " on_error=print).expirations().keys(), 'cryptography' in sys.modules)"
-    )
-
-    ran = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, check=True)
-
-    assert ran.stdout == "dict_keys(['leaf', 'ca']) False\n"
 
 
 def test_files_that_have_changed_are_served_and_told(files, clocks, told, tmp_path):

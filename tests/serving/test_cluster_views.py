@@ -179,15 +179,6 @@ def test_a_cluster_that_is_no_longer_watched_is_judged_by_the_managers_quota():
     assert taken(create(server, 2)) == ("gpu", None)
 
 
-def test_a_cluster_that_is_not_synced_yet_stays_what_it_was():
-    server = Server(manager("a"))
-    show(server, a=worker(used="4", reserving=4))
-
-    show(server, a=NOTHING)
-
-    assert taken(create(server, 1)) == ("cpu", None)
-
-
 def test_one_that_was_never_heard_of_is_counted_on_for_as_long_as_one_that_fell_silent():
     server = Server(manager("a", "b"))
     show(server, watched=("a", "b"), a=worker(used="4", reserving=4))
@@ -219,28 +210,6 @@ def test_jobs_that_nobody_decides_on_take_their_places_on_the_worker_too():
     assert taken(create(server, 1)) == ("cpu", None)
 
 
-def test_placements_that_never_came_are_forgotten_there_too():
-    server = Server(manager("a"))
-    show(server, a=worker())
-    for number in range(4):
-        create(server, number)
-
-    server.now += 31.0
-    server.show(manager("a", as_of=server.now))
-    show(server, a=replace(worker(), as_of=server.now))
-
-    assert taken(create(server, 5)) == ("gpu", "a")
-
-
-def test_each_cluster_has_an_age_of_its_own():
-    server = Server(manager("a", "b"))
-    show(server, a=worker(), b=replace(worker(), as_of=98.0))
-
-    server.now += 7.0
-
-    assert server.handler.cluster_ages() == {"a": 7.0, "b": 9.0}
-
-
 def test_jobs_leave_at_ten_pending_though_two_queues_count_them():
     server = Server(full("a", reserving=0))
     show(server, a=worker())
@@ -264,16 +233,6 @@ def test_jobs_leave_at_ten_pending_while_their_workloads_come():
     assert [each["option"] for each in found] == ["gpu"] * 10 + ["cpu"] * 2
 
 
-def test_who_was_placed_on_quota_that_another_replica_gave_away_counts_at_the_manager():
-    server = Server(full("a", reserving=3))
-    show(server, a=worker(used="4", reserving=4))
-    placed = create(server, 1)
-
-    show(server, here=full("a", waiting=1), come=[placed["id"]], a=worker(used="4", reserving=4))
-
-    assert pending(create(server, 2)) == 1
-
-
 def test_who_gets_the_managers_quota_counts_in_the_worker_until_it_has_come_there():
     server = Server(full("a"))
     show(server, a=worker(used="3", reserving=3))
@@ -288,20 +247,6 @@ def test_who_gets_the_managers_quota_counts_in_the_worker_until_it_has_come_ther
 
     # The second and the third one are still to be seen.
     assert (waiting, sent, pending(create(server, 4))) == (1, 1, 2)
-
-
-def test_who_is_seen_in_the_worker_before_its_reservation_is_told_counts_once():
-    server = Server(full("a"))
-    show(server, a=worker(used="4", reserving=4))
-    key = create(server, 1)["id"]
-    larger = full("a", reserving=5, quota=MANY)
-
-    show(server, seen=[key], a=worker(used="4", reserving=4, pending=1))
-    show(
-        server, here=larger, come=[key], reserved=[key], a=worker(used="4", reserving=4, pending=1)
-    )
-
-    assert pending(create(server, 2)) == 1
 
 
 def test_a_job_that_is_named_later_counts_once_too():

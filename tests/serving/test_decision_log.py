@@ -7,8 +7,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from hack.waiting import WAIT_SECONDS
 from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
@@ -54,34 +52,6 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
     assert "s3cret" not in json.dumps(line)
 
 
-@pytest.mark.parametrize(
-    ("job", "named"),
-    [
-        (light_job("a"), {"name": "a"}),
-        (light_job(""), {"generateName": "light-"}),
-    ],
-)
-def test_a_job_without_a_name_goes_by_what_it_gave(job, named):
-    server = Server(paper_snapshot())
-    server.create(job)
-
-    line = line_of(server)
-
-    assert {key: line[key] for key in line if "ame" in key[1:] and key != "namespace"} == named
-
-
-def test_a_job_left_alone_says_why_in_the_metrics_words():
-    server = Server(paper_snapshot(as_of=50.0))
-    server.create(light_job(), dry_run=True)
-
-    line = line_of(server)
-
-    expected = ("gpu-lq", "none", "stale", 50.0, True)
-    assert (*(line[key] for key in ("queue", "option", "reason", "state_age_s", "dry_run")),) == (
-        expected
-    )
-
-
 def test_a_skipped_job_and_a_restored_one_are_told_too():
     server = Server(paper_snapshot())
     server.create(light_job(labels={}))
@@ -124,30 +94,6 @@ def test_the_page_knows_every_key():
     explained = {key for keys in table for key in re.findall("`(.*?)`", keys)}
     assert explained - used == {"process", "error"}
     assert used <= explained
-
-
-def test_each_line_has_a_time_and_a_level():
-    stream = io.StringIO()
-    log = DecisionLog(stream, lambda: None)
-    log.put({"msg": "a"})
-    log.put({"msg": "b", "level": "error", "ts": 7})
-    log.close()
-
-    first, second = map(json.loads, stream.getvalue().splitlines())
-    assert (first["level"], first["msg"], first["ts"] > 1.7e9) == ("info", "a", True)
-    assert second == {"ts": 7, "level": "error", "msg": "b"}
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('{"ts":1,"msg":"x"}', {"ts": 1, "msg": "x"}),
-        ("Traceback", {"process": "observer", "msg": "Traceback"}),
-        ("[1]", {"process": "observer", "msg": "[1]"}),
-    ],
-)
-def test_the_observers_lines_are_taken_up_as_they_are(text, line):
-    assert decision_log.observers(text) == line
 
 
 def test_decisions_that_come_to_be_are_passed_on_as_they_are_written():

@@ -226,16 +226,6 @@ def test_a_dry_run_writes_no_claim_and_follows_one():
     assert read_claim(api.data["team.g"]).option == "gpu"
 
 
-def test_a_pod_that_is_asked_about_twice_is_decided_once():
-    (server,) = replicas(snapshot())
-    once = server.pod("a")
-
-    again = review(once, kind=POD, resource=RESOURCE)
-    answer = server.post(json.dumps(again))
-
-    assert "patch" not in answer.get_json()["response"]
-
-
 def test_where_groups_are_not_decided_their_pods_are_left_alone():
     server = Server(snapshot())
     sent = review(pod("a"), kind=POD, resource=RESOURCE)
@@ -244,23 +234,6 @@ def test_where_groups_are_not_decided_their_pods_are_left_alone():
 
     assert (answer["allowed"], "patch" in answer) == (True, False)
     assert [each.outcome.skip for each in server.considered] == ["podGroup"]
-
-
-def test_what_is_known_of_a_group_counts_for_half_a_minute():
-    now = [100.0]
-    claim = GroupClaim(policy="p", option="cpu", queue="cpu-lq", unix=1000)
-    groups = PodGroups(
-        lambda asked: groups.take((GroupAgreed(number=asked.number, claim=claim),)),
-        wait_seconds=1.0,
-        clock=lambda: now[0],
-    )
-    assert groups.agree("team", "g", claim) == claim
-
-    assert groups.known("team", "g", 1029) == claim
-    assert groups.known("team", "g", 1031) is None
-    assert groups.known("team", "other", 1000) is None
-    now[0] = 131.0
-    assert groups.known("team", "g", 1001) is None
 
 
 def test_an_answer_that_comes_too_late_serves_the_pod_that_is_sent_again():
@@ -276,11 +249,3 @@ def test_an_answer_that_comes_too_late_serves_the_pod_that_is_sent_again():
 
     assert groups.known("team", "g", 1001) == claim
     assert groups.known("team", "dry", 1001) is None
-
-
-def test_an_answer_to_no_question_counts_for_nothing():
-    groups = PodGroups(lambda _: None, wait_seconds=0.0)
-
-    groups.take((GroupAgreed(number=9, claim=GroupClaim(unix=1000)),))
-
-    assert groups.known("team", "g", 1001) is None

@@ -99,15 +99,6 @@ def test_with_a_silent_watch_a_placement_stays_as_long_as_it_may():
     assert (expired(server, "unseen"), expired(server, "blind")) == (0, 3)
 
 
-def test_of_one_namespace_only_so_many_jobs_that_are_not_seen_yet_count():
-    server = Server(paper_snapshot(as_of=100.0))
-
-    reservations(server, 300)
-
-    assert server.handler.placements() == 256
-    assert expired(server, "tooMany") == 44
-
-
 def test_a_dry_run_is_decided_and_not_remembered():
     server = Server(paper_snapshot())
 
@@ -140,16 +131,6 @@ def test_a_reinvocation_at_another_replica_tells_it_of_the_placement():
 
     assert second.handler.placements() == 2
     assert reservations(second, 2) == ["cpu-lq", "gpu-lq"]
-
-
-def test_an_untouched_job_that_comes_again_suspended_is_counted_once():
-    server = Server(paper_snapshot())
-    heavy = light_job(name="", labels={QUEUE: "gpu-lq"})
-    server.create(heavy)
-
-    server.create({**heavy, "spec": {**heavy["spec"], "suspend": True}})
-
-    assert server.handler.placements() == 1
 
 
 def test_a_stale_state_leaves_the_job_with_that_reason():
@@ -228,17 +209,6 @@ def test_restoration_depends_on_the_jobs_own_decision_alone(state):
     assert restored == stored
 
 
-def test_only_the_change_of_a_changed_manifest_gets_through():
-    server = Server(paper_snapshot())
-    stored, _ = server.create(light_job())
-    changed = light_job(annotations=stored["metadata"]["annotations"])
-    changed["spec"]["backoffLimit"] = 2
-
-    restored, _ = server.update(stored, changed)
-
-    assert restored == {**stored, "spec": {**stored["spec"], "backoffLimit": 2}}
-
-
 def test_an_update_that_changes_the_decision_passes():
     server = Server(paper_snapshot())
     stored, _ = server.create(light_job())
@@ -258,16 +228,6 @@ def test_a_copy_under_another_name_is_decided_anew():
     assert queue(job) == "gpu-lq"
     assert decision(job)["id"] != decision(first)["id"]
     assert job["spec"]["template"]["spec"] == light_job()["spec"]["template"]["spec"]
-
-
-def test_a_copy_of_a_job_whose_workload_was_seen_is_no_reinvocation():
-    server = Server(paper_snapshot())
-    first, _ = server.create(light_job(name=""))
-    server.show(paper_snapshot(), seen=[SeenWorkload(key=decision(first)["id"])])
-
-    job, _ = server.create(first)
-
-    assert decision(job)["id"] != decision(first)["id"]
 
 
 @pytest.mark.parametrize("mode", ["Observe", "Advise"])

@@ -108,17 +108,6 @@ def test_a_placement_leaves_the_forecast_with_profiles_that_contain_it():
     assert (before, create(server, 9)[0]) == ("cpu", "gpu")
 
 
-def test_a_placement_whose_workload_never_comes_leaves_the_forecast_too():
-    server = Server(snapshot())
-    for number in range(8):
-        create(server, number)
-    server.now = 131.0
-
-    show(server, snapshot(as_of=131.0, profiles=profiles(131.0)))
-
-    assert create(server, 9)[0] == "gpu"
-
-
 def test_the_decision_has_start_run_and_finish_of_every_option():
     server = Server(snapshot())
     _, found = create(server, 0)
@@ -131,12 +120,3 @@ def test_the_decision_has_start_run_and_finish_of_every_option():
     logged = decision_log.line(server.considered[-1], 0.0)["decision"]["options"][0]
     assert logged["runsBetween"][0] < 20.0 < logged["runsBetween"][1]
     assert logged["finishesBetween"][0] < 40.0 < logged["finishesBetween"][1]
-
-
-def test_without_a_profile_the_first_option_stands_and_says_why():
-    option, found = create(Server(snapshot(profiles={})), 0)
-
-    assert option == "gpu"
-    assert found["reason"] == (
-        "stays in gpu-lq (gpu): no forecast of its queue is known yet, so the first option is kept"
-    )

@@ -1,6 +1,5 @@
 """The two ends of the pipe, with a child of few lines in the observer's place."""
 
-import io
 import os
 import queue
 import subprocess
@@ -11,11 +10,8 @@ from functools import partial
 import pytest
 
 from hack.waiting import WAIT_SECONDS, wait_for
-from webhook.model.queues import Snapshot
-from webhook.serving import observer_child
 from webhook.serving.observer_link import ObserverLink, PipeWriter
-from webhook.state.pipe import Update, apply_update, read_update, write_update
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.pipe import Update
 
 CHILD = """
 import sys
@@ -52,17 +48,6 @@ def test_updates_and_log_lines_of_the_child_arrive(linked):
     assert lines.get(timeout=WAIT_SECONDS) == "hello"
 
 
-def test_one_that_was_started_before_is_followed_first(linked):
-    program = CHILD + "sys.exit(3)"
-    first = observer_child.start([sys.executable, "-c", program.replace("hello", "first")])
-
-    _, lines, starts, _ = linked(program, first=first)
-
-    found = [lines.get(timeout=WAIT_SECONDS) for _ in range(3)]
-    assert found == ["first", "the observer ended with 3; starting it again in 0.2 s", "hello"]
-    assert [starts.get(timeout=WAIT_SECONDS) for _ in range(2)] == ["start", "start"]
-
-
 def test_a_child_that_ends_is_started_again(linked):
     _, lines, starts, _ = linked(CHILD + "sys.exit(3)")
 
@@ -89,31 +74,6 @@ def test_stopping_ends_the_child(linked):
     assert link.pid is None
 
 
-def test_an_update_goes_through_the_pipe_whole():
-    update = Update(changed={"generation": 3}, seen=(SeenWorkload("d1"),), as_of=5.0, synced=True)
-    stream = io.BytesIO()
-
-    write_update(stream, update)
-    write_update(stream, Update())
-    stream.seek(0)
-
-    assert [read_update(stream) for _ in range(3)] == [update, Update(), None]
-    assert apply_update(Snapshot(), update) == Snapshot(generation=3, as_of=5.0)
-
-
-def test_a_program_that_cannot_be_started_is_tried_again():
-    lines = queue.SimpleQueue()
-    link = ObserverLink(["/nowhere/observer"], lambda _: None, lines.put)
-    link.start()
-
-    found = [lines.get(timeout=WAIT_SECONDS) for _ in range(2)]
-    link.stop()
-
-    assert [line.partition(";")[0] for line in found] == [
-        "the observer cannot be run: [Errno 2] No such file or directory: '/nowhere/observer'"
-    ] * 2
-
-
 def test_lines_reach_the_child(linked):
     _, lines, _, link = linked("import sys; print(sys.stdin.readline().strip(), file=sys.stderr)")
 
@@ -121,14 +81,6 @@ def test_lines_reach_the_child(linked):
     wait_for(lambda: link.tell(b"a line") or not lines.empty(), "a child says the line")
 
     assert lines.get() == "a line"
-
-
-def test_without_a_child_lines_go_nowhere():
-    link = ObserverLink(["false"], lambda _: None, lambda _: None)
-
-    link.tell(b"a line")
-
-    assert link.pid is None
 
 
 def test_a_full_pipe_drops_lines_and_cuts_none():
@@ -149,19 +101,6 @@ def test_a_full_pipe_drops_lines_and_cuts_none():
     assert set(whole) <= set(sent)
     assert last in (b"", *(line[: len(last)] for line in sent))
     assert len(sent) > len(whole) > 10
-
-
-def test_a_pipe_that_nobody_reads_any_more_is_no_error():
-    read_end, write_end = os.pipe()
-    os.close(read_end)
-    lines = PipeWriter(write_end)
-
-    lines.put(b"a line")
-    lines.put(b"another")
-
-    with pytest.raises(BrokenPipeError):
-        os.write(write_end, b"x")
-    os.close(write_end)
 
 
 def test_a_child_that_says_nothing_is_killed_and_another_begins(linked):

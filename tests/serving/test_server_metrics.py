@@ -20,7 +20,6 @@ from webhook.metric_table import Kind
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.model.queues import OffSwitch
 from webhook.model.reasons import Obstacle
-from webhook.serving.server_metrics import MOVES
 from webhook.state.state import State
 
 
@@ -112,17 +111,6 @@ def test_after_each_kind_of_traffic_what_is_scraped_is_in_the_table(traffic, cou
     assert {name: total(server.metrics, name) for name in counted} == counted
 
 
-def test_a_move_an_undo_and_a_refusal_are_each_counted_as_what_they_are():
-    server = Server(paper_snapshot())
-
-    moved(server)
-
-    registry = server.metrics.registry
-    name = "kueue_fallback_moves_total"
-    counted = {each: registry.get_sample_value(name, {"outcome": each}) for each in MOVES}
-    assert counted == {"moved": 1, "undone": 1, "refused": 1}
-
-
 def test_series_of_policies_and_options_that_are_gone_are_removed():
     server = Server(paper_snapshot())
     server.create(light_job())
@@ -148,39 +136,6 @@ def test_each_worker_cluster_that_is_watched_shows_its_age_and_no_other():
     assert server.count(shown, cluster="gone") is None
 
 
-def test_the_off_switch_is_shown_by_how_far_it_reaches():
-    server = Server(paper_snapshot(off=OffSwitch(namespaces=frozenset({"team"}))))
-
-    server.metrics.show(server.handler.snapshot, placements=0, forecast_age=0.0)
-
-    scopes = ("everywhere", "namespaces")
-    shown = [server.count("kueue_fallback_switched_off", scope=scope) for scope in scopes]
-    assert shown == [0, 1]
-
-
-def test_a_counter_with_one_closed_label_starts_at_zero_for_each_value():
-    metrics = Server().metrics
-
-    results = ("success", "failure")
-    counted = [
-        metrics.registry.get_sample_value(
-            "kueue_fallback_certificate_reloads_total", {"result": result}
-        )
-        for result in results
-    ]
-    assert counted == [0, 0]
-
-
-def test_lists_are_counted_on_when_the_observer_starts_again():
-    server = Server()
-    for count in (3, 3, 4, 1):
-        server.metrics.watches.take(
-            synced=True, ages={"jobs": 1.0}, relists={"jobs": count}, problems={}
-        )
-
-    assert total(server.metrics, "watch_relists_total") == 5
-
-
 def test_what_the_worker_counts_is_taken_over():
     metrics = Server().metrics
     for unanswered in ({"handshake": 1}, {"handshake": 3, "413": 1}):
@@ -189,14 +144,6 @@ def test_what_the_worker_counts_is_taken_over():
     check(metrics)
     assert total(metrics, "unanswered_total") == 4
     assert total(metrics, "reviews_in_flight") == 2
-
-
-def test_an_object_that_can_be_read_again_is_no_longer_counted():
-    server = Server()
-    for problems in ({"cohorts": 2}, {}):
-        server.metrics.watches.take(synced=True, ages={}, relists={}, problems=problems)
-
-    assert server.count("kueue_fallback_unreadable_objects", resource="cohorts") == 0
 
 
 def test_the_controllers_metrics_are_in_its_table():
