@@ -1,19 +1,13 @@
 """What the bench makes of its figures."""
 
 from bench import (
-    by_cost,
-    compiled_tariffs,
     creates,
     moves,
-    report,
-    reviews,
     signatures,
     workers,
 )
-from bench.contenders import admission_policy
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
 from bench.report import Target
-from hack.paper import Names
 
 WAYS = {NOTHING: "gpu-lq", POLICY: "cpu-lq", WEBHOOK: "cpu-lq"}
 
@@ -152,18 +146,6 @@ def test_a_target_says_whether_it_is_met():
     assert _one_space(high.line()) == "a second 1.50 >= 2: MISSED"
 
 
-def test_the_admission_policy_reads_the_queue_and_takes_the_gpu_away():
-    policy, binding = admission_policy(Names())
-
-    assert policy["spec"]["matchConditions"] == [
-        {"name": "long-queue", "expression": "params.status.pendingWorkloads >= 10"}
-    ]
-    expression = policy["spec"]["mutations"][0]["jsonPatch"]["expression"]
-    assert '"/metadata/labels/kueue.x-k8s.io~1queue-name", value: "cpu-lq"' in expression
-    assert expression.count("nvidia.com~1gpu") == 2
-    assert binding["spec"]["paramRef"]["name"] == "gpu-cq"
-
-
 def test_what_signatures_add_is_taken_within_a_round():
     found = {"without": [0.30, 0.60, 0.31], "signed": [0.33, 0.64, 0.41]}
 
@@ -171,30 +153,3 @@ def test_what_signatures_add_is_taken_within_a_round():
 
     assert (round(target.value, 3), target.limit, target.is_met) == (0.04, 0.05, True)
     assert signatures.lines(found)[-1] == "added     0.040 (0.030-0.100)"
-
-
-def test_reviews_are_decided_by_finish_time_and_by_cost(monkeypatch):
-    monkeypatch.setattr(reviews, "IN_PROCESS", 20)
-    monkeypatch.setattr(reviews, "WARM_UP", 1)
-
-    found = by_cost.measure(report.QUICK, lambda _: None)
-
-    assert {name: len(values) for name, values in found.items()} == {
-        "by finish time, p50": 2,
-        "by cost, p50": 2,
-        "by finish time, p99": 2,
-        "by cost, p99": 2,
-    }
-    (target,) = by_cost.targets(
-        {"by cost, p99": [1.5, 9.0, 1.9], "by finish time, p99": [1.5, 3.0, 2.0]}
-    )
-    assert (target.value, target.limit, target.is_met) == (1.0, 1.15, True)
-    assert by_cost.lines(found)[-1].startswith("times as long, p99")
-
-
-def test_the_rates_of_many_flavors_are_compiled():
-    found = compiled_tariffs.measure(report.QUICK, lambda _: None)
-
-    assert len(found["compiled"]) == report.QUICK.rounds
-    (target,) = compiled_tariffs.targets({"compiled": [40.0, 60.0, 45.0]})
-    assert (target.value, target.limit, target.is_met) == (45.0, 50.0, True)

@@ -58,20 +58,6 @@ def test_only_an_arm_that_learns_meets_its_classes_again():
     assert images(LEARNED, "r1-uniform") != images(PRIORS, "r1-uniform")
 
 
-def test_a_jobs_pods_run_as_long_as_the_scenario_says():
-    fast = UNIFORM.faster(4)
-    found = objects.job(fast, fast.submissions[1], THRESHOLD, round_name="r1-uniform")
-
-    assert found["metadata"]["name"] == "r1-uniform-light-1"
-    assert found["metadata"]["namespace"] == "experiment-threshold"
-    assert found["spec"]["template"]["metadata"]["annotations"] == {
-        "sim.example.com/gpu-run": "5000ms",
-        "sim.example.com/cpu-run": "17500ms",
-    }
-    # The scenario's own template is as it was.
-    assert "name" not in UNIFORM.templates["light"]["metadata"]
-
-
 def test_the_decision_on_a_job_tells_option_and_forecast():
     options = [{"name": "gpu", "startsIn": 40.5}, {"name": "cpu", "startsIn": 0}]
     decision = json.dumps({"option": "cpu", "options": options})
@@ -113,18 +99,6 @@ BEGAN = 1_795_240_800
 
 def slots(jobs=BEGAN + 7.0):
     return scenario_of("price-slots", COST_ARM, at=Beginning(jobs=jobs, prices=BEGAN))
-
-
-def test_prices_begin_when_the_round_does():
-    scenario = slots()
-
-    (series,) = (item for item in scenario.objects if item["kind"] == "ConfigMap")
-    points = json.loads(series["data"]["prices.json"])
-    assert [point["from"] for point in points[:2]] == [
-        "2026-11-21T06:00:00Z",
-        "2026-11-21T06:00:20Z",
-    ]
-    assert scenario.prices.start == BEGAN + 7
 
 
 def test_a_preempted_job_counts_from_its_last_start():

@@ -11,7 +11,7 @@ from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
-from webhook.controller.adviser import MOST_READ, STEP_SECONDS, Adviser
+from webhook.controller.adviser import STEP_SECONDS, Adviser
 from webhook.jobs import JOB
 
 feed = moving.feed
@@ -122,16 +122,6 @@ def test_jobs_that_wait_or_have_no_checkpoint_are_not_even_read(priced):
     assert api.asked == []
 
 
-def test_what_is_over_or_gone_is_forgotten(priced):
-    api = Api(resuming())
-    found = adviser(api, resuming())
-    assert stepped(found, priced).savings
-
-    tell(priced, kinds.WORKLOADS)
-
-    assert stepped(found, priced, now=STEP_SECONDS + 1).savings == {}
-
-
 def test_an_event_that_another_leader_wrote_is_not_written_again(priced):
     api = Api(resuming())
     api.answers = [Refused(409, "exists")]
@@ -153,30 +143,3 @@ def test_what_cannot_be_written_is_told_and_tried_again(priced):
 
     assert line == "Job team/job-1: no Event written: gone"
     assert len(api.events) == 1
-
-
-def test_of_very_many_jobs_some_wait_for_the_next_minute(priced):
-    jobs = [resuming(number) for number in range(MOST_READ + 50)]
-    api = Api(*jobs)
-    found = adviser(api, *jobs)
-    tell(priced, kinds.WORKLOADS, *(running(f"job-{n}") for n in range(MOST_READ + 50)))
-
-    stepped(found, priced)
-    first = len(api.asked)
-    stepped(found, priced, now=STEP_SECONDS + 1)
-
-    assert first == MOST_READ
-    assert len(set(api.asked)) == MOST_READ + 50
-
-
-def test_without_a_policy_by_cost_no_workload_need_be_followed(priced):
-    found = adviser(Api(), resuming())
-    priced.update(0.0, NOW)
-
-    by_cost, by_time = priced.published, moving.policy_object()
-    tell(priced, kinds.POLICIES, by_time)
-    priced.update(1.0, NOW)
-
-    assert found.follows(by_cost)
-    assert not found.follows(priced.published)
-    assert not adviser(Api()).follows(by_cost)

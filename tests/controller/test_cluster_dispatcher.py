@@ -8,11 +8,9 @@ from tests import builders
 from tests.builders import cluster_queue
 from tests.state.objects import condition, workload
 from webhook.api.kubernetes_api import Refused, Unreachable
-from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller.cluster_dispatcher import (
     AGAIN_SECONDS,
-    MOST_AT_ONCE,
     OVERDUE_SECONDS,
     RETRY_SECONDS,
     ClusterDispatcher,
@@ -20,10 +18,9 @@ from webhook.controller.cluster_dispatcher import (
 )
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, OffSwitch, WorkerCluster
-from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
+from webhook.state.awaiting_cluster import AWAITING, read_awaiting
 from webhook.state.pipe import Update, changes
 
-GPU = "nvidia.com/gpu"
 RESERVED_AT = 1_000
 API = "kueue.x-k8s.io/v1beta2"
 STATUS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
@@ -280,36 +277,3 @@ def test_workloads_without_a_nomination_for_long_are_counted_by_every_replica():
     assert [forgotten(seconds) for seconds in (OVERDUE_SECONDS, OVERDUE_SECONDS + 1)] == [0, 1]
     world.tell()
     assert forgotten(OVERDUE_SECONDS + 1) == 0
-
-
-def test_one_step_looks_at_a_bounded_number_of_workloads():
-    sources = [waiting(f"job-{number}") for number in range(MOST_AT_ONCE + 1)]
-    world = World(*sources)
-
-    numbers = []
-    for seconds in (0.0, 1.0):
-        world.step(seconds)
-        numbers.append(len(world.server.written))
-
-    assert numbers == [MOST_AT_ONCE, MOST_AT_ONCE + 1]
-
-
-def test_a_workload_that_is_deleted_is_forgotten():
-    world = World(waiting())
-    entry = ReadObject(("team", "job-train-1"), awaiting(waiting()))
-
-    world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=("DELETED", entry)))
-
-    assert world.step().nominations == {}
-
-
-def test_a_watch_that_fails_is_said_once_and_what_is_known_stays():
-    world = World(waiting())
-
-    said = [
-        world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, error=error))
-        for error in ("refused", "refused", "")
-    ]
-
-    assert said == [("nominations: refused",), (), ("nominations: readable again",)]
-    assert world.step().nominations == {Nomination.FIRST: 1}

@@ -9,13 +9,13 @@ from tests.state.objects import PENDING, cluster_queue, local_queue, reserving, 
 from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
-from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher, followed
+from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher
 from webhook.cost.congestion import STEP_SECONDS
-from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
+from webhook.model.costs.scarcity import LASTS_SECONDS, ScarceCell
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import apply_update
-from webhook.state.published_congestion import config_map_of, read_congestion
+from webhook.state.published_congestion import read_congestion
 
 UNIX = 1_796_112_000.0
 CPU = ScarceCell("queue gpu-cq", "a100", "cpu")
@@ -119,15 +119,6 @@ def test_a_replica_that_does_not_lead_writes_nothing_and_prices_run_out():
     assert cluster.snapshot.congestion == {}
 
 
-def test_on_a_state_of_long_ago_prices_stay_as_they_are():
-    cluster = Cluster()
-    cluster.step(1.0)
-
-    cluster.step(70.0, age=16.0)
-
-    assert cluster.written == 1
-
-
 def test_the_off_switch_takes_them_off_at_once():
     cluster = Cluster()
     cluster.step(1.0)
@@ -150,18 +141,6 @@ def test_a_failed_write_is_told_once_and_tried_again():
     cluster.refuses = False
     cluster.step(3.0 + 2 * RETRY_SECONDS)
     assert cluster.price > 0
-
-
-def test_without_a_policy_by_cost_nothing_is_followed():
-    assert followed(Snapshot()) == frozenset()
-
-
-def test_what_is_published_is_read_back():
-    prices = CongestionPrices(
-        at=UNIX, prices={CPU: 0.5}, waits={CPU: 90.0}, weights={"by-cost": 1.1}
-    )
-
-    assert read_congestion(config_map_of(prices)) == prices
 
 
 @pytest.mark.parametrize(

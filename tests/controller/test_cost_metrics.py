@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.cost.bad_tariffs import TAKEN, unix
 from tests.cost.ended_jobs import PRICES, ran
-from tests.cost.tariffs import tariff, tariff_object
+from tests.cost.tariffs import tariff
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_metrics import MOST_PLACES, OTHERS
 from webhook.cost.rates import compile_tariff
 from webhook.state.price_compiler import zone_of
-from webhook.state.state import State
 
 NOW = 1796112000.0
 
@@ -83,15 +81,6 @@ def test_namespaces_without_end_take_no_memory_without_end():
     assert found["p", OTHERS, "money"] == 6.12
 
 
-def test_the_series_of_a_policy_that_is_gone_go_too():
-    metrics = counted(ran(), ran(policy="q"), ran(policy="", mode=""))
-
-    metrics.show({"q": True})
-
-    assert {labels[0] for labels in shown(metrics, "cost_total")} == {"q", ""}
-    assert {labels[0] for labels in shown(metrics, "cost_saved_total")} == {"q"}
-
-
 def test_what_tariffs_say_now_is_shown_for_each_cluster():
     metrics = ControllerMetrics()
     given = tariff(
@@ -111,15 +100,3 @@ def test_what_tariffs_say_now_is_shown_for_each_cluster():
     }
     assert carbon == {("seoul", ""): 415.0, ("seoul", "far"): 415.0}
     assert shown(metrics, "tariff_rate") == shown(metrics, "carbon_intensity") == {}
-
-
-def test_the_end_of_a_series_and_its_clipped_points_are_shown():
-    odd, state, metrics = TAKEN["a series out of proportion"], State(), ControllerMetrics()
-    state.replace("tariffs", [tariff_object(**odd.spec)])
-    state.replace("series points", [odd.config_map])
-
-    moment = unix(odd.now)
-    metrics.costs.show(state.snapshot(1.0, moment).tariffs, moment)
-
-    assert shown(metrics, "tariff_series_until_seconds") == {("here",): moment + 3600}
-    assert shown(metrics, "tariff_series_clipped_points") == {("here",): 1.0}

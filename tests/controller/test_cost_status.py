@@ -26,14 +26,6 @@ def judged_profile(given, *others, flavors=("gpu",)):
     return str(found.reason), found.message, found.rest["flavors"]
 
 
-def test_a_profile_is_ready_where_a_flavor_has_its_device():
-    assert judged_profile(profile("a", flavors=["gpu"])) == (
-        "Resolved",
-        "some ResourceFlavor has this device",
-        ["gpu"],
-    )
-
-
 @pytest.mark.parametrize(
     ("given", "reason", "message"),
     [
@@ -167,15 +159,6 @@ def test_a_status_that_is_another_is_written_and_one_that_is_the_same_is_not():
     }
     assert report.lines == ("tariffs/here: ready",)
     assert reconciled({**source, "status": body["status"]})[0] == []
-
-
-def test_a_rate_that_is_no_longer_there_is_taken_out_of_the_status():
-    source = tariff_object(carbon=[{"intensity": 5}])
-    source["status"] = {"now": {"rates": {"gpu/cpu": "1"}, "electricity": "0.24"}}
-
-    ((_, body),) = reconciled(source)[0]
-
-    assert body["status"]["now"] == {"rates": {"gpu/cpu": None}, "electricity": None, "carbon": "5"}
 
 
 def test_a_tariff_that_breaks_a_rule_is_told_so_and_others_go_on():

@@ -176,16 +176,6 @@ def test_needs_are_the_highest_use_with_headroom_whatever_the_runs_look_like(wor
         assert peak * MIB <= need <= peak * MIB * 1.15 + 513 * MIB
 
 
-def test_who_takes_most_of_the_device_at_once_has_no_need(world):
-    for number in range(6):
-        world.run(f"jax-{number}", [500.0, *[61_440.0 + number] * 12])
-        world.wait()
-    world.wait()
-
-    found = uses(world)["team/k"]
-    assert (found.runs, found.need, found.preallocates) == (6, None, True)
-
-
 def test_what_is_learned_is_written_with_the_records_of_runs(world):
     world.run("train", [8192.0] * 40)
     world.wait()
@@ -216,13 +206,6 @@ def test_what_is_learned_is_written_with_the_records_of_runs(world):
 )
 def test_a_run_that_had_no_whole_device_to_itself_is_not_learned(world, used):
     world.run("train", [8192.0] * 12, used=used)
-    world.wait()
-
-    assert uses(world) == {}
-
-
-def test_a_run_that_failed_is_not_learned(world):
-    world.run("train", [8192.0] * 12, succeeded=False)
     world.wait()
 
     assert uses(world) == {}
@@ -275,14 +258,3 @@ def test_what_ended_before_answers_came_again_is_not_learned(world):
     assert uses(world)["team/k"].runs == 1
     assert world.count("prometheus_queries_total", result="failed") > 0
     assert world.lines == ["prometheus: it answers 500; said once"]
-
-
-def test_ten_thousand_series_leave_the_loop_at_once(world):
-    world.run("train", [8192.0] * 12)
-    many = [(labels(f"pod-{number}-abcde"), 1000) for number in range(10_000)]
-    world.played.answer = lambda query: vector((labels("train-abcde"), 8192.0), *many)
-
-    world.wait()
-
-    assert uses(world)["team/k"].peak == 8192 * MIB
-    assert world.count("prometheus_samples_total", result="taken") >= 10_000

@@ -7,7 +7,6 @@ from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller.hold_keeper import (
-    MOST_AT_ONCE,
     OVERDUE_SECONDS,
     PLAN_SECONDS,
     PUBLISH_SECONDS,
@@ -135,25 +134,6 @@ def test_what_cannot_be_released_now_is_tried_again(error, lines, again):
     assert len(server.patched) == again
 
 
-def test_many_are_released_step_by_step():
-    server, keeper = keeping(*(held(f"j-{number}", gpus=0) for number in range(MOST_AT_ONCE + 5)))
-
-    step(keeper, 9.0)
-    first = len(server.patched)
-    step(keeper, 9.01)
-
-    assert (first, len(server.patched)) == (MOST_AT_ONCE, MOST_AT_ONCE + 5)
-
-
-def test_other_kinds_and_jobs_that_are_gone_are_left_alone():
-    _, keeper = keeping(held())
-    keeper.take(told(kind="rayjobs"))
-    kept = keeper.counts(NOW)
-    keeper.take(WatchUpdate(kind="jobs", at=0.0, event=("DELETED", told(held()).entries[0])))
-
-    assert (kept.held, keeper.counts(NOW).held) == (1, 0)
-
-
 @pytest.mark.parametrize(
     ("annotations", "want"),
     [
@@ -214,21 +194,4 @@ def test_what_cannot_be_read_is_told_and_holds_end_all_the_same():
 
     assert list(before.lines) == ["what others use beside held Jobs: no"]
     assert after.reasons == {Release.PLANNED: 1}
-    assert server.stored is None
-
-
-def test_of_what_somebody_else_wrote_there_nothing_is_taken():
-    server, keeper = keeping()
-    server.stored = {"data": {"others-use.json": "{}}"}}
-
-    lead_for(keeper, PUBLISH_SECONDS, using(6))
-
-    assert read_use(server.stored).typical == {("gpu-cq", GPU): [6.0] * HOURS}
-
-
-def test_where_no_policy_holds_jobs_nothing_is_learned_and_nothing_written():
-    server, keeper = keeping()
-
-    lead_for(keeper, PUBLISH_SECONDS, world(policies=()))
-
     assert server.stored is None

@@ -6,18 +6,15 @@ import random
 import pytest
 
 from tests.controller.hostile import DECIDED, job
-from tests.controller.journals import ENDED, past
+from tests.controller.journals import past
 from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
 from webhook.controller import unreviewed
 from webhook.decide import decision_record
-from webhook.hindsight import entries
-from webhook.hindsight.entries import LONGEST_TEMPLATE
-from webhook.hindsight.entries import read_finished as read_past
 from webhook.hindsight.journal_keeper import known_of
 from webhook.jobs import JOB
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, OURS, UNDONE, read_left
+from webhook.model.job import DECISION, UNDONE, read_left
 from webhook.reconsider import pending_jobs
 
 JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
@@ -85,23 +82,6 @@ def test_an_undo_with_a_time_that_no_calendar_has_is_none():
     assert read_left("2026-11-21T06:00:00Z a,b").cluster_queues == {"a", "b"}
 
 
-def test_an_entry_tells_of_offers_with_numbers_alone():
-    options = [{"name": "a", "queue": "q", "startsIn": True, "runs": 3}]
-    metadata = entries.metadata_of(job(**{DECISION: decision(options=options)}))
-
-    entry = entries.entry(past(), metadata, seen=float(ENDED))
-
-    assert [(each.starts_in, each.runs) for each in entry.offers] == [(None, 3.0)]
-
-
-def test_annotations_that_no_replay_reads_are_not_remembered():
-    annotations = {"kueue-fallback.dev/x": "x" * 255_000, "kueue-fallback.dev/deadline": "1h"}
-
-    found = entries.metadata_of(job(**annotations))
-
-    assert found["annotations"] == {"kueue-fallback.dev/deadline": "1h"}
-
-
 def test_a_job_with_more_labels_than_anybody_needs_gets_no_entry():
     source = job()
     source["metadata"]["labels"] |= {
@@ -130,26 +110,3 @@ def test_what_is_known_of_jobs_has_a_limit_in_bytes(monkeypatch):
 
     assert sum(len(each.packed) for each in keeping.journal.known()) <= 1000
     assert keeping.journal.known()[-1].uid == "j-19"
-
-
-def test_a_workload_with_a_template_of_many_kilobytes_is_not_remembered():
-    source = {
-        "metadata": {"uid": "w", "namespace": "team", "name": "w"},
-        "spec": {"podSets": [{"name": "main", "template": {"spec": {"affinity": {}}}}]},
-    }
-    template = source["spec"]["podSets"][0]["template"]
-    small = read_past(source)
-    template["spec"]["affinity"] = {"nodeAffinity": "x" * LONGEST_TEMPLATE}
-
-    assert (small is not None, read_past(source)) == (True, None)
-
-
-def test_of_an_undecided_job_no_long_annotation_is_kept():
-    long, short = f"{OURS}x", f"{OURS}policy"
-    annotations = {long: "a" * 100_000, short: "none"}
-    metadata = {"uid": "u", "namespace": "team", "name": "a", "annotations": annotations}
-    source = {"metadata": {**metadata, "creationTimestamp": "2026-11-21T06:00:00Z"}}
-
-    found = JOBS.read(JOBS.kind, source).value
-
-    assert found.job.annotations == {short: "none"}

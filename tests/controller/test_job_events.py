@@ -137,20 +137,6 @@ def test_a_move_and_an_undo_are_told_whoever_asked_for_them():
     ]
 
 
-def test_each_is_told_once():
-    replica = Replica()
-    changed = decided()
-
-    for _ in range(3):
-        replica.see(changed)
-    changed["metadata"]["labels"]["another"] = "label"
-    replica.see(changed)
-    replica.list(changed)
-    replica.events.step()
-
-    assert (len(replica.written), replica.tried) == (1, 1)
-
-
 @pytest.mark.parametrize("job", [decided(), moved(), stored(**UNDONE)])
 def test_a_restart_tells_nothing_again(job):
     first = Replica()
@@ -161,16 +147,6 @@ def test_a_restart_tells_nothing_again(job):
 
     assert lines == ()
     assert (second.tried, len(second.written)) == (1, 1)
-
-
-@pytest.mark.parametrize("job", [decided, moved, lambda **given: stored(**given, **UNDONE)])
-def test_what_is_old_at_a_start_is_told_no_more(job):
-    times = {"time": EARLIER} if job in (decided, moved) else {}
-    replica = Replica(job(created=EARLIER, **times))
-
-    replica.events.step()
-
-    assert replica.tried == 0
 
 
 def test_who_does_not_lead_tells_nothing_and_who_comes_to_lead_tells_the_last_seconds():
@@ -243,13 +219,3 @@ def test_what_is_refused_holds_up_no_other_and_is_not_tried_again(refusal):
     assert lines == (f"Job team/ill: no Event written: {refusal}",)
     assert replica.tried == 2
     assert [body["involvedObject"]["name"] for _, body in replica.written.values()] == ["well"]
-
-
-def test_a_deleted_job_is_forgotten():
-    replica = Replica(decided())
-    replica.events.step()
-
-    replica.see(decided(), event="DELETED")
-    replica.see(decided(), event="ADDED")
-
-    assert (replica.tried, len(replica.written)) == (2, 1)

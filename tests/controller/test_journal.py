@@ -1,30 +1,25 @@
 import json
-from dataclasses import replace
 
 import pytest
 
 from tests import kinds
-from tests.controller.journals import ENDED, NAMESPACE, past
+from tests.controller.journals import ENDED, past
 from tests.controller.keeping import Keeping, kept
 from tests.controller.objects import Objects
 from tests.controller.watched_jobs import stored
-from tests.hindsight.slots import entry
 from tests.servers import Server, paper_snapshot
-from webhook.api.kubernetes_api import Forbidden, Refused
+from webhook.api.kubernetes_api import Forbidden
 from webhook.hindsight.entries import read_finished
 from webhook.hindsight.journal import (
     SHARDS,
     SLOT_SECONDS,
     SUCCEEDED,
-    Slot,
     Written,
-    config_map,
     hours_kept,
     name_of,
     slot_of,
 )
 from webhook.hindsight.journal_keeper import MOST_CLEARED, MOST_WRITTEN
-from webhook.state.run_records_reader import path_of
 
 HOUR = slot_of(ENDED)
 
@@ -80,16 +75,6 @@ def test_two_controllers_at_once_lose_nothing():
 
     assert sorted(kept(server)) == ["a", "b", "first"]
     assert sum(looks) == 2
-
-
-def test_a_change_in_between_puts_it_off():
-    server = Objects()
-    keeping = Keeping(server)
-    server.refusal = Refused(409, "the object has been modified")
-    keeping.show(past("a"))
-
-    assert [keeping.step().written for _ in range(2)] == [0, 1]
-    assert set(kept(server)) == {"a"}
 
 
 def test_what_cannot_be_written_is_tried_again():
@@ -150,18 +135,6 @@ def test_so_many_days_are_kept_as_the_setting_says(days):
     assert set(kept(server)) == {"in"}
 
 
-def test_another_setting_moves_nothing_and_loses_nothing_that_it_keeps():
-    server = Objects()
-    keeping_after(server, ended_before("now", 0), ended_before("today", 30), days=1)
-    keeping_after(server, ended_before("week", 150), days=7)
-    of_a_week = set(kept(server))
-
-    keeping_after(server, days=1)
-
-    assert of_a_week == {"now", "today", "week"}
-    assert set(kept(server)) == {"now", "today"}
-
-
 def test_what_has_become_too_old_is_taken_out_once_also_where_nothing_ends_any_more():
     server = Objects()
     keeping = keeping_after(server, ended_before("a", 0), ended_before("b", 1), days=1)
@@ -189,43 +162,6 @@ def test_what_could_not_be_taken_out_is_tried_again_and_not_by_who_does_not_lead
     assert followed == Written()
     assert [step.errors for step in steps if step.errors] == [("journal: configmaps is forbidden",)]
     assert kept(server) == {}
-
-
-def test_a_day_written_to_32_places_is_over_before_one_of_them_is_written_over():
-    server, hours = Objects(), range(HOUR - 31, HOUR + 1)
-    for hour in hours:
-        held = replace(entry(f"old-{hour}"), finished=hour * SLOT_SECONDS)
-        body = config_map(Slot(number=hour, entries={held.key: held}))
-        name = f"kueue-fallback-journal-{hour % 32}"
-        server.post(path_of(NAMESPACE), {**body, "metadata": {**body["metadata"], "name": name}})
-    keeping = Keeping(server)
-
-    for later in range(32):
-        keeping.unix = float(ENDED + later * SLOT_SECONDS)
-        keeping.show(past(f"w-{later}", finished=ENDED + later * SLOT_SECONDS))
-        keeping.step()
-
-        assert {f"old-{hour}" for hour in hours if hour > HOUR + later - 32} <= set(kept(server))
-
-
-def test_who_does_not_lead_writes_nothing_and_goes_on_where_the_other_stopped():
-    server, leads = Objects(), [False]
-    keeping = Keeping(server, is_leader=lambda: leads[0])
-    keeping.show(past("a"))
-    followed = keeping.step()
-    leads[0] = True
-
-    assert followed == Written()
-    assert keeping.step() == Written(tried=True, written=1)
-
-
-def test_queues_that_no_policy_can_send_jobs_to_are_left_out():
-    server = Objects()
-    keeping = Keeping(server)
-    keeping.show(past("a", queue="other-lq"))
-
-    assert keeping.step() == Written(tried=True)
-    assert server.held == {}
 
 
 @pytest.mark.parametrize(("seen", "created"), [(ENDED - 99.4, -99.4), (ENDED - 50.0, -99.001)])

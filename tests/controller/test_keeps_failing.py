@@ -1,6 +1,6 @@
 from tests.builders import policy, team_policy
 from tests.controller.objects import Objects
-from tests.learn.runs import DAY, failure, success
+from tests.learn.runs import failure, success
 from webhook.api.kubernetes_api import Forbidden
 from webhook.controller.policy_status import PATH, reference_of
 from webhook.controller.records import MOST_AT_ONCE, Teller
@@ -86,31 +86,6 @@ def test_who_does_not_lead_counts_and_says_nothing_until_it_leads():
     assert (dict(led.counts), len(led.lines), len(events(there))) == ({PLACE: 1}, 1, 1)
 
 
-def test_who_leads_no_more_says_the_rest_when_it_leads_again():
-    there, answers = server(), [True, False, True, True, True]
-    teller, runs = teller_of(there, lambda: answers.pop(0)), failing("k-1", "k-2", "k-3")
-
-    looks = [look(teller, runs, NOW + seconds) for seconds in (0, 5)]
-
-    assert [len(each.lines) for each in looks] == [1, 2]
-    assert len(events(there)) == 3
-
-
-def test_when_it_ends_the_count_goes_and_a_new_refusal_is_told_again():
-    there = server()
-    teller, runs = teller_of(there), failing("k")
-    look(teller, runs)
-
-    ended = look(teller, runs, NOW + DAY)
-    for number in range(3):
-        runs.add(failure(NOW + DAY + number, uid=10 + number))
-    runs.add(success(NOW + DAY))
-    again = look(teller, runs, NOW + DAY + 5)
-
-    assert (dict(ended.counts), dict(again.counts)) == ({}, {PLACE: 1})
-    assert len(events(there)) == 2
-
-
 def test_a_refused_event_is_said_and_everything_else_goes_on():
     there = server()
     there.refusal = Forbidden(EVENTS, "no right")
@@ -119,14 +94,6 @@ def test_a_refused_event_is_said_and_everything_else_goes_on():
 
     assert told.lines[1:] == ("FallbackPolicy light-gpu: no Event written: no right",)
     assert dict(told.counts) == {PLACE: 1}
-
-
-def test_of_a_policy_that_is_gone_meanwhile_no_event_is_written():
-    there = Objects()
-
-    told = look(teller_of(there), failing("k"))
-
-    assert (len(told.lines), events(there)) == (1, [])
 
 
 def test_many_at_once_are_all_counted_and_some_become_events():

@@ -25,7 +25,6 @@ from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
-from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
 from webhook.state.readers import read
 from webhook.state.watched import signing_keys, watched
@@ -111,33 +110,6 @@ def test_what_is_immutable_of_a_kind_keeps_it_where_it_is(managed):
     stepped = step(found, managed)
 
     assert stepped.obstacles == {("light-gpu", Obstacle.IMMUTABLE_RESOURCES): 8}
-
-
-def test_the_list_of_one_kind_replaces_no_job_of_another(managed):
-    cluster = Server(RAYJOB)
-    found = Mover(cluster, "kueue-fallback")
-    list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
-    list_pending(found)
-    wait_in_line(managed, RAYJOB)
-
-    step(found, managed)
-
-    assert len(cluster.patched) == 1
-
-
-def test_those_of_a_kind_whose_watch_is_silent_are_not_moved(managed):
-    cluster = Server(RAYJOB)
-    found = Mover(cluster, "kueue-fallback", max_state_age=15.0)
-    list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
-    wait_in_line(managed, RAYJOB)
-    managed.update(20.0, 0.0)
-    for resource in (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.POLICIES):
-        managed.take(WatchUpdate(kind=resource, at=20.0))
-    failed = WatchUpdate(kind=pending_jobs.followed(RAYJOB).kind, at=20.0, error="no route")
-
-    assert found.take(failed) == ("pendingrayjobs: no route",)
-    step(found, managed, now=20.0)
-    assert cluster.patched == []
 
 
 def metadata_of(kind, name="train", **annotations):
@@ -287,12 +259,6 @@ def test_a_kind_that_is_not_served_is_named_until_it_is(replica):
     assert words not in replica.cluster.said[-1]
 
 
-def test_until_it_is_known_whether_a_kind_is_served_nothing_is_said_of_policies(replica):
-    turn(replica)
-
-    assert replica.cluster.said == []
-
-
 def test_only_what_is_served_and_may_be_moved_is_followed_whole(replica):
     list_of(replica, "rayjobs", served=False)
     turn(replica)
@@ -302,12 +268,3 @@ def test_only_what_is_served_and_may_be_moved_is_followed_whole(replica):
 
     assert before == []
     assert [name for name in replica.follows if name.startswith("pending")] == ["pendingrayjobs"]
-
-
-def test_what_is_switched_on_is_followed_and_nothing_else(monkeypatch, replica):
-    replica.step = lambda: (_ for _ in ()).throw(KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        replica.run()
-
-    assert {"jobs", "rayjobs", "deployments"} <= set(replica.follows)
-    assert not {"jobsets", "rayclusters", "pytorchjobs"} & set(replica.follows)

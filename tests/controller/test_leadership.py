@@ -74,14 +74,6 @@ def test_the_next_one_leads_soon_after(replica):
     assert second.leadership.is_leader()
 
 
-def test_who_never_strove_has_nothing_to_give_back(replica):
-    server = Objects()
-
-    replica(server).leadership.stop()
-
-    assert (server.reads, server.writes) == ([], [])
-
-
 def test_what_goes_wrong_is_logged_once_and_stands_in_the_notice(replica):
     server = Objects()
     refused = Forbidden("leases", "no right")

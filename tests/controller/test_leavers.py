@@ -51,22 +51,3 @@ def test_only_what_is_signed_makes_the_controller_follow_jobs(text, has_left):
     found = jobs.read(jobs.kind, stored(annotations={OURS + "undone-from": text}))
 
     assert found.value.has_left is has_left
-
-
-def test_one_that_is_listed_counts_too():
-    leavers = MovedJobs()
-
-    leavers.take(WatchUpdate(kind="jobs", at=0.0, entries=(entry(decided(1, moves=2)),)))
-
-    assert leavers.seen
-
-
-def test_a_job_that_cannot_be_read_and_a_sign_of_life_say_nothing():
-    leavers = MovedJobs()
-
-    leavers.take(WatchUpdate(kind="jobs", at=0.0, error="away"))
-    leavers.take(
-        WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry({"metadata": {"name": "x"}})))
-    )
-
-    assert not leavers.seen

@@ -36,11 +36,6 @@ def test_it_tells_what_was_saved_as_this_process_would(tmp_path):
     assert server.writes == []
 
 
-def test_of_an_empty_journal_nothing_was_saved(tmp_path):
-    with serving(answering(Server({})), tmp_path) as kubeconfig:
-        assert run(str(kubeconfig), told()) is None
-
-
 def test_what_the_api_server_refuses_is_an_error_of_the_cluster(tmp_path):
     server = Server(STATIC)
     server.refuses = True
@@ -74,11 +69,6 @@ def test_one_that_takes_too_long_is_killed():
         run("", told(), command=program("sys.stdin.close(); input()"), longest_seconds=0)
 
     assert str(error.value) == "it took longer than 0 s"
-
-
-def test_where_no_process_can_be_run_that_is_said():
-    with pytest.raises(LookBackError, match="its process cannot be run: "):
-        run("", told(), command=["/nowhere"])
 
 
 @pytest.mark.parametrize("error", [RuntimeError, RecursionError, ZeroDivisionError, MemoryError])

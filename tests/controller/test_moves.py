@@ -18,7 +18,6 @@ from tests.controller.moving import (
 )
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Cause, Forbidden, NotServed, Refused, Unreachable
-from webhook.controller.mover import CONFIRM_SECONDS
 
 __all__ = ["feed"]
 
@@ -51,15 +50,6 @@ def test_no_more_are_in_flight_than_were_seen_to_arrive(feed):
     assert first == 1
     assert len(stepped.moved) == 1
     assert len(cluster.patched) == 3
-
-
-def test_what_no_workload_shows_is_given_up(feed):
-    found = mover(Cluster(), *eight())
-    step(found, feed)
-
-    stepped = step(found, feed, now=CONFIRM_SECONDS + 1)
-
-    assert stepped.outcomes["light-gpu", "lost"] == 1
 
 
 @pytest.mark.parametrize(
@@ -108,16 +98,6 @@ def test_a_refused_job_is_left_for_a_while(feed, cluster):
     step(found, feed, now=LATER)
 
     assert len(cluster.patched) == 1
-
-
-def test_old_state_moves_nothing(feed):
-    cluster = Cluster()
-    found = mover(cluster, *eight())
-    feed.expect(kinds.WORKLOADS, 0.0)
-
-    step(found, feed, now=60.0)
-
-    assert not cluster.patched
 
 
 @pytest.mark.parametrize(("namespaces", "moves"), [("", 0), ("team", 0), ("another", 1)])

@@ -95,15 +95,6 @@ def test_a_namespace_is_taken_off_at_once_when_its_labels_come_to_match():
     assert configuration.omitted == {"other"}
 
 
-def test_a_namespace_that_nobody_knows_is_sent():
-    configuration = Configuration("gone")
-
-    configuration.step(0.0)
-    configuration.step(QUIET_SECONDS)
-
-    assert configuration.omitted == {"other"}
-
-
 def test_new_namespaces_are_put_on_together():
     configuration = Configuration()
     for second in range(200):
@@ -147,16 +138,6 @@ def test_a_failed_write_is_tried_again_and_told_once():
 
     assert list(filter(None, lines)) == [("namespaces that are left out: away",)]
     assert configuration.omitted == frozenset()
-
-
-def test_what_the_watch_has_not_told_yet_is_not_written_again():
-    configuration = Configuration("other")
-    configuration.step(0.0, matched=("team", "other"))
-    configuration.omitted = frozenset({"other"})
-
-    configuration.step(0.1, matched=("team", "other"))
-
-    assert len(configuration.expressions) == 1
 
 
 @pytest.mark.parametrize("text", ["", "true", "!(request.namespace in [1, ])"])

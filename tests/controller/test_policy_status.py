@@ -7,7 +7,7 @@ from tests.model.policies import policy
 from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition, KnownKinds
 from webhook.model.kueue_support import Doubt, KueueTested
-from webhook.model.policy.fallback_policy import PolicyError, read_policy
+from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import (
     MULTIKUEUE,
     AdmissionCheck,
@@ -17,8 +17,10 @@ from webhook.model.queues import (
 )
 
 
-def condition(found, **state):
-    return policy_status.condition_of(read_policy(found), snapshot(**state), own_namespace="own")
+def condition(found, *, kinds=None, **state):
+    return policy_status.condition_of(
+        read_policy(found), snapshot(**state), own_namespace="own", kinds=kinds or KnownKinds()
+    )
 
 
 def not_ready(reason, message):
@@ -29,13 +31,63 @@ def test_a_policy_whose_queues_exist_is_ready():
     assert condition(policy()) == READY
 
 
-def test_a_queue_in_no_selected_namespace_is_named_with_its_path():
-    found = condition(policy(), local={("team", "gpu-lq"): "gpu-cq", ("own", "cpu-lq"): "cpu-cq"})
-
-    assert found == not_ready(
+OWN = {("team", "gpu-lq"): "gpu-cq", ("own", "cpu-lq"): "cpu-cq"}
+TWO_KINDS = policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})
+NOT_READY = {
+    "no queue": (
+        condition(policy(), local=OWN),
         "QueueNotFound",
         "spec.options[1].queue: no LocalQueue cpu-lq in any selected namespace",
-    )
+    ),
+    "no namespace": (
+        condition(policy(match={"namespaceSelector": {"matchLabels": {"team": "b"}}})),
+        "NoNamespace",
+        "spec.match.namespaceSelector: no namespace is selected",
+    ),
+    "no cluster queue behind it": (
+        condition(policy(), cluster=("gpu-cq",)),
+        "ClusterQueueNotFound",
+        "spec.options[1].queue: LocalQueue cpu-lq points to no ClusterQueue that exists: cpu-cq",
+    ),
+    "no cluster queue": (
+        condition(policy(options=[{"clusterQueue": "tpu-cq"}])),
+        "ClusterQueueNotFound",
+        "spec.options[0].clusterQueue: no ClusterQueue tpu-cq",
+    ),
+    "no queue of it": (
+        condition(policy(options=[{"clusterQueue": "idle-cq"}]), cluster=("idle-cq",)),
+        "QueueNotFound",
+        (
+            "spec.options[0].clusterQueue: no LocalQueue of any selected namespace points to "
+            "ClusterQueue idle-cq"
+        ),
+    ),
+    "no class that it gives": (
+        condition(policy(options=[{"queue": "gpu-lq", "priorityClass": "high"}])),
+        "PriorityClassNotFound",
+        "spec.options[0].priorityClass: no WorkloadPriorityClass high",
+    ),
+    "not served": (
+        condition(TWO_KINDS, kinds=KnownKinds(unserved=frozenset({"RayJob"}))),
+        "KindNotServed",
+        "spec.match.kinds[1]: the cluster serves no rayjobs of ray.io/v1",
+    ),
+    "not managed": (
+        condition(policy(match={"jobSelector": {}, "kinds": ["JobSet"]})),
+        "KindNotManaged",
+        "spec.match.kinds[0]: Kueue's integration jobset.x-k8s.io/jobset is off",
+    ),
+    "not switched on": (
+        condition(TWO_KINDS, kinds=KnownKinds(switched_on=frozenset({"Job", "JobSet"}))),
+        "KindNotSwitchedOn",
+        "spec.match.kinds[1]: RayJob is not among the chart's kinds, so no review is sent of any",
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "reason", "message"), NOT_READY.values(), ids=NOT_READY)
+def test_what_a_policy_lacks_is_named_with_its_path(found, reason, message):
+    assert found == not_ready(reason, message)
 
 
 def test_a_queue_in_a_system_namespace_counts_only_where_a_selector_selects_it():
@@ -43,54 +95,6 @@ def test_a_queue_in_a_system_namespace_counts_only_where_a_selector_selects_it()
 
     assert condition(policy(), local=local).reason == "QueueNotFound"
     assert condition(policy(match={"namespaceSelector": {}}), local=local) == READY
-
-
-def test_a_selector_that_selects_nothing_is_named():
-    found = condition(policy(match={"namespaceSelector": {"matchLabels": {"team": "b"}}}))
-
-    assert found == not_ready(
-        "NoNamespace", "spec.match.namespaceSelector: no namespace is selected"
-    )
-
-
-def test_a_queue_that_points_to_no_cluster_queue_is_named():
-    found = condition(policy(), cluster=("gpu-cq",))
-
-    assert found == not_ready(
-        "ClusterQueueNotFound",
-        "spec.options[1].queue: LocalQueue cpu-lq points to no ClusterQueue that exists: cpu-cq",
-    )
-
-
-def test_one_namespace_where_the_queue_works_is_enough():
-    found = condition(
-        policy(),
-        namespaces={"team": {}, "other": {}},
-        local={
-            ("team", "gpu-lq"): "gone",
-            ("other", "gpu-lq"): "gpu-cq",
-            ("team", "cpu-lq"): "cpu-cq",
-        },
-    )
-
-    assert found == READY
-
-
-@pytest.mark.parametrize(
-    ("name", "reason", "message"),
-    [
-        ("tpu-cq", "ClusterQueueNotFound", "no ClusterQueue tpu-cq"),
-        (
-            "idle-cq",
-            "QueueNotFound",
-            "no LocalQueue of any selected namespace points to ClusterQueue idle-cq",
-        ),
-    ],
-)
-def test_a_cluster_queue_out_of_reach_is_named(name, reason, message):
-    found = condition(policy(options=[{"clusterQueue": name}]), cluster=("idle-cq",))
-
-    assert found == not_ready(reason, f"spec.options[0].clusterQueue: {message}")
 
 
 def test_classes_that_do_not_exist_are_named_together():
@@ -113,14 +117,6 @@ def test_classes_that_do_not_exist_are_named_together():
         "spec.options[0].adaptation.runtimeClassName: no RuntimeClass gvisor",
     )
     assert (there.ready, missing.ready) == (True, False)
-
-
-def test_a_class_that_an_option_gives_must_exist():
-    found = condition(policy(options=[{"queue": "gpu-lq", "priorityClass": "high"}]))
-
-    assert found == not_ready(
-        "PriorityClassNotFound", "spec.options[0].priorityClass: no WorkloadPriorityClass high"
-    )
 
 
 def test_a_ready_policy_says_where_an_undo_needs_the_job_anew():
@@ -156,29 +152,10 @@ def test_a_queue_of_other_clusters_is_named_too(option):
 
 
 def test_an_older_kubernetes_is_named_where_resources_change():
-    found = policy_status.condition_of(
-        read_policy(policy()),
-        snapshot(),
-        own_namespace="own",
-        kinds=KnownKinds(changes_resources=False),
-    )
-
-    assert found == ready(
+    assert condition(policy(), kinds=KnownKinds(changes_resources=False)) == ready(
         UNSET,
         "spec.options[1].adaptation: undo needs --recreate on this Kubernetes, which takes "
         "resources at creation only (1.36 does not)",
-    )
-
-
-def test_an_invalid_policy_says_every_mistake():
-    with pytest.raises(PolicyError) as caught:
-        read_policy(policy(priority=-(2**40)))
-
-    assert policy_status.invalid(caught.value, 4) == Condition(
-        ready=False,
-        reason="Invalid",
-        message="spec.priority: expected at least -2147483648, got -1099511627776",
-        generation=4,
     )
 
 
@@ -262,57 +239,13 @@ def test_the_time_of_the_last_transition_stays_while_only_the_message_changes():
     assert turned["conditions"][0]["lastTransitionTime"] == "2026-01-02T00:00:00Z"
 
 
-def test_conditions_of_others_are_kept():
-    other = {"type": "Audited", "status": "True"}
-
-    before = {"conditions": [other]}
-    written = policy_status.status_of(READY, Snapshot(), before, now="2026-01-01T00:00:00Z")
-
-    assert written is not None
-    assert written["conditions"][0] == other
-
-
-def test_a_kind_that_the_cluster_does_not_serve_is_named():
-    found = policy_status.condition_of(
-        read_policy(policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})),
-        snapshot(),
-        own_namespace="own",
-        kinds=KnownKinds(unserved=frozenset({"RayJob"})),
-    )
-
-    message = "spec.match.kinds[1]: the cluster serves no rayjobs of ray.io/v1"
-    assert found == not_ready("KindNotServed", message)
-
-
-def test_a_kind_that_kueue_leaves_alone_is_named():
-    found = condition(policy(match={"jobSelector": {}, "kinds": ["JobSet"]}))
-
-    message = "spec.match.kinds[0]: Kueue's integration jobset.x-k8s.io/jobset is off"
-    assert found == not_ready("KindNotManaged", message)
-
-
-def test_a_kind_that_the_chart_does_not_name_is_named():
-    found = policy_status.condition_of(
-        read_policy(policy(match={"jobSelector": {}, "kinds": ["Job", "RayJob"]})),
-        snapshot(),
-        own_namespace="own",
-        kinds=KnownKinds(switched_on=frozenset({"Job", "JobSet"})),
-    )
-
-    message = (
-        "spec.match.kinds[1]: RayJob is not among the chart's kinds, so no review is sent of any"
-    )
-    assert found == not_ready("KindNotSwitchedOn", message)
-
-
 def test_a_version_of_kubernetes_limits_only_the_kinds_that_it_makes():
-    kinds = {"kinds": KnownKinds(changes_resources=False)}
+    kueue = KueueConfig(frameworks=("batch/job", "ray.io/rayjob"))
     found = {
-        kind: policy_status.condition_of(
-            read_policy(policy(match={"jobSelector": {}, "kinds": [kind]})),
-            snapshot(kueue=KueueConfig(frameworks=("batch/job", "ray.io/rayjob"))),
-            own_namespace="own",
-            **kinds,
+        kind: condition(
+            policy(match={"jobSelector": {}, "kinds": [kind]}),
+            kinds=KnownKinds(changes_resources=False),
+            kueue=kueue,
         ).message
         for kind in ("Job", "RayJob")
     }

@@ -3,10 +3,10 @@ from functools import partial
 
 import pytest
 
-from tests.controller.policies import READY, snapshot
+from tests.controller.policies import snapshot
 from tests.model.policies import policy
 from tests.model.team_policies import team_policy
-from webhook.api.kubernetes_api import NotServed, Refused, Unreachable
+from webhook.api.kubernetes_api import NotServed, Refused
 from webhook.controller import policy_status
 from webhook.model.policy.fallback_policy import MOST_OF_TEAM
 
@@ -82,16 +82,6 @@ def test_who_leads_no_more_writes_no_more():
     assert [path for path, _ in server.patches] == [f"{policy_status.PATH}/a/status"]
 
 
-def test_a_write_carries_the_version_that_was_read():
-    server = Policies(stored("a"))
-
-    look(server)
-
-    (_, body) = server.patches[0]
-    assert body["metadata"] == {"resourceVersion": "9"}
-    assert body["status"]["conditions"][0]["message"] == READY.message
-
-
 def test_an_invalid_policy_is_said_to_be_invalid_and_the_next_one_is_judged():
     server = Policies(stored("a", mode="Foo"), stored("b"))
 
@@ -116,23 +106,6 @@ def test_a_refused_write_is_told():
     server.refusal = Refused(422, "no")
 
     assert look(server).failed == (("a", "no (422)"),)
-
-
-def test_without_the_definition_there_is_nothing_to_do():
-    class Nothing(Policies):
-        def get(self, path, params=None):
-            raise NotServed(path)
-
-    assert look(Nothing()) == policy_status.PolicyReport()
-
-
-def test_an_api_server_that_is_away_is_the_callers_to_handle():
-    class Away(Policies):
-        def get(self, path, params=None):
-            raise Unreachable("away")
-
-    with pytest.raises(Unreachable):
-        look(Away())
 
 
 class WithTeams(Policies):
@@ -208,7 +181,3 @@ def test_those_beyond_the_limit_of_their_namespace_are_told_so():
         "TooMany",
         "metadata.namespace: its namespace has more policies of its own than count: 16",
     )
-
-
-def test_where_they_do_not_count_nobody_asks_for_them():
-    assert look(Policies(stored("a"))).ready == {"a": True}

@@ -163,12 +163,6 @@ def test_a_local_queue_that_is_made_anew_stops_nobody(feed, ago, ready):
     assert written(feed, runs, moved(moved_ago=ago))[0] == []
 
 
-def test_a_job_that_waits_in_a_queue_made_anew_is_left_where_that_sends_it(feed):
-    tell(feed, kinds.LOCAL_QUEUES, lane("gpu"), {**lane("cpu"), "spec": {"clusterQueue": "gpu-cq"}})
-
-    assert written(feed, stale(1, to="gpu"), moved())[0] == []
-
-
 def test_it_is_read_anew_before_it_is_stopped(feed):
     cluster = Running()
     change(feed, cluster, stale(1))
@@ -285,7 +279,3 @@ def test_no_other_workload_is_sent_after_its_job(feed, workload):
     of["spec"]["suspend"] = True
 
     assert not any("queueName" in body.get("spec", {}) for body in written(feed, workload, of)[0])
-
-
-def test_a_deactivated_workload_is_left_to_a_job_that_was_not_moved(feed):
-    assert written(feed, left_deactivated(queue="cpu-lq"), job(1))[0] == []

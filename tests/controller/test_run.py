@@ -24,8 +24,6 @@ from webhook.api.resources import (
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller, device_reader
 from webhook.controller.policy_status import PATH
-from webhook.hindsight import journal_keeper
-from webhook.hindsight.journal import hours_kept
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
@@ -145,22 +143,6 @@ def test_who_comes_to_lead_reads_again_what_the_leader_before_recorded(replica):
     assert (before, shards_read(replica)) == (SHARDS, 2 * SHARDS)
 
 
-@pytest.mark.parametrize(("days", "hours"), [(1, 160), (7, 16)])
-def test_who_comes_to_lead_looks_for_what_the_journal_does_not_keep_any_more(
-    monkeypatch, days, hours
-):
-    monkeypatch.setattr(journal_keeper, "MOST_CLEARED", hours + 1)
-    replica = Replica(Settings(journal_days=days))
-    replica.sync()
-
-    replica.step(term=1)
-    replica.controller.leadership.stop()
-
-    # Those of the last day are read to count savings.
-    read = {path for path in replica.cluster.reads if "/kueue-fallback-journal-" in path}
-    assert len(read) == hours + hours_kept(1)
-
-
 def shards_read(replica):
     return len([path for path in replica.cluster.reads if "/kueue-fallback-run-times-" in path])
 
@@ -194,17 +176,6 @@ def test_who_comes_to_lead_in_a_step_writes_from_the_next_one_on(replica):
 
     assert (before, len(replica.cluster.statuses)) == ([], 1)
     assert replica.lines[0] == LEADS
-
-
-def test_who_led_again_since_the_last_step_looks_again(replica):
-    replica.sync()
-    replica.step(term=1)
-    del replica.cluster.policy["status"]
-
-    replica.step(term=2)
-
-    assert len(replica.cluster.statuses) == 2
-    assert replica.lines.count(LEADS) == 2
 
 
 def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
@@ -305,15 +276,6 @@ def test_a_message_that_cannot_be_taken_over_costs_that_message(replica):
 
     assert replica.controller.not_ready() == ""
     assert replica.shown("controller_failed_turns_total", part="messages") >= 1
-
-
-def test_a_controller_without_memory_ends(replica, monkeypatch):
-    def fail(*_):
-        raise MemoryError
-
-    monkeypatch.setattr("webhook.controller.controller.Feed.update", fail)
-    with pytest.raises(MemoryError):
-        replica.step()
 
 
 def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):

@@ -12,7 +12,6 @@ from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import (
-    SHARDS,
     Run,
     config_map,
     name_of,
@@ -52,30 +51,6 @@ def test_runs_are_written_to_the_shard_of_their_class():
     assert found.step(0.0) == Written(tried=True, written=1)
     assert server.writes == [("post", name_of(shard_of("a")))]
     assert stored(server) == found.records
-
-
-def test_what_did_not_change_is_not_written_again():
-    server = Objects()
-    found = keeper(server, ended("a"))
-    found.step(0.0)
-    show(found, ended("a"))
-
-    again = found.step(WRITE_SECONDS)
-
-    assert again == Written()
-    assert len(server.writes) == 1
-
-
-def test_it_is_written_at_most_every_so_many_seconds():
-    server = Objects()
-    found = keeper(server, ended("a"))
-    found.step(0.0)
-    show(found, ended("a", 2000, uid=2))
-
-    early, late = found.step(WRITE_SECONDS - 1), found.step(WRITE_SECONDS)
-
-    assert (early, late) == (Written(), Written(tried=True, written=1))
-    assert server.writes[1:] == [("patch", name_of(shard_of("a")))]
 
 
 def test_many_changed_shards_take_turns():
@@ -166,34 +141,6 @@ def test_who_comes_to_lead_writes_at_once_what_the_leader_before_did_not():
     assert stored(server) == after.records
 
 
-def test_who_leads_no_more_writes_no_more_and_forgets_nothing():
-    server, may = Objects(), [True, True, False]
-    found = keeper(
-        server, *(ended(f"class-{number}") for number in range(20)), is_leader=lambda: may.pop(0)
-    )
-    first = found.step(0.0)
-    may[:] = [True] * 50
-
-    for turn in range(1, 5):
-        found.step(turn * WRITE_SECONDS)
-
-    assert first.written == 2
-    assert stored(server) == found.records
-
-
-def test_a_shard_that_somebody_deleted_is_written_anew():
-    server = Objects()
-    found = keeper(server, ended("a"))
-    found.step(0.0)
-    server.held.clear()
-    show(found, ended("a", 2000, uid=2))
-
-    for turn in (1, 2):
-        found.step(turn * WRITE_SECONDS)
-
-    assert stored(server) == found.records
-
-
 @pytest.mark.parametrize("refusal", [Refused(422, "too long"), Forbidden("x", "no right")])
 def test_a_refused_write_is_said_and_tried_again(refusal):
     server = Objects()
@@ -227,24 +174,6 @@ def test_only_ended_workloads_are_read_and_bad_ones_are_passed_over():
     assert records.read_run("workloads", done).value.ended == read_workload(done).ended
     broken = records.read_run("workloads", {**done, "spec": 5})
     assert (broken.value, broken.problem.startswith("workloads ")) == (None, True)
-
-
-def test_the_follower_of_runs_says_once_what_is_wrong():
-    found = keeper(Objects())
-    failed = WatchUpdate(kind="workloads", at=0.0, error="no answer")
-
-    said = [found.take(failed), found.take(failed), show(found), show(found)]
-
-    assert said == [
-        ("workloads: no answer",),
-        (),
-        ("workloads: readable again",),
-        (),
-    ]
-
-
-def test_every_shard_has_a_place_of_its_own():
-    assert len({path_of(NAMESPACE, shard) for shard in range(SHARDS)}) == SHARDS
 
 
 def test_names_with_arguments_that_an_older_version_wrote_are_written_over():

@@ -12,7 +12,6 @@ from tests.controller.fakes import AtOnce
 from tests.hindsight import journals
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
 from tests.state.objects import workload
-from webhook.api.kubernetes_api import Forbidden
 from webhook.api.resources import SAVINGS
 from webhook.controller import look_back_process, savings_publisher
 from webhook.controller.look_back_process import LookBackError
@@ -26,7 +25,6 @@ from webhook.hindsight.look_back import look_back
 from webhook.hindsight.savings_record import read_savings
 from webhook.model.faults import Failures
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import Snapshot
 from webhook.state.run_records_reader import path_of
 
 PLACE = f"{path_of(OURS)}/{SAVINGS}"
@@ -147,23 +145,6 @@ def test_who_leads_no_more_by_then_writes_nothing(leader):
     assert leader.published is None
 
 
-def test_without_policies_there_is_nothing_to_look_for(leader):
-    leader.snapshot = Snapshot()
-
-    assert not leader.looks()
-
-
-def test_an_empty_journal_asks_for_nothing_more_until_it_has_an_entry(leader):
-    held, leader.server.held = leader.server.held, {}
-    leader.looks(0)
-    listed = [path for path in leader.server.reads if "workloads" in path]
-    leader.server.held = held
-
-    assert (listed, leader.published) == ([], None)
-    assert leader.looks(1)
-    assert leader.published is not None
-
-
 def test_what_still_runs_keeps_others_waiting_in_replays_too(monkeypatch):
     replayed = []
 
@@ -193,14 +174,6 @@ def test_what_may_not_be_read_is_said_once_and_tried_again_later(leader):
     assert leader.lines == ["savings: you may not get configmaps"]
     leader.server.refuses = False
     assert leader.looks(0, clock=2 * RETRY_SECONDS)
-
-
-def test_what_may_not_be_written_is_said(leader):
-    leader.server.refusal = Forbidden(SAVINGS, "you may not patch configmaps")
-    leader.looks()
-
-    assert leader.lines == ["savings: you may not patch configmaps"]
-    assert leader.failures.counts == {}
 
 
 def test_one_that_came_to_nothing_is_counted_named_once_and_tried_again_later(leader):

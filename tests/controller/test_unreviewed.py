@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.controller.watched_jobs import STARTED, Cluster, entry, missed, stored
+from tests.controller.watched_jobs import STARTED, Cluster, missed, stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import MOST_WAITING, SnapshotHistory, UnreviewedJobs
@@ -115,19 +115,6 @@ def test_where_nothing_is_sent_jobs_count_from_the_moment_in_which_a_policy_matc
     assert cluster.found(as_of=70.0) == missed(*names)
 
 
-def test_jobs_that_are_left_out_although_a_policy_matches_are_counted():
-    cluster = Cluster(snapshot=paper_snapshot(**LEFT_OUT)).create(stored())
-
-    assert cluster.found() == missed("light")
-
-
-def test_a_change_that_does_not_matter_to_the_job_does_not_matter():
-    cluster = Cluster()
-    cluster.show(paper_snapshot(pending=3), CREATED - 1)
-
-    assert cluster.create(stored()).found() == missed("light")
-
-
 def test_jobs_that_were_there_before_are_nobodys_business():
     cluster = Cluster(stored())
 
@@ -192,14 +179,6 @@ def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
 
     assert (*said, cluster.list(at=5.0)) == (("jobs: forbidden",), (), ("jobs: readable again",))
     assert cluster.found() == UnreviewedJobs()
-
-
-def test_of_metadata_only_what_decides_is_kept():
-    found = entry(stored(annotations={"a": "x", OURS + "policy": "p"}))
-
-    assert found.key == ("team", "light")
-    assert (found.value.uid, found.value.created) == ("uid-light", CREATED)
-    assert found.value.job.annotations == {OURS + "policy": "p"}
 
 
 def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
