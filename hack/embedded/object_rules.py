@@ -60,7 +60,13 @@ def fill_in(kind: ServedKind, version: str, item: Object) -> None:
         _fill(spec, _JOB)
         _fill_pod(spec.get("template", {}).get("spec", {}))
     elif kind.full_name == "pods":
-        _fill_pod(item.setdefault("spec", {}))
+        spec = item.setdefault("spec", {})
+        _fill_pod(spec)
+        for container in spec.get("containers") or ():
+            # Of pods, but not of templates, what is limited is asked for.
+            if limits := container["resources"].get("limits"):
+                asked = container["resources"].get("requests") or {}
+                container["resources"]["requests"] = {**limits, **asked}
     elif kind.full_name == "secrets":
         _decode(item)
     elif version in kind.schemas:
@@ -80,10 +86,6 @@ def _fill_pod(spec: Object) -> None:
     _fill(spec, _POD)
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         _fill(container, _CONTAINER)
-        resources = container["resources"] or {}
-        # What is limited is asked for, unless it says less.
-        if limits := resources.get("limits"):
-            resources["requests"] = {**limits, **(resources.get("requests") or {})}
 
 
 def _fill(item: Object, defaults: Object) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack import paper
-from hack.embedded.plane import EmbeddedPlane
+from hack.embedded.played_plane import PlayedPlane
 from hack.install import PATIENT, Installation
 
 LOG_LINES = 25
@@ -19,32 +19,32 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="package")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPlane]:
-    with EmbeddedPlane(tmp_path_factory.mktemp("plane")) as started:
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedPlane]:
+    with PlayedPlane(tmp_path_factory.mktemp("plane")) as started:
         yield started
 
 
 @pytest.fixture(scope="package")
-def webhook(plane: EmbeddedPlane) -> Iterator[Installation]:
+def webhook(plane: PlayedPlane) -> Iterator[Installation]:
     """The project, installed on the shared plane with one replica."""
     with Installation(plane, chart_values=PATIENT) as installed:
         yield installed
 
 
 @pytest.fixture(scope="module")
-def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPlane]:
-    with EmbeddedPlane(tmp_path_factory.mktemp("own-plane")) as started:
+def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlayedPlane]:
+    with PlayedPlane(tmp_path_factory.mktemp("own-plane")) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def own_webhook(own_plane: EmbeddedPlane) -> Iterator[Installation]:
+def own_webhook(own_plane: PlayedPlane) -> Iterator[Installation]:
     with Installation(own_plane, chart_values=PATIENT) as installed:
         yield installed
 
 
 @pytest.fixture
-def namespace(plane: EmbeddedPlane) -> Iterator[str]:
+def namespace(plane: PlayedPlane) -> Iterator[str]:
     """A namespace of the shared plane for one test."""
     name = f"test-{next(_numbers)}"
     plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -53,7 +53,7 @@ def namespace(plane: EmbeddedPlane) -> Iterator[str]:
 
 
 @pytest.fixture
-def queues(plane: EmbeddedPlane, namespace: str) -> Iterator[paper.Names]:
+def queues(plane: PlayedPlane, namespace: str) -> Iterator[paper.Names]:
     """The paper's queues, under names of which the cluster-scoped ones are this test's alone."""
     names = paper.names_with(namespace, namespace=namespace)
     items = paper.queues(names)

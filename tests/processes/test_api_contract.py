@@ -1,0 +1,10 @@
+"""The embedded API server does what our processes suppose of one."""
+
+import pytest
+
+from tests import api_contract
+
+
+@pytest.mark.parametrize("holds", api_contract.ALL, ids=lambda each: each.__name__)
+def test_the_embedded_api_server_keeps_the_contract(plane, namespace, holds):
+    holds(plane, namespace)
