@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from socket import SHUT_RDWR
 from typing import Any, Final
 
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -23,6 +24,9 @@ CONFLICT: Final = 409
 TIMEOUT_SECONDS: Final = 60.0
 # The API server closes connections that were idle for 90 seconds.
 IDLE_SECONDS: Final = 60.0
+
+WATCH_SECONDS: Final = 7200
+"""The API server would end a watch earlier by itself."""
 
 Object = dict[str, Any]
 
@@ -151,6 +155,27 @@ class ApiClient:
             if error.status != NOT_FOUND:
                 raise
 
+    @contextlib.contextmanager
+    def watching(
+        self, api_version: str, kind: str, *, selector: str = ""
+    ) -> Iterator[Iterator[Object]]:
+        """Watch all objects of a kind from now on, those that are there first.
+
+        The events end with the `with` block, in whichever thread they are read.
+        """
+        query = {"watch": "1", "labelSelector": selector, "timeoutSeconds": WATCH_SECONDS}
+        path = f"{self.path(api_version, kind)}?{urllib.parse.urlencode(query)}"
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
+        connection.connect()
+        # The connection forgets it where an answer has no known length.
+        socket = connection.sock
+        connection.request("GET", path, headers=self._headers())
+        try:
+            yield _events(connection)
+        finally:
+            with contextlib.suppress(OSError):
+                socket.shutdown(SHUT_RDWR)
+
     # Paths.
 
     def path_of(self, item: Object) -> str:
@@ -189,13 +214,15 @@ class ApiClient:
         """Send one call and return its answer; raise ApiError for any status from 400."""
         target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content_type, "Accept": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = {"Content-Type": content_type, **self._headers()}
         answer = self._exchange(method, target, content, headers)
         if answer.status >= http.client.BAD_REQUEST:
             raise ApiError(answer.status, _message(answer.body))
         return answer
+
+    def _headers(self) -> dict[str, str]:
+        authorization = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        return {"Accept": "application/json", **authorization}
 
     def _exchange(
         self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
@@ -236,6 +263,13 @@ class ApiClient:
                     return connection
                 connection.close()
         return None
+
+
+def _events(connection: http.client.HTTPConnection) -> Iterator[Object]:
+    # What is cut off by the end of the watch is no event. Whoever reads it closes it.
+    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
+        for line in connection.getresponse():
+            yield json.loads(line)
 
 
 def _group_path(api_version: str) -> str:

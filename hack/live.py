@@ -6,7 +6,7 @@ from typing import Final
 
 from bench.experiment.course import Course
 
-PLAIN_EVERY_SECONDS: Final = 10.0
+PLAIN_EVERY_SECONDS: Final = 5.0
 BAR_WIDTH: Final = 30
 RUNNING, MOVED, WAITING = "#", "+", "."
 """A Job that runs where it was submitted to, one that runs elsewhere, one that waits."""

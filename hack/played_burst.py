@@ -7,9 +7,9 @@ import os
 import shlex
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,13 @@ from bench.experiment.arms import NONE, Arm, Comparison, scenario_of
 from bench.experiment.course import Course, as_result
 from bench.experiment.figures import figures
 from bench.experiment.play import Audience, Site, play
-from bench.experiment.rounds import RoundError
-from hack.controlplane import ControlPlane
-from hack.install import PATIENT, ROOT, Installation
+from hack.install import ROOT, Installation
 from hack.live import View
-from hack.plane import NotReadyError, Plane
+from hack.paper import KUEUE
+from hack.plane import Plane
+from hack.waiting import wait_for
 from webhook.decide.match import ALLOW
+from webhook.learn.workload_runs import is_finished
 from webhook.simulate import plot
 from webhook.simulate.results import Result
 
@@ -37,7 +38,6 @@ BURST: Final = Comparison(scenarios=(SCENARIO,), arms=(NONE, RULE, MOVES))
 TITLES: Final = {NONE.key: "no policy", RULE.key: RULE.title, MOVES.key: MOVES.title}
 CPU_PLACES: Final = 6
 """So many of its Jobs run in the CPU queue at once."""
-WAIT_SECONDS: Final = 120.0
 SLOWER: Final = 0.1
 COLUMNS: Final = "100"
 _NOW: Final = "If you submitted it again now:"
@@ -48,53 +48,47 @@ Played = Mapping[str, Sequence[Course]]
 
 
 class DemoError(Exception):
-    """Something does not come, or a command does not end well; the text says what."""
+    """A command did not end well; the text says which."""
 
 
-def show(*, faster: float, picture: Path) -> int:
-    """Play it on a control plane of its own, and return what the program ends with."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="kueue-fallback-demo-") as folder:
-            print("\nNow live. Programs that are not there yet are built first.", flush=True)
-            plane = ControlPlane(Path(folder), report=_starting)
-            with plane, Installation(plane, chart_values=PATIENT) as installation:
-                play_on(installation, faster=faster, picture=picture)
-    except (DemoError, NotReadyError, RoundError) as error:
-        print(f"\n{error}", file=sys.stderr)
-        return 3
-    return 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How fast it is played."""
+
+    faster: float
+    """Divides all times of the published experiment."""
+    stagger_seconds: float
+    """As in ``Site``."""
 
 
-def _starting(what: str) -> None:
-    print(f"starting {what}", flush=True)
-
-
-def play_on(installation: Installation, *, faster: float, picture: Path) -> None:
+def play_on(installation: Installation, pace: Pace, *, picture: Path) -> None:
     """Play it where this project is installed; leave the queues and policies of each way."""
     plane, began = installation.plane, time.monotonic()
     print(
         "\n15 heavy and 15 light Jobs come at once, to 4 GPUs; beside them 6 Jobs fit on CPUs.\n"
-        f"Times are 1/{faster:g} of the published experiment's. "
+        f"Times are 1/{pace.faster:g} of the published experiment's. "
         f"The page: {installation.endpoints['console']}/\n",
         flush=True,
     )
 
     def look(played: Played) -> None:
         _tell(played)
-        since = f"{time.monotonic() - began:.0f}s"
+        _wait_until_noted(plane)
         _explain(plane, played[MOVES.key])
+        # More than since the first Job came, as it takes a moment to ask.
+        since = f"{2 * (time.monotonic() - began):.0f}s"
         _type(plane, f"report -n {objects.namespace_of(MOVES)} --since {since}")
         _undo(plane)
 
     outcome = play(
-        Site(plane),
+        Site(plane, stagger_seconds=pace.stagger_seconds),
         BURST,
         rounds=1,
-        time_scale=faster,
+        time_scale=pace.faster,
         audience=Audience(say=lambda _: None, show=View(TITLES).show, look=look),
     )
     (played,) = outcome.rounds[SCENARIO]
-    _draw(played, picture, faster)
+    _draw(played, picture, pace.faster)
     print(f"\nThe same as a picture, warm where Jobs were moved: {picture}")
 
 
@@ -137,15 +131,24 @@ def _undo(plane: Plane) -> None:
 
 
 def _one_that_waits(plane: Plane) -> str:
-    namespace, deadline = objects.namespace_of(MOVES), time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        jobs = plane.client.list("batch/v1", "Job", namespace=namespace)
+    def found() -> str | None:
+        jobs = plane.client.list("batch/v1", "Job", namespace=objects.namespace_of(MOVES))
         new = [job for job in jobs if job["metadata"]["name"].startswith("undo-")]
-        waiting = [job["metadata"]["name"] for job in new if job["spec"].get("suspend")]
-        if len(waiting) == 1:
-            return str(waiting[0])
-        time.sleep(0.2)
-    raise DemoError(f"{len(waiting)} Jobs wait for a CPU, and not one")
+        waiting = [str(job["metadata"]["name"]) for job in new if job["spec"].get("suspend")]
+        return waiting[0] if len(waiting) == 1 else None
+
+    return wait_for(found, "one Job waits for a CPU")
+
+
+def _wait_until_noted(plane: Plane) -> None:
+    """Wait until Kueue has noted the ends of all Jobs, of which the report tells."""
+    namespace = objects.namespace_of(MOVES)
+
+    def are_noted() -> bool:
+        workloads = plane.client.list(KUEUE, "Workload", namespace=namespace)
+        return all(map(is_finished, workloads))
+
+    wait_for(are_noted, "all Workloads are finished")
 
 
 def _type(plane: Plane, text: str, *, until: str = "") -> None:

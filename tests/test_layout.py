@@ -29,7 +29,7 @@ def test_what_the_end_to_end_tests_begin_with_is_there(name):
     assert (ROOT / "tests/e2e" / f"{name}.py").exists()
 
 
-@pytest.mark.parametrize("name", ["build.txt", "run.txt", "dev.txt"])
+@pytest.mark.parametrize("name", ["build.txt", "run.txt", "demo.txt", "dev.txt"])
 def test_every_locked_dependency_has_hashes_and_no_index_is_named(name):
     lines = (ROOT / "requirements" / name).read_text().splitlines()
 
@@ -38,9 +38,9 @@ def test_every_locked_dependency_has_hashes_and_no_index_is_named(name):
 
 
 def test_the_lock_for_development_has_the_versions_that_run():
-    run, dev = (_pins(name) for name in ("run.txt", "dev.txt"))
+    run, demo, dev = (_pins(name) for name in ("run.txt", "demo.txt", "dev.txt"))
 
-    assert run.items() <= dev.items()
+    assert run.items() <= demo.items() <= dev.items()
 
 
 def test_the_lock_holds_every_dependency_of_the_project():

@@ -10,7 +10,7 @@ from bench.experiment import bills, objects, remote, rounds
 from bench.experiment.arms import RECONSIDER, Arm, Beginning, Comparison, scenario_of
 from bench.experiment.course import Course
 from bench.experiment.figures import Figures, overhead_of
-from bench.experiment.rounds import Round, Say, Show
+from bench.experiment.rounds import STAGGER_SECONDS, Round, Say, Show
 from hack.plane import NotReadyError, Plane
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.job import DECISION
@@ -43,6 +43,8 @@ class Site:
 
     plane: Plane
     worker: Plane | None = None
+    stagger_seconds: float = STAGGER_SECONDS
+    """Between the beginnings of two arms, whole: so long a burst of Jobs is created."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,7 @@ class _Player:
     def __init__(self, site: Site, time_scale: float, audience: Audience) -> None:
         self._audience = audience
         self._plane = site.plane
-        self._worker = site.worker
+        self._worker, self._stagger_seconds = site.worker, site.stagger_seconds
         self._time_scale = time_scale
         self.beginnings: dict[str, Beginning] = {}
         """Of the round that was played last."""
@@ -106,10 +108,16 @@ class _Player:
         }
         prices = bills.write_series(self._plane, name, arms[0])
         a_round = Round(
-            self._plane, scenarios, name=f"{label}-{name}", late=late, show=self._audience.show
+            self._plane,
+            scenarios,
+            name=f"{label}-{name}",
+            stagger_seconds=self._stagger_seconds,
+            late=late,
         )
         played = a_round.run(
-            timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS, say=self._audience.say
+            timeout_seconds=PATIENCE * expected + PATIENCE_SECONDS,
+            say=self._audience.say,
+            show=self._audience.show,
         )
         if prices is not None:
             played = bills.with_quota(self._plane, arms, played)

@@ -2,12 +2,11 @@
 
 import contextlib
 import dataclasses
-import json
-import subprocess
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -31,7 +30,6 @@ STAGGER_SECONDS: Final = 6.0
 PHASE_SECONDS: Final = 0.2
 SAY_EVERY_SECONDS: Final = 15.0
 REMOVAL_SECONDS: Final = 300.0
-WATCH_SECONDS: Final = 7200
 
 
 class RoundError(Exception):
@@ -47,23 +45,21 @@ class Round:
         scenarios: Mapping[str, tuple[Arm, Scenario]],
         *,
         name: str,
+        stagger_seconds: float = STAGGER_SECONDS,
         late: Mapping[str, Sequence[objects.Object]] = MappingProxyType({}),
         before: Callable[[Arm, objects.Object], None] = lambda _arm, _job: None,
-        show: Show = lambda _courses, _now: None,
     ) -> None:
         """*late*: by arm, what is applied when all its Jobs are created.
 
-        *before* is called with each Job before it is created, in a thread of its arm; *show*, at
-        each change and once a second, with the courses so far and the seconds since the beginning.
+        *before* is called with each Job before it is created, in a thread of its arm.
         """
         self._plane = plane
         self._before = before
-        self._show = show
         self._late = late
         self._scenarios = scenarios
         self._name = name
         self._offsets = {
-            objects.namespace_of(arm): number * STAGGER_SECONDS
+            objects.namespace_of(arm): number * stagger_seconds
             for number, (arm, _) in enumerate(scenarios.values())
         }
         self._lock = threading.Lock()
@@ -75,8 +71,18 @@ class Round:
         self.began: dict[str, float] = {}
         """When each arm's first Job may come, in seconds since 1970; empty: it has not been run."""
 
-    def run(self, *, timeout_seconds: float, say: Say) -> dict[str, tuple[Course, ...]]:
-        """Return every arm's Jobs in order of submission, when all have ended."""
+    def run(
+        self,
+        *,
+        timeout_seconds: float,
+        say: Say,
+        show: Show = lambda _courses, _now: None,
+    ) -> dict[str, tuple[Course, ...]]:
+        """Return every arm's Jobs in order of submission, when all have ended.
+
+        *show* is called at each change and once a second, with the courses so far and the seconds
+        since the beginning.
+        """
         unix = time.time()
         until = lead(unix)
         self._began = time.monotonic() + until
@@ -98,7 +104,7 @@ class Round:
             try:
                 for thread in threads:
                     thread.start()
-                self._wait(timeout_seconds, say)
+                self._wait(timeout_seconds, say, show)
             finally:
                 stop.set()
                 for thread in threads:
@@ -185,7 +191,7 @@ class Round:
         run = submission.seconds_on(flavors_of(scenario, submission, course.queue), option)
         return dataclasses.replace(course, option=option, starts_in=None, run_seconds=run)
 
-    def _wait(self, timeout_seconds: float, say: Say) -> None:
+    def _wait(self, timeout_seconds: float, say: Say, show: Show) -> None:
         say_next = SAY_EVERY_SECONDS
         while True:
             self._changed.wait(1.0)
@@ -193,7 +199,7 @@ class Round:
             if self._failed:
                 raise RoundError(f"a Job or a policy could not be created: {self._failed}")
             courses = dict(self._courses)
-            self._show(self._by_arm(courses), self._now())
+            show(self._by_arm(courses), self._now())
             if all(each.is_over for each in courses.values()):
                 return
             if self._now() > timeout_seconds + max(self._offsets.values()):
@@ -227,21 +233,12 @@ def flavors_of(scenario: Scenario, submission: Submission, queue: str) -> str:
 def _watching(plane: Plane, note: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
     """Pass on each state of each of the experiment's Jobs as it comes."""
     label = ",".join(f"{key}={value}" for key, value in objects.PART_OF.items())
-    path = f"/apis/batch/v1/jobs?watch=1&timeoutSeconds={WATCH_SECONDS}&labelSelector={label}"
-    kubectl = [str(plane.programs.path("kubectl")), "--kubeconfig", str(plane.kubeconfig)]
-    with subprocess.Popen([*kubectl, "get", "--raw", path], stdout=subprocess.PIPE) as watch:
-
-        def read() -> None:
-            for line in watch.stdout or ():
-                note(json.loads(line)["object"])
-
-        reader = threading.Thread(target=read, daemon=True)
-        reader.start()
-        try:
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        with plane.client.watching("batch/v1", "Job", selector=label) as events:
+            jobs = (event["object"] for event in events)
+            reading = pool.submit(lambda: deque(map(note, jobs), maxlen=0))
             yield
-        finally:
-            watch.terminate()
-            reader.join()
+        reading.result()
 
 
 def remove_jobs(plane: Plane, arms: Sequence[Arm]) -> None:

@@ -1,12 +1,14 @@
-"""`make demo` after its control plane has started, in a fraction of its time."""
+"""`make demo-kueue` after its control plane has started, in a fraction of its time."""
 
 import pytest
 
 from bench.experiment import objects
+from bench.experiment.rounds import STAGGER_SECONDS
 from hack import played_burst
+from hack.played_burst import Pace
 from tests.e2e.decisions import POLICY_API
 
-FASTER = 12.0
+PACE = Pace(faster=12.0, stagger_seconds=STAGGER_SECONDS)
 
 
 @pytest.fixture
@@ -18,7 +20,7 @@ def picture(plane, tmp_path):
 
 
 def test_the_demonstration_shows_what_it_saves_and_how_to_ask_and_object(webhook, picture, capsys):
-    played_burst.play_on(webhook, faster=FASTER, picture=picture)
+    played_burst.play_on(webhook, PACE, picture=picture)
 
     printed = capsys.readouterr().out
     assert all(f"\n{title}" in printed for title in played_burst.TITLES.values())
