@@ -142,11 +142,10 @@ release: setup
 	@$(BIN)/python -m hack.artifacts $(or $(RELEASE),v$(VERSION)) \
 		$(if $(REPOSITORY),--repository $(REPOSITORY))
 
-## Build the control plane's programs and promtool into ~/.cache/kueue-fallback, if needed.
+## Get the programs that tests run into ~/.cache/kueue-fallback, building what nobody has ready.
 .PHONY: programs
 programs: setup
 	@$(BIN)/python -m hack.tools
-	@$(BIN)/python -m hack.promtool
 
 ## End all clusters and delete what was made in the tree.
 .PHONY: clean

@@ -224,7 +224,7 @@ def sha256(path: Path) -> str:
 
 
 def _helm(*words: str) -> str:
-    program = shutil.which("helm") or str(tools.ensure().path("helm"))
+    program = str(tools.program("helm"))
     return _run(program, *words)
 
 

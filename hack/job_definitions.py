@@ -35,7 +35,8 @@ def definitions() -> list[Object]:
     return list(json.loads((folder / "definitions.json").read_text()))
 
 
-def _keep(go: tools.Go, folder: Path) -> None:
+def _keep(folder: Path) -> None:
+    go = tools.Go()
     found = [
         yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         for module, pattern in _FILES

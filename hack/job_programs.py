@@ -120,14 +120,15 @@ def ensure(name: str) -> Built:
     """Return a controller, building it first when this version was never built here."""
     wanted = JOB_PROGRAMS[name]
 
-    def build(go: tools.Go, root: Path) -> None:
+    def build(root: Path) -> None:
         with tools.Progress(f"building {name}, a controller of Jobs, for the first time"):
-            _build(go, wanted, root)
+            _build(wanted, root)
 
     return Built(root=tools.built(f"controllers/{name}", (wanted.module,), build))
 
 
-def _build(go: tools.Go, wanted: JobProgram, root: Path) -> None:
+def _build(wanted: JobProgram, root: Path) -> None:
+    go = tools.Go()
     sources = go.downloaded(wanted.source, at=wanted.module)
     modfile = changed_sources(sources, wanted, root / "changed") if wanted.change else None
     go.build(wanted.package, root / "program", module=wanted.module, modfile=modfile)
@@ -155,7 +156,7 @@ def changed_sources(sources: Path, wanted: JobProgram, folder: Path) -> Path:
 
 def _kustomized(sources: Path, folder: str) -> list[Object]:
     """Return the webhooks' configurations under the names that they have in a cluster."""
-    kubectl = tools.ensure().path("kubectl")
+    kubectl = tools.program("kubectl")
     done = subprocess.run(
         # A folder that is not relative and begins with a host's name would be fetched from there.
         [kubectl, "kustomize", folder],

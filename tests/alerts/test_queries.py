@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hack import promtool
+from hack import tools
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "helm/files/dashboard.json"
 CHOSEN = {"$namespace": ".*", "$policy": ".*", "$__rate_interval": "5m", "$__range": "6h"}
@@ -28,7 +28,7 @@ def test_every_query_of_the_dashboard_is_understood(tmp_path):
     file.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
 
     done = subprocess.run(
-        [promtool.ensure(), "check", "rules", "--lint=none", str(file)],
+        [tools.program("promtool"), "check", "rules", "--lint=none", str(file)],
         capture_output=True,
         text=True,
         check=False,

@@ -12,8 +12,8 @@ NAMESPACE = "ours"
 
 
 def helm(*arguments, timeout=60):
-    """Run the helm that the control plane's build keeps in its cache."""
-    program = tools.ensure().path("helm")
+    """Run the helm that the control plane takes, too."""
+    program = tools.program("helm")
     return subprocess.run(
         [program, *map(str, arguments)],
         capture_output=True,

@@ -108,7 +108,7 @@ def patch(command, review):
 
 @pytest.mark.parametrize("command", [["vet", "./..."], ["run", "cmd/gofmt", "-l", "."]])
 def test_the_sources_are_as_gos_own_tools_want_them(command):
-    assert tools.Go(program=tools.find_go()).run(*command, cwd=load.SOURCES) == ""
+    assert tools.Go().run(*command, cwd=load.SOURCES) == ""
 
 
 def test_reviews_of_a_closed_loop_differ_and_share_kept_connections(pki, serve):

@@ -5,7 +5,7 @@ import urllib.request
 
 import pytest
 
-from hack import metrics_page, paper, promtool
+from hack import metrics_page, paper, tools
 from hack.waiting import wait_for
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
@@ -98,7 +98,7 @@ def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
 def test_what_the_processes_show_passes_the_linter(scraped):
     for text in scraped.values():
         done = subprocess.run(
-            [promtool.ensure(), "check", "metrics"],
+            [tools.program("promtool"), "check", "metrics"],
             input=text,
             capture_output=True,
             text=True,

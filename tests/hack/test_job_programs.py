@@ -1,5 +1,7 @@
 """The controllers of other kinds of Jobs: where they come from, before any of them is built."""
 
+import re
+
 import pytest
 
 from hack import tools
@@ -7,11 +9,15 @@ from hack.job_controllers import JOB_CONTROLLERS
 from hack.job_programs import JOB_PROGRAMS, Change, JobProgram, changed_sources
 
 
-@pytest.mark.parametrize("name", JOB_PROGRAMS)
-def test_the_module_of_a_program_names_it_as_a_tool(name):
-    program = JOB_PROGRAMS[name]
+@pytest.mark.parametrize("program", [*JOB_PROGRAMS.values(), *tools.PROGRAMS.values()])
+def test_the_module_of_a_program_names_it_as_a_tool(program):
+    text = (program.module / "go.mod").read_text()
 
-    assert tools.is_tool(program.module, program.package)
+    assert re.search(rf"^(tool )?\s*{re.escape(program.package)}$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("program", JOB_PROGRAMS.values())
+def test_the_module_of_a_controller_says_which_of_its_sources_is_built(program):
     assert tools.required_version(program.source, at=program.module)
 
 

