@@ -88,7 +88,7 @@ class ControlPlane(Plane):
         self._run_kueue(kubeconfig)
         self.wait("kueue", self.is_kueue_ready)
 
-    def compact_etcd(self) -> None:
+    def forget_versions(self) -> None:
         """Forget all earlier revisions, so that a watch from one of them is answered 410."""
         key = base64.b64encode(b"any").decode()
         revision = self._etcd("/v3/kv/range", {"key": key})["header"]["revision"]

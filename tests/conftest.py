@@ -6,7 +6,7 @@ import sys
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("tests.api_contract")
+pytest.register_assert_rewrite("tests.api_contract", "tests.recoveries")
 
 # Time is no criterion here: the machine may be busy with a control plane meanwhile.
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

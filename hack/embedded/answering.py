@@ -124,7 +124,7 @@ class Handler(BaseHTTPRequestHandler):
         call = self._read()
         faults = self.server.embedded.faults
         try:
-            faults.check(call.method, self.path)
+            faults.check(call.method, self.path, call.user["username"])
             if call.method == "GET" and call.params.get("watch") in ("true", "1"):
                 self._watch(call)
                 return

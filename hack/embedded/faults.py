@@ -13,8 +13,8 @@ DRIP_SECONDS: Final = 0.05
 """Between two bytes."""
 SILENT_SECONDS: Final = 0.5
 """Between two looks whether it still is."""
-Wanted = Callable[[str, str], bool]
-"""Whether a call of this method and path is meant."""
+Wanted = Callable[[str, str, str], bool]
+"""Whether a call of this method, path and user is meant."""
 
 
 class Mood(enum.Enum):
@@ -43,11 +43,11 @@ class Faults:
         with self._lock:
             self._refusals += [(_REFUSALS[code], wanted)] * times
 
-    def check(self, method: str, path: str) -> None:
+    def check(self, method: str, path: str, user: str) -> None:
         """Raise what the call is to be refused with."""
         with self._lock:
             for place, (refusal, wanted) in enumerate(self._refusals):
-                if wanted(method, path):
+                if wanted(method, path, user):
                     del self._refusals[place]
                     self.refused.append((refusal.code, method, path))
                     raise refusal

@@ -50,6 +50,10 @@ class EmbeddedPlane(Plane):
         else:
             super().kill(name)
 
+    def forget_versions(self) -> None:
+        """Forget all earlier versions, so that a watch from one of them is answered 410."""
+        self.embedded.forget()
+
 
 def _at_first() -> list[Object]:
     """Return the namespaces that are always there, and Kueue as it says that it runs."""

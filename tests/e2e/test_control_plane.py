@@ -66,7 +66,7 @@ def test_jobs_run_after_the_api_server_kueue_and_etcds_history_were_gone(own_pla
     names = paper.names_with("restart", namespace="default")
     own_plane.client.apply_all(paper.queues(names))
     own_plane.stop("kueue")
-    own_plane.compact_etcd()
+    own_plane.forget_versions()
     own_plane.stop("kube-apiserver")
 
     own_plane.start("kube-apiserver")

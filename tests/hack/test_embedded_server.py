@@ -134,7 +134,7 @@ def test_one_that_is_killed_refuses_connections_until_it_starts_again_on_its_por
 
 
 def test_the_next_calls_are_refused_and_noted(served, client):
-    def writes(method, _):
+    def writes(method, *_):
         return method != "GET"
 
     served.faults.refuse(http.HTTPStatus.CONFLICT, times=1, wanted=writes)
