@@ -12,6 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 
 CLOCKS = ("monotonic", "perf_counter", "time", "process_time")
+TIMEOUTS = ("timeout", "timeout_seconds")
 WAITS = ("wait", "join", "get", "acquire", "communicate", "result")
 """Methods whose first argument may be how long to wait."""
 EXCEPTIONS = {
@@ -29,6 +30,7 @@ def faults(module):
             found.append(node)
         if isinstance(node, ast.FunctionDef):
             found += _measured(node)
+            found += [each for each in _defaults(node.args) if _is_number(each)]
         if isinstance(node, ast.Assign) and "WAIT_SECONDS" in map(_name, node.targets):
             found.append(node)
     return [ast.unparse(node) for node in found]
@@ -41,13 +43,24 @@ def _name(node):
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def _defaults(arguments):
+    """Yield the defaults of arguments that say how long to wait."""
+    named = arguments.args[len(arguments.args) - len(arguments.defaults) :], arguments.kwonlyargs
+    for names, values in zip(named, (arguments.defaults, arguments.kw_defaults), strict=True):
+        yield from (
+            value for name, value in zip(names, values, strict=True) if name.arg in TIMEOUTS
+        )
+
+
+def _is_number(node):
+    return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
 def _waits_otherwise(call):
-    given = [each.value for each in call.keywords if each.arg in ("timeout", "timeout_seconds")]
+    given = [each.value for each in call.keywords if each.arg in TIMEOUTS]
     if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS:
         given += call.args[:1]
-    return any(
-        isinstance(each, ast.Constant) and type(each.value) in (int, float) for each in given
-    )
+    return any(map(_is_number, given))
 
 
 def _measured(function):
@@ -99,6 +112,7 @@ def test_no_test_sleeps_waits_for_a_time_of_its_own_or_measures_one():
         ("begun = time.time()\n ended = time.time()\n assert ended <= begun + 5", True),
         ("put(at=time.monotonic() + 5)", False),
         ("clock.sleep(5)", False),
+        ("def run(program, timeout=60): pass", True),
     ],
 )
 def test_each_kind_is_found(code, is_fault):

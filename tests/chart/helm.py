@@ -11,7 +11,7 @@ CHART = Path(__file__).resolve().parents[2] / "helm"
 NAMESPACE = "ours"
 
 
-def helm(*arguments, timeout=60):
+def helm(*arguments):
     """Run the helm that the control plane takes, too."""
     program = tools.program("helm")
     return subprocess.run(
@@ -19,7 +19,6 @@ def helm(*arguments, timeout=60):
         capture_output=True,
         text=True,
         check=False,
-        timeout=timeout,
     )
 
 

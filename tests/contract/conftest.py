@@ -44,7 +44,7 @@ class Running:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def dial(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_SECONDS)
+        connection = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
         self.opened.callback(connection.close)
         return connection
 
@@ -54,9 +54,9 @@ class Running:
         self.opened.callback(connection.close)
         return connection
 
-    def client(self, timeout=WAIT_SECONDS):
+    def client(self):
         client = http.client.HTTPSConnection(
-            "localhost", self.port, context=self.tls, timeout=timeout
+            "localhost", self.port, context=self.tls, timeout=WAIT_SECONDS
         )
         self.opened.callback(client.close)
         return client
@@ -67,7 +67,7 @@ class Running:
 
 
 def exchange(client, body):
-    client.request("POST", "/mutate?timeout=WAIT_SECONDSs", body=body)
+    client.request("POST", "/mutate?timeout=30s", body=body)
     response = client.getresponse()
     return response.status, response.read()
 

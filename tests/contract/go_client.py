@@ -11,13 +11,14 @@ import queue
 import select
 import threading
 
+from hack.waiting import WAIT_SECONDS
+
 MAX_IDLE = 25
 
 
 class GoClient:
-    def __init__(self, running, timeout=30):
+    def __init__(self, running):
         self._running = running
-        self._timeout = timeout
         self._lock = threading.Lock()
         self._idle = []
         self._waiting = collections.deque()
@@ -63,10 +64,10 @@ class GoClient:
             thread = threading.Thread(target=self._dial)
             self._dialling.append(thread)
         thread.start()
-        return mailbox.get(timeout=2 * self._timeout)
+        return mailbox.get(timeout=WAIT_SECONDS)
 
     def _dial(self):
-        connection = self._running.client(self._timeout)
+        connection = self._running.client()
         try:
             connection.connect()
         except OSError as error:
