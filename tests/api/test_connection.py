@@ -26,6 +26,15 @@ PLAIN = {
 }
 
 
+OTHERS = {
+    "exec": (HTTP, {"exec": {"command": "sh"}}),
+    "a name and a password": (HTTP, {"username": "a", "password": "b"}),
+    "a file with a token": (HTTP, {"tokenFile": "token"}),
+    "a proxy": ({**HTTP, "proxy-url": "http://proxy"}, TOKEN),
+    "verification in words": ({**HTTPS, "insecure-skip-tls-verify": "no"}, TOKEN),
+}
+
+
 def kubeconfig(cluster, user, **changed):
     return {
         "current-context": "x",
@@ -82,6 +91,11 @@ def test_a_plain_kubeconfig_is_read_as_the_kubernetes_client_reads_it(written, n
 
     assert found is not None
     assert known(found) == known(connection.read_by_client(path, 3))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_plain_is_left_to_the_kubernetes_client(written, name):
+    assert connection.read_plainly(written(kubeconfig(*OTHERS[name])), 1) is None
 
 
 @pytest.mark.parametrize("host", ["10.0.0.1", "fd00::1"])

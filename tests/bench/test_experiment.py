@@ -10,22 +10,6 @@ from bench.experiment.course import Course
 from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
-UNIFORM = scenario_of("uniform", STATIC)
-
-
-def test_every_arm_has_queues_of_its_own():
-    kinds = {}
-    for arm in PAPER.arms:
-        for item in objects.queues(UNIFORM, arm):
-            metadata = item["metadata"]
-            kinds.setdefault(item["kind"], []).append((metadata.get("namespace"), metadata["name"]))
-
-    assert {kind: len(set(names)) for kind, names in kinds.items()} == {
-        "Namespace": 4,
-        "ResourceFlavor": 8,
-        "ClusterQueue": 8,
-        "LocalQueue": 8,
-    }
 
 
 def test_wrong_priors_are_wrong_in_the_policy_alone():
@@ -45,17 +29,6 @@ def test_wrong_priors_are_wrong_in_the_policy_alone():
         "far-under": 1.167,
     }
     assert true == {None, 70.0}
-
-
-def images(arm, round_name):
-    found = objects.job(UNIFORM, UNIFORM.submissions[1], arm, round_name=round_name)
-    return found["spec"]["template"]["spec"]["containers"][0]["image"]
-
-
-def test_only_an_arm_that_learns_meets_its_classes_again():
-    assert images(PRIORS, "r1-uniform") != images(PRIORS, "r2-uniform")
-    assert images(LEARNED, "learning-uniform") == images(LEARNED, "r2-burst")
-    assert images(LEARNED, "r1-uniform") != images(PRIORS, "r1-uniform")
 
 
 def test_the_decision_on_a_job_tells_option_and_forecast():

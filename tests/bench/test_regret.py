@@ -112,15 +112,6 @@ def test_jobs_of_the_arms_are_paired_with_their_class_and_what_going_takes():
     assert {each.priority for each in [first, *rest]} <= {"low", "normal", "urgent"}
 
 
-def test_a_seed_makes_the_same_jobs_again_and_another_makes_others():
-    stay, _, policy = regret.arms_of("priorities")
-
-    def submissions(arm, seed):
-        return regret.scenario("priorities", arm, regret.Scale(), seed).submissions
-
-    assert submissions(stay, 1) == submissions(policy, 1) != submissions(stay, 2)
-
-
 def test_a_replay_pairs_the_same_jobs_without_a_control_plane():
     scale = regret.Scale(jobs=30)
 

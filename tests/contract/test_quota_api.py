@@ -89,18 +89,6 @@ def test_a_quota_is_told_in_base_units(console):
     ]
 
 
-def test_workloads_are_counted_as_kueue_does(console):
-    assert read(console, "/workloads?clusterqueue=gpu-cq") == (
-        200,
-        {
-            "clusterqueue": "gpu-cq",
-            "pendingWorkloads": 3,
-            "reservingWorkloads": 3,
-            "admittedWorkloads": 2,
-        },
-    )
-
-
 def test_a_workers_quota_names_its_cluster(console):
     whole = "/quota?clusterqueue=gpu-cq&cluster=near"
     quota = {

@@ -49,7 +49,7 @@ class Upstream(BaseHTTPRequestHandler):
 @pytest.fixture
 def upstream():
     with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server.server_port
         server.shutdown()
 

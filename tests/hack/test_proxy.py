@@ -47,7 +47,7 @@ def start_replica(tls):
 
         server = HTTPServer(("127.0.0.1", 0), Handler)
         server.socket = tls[0].wrap_socket(server.socket, server_side=True)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         return server.server_port
 

@@ -48,8 +48,14 @@ up.main()
 """
 
 
-@pytest.mark.parametrize("script", [ENDED_WHILE_LOCKING, ENDED_IN_A_FINALIZER])
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("script", "ending"),
+    [
+        pytest.param(ENDED_WHILE_LOCKING, signal.SIGINT, id="interrupted while locking"),
+        pytest.param(ENDED_WHILE_LOCKING, signal.SIGHUP, id="hung up on while locking"),
+        pytest.param(ENDED_IN_A_FINALIZER, signal.SIGTERM, id="ended in a finalizer"),
+    ],
+)
 def test_an_end_leaves_no_folder_whenever_it_comes(script, ending):
     cluster = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
     script = script.format(ending=int(ending), name=cluster.name)
