@@ -49,7 +49,7 @@ class ControlPlane(Plane):
         self, state: Path, *, options: Options | None = None, report: Report = lambda _: None
     ) -> None:
         self.options = options or Options()
-        tools.ensure()
+        self.programs = tools.ensure()
         super().__init__(state, name=self.options.name)
         self.pki.new_signing_key("service-accounts")
         self._kueue_certificates = self.state / "kueue-certificates"

@@ -17,7 +17,7 @@ from typing import Final, Literal, Self
 
 import yaml
 
-from hack import pki
+from hack import pki, tools
 from hack.api import Object
 from hack.plane import Plane, http_status
 from hack.processes import Program
@@ -207,7 +207,7 @@ class Installation:
         given = [word for value in values for word in ("--set", value)]
         rendered = subprocess.run(
             [*template, "--include-crds", *given],
-            executable=self.plane.programs.path("helm"),
+            executable=tools.program("helm"),
             capture_output=True,
             text=True,
             check=False,

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Final, NoReturn
 
-from hack import multikueue
+from hack import multikueue, tools
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane, Options
 from hack.install import Installation
@@ -56,7 +56,7 @@ def _hold(cluster: Cluster, *, installed: bool) -> None:
 def _write_files(cluster: Cluster, plane: Plane, endpoints: dict[str, str]) -> None:
     cluster.programs.mkdir()
     for name in ("kubectl", "helm"):
-        (cluster.programs / name).symlink_to(plane.programs.path(name))
+        (cluster.programs / name).symlink_to(tools.program(name))
     for name, text in own_programs().items():
         (cluster.programs / name).write_text(text)
         (cluster.programs / name).chmod(0o755)

@@ -1,7 +1,6 @@
 """What a real and an embedded control plane have in common: a folder, ports, keys, processes."""
 
 import contextlib
-import functools
 import http.client
 import subprocess
 import time
@@ -58,11 +57,6 @@ class Plane(ABC):
     ) -> None:
         self.down()
 
-    @functools.cached_property
-    def programs(self) -> tools.Programs:
-        """Those that are built; the first to ask has them built."""
-        return tools.ensure()
-
     @property
     def server(self) -> str:
         return f"https://127.0.0.1:{self.api_port}"
@@ -109,7 +103,7 @@ class Plane(ABC):
         self, *arguments: str, given: str | None = None
     ) -> "subprocess.CompletedProcess[str]":
         """Run kubectl as the administrator."""
-        kubectl = [str(self.programs.path("kubectl")), "--kubeconfig", str(self.kubeconfig)]
+        kubectl = [str(tools.program("kubectl")), "--kubeconfig", str(self.kubeconfig)]
         return subprocess.run(
             [*kubectl, *arguments], input=given, capture_output=True, text=True, check=False
         )

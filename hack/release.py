@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from hack import tools
 from hack.api import Object
 from hack.install import NAMESPACE, PATIENT, ROOT, SERVICE, Installation, kubeconfig_of
 from hack.plane import NotReadyError, Plane
@@ -87,7 +88,7 @@ class Release(Installation):
                 raise
 
     def _command(self, words: tuple[str, ...]) -> list[str]:
-        program = self.plane.programs.path("helm")
+        program = tools.program("helm")
         return [str(program), "--kubeconfig", str(self.plane.kubeconfig), "-n", NAMESPACE, *words]
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from hack import tools
 from hack.install import ROOT
 from hack.release import HELM_SECONDS, Release
 
@@ -59,7 +60,11 @@ class Terminal:
         return _LOGS.sub(f"cat {shlex.quote(str(log))}", text)
 
     def _environment(self) -> dict[str, str]:
-        programs = (Path(sys.executable).parent, self.release.plane.programs.path("kubectl").parent)
+        named = self.release.plane.state / "bin" / "kubectl"
+        if not named.exists():
+            named.parent.mkdir(exist_ok=True)
+            named.symlink_to(tools.program("kubectl"))
+        programs = (Path(sys.executable).parent, named.parent)
         path = os.pathsep.join((*map(str, programs), os.environ["PATH"]))
         own = {"KUBECONFIG": str(self.release.plane.kubeconfig), "PYTHONPATH": str(ROOT)}
         return {**self.release.environment, **own, "PATH": path}

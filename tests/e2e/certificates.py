@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 
+from hack import tools
 from hack.install import NAMESPACE, ROOT, Installation
 from hack.waiting import wait_for
 from tests.conftest import FULL
@@ -123,7 +124,7 @@ def helm(plane, folder, what, release, *words):
     chart = [] if what == "uninstall" else [ROOT / "helm", "--set=crds.install=false"]
     place = ("--no-hooks", "--kubeconfig", plane.kubeconfig, "-n", release)
     subprocess.run(
-        [plane.programs.path("helm"), what, release, *chart, *place, *words],
+        [tools.program("helm"), what, release, *chart, *place, *words],
         check=True,
         capture_output=True,
         env={**os.environ, **{home: str(folder / home) for home in homes}},

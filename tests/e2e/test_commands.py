@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from hack import paper
+from hack import paper, tools
 from hack.install import kubeconfig_of
 from hack.waiting import wait_for
 from tests.e2e.decisions import (
@@ -256,7 +256,7 @@ def test_kubectl_finds_the_commands_and_completes_them(plane, webhook, queues):
     def kubectl(*words):
         return subprocess.run(
             ["kubectl", *words],
-            executable=plane.programs.path("kubectl"),
+            executable=tools.program("kubectl"),
             env=environment,
             capture_output=True,
             text=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hack import paper
+from hack import paper, tools
 from hack.install import CONTROLLER_ACCOUNT, NAMESPACE, SERVER_ACCOUNT
 from hack.processes import end_leftovers
 from hack.waiting import wait_for
@@ -19,7 +19,7 @@ def test_the_processes_have_the_rights_of_their_service_accounts_alone(plane, we
     kubeconfig = plane.state / f"{account}.kubeconfig"
 
     def ask(*words):
-        kubectl = [plane.programs.path("kubectl"), "--kubeconfig", kubeconfig]
+        kubectl = [tools.program("kubectl"), "--kubeconfig", kubeconfig]
         done = subprocess.run([*kubectl, *words], capture_output=True, text=True, check=False)
         return done.stdout
 

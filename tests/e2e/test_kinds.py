@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from click.testing import CliRunner
 
-from hack import paper
+from hack import paper, tools
 from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, PATIENT, Installation
 from hack.job_controllers import JobControllers
@@ -106,7 +106,7 @@ def controllers(plane, dashboard, compared, tmp_path_factory):
     """All of them; KubeRay asks the dashboards of its clusters by a proxy."""
     # They would let the Jobs run that are compared.
     compared.exception()
-    spark = played_spark.install(tmp_path_factory.mktemp("spark"), plane.programs.path("kubectl"))
+    spark = played_spark.install(tmp_path_factory.mktemp("spark"), tools.program("kubectl"))
     environment = {"HTTP_PROXY": dashboard.address, "SPARK_HOME": str(spark)}
     found = JobControllers(plane, environment=environment)
     found.start(*CONTROLLERS)
