@@ -271,7 +271,7 @@ def _write(place: Place, operation: str, item: Object | None, before: Object | N
         version=place.version,
         operation=operation,
         namespace=place.namespace,
-        name=place.name,
+        name=place.name or ((item or {}).get("metadata") or {}).get("name", ""),
         subresource=place.subresource,
         user=place.user,
         is_dry_run=place.is_dry_run,

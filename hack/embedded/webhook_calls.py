@@ -1,6 +1,7 @@
 """Admission by webhooks: which of them are called for a write, and what they answer.
 
-They are called over TLS, with the caBundle and the time-out of their configuration.
+They are called over TLS, with the caBundle and the time-out of their configuration. Conditions in
+CEL are left out, so that a webhook is called for more than its configuration says.
 """
 
 import base64
@@ -29,8 +30,6 @@ DEFAULT_SECONDS: Final = 10
 HTTPS: Final = 443
 CONNECTIONS: Final = 16
 """Kept open to one webhook."""
-Condition = Callable[[str, Object], bool]
-"""Evaluates a CEL expression of a ``matchCondition``."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +80,8 @@ Played = Callable[[Object], Object | None]
 class Admission:
     """Calls the webhooks that the store's configurations name."""
 
-    def __init__(
-        self, store: ObjectStore, kinds: ServedKinds, holds: Condition | None = None
-    ) -> None:
-        self._store, self._kinds, self._holds = store, kinds, holds
+    def __init__(self, store: ObjectStore, kinds: ServedKinds) -> None:
+        self._store, self._kinds = store, kinds
         self._pools: dict[tuple[str, ...], urllib3.HTTPSConnectionPool] = {}
         self._lock = threading.Lock()
         self.played: dict[str, Played] = {}
@@ -146,12 +143,8 @@ class Admission:
         of_object = requirements(webhook.get("objectSelector"))
         if not any(of_object(item["metadata"].get("labels") or {}) for item in items):
             return False
-        if not requirements(webhook.get("namespaceSelector"))(self._labels_of_namespace(write)):
-            return False
-        return self._holds is None or all(
-            self._holds(condition["expression"], write.review())
-            for condition in webhook.get("matchConditions") or ()
-        )
+        labels = self._labels_of_namespace(write)
+        return requirements(webhook.get("namespaceSelector"))(labels)
 
     def _labels_of_namespace(self, write: Write) -> Object:
         kind = self._kinds.find("", "v1", "namespaces")
