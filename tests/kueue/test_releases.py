@@ -11,7 +11,7 @@ from webhook.kueue.assignment import PreemptionMode, is_better
 from webhook.kueue.fair_sharing import queue_usage
 from webhook.kueue.multikueue import asked_after
 from webhook.kueue.requests import per_pod
-from webhook.model.kueue_support import RELEASES
+from webhook.model.kueue_support import RELEASES, release_of
 from webhook.model.queues import (
     MULTIKUEUE,
     PREEMPTION_OVER_BORROWING,
@@ -21,12 +21,18 @@ from webhook.model.queues import (
 )
 from webhook.state.state import State
 
-OLD, NEW = RELEASES[0, 18], RELEASES[0, 19]
+OLD, NEW = RELEASES[0, 18, 4], RELEASES[0, 19, 2]
+FIXED, BEFORE = ("v0.18.5", "v0.18.6", "v0.19.1", "v0.19.2"), ("v0.18.4", "v0.19.0")
+"""Kueue's changelogs: the fixes of 0.19.1 were brought into 0.18.5."""
 NO_CANDIDATES, BORROWS = (PreemptionMode.NO_CANDIDATES, 0), (PreemptionMode.FITS, 1)
 MIG = "nvidia.com/mig-1g.5gb"
 
 
-@pytest.mark.parametrize(("release", "is_preferred"), [(OLD, True), (NEW, False)])
+@pytest.mark.parametrize(
+    ("release", "is_preferred"),
+    [(release_of(each), each in BEFORE) for each in (*BEFORE, *FIXED)],
+    ids=(*BEFORE, *FIXED),
+)
 def test_a_flavor_with_nobody_to_preempt_is_preferred_to_borrowing(release, is_preferred):
     queue = cluster_queue(preference=PREEMPTION_OVER_BORROWING)
 
@@ -38,7 +44,8 @@ def test_a_flavor_with_nobody_to_preempt_is_preferred_to_borrowing(release, is_p
 
 @pytest.mark.parametrize(
     ("release", "retained", "slots"),
-    [(OLD, 6, 7), (NEW, 2, 10)],
+    [(release_of(each), *((6, 7) if each in BEFORE else (2, 10))) for each in (*BEFORE, *FIXED)],
+    ids=(*BEFORE, *FIXED),
 )
 def test_transformations_reach_what_is_retained(release, retained, slots):
     pods = template(container(requests={MIG: "2", "cpu": "3", "example.com/slots": "10"}))
@@ -53,7 +60,13 @@ def test_transformations_reach_what_is_retained(release, retained, slots):
     assert asked(lowered)["example.com/slots"] == slots
 
 
-@pytest.mark.parametrize(("release", "seconds"), [(OLD, [300.0, 0.0]), (NEW, [0.0, 300.0])])
+@pytest.mark.parametrize(
+    ("release", "seconds"),
+    [
+        (RELEASES[0, 18, 6], [300.0, 0.0]),
+        (RELEASES[0, 19, 0], [0.0, 300.0]),
+    ],
+)
 def test_the_incremental_dispatcher_asks_clusters_in_an_order(release, seconds):
     queue = cluster_queue(checks=("multikueue",))
     found = snapshot(
@@ -70,7 +83,11 @@ def test_the_incremental_dispatcher_asks_clusters_in_an_order(release, seconds):
     assert [asked_after(name, queue, found) for name in ("west", "east")] == seconds
 
 
-@pytest.mark.parametrize(("release", "unused"), [(OLD, -math.inf), (NEW, math.inf)])
+@pytest.mark.parametrize(
+    ("release", "unused"),
+    [(release_of(each), -math.inf if each in BEFORE else math.inf) for each in (*BEFORE, *FIXED)],
+    ids=(*BEFORE, *FIXED),
+)
 def test_a_local_queue_without_weight_is_served(release, unused):
     def usage(consumed):
         return queue_usage(
@@ -94,7 +111,7 @@ BOTH = "--feature-gates=QuotaCheckStrategy=true,KueueDRAIntegrationExtendedResou
         ("v0.18.4", [], "", (OLD, False)),
         ("v0.18.4", [BOTH], "", (OLD, True)),
         ("v0.19.2", [], "", (NEW, True)),
-        ("v0.19.2", [], "0.18", (OLD, False)),
+        ("v0.19.2", [], "0.18", (RELEASES[0, 18, 6], False)),
         ("latest", [], "", (NEW, True)),
     ],
 )

@@ -30,11 +30,11 @@ def said(kueue=None, manager=TESTED, stated=""):
 @pytest.mark.parametrize(
     ("version", "found"),
     [
-        ("v0.19.2", (0, 19)),
-        ("0.19", (0, 19)),
-        ("v0.19.2-gke.3", (0, 19)),
-        ("release-0.19", (0, 19)),
-        ("v0.20.0", (0, 20)),
+        ("v0.19.2", (0, 19, 2)),
+        ("0.19", (0, 19, 999_999)),
+        ("v0.19.2-gke.3", (0, 19, 2)),
+        ("release-0.19", (0, 19, 999_999)),
+        ("v0.20.0", (0, 20, 0)),
         ("v0.19.0-rc.1", None),
         ("v0.19.0-devel-5-g12ab", None),
         ("latest", None),
@@ -43,7 +43,7 @@ def said(kueue=None, manager=TESTED, stated=""):
         ("9" * 300, None),
     ],
 )
-def test_a_version_is_major_and_minor_of_what_was_released(version, found):
+def test_a_version_is_what_was_released(version, found):
     assert release(version) == found
 
 
@@ -53,10 +53,13 @@ def test_a_tested_version_with_its_defaults_leaves_no_doubt():
 
 
 def test_a_version_that_is_not_tested_is_named_with_those_that_are():
-    untested = [("VersionUntested", "Kueue 0.20.1 is untested: tested is 0.18, 0.19")]
+    untested = [
+        ("VersionUntested", "Kueue 0.20.1 is untested: tested is 0.18 from 0.18.4 on, 0.19")
+    ]
 
     assert said(manager=KueueManager(version="v0.20.1")) == untested
     assert said(stated="v0.20.1") == untested
+    assert said(stated="v0.18.3")[0][1] == untested[0][1].replace("0.20.1", "0.18.3")
 
 
 def test_a_version_that_is_not_known_counts_as_untested_and_says_why():
@@ -75,7 +78,7 @@ def test_where_nobody_has_looked_for_kueue_only_its_configuration_is_judged():
         ("Unmodelled", "Kueue is untested with new")
     ]
     assert said(manager=None, stated="0.17") == [
-        ("VersionUntested", "Kueue 0.17 is untested: tested is 0.18, 0.19")
+        ("VersionUntested", "Kueue 0.17 is untested: tested is 0.18 from 0.18.4 on, 0.19")
     ]
 
 
@@ -140,14 +143,39 @@ def test_a_gate_counts_where_it_is_unknown_or_changed_and_not_modelled(gates, fo
     ],
 )
 def test_gates_of_an_older_release_are_held_against_its_own(gates, found):
-    assert unmodelled_gates(gates, RELEASES[0, 18]) == found
+    assert unmodelled_gates(gates, release_of("v0.18.4")) == found
+
+
+@pytest.mark.parametrize(
+    ("gate", "unknown_in"),
+    [
+        ("UnadmittedWorkloadsObservability", ["v0.18.4"]),
+        ("SkipAncestorCheckForDeletedWorkloads", ["v0.18.4", "v0.19.0"]),
+        ("TASCacheTopologyTree", ["v0.18.4", "v0.18.5", "v0.19.0", "v0.19.1"]),
+        ("SchedulerLibraryIntegration", ["v0.18.4", "v0.18.5", "v0.18.6"]),
+        ("LendingLimit", ["v0.19.0", "v0.19.1", "v0.19.2"]),
+        ("VisibilityOnDemand", []),
+    ],
+)
+def test_a_gate_that_decides_nothing_counts_only_in_patches_that_do_not_have_it(gate, unknown_in):
+    versions = [f"v{major}.{minor}.{patch}" for major, minor, patch in RELEASES]
+
+    found = [each for each in versions if unmodelled_gates({gate: True}, release_of(each))]
+
+    assert found == unknown_in
 
 
 @pytest.mark.parametrize(
     ("version", "found"),
     [
-        ("v0.18.4", RELEASES[0, 18]),
+        ("v0.18.4", RELEASES[0, 18, 4]),
+        ("v0.18.6", RELEASES[0, 18, 6]),
+        ("v0.18.9", RELEASES[0, 18, 6]),
+        ("0.18", RELEASES[0, 18, 6]),
+        ("v0.19.0", RELEASES[0, 19, 0]),
+        ("v0.19.1", RELEASES[0, 19, 1]),
         ("v0.19.2", KueueRelease()),
+        ("v0.18.3", KueueRelease()),
         ("v0.17.0", KueueRelease()),
         ("", KueueRelease()),
     ],

@@ -153,54 +153,80 @@ GATES: Final[Mapping[str, Gate]] = {
 _ON, _OFF = Gate(True, _NOTHING), Gate(False, _NOTHING)
 _ABSENT = Gate(None, _UNMODELLED)
 
-RELEASES: Final[Mapping[tuple[int, int], KueueRelease]] = {
-    # As of 0.18.4: https://github.com/kubernetes-sigs/kueue/blob/v0.18.4/pkg/features/kube_features.go
-    (0, 18): KueueRelease(
-        gates={
-            "AdmissionGatedBy": Gate(False, _UNMODELLED),
-            "DRAExtendedResources": _OFF,
-            "DisableWaitForPodsReady": _ABSENT,
-            "DynamicResourceAllocation": _OFF,
-            "FlavorFungibilityPreserveScanProgress": _ABSENT,
-            "KueueDRAIntegrationConsumableCapacity": _ABSENT,
-            "KueueDRAIntegrationExtendedResource": Gate(False, _MODELLED),
-            "KueueDRAIntegrationPartitionableDevices": Gate(False, _JOB_BY_JOB),
-            "LWSImmutableGroupSize": _ABSENT,
-            "LendingLimit": _ON,
-            "LocalQueueDefaulting": _ON,
-            "MultiKueueBatchJobWithManagedBy": _ON,
-            "MultiKueueIncrementalDispatcherConfig": _ABSENT,
-            "MultiKueueIncrementalDispatcherRespectConfigOrder": _ABSENT,
-            "MultiKueueKubeConfigPathValidation": _ABSENT,
-            "MultiKueueRemoteSpecSync": _ABSENT,
-            "PodIntegrationValidateGroupOwner": _ABSENT,
-            "PrioritizePreemptorWorkloads": _ABSENT,
-            "QuotaCheckStrategy": Gate(False, _MODELLED),
-            "RecomputeAssignmentUponPreemptionTargetsOverlap": _ABSENT,
-            "SanitizePodSets": _ON,
-            "SchedulerLibraryIntegration": _ABSENT,
-            "SkipAncestorCheckForDeletedWorkloads": _ABSENT,
-            "SkipReassignmentForPodOwnedWorkloads": Gate(False, _JOB_BY_JOB),
-            "TASAssignmentsEncodingByHostnamePrefix": _ABSENT,
-            "TASCacheTopologyTree": _ABSENT,
-            "TASMultiLayerTopology": Gate(False, _JOB_BY_JOB),
-            "TASReplaceNodeDueToNotReadyOverFixedTime": Gate(True, _JOB_BY_JOB),
-            "TASValidateWorkloadSliceSize": _ABSENT,
-            "UnadmittedWorkloadsExplicitStatus": _ABSENT,
-            "UnadmittedWorkloadsObservability": _ABSENT,
-            "ValidateRayAndSparkJobUpdates": _ABSENT,
-            "WorkloadValidateResourcesAreNonNegative": _ABSENT,
-            "WorkloadValidationForPodSetMetadata": _ABSENT,
-        },
-        no_candidates_last=False,
-        multiplies_retained=True,
-        floors_outputs=False,
-        dispatches_by_name=True,
-        weightless_last=False,
+_SINCE_0_18_5_AND_0_19_1: Final = dict.fromkeys(
+    (
+        "FlavorFungibilityPreserveScanProgress",
+        "LWSImmutableGroupSize",
+        "MultiKueueRemoteSpecSync",
+        "RecomputeAssignmentUponPreemptionTargetsOverlap",
+        "SkipAncestorCheckForDeletedWorkloads",
+        "TASValidateWorkloadSliceSize",
+        "WorkloadValidateResourcesAreNonNegative",
+        "WorkloadValidationForPodSetMetadata",
     ),
-    (0, 19): KueueRelease(),
+    _ABSENT,
+)
+_SINCE_0_18_5: Final = dict.fromkeys(
+    ("UnadmittedWorkloadsExplicitStatus", "UnadmittedWorkloadsObservability"), _ABSENT
+)
+_SINCE_0_18_6_AND_0_19_2: Final = dict.fromkeys(
+    (
+        "PodIntegrationValidateGroupOwner",
+        "PrioritizePreemptorWorkloads",
+        "TASCacheTopologyTree",
+        "ValidateRayAndSparkJobUpdates",
+    ),
+    _ABSENT,
+)
+_OF_0_18: Final = {
+    "AdmissionGatedBy": Gate(False, _UNMODELLED),
+    "DRAExtendedResources": _OFF,
+    "DisableWaitForPodsReady": _ABSENT,
+    "DynamicResourceAllocation": _OFF,
+    "KueueDRAIntegrationConsumableCapacity": _ABSENT,
+    "KueueDRAIntegrationExtendedResource": Gate(False, _MODELLED),
+    "KueueDRAIntegrationPartitionableDevices": Gate(False, _JOB_BY_JOB),
+    "LendingLimit": _ON,
+    "LocalQueueDefaulting": _ON,
+    "MultiKueueBatchJobWithManagedBy": _ON,
+    "MultiKueueIncrementalDispatcherConfig": _ABSENT,
+    "MultiKueueIncrementalDispatcherRespectConfigOrder": _ABSENT,
+    "MultiKueueKubeConfigPathValidation": _ABSENT,
+    "QuotaCheckStrategy": Gate(False, _MODELLED),
+    "SanitizePodSets": _ON,
+    "SchedulerLibraryIntegration": _ABSENT,
+    "SkipReassignmentForPodOwnedWorkloads": Gate(False, _JOB_BY_JOB),
+    "TASAssignmentsEncodingByHostnamePrefix": _ABSENT,
+    "TASMultiLayerTopology": Gate(False, _JOB_BY_JOB),
+    "TASReplaceNodeDueToNotReadyOverFixedTime": Gate(True, _JOB_BY_JOB),
 }
-"""The tested releases of Kueue by major and minor, the newest last."""
+"""Of 0.18.6, where they are not as in 0.19.2."""
+_BEFORE_FIXES: Final = KueueRelease(
+    no_candidates_last=False, multiplies_retained=True, floors_outputs=False, weightless_last=False
+)
+"""What came with 0.18.5 and 0.19.1, by their changelogs: fixes of preemption over borrowing, of
+transformations and of LocalQueues without weight.
+https://github.com/kubernetes-sigs/kueue/tree/main/CHANGELOG
+"""
+
+RELEASES: Final[Mapping[tuple[int, int, int], KueueRelease]] = {
+    # Earlier patches of 0.18 match node selectors by labels of other flavors (before 0.18.2), and
+    # count RayJobs and transformed milli-units otherwise (before 0.18.3).
+    (0, 18, 4): replace(
+        _BEFORE_FIXES,
+        gates=_OF_0_18 | _SINCE_0_18_5_AND_0_19_1 | _SINCE_0_18_5 | _SINCE_0_18_6_AND_0_19_2,
+        dispatches_by_name=True,
+    ),
+    (0, 18, 5): KueueRelease(gates=_OF_0_18 | _SINCE_0_18_6_AND_0_19_2, dispatches_by_name=True),
+    (0, 18, 6): KueueRelease(gates=_OF_0_18, dispatches_by_name=True),
+    (0, 19, 0): replace(_BEFORE_FIXES, gates=_SINCE_0_18_5_AND_0_19_1 | _SINCE_0_18_6_AND_0_19_2),
+    (0, 19, 1): KueueRelease(gates=_SINCE_0_18_6_AND_0_19_2),
+    (0, 19, 2): KueueRelease(),
+}
+"""What the tested releases of Kueue do, each from the patch on that is named, the newest last.
+
+Gates by patch are those of ``pkg/features/kube_features.go`` at each tag.
+"""
 
 _Fields: TypeAlias = "Mapping[str, Effect | frozenset[str] | _Fields]"
 """Texts are the only values that are modelled."""
@@ -357,24 +383,36 @@ def is_version(text: str) -> bool:
     return _VERSION.fullmatch(text) is not None
 
 
-def release(version: str) -> tuple[int, int] | None:
-    """Read major and minor of ``v0.19.2``; None: it is no version, or one before its release."""
+def release(version: str) -> tuple[int, int, int] | None:
+    """Read ``v0.19.2``; None: it is no version, or one before its release.
+
+    A version without a patch, such as ``0.19``, counts as the newest patch of its minor.
+    """
     match = _VERSION.fullmatch(version)
     if match is None or _BEFORE_RELEASE.match(match["rest"]):
         return None
-    return int(match["major"]), int(match["minor"])
+    return int(match["major"]), int(match["minor"]), int(match["patch"] or _NEWEST_PATCH)
 
 
+_NEWEST_PATCH: Final = 999_999
 _VERSION: Final = re.compile(
-    r"(release-|v)?(?P<major>\d{1,4})\.(?P<minor>\d{1,4})(\.\d{1,6})?(?P<rest>([-+_.].*)?)"
+    r"(release-|v)?(?P<major>\d{1,4})\.(?P<minor>\d{1,4})(\.(?P<patch>\d{1,6}))?(?P<rest>([-+_.].*)?)"
 )
 _BEFORE_RELEASE: Final = re.compile(r"-(alpha|beta|rc|devel|main)\b")
 
 
 def release_of(version: str) -> KueueRelease:
     """Return what Kueue does in a version; in one that is not tested, what the newest does."""
-    tested = release(version)
-    return RELEASES.get(tested, KueueRelease()) if tested else KueueRelease()
+    return _tested(version) or KueueRelease()
+
+
+def _tested(version: str) -> KueueRelease | None:
+    """Return the row of the newest patch that is not newer than the version, of the same minor."""
+    asked = release(version)
+    if asked is None:
+        return None
+    rows = (row for first, row in RELEASES.items() if first[:2] == asked[:2] and first <= asked)
+    return next(reversed(list(rows)), None)
 
 
 def is_on(name: str, gates: Mapping[str, bool], row: KueueRelease) -> bool:
@@ -384,7 +422,7 @@ def is_on(name: str, gates: Mapping[str, bool], row: KueueRelease) -> bool:
 
 
 def unmodelled_gates(
-    gates: Mapping[str, bool], row: KueueRelease = RELEASES[0, 19]
+    gates: Mapping[str, bool], row: KueueRelease = RELEASES[0, 19, 2]
 ) -> tuple[str, ...]:
     """Name the gates that are unknown, or change what Kueue does in a way that is not modelled."""
     changed = sorted(name for name, value in gates.items() if _matters(name, row, value=value))
@@ -423,14 +461,23 @@ def _is_one(value: object, texts: frozenset[str]) -> bool:
 def _of_version(manager: KueueManager | None, stated: str) -> Iterator[Doubt]:
     version = stated or (manager.version if manager is not None else "")
     if version:
-        if release(version) not in RELEASES:
-            tested = ", ".join(f"{major}.{minor}" for major, minor in RELEASES)
+        if _tested(version) is None:
+            tested = ", ".join(_tested_minors())
             shown = _clipped(version.removeprefix("v"))
             message = f"Kueue {shown} is untested: tested is {tested}"
             yield Doubt(reason=KueueTested.VERSION_UNTESTED, message=message)
     elif manager is not None:
         message = f"Kueue's version is not known: {manager.unknown_version}"
         yield Doubt(reason=KueueTested.VERSION_UNKNOWN, message=message)
+
+
+def _tested_minors() -> Iterator[str]:
+    """Name each minor once: ``0.18 from 0.18.4 on``, ``0.19``."""
+    first_patches: dict[str, int] = {}
+    for major, minor, patch in RELEASES:
+        first_patches.setdefault(f"{major}.{minor}", patch)
+    for name, patch in first_patches.items():
+        yield f"{name} from {name}.{patch} on" if patch else name
 
 
 def _of_configuration(kueue: KueueConfig, manager: KueueManager | None) -> Iterator[Doubt]:

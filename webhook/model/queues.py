@@ -212,7 +212,7 @@ class Transformation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KueueRelease:
-    """What Kueue does in one of the tested minor versions; the defaults are the newest one's.
+    """What Kueue does in one of the tested versions; the defaults are the newest one's.
 
     The table is ``model.kueue_support.RELEASES``.
     """
