@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -88,10 +89,28 @@ def test_the_runtime_class_goes_with_the_accelerator_or_as_told(adaptation, befo
     assert pods(job(pods=template(runtime_class=before)), **adaptation).runtime_class == after
 
 
-def test_topology_requests_go_with_the_accelerator():
+@pytest.mark.parametrize(
+    ("expects", "are_kept"),
+    [
+        ({"containers": (container(limits={GPU: "1"}),)}, False),
+        ({"node_selector": {"nvidia.com/gpu.product": "A100"}}, False),
+        ({"tolerations": ({"key": GPU, "operator": "Exists"},)}, False),
+        ({"runtime_class": "nvidia"}, False),
+        ({}, True),
+        ({"containers": (container(limits={GPU: "0"}),)}, True),
+        ({"node_selector": {"zone": "a"}, "tolerations": ({"key": "spot"},)}, True),
+    ],
+    ids=["asked for", "selected", "tolerated", "run by", "none", "none of it", "other nodes"],
+)
+def test_topology_requests_go_with_the_accelerator_and_stay_where_none_is_expected(
+    expects, are_kept
+):
     topology = {"kueue.x-k8s.io/podset-required-topology": "rack", "note": "x"}
+    before = replace(template(annotations=topology), **expects)
 
-    assert pods(job(pods=template(annotations=topology)), **REMOVE).annotations == {"note": "x"}
+    found = pods(job(pods=before), **REMOVE).annotations
+
+    assert found == (topology if are_kept else {"note": "x"})
 
 
 def test_labels_annotations_and_affinity_are_as_told():

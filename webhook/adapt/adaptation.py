@@ -281,6 +281,12 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
     is_pin = _pin_test(template, adaptation)
     if is_pin is None:
         return template.annotations, template.node_selector, template.affinity
+    selector = pins.without_selector(template.node_selector, is_pin)
+    affinity = pins.without_affinity(template.affinity, is_pin)
+    is_pinned = (selector, affinity) != (template.node_selector, template.affinity)
+    if not (is_pinned or _expects_accelerators(template)):
+        # Its racks are those of the nodes without accelerators, on which it stays.
+        return template.annotations, selector, affinity
     # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none, or for one
     # slice.
     annotations = {
@@ -288,8 +294,21 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
         for key, value in template.annotations.items()
         if key not in topology_requests.ANNOTATIONS
     }
-    selector = pins.without_selector(template.node_selector, is_pin)
-    return annotations, selector, pins.without_affinity(template.affinity, is_pin)
+    return annotations, selector, affinity
+
+
+def _expects_accelerators(template: PodTemplate) -> bool:
+    """Return whether a pod asks for an accelerator, runs by its runtime or tolerates its nodes.
+
+    Raises:
+        FieldError: a quantity cannot be read.
+
+    """
+    return (
+        bool(asked_accelerators(template))
+        or accelerators.is_accelerator_runtime(template.runtime_class)
+        or any(map(pins.tolerates_accelerator, template.tolerations))
+    )
 
 
 def _pin_test(template: PodTemplate, adaptation: Adaptation) -> pins.IsPin | None:
