@@ -15,7 +15,7 @@ from webhook.model import fields
 from webhook.model.edits import Absent, Edit, Path
 from webhook.model.fields import Json
 from webhook.model.holds import GATE
-from webhook.model.job import JOB_CONTROLLER, MULTIKUEUE_ORIGIN, Job, PodSets
+from webhook.model.job import JOB_CONTROLLER, MULTIKUEUE_ORIGIN, Job
 from webhook.model.reasons import Obstacle
 
 TEMPLATE: Path = ("spec", "template")
@@ -40,12 +40,18 @@ def read(source: Mapping[str, Any]) -> Job:
 
     """
     spec = fields.mapping(source, "spec", "")
+    pods = fields.mapping(spec, "template", "spec")
+    served = ServedPodSet(
+        "main", pods_of(spec, "spec"), TEMPLATE, pods, rounds=rounds_of(spec, "spec")
+    )
     return served_job.read(
         source,
         kind="Job",
-        pod_sets=_read_pod_sets(spec),
+        pod_sets=served_job.read_pod_sets([served]),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
-        active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
+        active_deadline_seconds=served_job.ends_after(
+            fields.integer(spec, "activeDeadlineSeconds", "spec"), [served]
+        ),
     )
 
 
@@ -126,12 +132,6 @@ def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 
 
-def _read_pod_sets(spec: Mapping[str, Any]) -> PodSets:
-    pods = fields.mapping(spec, "template", "spec")
-    pod_set = ServedPodSet("main", pods_of(spec, "spec"), TEMPLATE, pods)
-    return served_job.read_pod_sets([pod_set])
-
-
 def pods_of(spec: Mapping[str, Any], path: str) -> int:
     """Count the pods of a JobSpec at *path* that run at once, as Kueue's ``podsCount`` does.
 
@@ -144,6 +144,18 @@ def pods_of(spec: Mapping[str, Any], path: str) -> int:
     completions = fields.integer(spec, "completions", path)
     count = 1 if parallelism is None else parallelism
     return count if completions is None else min(count, completions)
+
+
+def rounds_of(spec: Mapping[str, Any], path: str) -> int:
+    """Return how many pods of a JobSpec at *path* run one after the other in one place.
+
+    Raises:
+        FieldError: a number has a wrong type.
+
+    """
+    at_once = pods_of(spec, path)
+    completions = fields.integer(spec, "completions", path)
+    return -(-completions // at_once) if completions and at_once > 0 else 1
 
 
 def immutable(below: Path, edit: Edit) -> Obstacle | None:

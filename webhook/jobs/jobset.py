@@ -39,12 +39,12 @@ def read(source: Mapping[str, Any]) -> Job:
     names = [fields.text(job, "name", where) for job, where in replicated]
     if len({*names, ""}) <= len(names):
         raise FieldError(".".join(_JOBS), "expected a name of its own for each")
+    served = [_pod_set(job, where, _coordinator(spec)) for job, where in replicated]
     return served_job.read(
         source,
         kind="JobSet",
-        pod_sets=served_job.read_pod_sets(
-            [_pod_set(job, where, _coordinator(spec)) for job, where in replicated]
-        ),
+        pod_sets=served_job.read_pod_sets(served),
+        active_deadline_seconds=served_job.ends_after(None, served),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
     )
 
@@ -78,6 +78,8 @@ def _pod_set(
         replicas=replicas,
         path=(*_JOBS, name, *_BELOW),
         template=fields.mapping(job, "template", here),
+        limit_seconds=fields.integer(job, "activeDeadlineSeconds", here),
+        rounds=batch.rounds_of(job, here),
     )
 
 

@@ -49,12 +49,15 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
     # With "auto" it is one for each CPU where there is no GPU.
     if spec.get("nprocPerNode") == "gpu":
         unmodelled = "its nprocPerNode, which starts a process for each GPU,"
+    served = tuple(_pod_sets(spec, replicas, types))
     job = served_job.read(
         source,
         kind=kind,
-        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(spec, replicas, types))),
+        pod_sets=served_job.read_pod_sets(served),
         managed_by=fields.text(policy, "managedBy", here) or None,
-        active_deadline_seconds=fields.integer(policy, "activeDeadlineSeconds", here),
+        active_deadline_seconds=served_job.ends_after(
+            fields.integer(policy, "activeDeadlineSeconds", here), served
+        ),
         unmodelled=unmodelled,
     )
     named = fields.text(scheduling, "priorityClass", child(here, "schedulingPolicy"))

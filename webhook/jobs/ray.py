@@ -50,12 +50,15 @@ def read_job(source: Mapping[str, Any]) -> Job:
     unmodelled = _unmodelled(cluster, source, ".".join(_CLUSTER))
     if _is_positive(spec.get("entrypointNumGpus")):
         unmodelled = "its entrypointNumGpus, which Ray would still ask for,"
+    served = _with_submitter(tuple(pod_sets), spec)
     return served_job.read(
         source,
         kind="RayJob",
-        pod_sets=served_job.read_pod_sets(_with_submitter(tuple(pod_sets), spec)),
+        pod_sets=served_job.read_pod_sets(served),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
-        active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
+        active_deadline_seconds=served_job.ends_after(
+            fields.integer(spec, "activeDeadlineSeconds", "spec"), served
+        ),
         unmodelled=unmodelled,
     )
 
@@ -68,11 +71,13 @@ def read_cluster(source: Mapping[str, Any]) -> Job:
 
     """
     spec = fields.mapping(source, "spec", "")
+    served = tuple(_pod_sets(spec, ("spec",)))
     return served_job.read(
         source,
         kind="RayCluster",
-        pod_sets=served_job.read_pod_sets(tuple(_pod_sets(spec, ("spec",)))),
+        pod_sets=served_job.read_pod_sets(served),
         managed_by=fields.text(spec, "managedBy", "spec") or None,
+        active_deadline_seconds=served_job.ends_after(None, served),
         unmodelled=_unmodelled(spec, source, "spec"),
     )
 

@@ -6,13 +6,13 @@ Equal pod sets are the same object, so that work on them is done once. It must n
 from __future__ import annotations
 
 import marshal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from webhook.jobs import template
 from webhook.model import fields
 from webhook.model.edits import Path
-from webhook.model.fields import FieldError
+from webhook.model.fields import FieldError, child
 from webhook.model.job import Job, Owner, PodSet, PodSets, Replicas
 from webhook.model.pods import Container, Memo, read_template
 from webhook.model.words import clip
@@ -40,6 +40,10 @@ class ServedPodSet(NamedTuple):
     template: Mapping[str, Any]
     added: tuple[Container, ...] = ()
     replicas: Replicas | None = None
+    limit_seconds: int | None = None
+    """After how long the Job that makes its pods is ended, if that is another; None: never."""
+    rounds: int = 1
+    """How often each of its places runs a pod to its end, one after the other."""
 
 
 def read(
@@ -102,6 +106,26 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
         return PodSets(_pod_set(pod_set._replace(template=pods)) for pod_set, pods in pairs)
 
     return _shared.recall(key, size, work)
+
+
+def ends_after(seconds: int | None, served: Iterable[ServedPodSet]) -> int | None:
+    """Return after how many seconds a Job is ended by its own limit or by those of its pods.
+
+    *seconds* is its own. None: nothing ends it. A pod beyond its limit fails, and so does each that
+    takes its place:
+    https://kubernetes.io/docs/concepts/workloads/controllers/job/#job-termination-and-cleanup
+
+    Raises:
+        FieldError: a limit is no whole number.
+
+    """
+    limits = [seconds]
+    for pod_set in served:
+        here = child(".".join(pod_set.path or ()), "spec")
+        spec = fields.mapping(pod_set.template, "spec", ".".join(pod_set.path or ()))
+        of_pods = fields.integer(spec, "activeDeadlineSeconds", here)
+        limits += [pod_set.limit_seconds, of_pods and of_pods * pod_set.rounds]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def check_pod_sets(served: Sequence[ServedPodSet]) -> None:

@@ -83,7 +83,9 @@ def read(source: Mapping[str, Any]) -> Job:
         pod_sets=tuple(served_job.read_pod_sets(served)),
         # The API server fills it in before any webhook is called.
         managed_by=None if manager in ("", _CONTROLLER) else manager,
-        active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
+        active_deadline_seconds=served_job.ends_after(
+            fields.integer(spec, "activeDeadlineSeconds", "spec"), served
+        ),
         unmodelled=unmodelled,
     )
 
@@ -126,6 +128,7 @@ def _pod_sets(spec: Mapping[str, Any], runtime: Mapping[str, Any]) -> Iterator[S
             pods=count,
             path=(*_PATCHES, "replicatedJobs", name, *_POD_PATCH) if step == "trainer" else None,
             template=pods,
+            limit_seconds=fields.integer(within, "activeDeadlineSeconds", here),
         )
 
 
