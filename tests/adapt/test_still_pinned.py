@@ -5,11 +5,12 @@ import pytest
 from tests.builders import container, job, template
 from webhook.adapt.validity import refusal
 
-GPU = container(limits={"nvidia.com/gpu": "1"})
+GPU = container(requests={"cpu": "1"}, limits={"nvidia.com/gpu": "1"})
+CPU = container(requests={"cpu": "1"})
 
 
 def left_over(**pins):
-    return refusal(job(pods=template(GPU, **pins)), job(pods=template(container(), **pins)), ())
+    return refusal(job(pods=template(GPU, **pins)), job(pods=template(CPU, **pins)), ())
 
 
 def in_terms(*terms):
@@ -83,7 +84,7 @@ def test_a_term_with_another_way_out_is_no_pin(terms):
 
 
 def test_what_the_author_asks_for_is_no_pin():
-    after = job(pods=template(container(), node_selector={"pool": "gpu"}))
+    after = job(pods=template(CPU, node_selector={"pool": "gpu"}))
 
     assert refusal(job(GPU), after, ()) is None
 

@@ -33,6 +33,22 @@ def test_an_adapted_job_that_is_fine_is_not_refused():
     assert after(requests={"cpu": "4"}, limits={"cpu": "4", "example.com/nic": "1"}) is None
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "items", "detail"),
+    [
+        ({GPU: "1"}, {}, (), "wouldBeInvalid: container main would request nothing"),
+        ({GPU: "1"}, {GPU: "0"}, (), "wouldBeInvalid: container main would request nothing"),
+        ({GPU: "1"}, {}, (LimitRangeItem(type="Container", default_request={"cpu": "1"}),), None),
+        ({GPU: "0"}, {}, (), None),
+    ],
+    ids=["nothing left", "zero left", "a default left", "nothing before"],
+)
+def test_a_container_is_left_with_a_request(before, after, items, detail):
+    adapted = job(container(requests=after, limits=after))
+
+    assert verdict(job(container(requests=before, limits=before)), adapted, *items) == detail
+
+
 def test_what_the_submitter_wrote_is_never_refused():
     wrong = template(
         container(requests={"cpu": "9", GPU: "0.5"}, limits={"cpu": "1"}, claims=True),

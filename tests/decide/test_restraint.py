@@ -18,7 +18,7 @@ from webhook.state.state import State
 
 TESTED = KueueManager(version="v0.19.2")
 UNTESTED = KueueManager(version="v0.20.0")
-WHY = "Kueue 0.20.0 is untested: tested is 0.18, 0.19"
+WHY = "Kueue 0.20.0 is untested: tested is 0.18 from 0.18.4 on, 0.19"
 
 
 def with_manager(snapshot, manager, **given):

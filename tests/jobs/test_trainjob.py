@@ -79,6 +79,12 @@ def test_pods_are_counted_as_the_trainer_makes_them(source, found, counted):
     assert counts(read(source, found)) == counted
 
 
+def test_dora_wants_no_gpu():
+    args = ["model.quantize_base=True", "model.use_dora=True"]
+
+    assert read(trainjob(trainer={"args": args})).unmodelled == ""
+
+
 def test_a_runtime_of_the_namespace_is_told_from_the_clusters():
     source = trainjob(runtimeRef={"name": "own", "kind": "TrainingRuntime"})
 
@@ -90,6 +96,7 @@ def test_a_runtime_of_the_namespace_is_told_from_the_clusters():
     [
         (trainjob(runtimeRef={"name": "gone"}), None, "its ClusterTrainingRuntime gone, which"),
         (trainjob(), runtime(mpi={}), "the mlPolicy mpi of its ClusterTrainingRuntime torch"),
+        (trainjob(trainer={"args": ["model.quantize_base=True"]}), None, "QLoRA, for which"),
     ],
 )
 def test_a_runtime_that_is_unknown_or_counts_otherwise_is_not_modelled(source, found, what):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.adapt import accelerators, pins
+from webhook.kueue import topology_validation
 from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model import quantity
 from webhook.model.decision import Rejection
@@ -179,6 +180,16 @@ def _refusal(
     limit_ranges: Sequence[LimitRangeItem],
     has_minimum: bool,  # noqa: FBT001 - a value like the others
 ) -> Rejection | None:
+    if before is after:
+        return None
+    for reason, check in (
+        (Reason.REPLICAS_NOT_ALLOWED, topology_validation.larger_slices),
+        (Reason.WOULD_BE_INVALID, topology_validation.problems),
+    ):
+        submitted = frozenset(check(before))
+        for problem in check(after):
+            if problem not in submitted:
+                return Rejection(reason=reason, detail=problem)
     for old, new in zip(before, after, strict=True):
         if old.template is new.template or old.template == new.template:
             continue
@@ -239,12 +250,26 @@ def _invalid(
         if old.resources != new.resources:
             yield from _refused_resources(new.name, new.resources)
             filled = with_defaults(new, limit_ranges)
+            asks_as_a_whole = after.resources is not None and _asks(after.resources)
+            if _asks(old.resources) and not (_asks(filled) or asks_as_a_whole):
+                # Kueue would give it no flavor and count no quota, and an admin's policy may
+                # refuse it:
+                # https://kueue.sigs.k8s.io/docs/tasks/manage/enforce_job_management/setup_job_admission_policy/
+                yield f"container {new.name} would request nothing"
             yield from _over_limits(new.name, filled, " (LimitRange's default)")
     if limit_ranges:
         # What the Job had against it as submitted is not the adaptation's fault.
         submitted = frozenset(problems(before, limit_ranges))
         adapted = problems(after, limit_ranges)
         yield from (problem for problem in adapted if problem not in submitted)
+
+
+def _asks(resources: Resources) -> bool:
+    return any(
+        quantity.nano(amount) > 0
+        for amounts in (resources.requests, resources.limits)
+        for amount in amounts.values()
+    )
 
 
 def _too_long(template: PodTemplate) -> Iterator[str]:

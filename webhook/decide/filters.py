@@ -181,6 +181,15 @@ def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
     return Rejection(reason=Reason.WOULD_NOT_BE_SUSPENDED, detail=detail)
 
 
+def _refused_with_queue(candidate: OptionCandidate) -> Rejection | None:
+    """Refuse to add a queue to a Job that Kueue's validating webhook would refuse with one."""
+    refused = candidate.job.refused_with_queue
+    if candidate.applicant.submitted or not refused:
+        return None
+    detail = f"the Job names no queue, and Kueue would refuse it with one: {refused}"
+    return Rejection(reason=Reason.WOULD_BE_INVALID, detail=detail)
+
+
 def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     guests = candidate.option.guests
     if guests is None:
@@ -248,6 +257,7 @@ FILTERS: tuple[Filter, ...] = (
     _namespace_not_selected,
     _multikueue_boundary,
     _would_not_be_suspended,
+    _refused_with_queue,
     _guests_full,
     # Last, because a Job's class takes time to work out.
     _keeps_failing,

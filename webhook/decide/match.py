@@ -21,7 +21,7 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
-from webhook.model.job import MULTIKUEUE_ORIGIN, OURS, Job, PodSet, of_pod_sets
+from webhook.model.job import ELASTIC, MULTIKUEUE_ORIGIN, OURS, Job, PodSet, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
@@ -51,7 +51,6 @@ _MANAGED_OWNERS = frozenset(
     }
 )
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
-_ELASTIC = "kueue.x-k8s.io/elastic-job"
 _namespace = attrgetter("namespace")
 
 
@@ -97,7 +96,7 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.OWNER_MANAGED, _owner_is_managed(job, snapshot)),
         (Skip.MULTIKUEUE_ORIGIN, MULTIKUEUE_ORIGIN in job.labels),
         (Skip.PREBUILT_WORKLOAD, _PREBUILT in job.labels or _PREBUILT in job.annotations),
-        (Skip.ELASTIC_JOB, job.annotations.get(_ELASTIC) == "true"),
+        (Skip.ELASTIC_JOB, job.annotations.get(ELASTIC) == "true"),
         (Skip.MANAGED_BY, job.managed_by is not None),
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),

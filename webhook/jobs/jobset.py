@@ -39,7 +39,8 @@ def read(source: Mapping[str, Any]) -> Job:
     names = [fields.text(job, "name", where) for job, where in replicated]
     if len({*names, ""}) <= len(names):
         raise FieldError(".".join(_JOBS), "expected a name of its own for each")
-    served = [_pod_set(job, where, _coordinator(spec)) for job, where in replicated]
+    name = served_job.name_of(source)
+    served = [_pod_set(job, where, _coordinator(spec), name) for job, where in replicated]
     return served_job.read(
         source,
         kind="JobSet",
@@ -57,20 +58,28 @@ def _coordinator(spec: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _pod_set(
-    replicated: Mapping[str, Any], path: str, coordinator: tuple[str, int]
+    replicated: Mapping[str, Any], path: str, coordinator: tuple[str, int], jobset: str
 ) -> ServedPodSet:
-    """Read a replicated Job; Kueue counts its pods as those of a Job, for each replica."""
+    """Read a replicated Job; Kueue counts its pods as those of a Job, for each replica.
+
+    JobSet's webhook refuses replicas whose pods would have too long names:
+    https://github.com/kubernetes-sigs/jobset/blob/v0.12.0/pkg/webhooks/jobset_webhook.go#L243
+    """
     name = fields.text(replicated, "name", path)
     here = child(child(path, "template"), "spec")
     job = fields.mapping(fields.mapping(replicated, "template", path), "spec", path)
     given = fields.integer(replicated, "replicas", path)
     pods_each = batch.pods_of(job, here)
+    number = 1 if given is None else given
+    last_pod = (fields.integer(job, "completions", here) or 1) - 1
+    suffix = f"-{last_pod}-{served_job.GENERATED_SUFFIX}"
     replicas = Replicas(
         path=(*_JOBS, name, "replicas"),
-        number=1 if given is None else given,
+        number=number,
         given=given,
         pods_each=pods_each,
         least=coordinator[1] + 1 if name == coordinator[0] else 1,
+        most=served_job.most_by_name(f"{jobset}-{name}-", suffix, now=number),
     )
     return ServedPodSet(
         name=name.lower(),

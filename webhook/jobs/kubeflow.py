@@ -49,7 +49,7 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
     # With "auto" it is one for each CPU where there is no GPU.
     if spec.get("nprocPerNode") == "gpu":
         unmodelled = "its nprocPerNode, which starts a process for each GPU,"
-    served = tuple(_pod_sets(spec, replicas, types))
+    served = tuple(_pod_sets(spec, replicas, types, served_job.name_of(source)))
     job = served_job.read(
         source,
         kind=kind,
@@ -65,8 +65,12 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
 
 
 def _pod_sets(
-    spec: Mapping[str, Any], replicas: str, types: Sequence[str]
+    spec: Mapping[str, Any], replicas: str, types: Sequence[str], job: str
 ) -> Iterator[ServedPodSet]:
+    """Yield the pod sets; operators name their pods by the *job*, the type and a number.
+
+    https://github.com/kubeflow/mpi-operator/blob/v0.8.2/pkg/apis/kubeflow/validation/validation.go#L55
+    """
     given, here = fields.mapping(spec, replicas, "spec"), child("spec", replicas)
     elastic = fields.mapping(spec, "elasticPolicy", "spec")
     least = fields.integer(elastic, "minReplicas", "spec.elasticPolicy")
@@ -82,7 +86,10 @@ def _pod_sets(
             number=pods,
             given=count,
             least=max(1, least or 1),
-            most=most or MOST_REPLICAS,
+            most=min(
+                most or MOST_REPLICAS,
+                served_job.most_by_name(f"{job}-{name.lower()}-", now=pods),
+            ),
         )
         yield ServedPodSet(
             # ``NewPodSetReference`` writes names of pod sets in small letters.

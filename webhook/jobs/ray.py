@@ -17,7 +17,7 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields, quantity
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import FieldError, child
-from webhook.model.job import MOST_REPLICAS, Job, Replicas
+from webhook.model.job import ELASTIC, MOST_REPLICAS, Job, Replicas
 from webhook.model.pods import Container, Resources, read_resources
 from webhook.model.reasons import Obstacle
 
@@ -48,10 +48,13 @@ def read_job(source: Mapping[str, Any]) -> Job:
     cluster = fields.mapping(spec, "rayClusterSpec", "spec")
     pod_sets = () if spec.get("clusterSelector") or not cluster else _pod_sets(cluster, _CLUSTER)
     unmodelled = _unmodelled(cluster, source, ".".join(_CLUSTER))
+    refused = _refused_with_queue(cluster, source, ".".join(_CLUSTER))
+    if not fields.flag(spec, "shutdownAfterJobFinishes", "spec"):
+        refused = "it does not set spec.shutdownAfterJobFinishes"
     if _is_positive(spec.get("entrypointNumGpus")):
         unmodelled = "its entrypointNumGpus, which Ray would still ask for,"
     served = _with_submitter(tuple(pod_sets), spec)
-    return served_job.read(
+    job = served_job.read(
         source,
         kind="RayJob",
         pod_sets=served_job.read_pod_sets(served),
@@ -61,6 +64,7 @@ def read_job(source: Mapping[str, Any]) -> Job:
         ),
         unmodelled=unmodelled,
     )
+    return replace(job, refused_with_queue=refused) if refused else job
 
 
 def read_cluster(source: Mapping[str, Any]) -> Job:
@@ -72,7 +76,7 @@ def read_cluster(source: Mapping[str, Any]) -> Job:
     """
     spec = fields.mapping(source, "spec", "")
     served = tuple(_pod_sets(spec, ("spec",)))
-    return served_job.read(
+    job = served_job.read(
         source,
         kind="RayCluster",
         pod_sets=served_job.read_pod_sets(served),
@@ -80,6 +84,8 @@ def read_cluster(source: Mapping[str, Any]) -> Job:
         active_deadline_seconds=served_job.ends_after(None, served),
         unmodelled=_unmodelled(spec, source, "spec"),
     )
+    refused = _refused_with_queue(spec, source, "spec")
+    return replace(job, refused_with_queue=refused) if refused else job
 
 
 def _pod_sets(cluster: Mapping[str, Any], path: Path) -> Iterator[ServedPodSet]:
@@ -180,6 +186,21 @@ def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str
             told = fields.mapping(group, key, where)
             if any(_is_positive(told.get(name)) for name in _GPUS):
                 return f"the GPUs that Ray is given in {key}"
+    return ""
+
+
+def _refused_with_queue(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str) -> str:
+    """Return what Kueue refuses in a RayClusterSpec at *path* that names a queue; empty: nothing.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/raycluster/raycluster_webhook.go#L133
+    """
+    annotations = fields.texts(fields.mapping(source, "metadata", ""), "annotations", "metadata")
+    scales = fields.flag(cluster, "enableInTreeAutoscaling", path)
+    if scales and annotations.get(ELASTIC) != "true":
+        return f"it sets {path}.enableInTreeAutoscaling and is no elastic Job"
+    for group, where in _groups(cluster, path):
+        if fields.text(group, "groupName", where) == "head":
+            return f"{where}.groupName is head"
     return ""
 
 

@@ -13,7 +13,7 @@ from webhook.jobs import template
 from webhook.model import fields
 from webhook.model.edits import Path
 from webhook.model.fields import FieldError, child
-from webhook.model.job import Job, Owner, PodSet, PodSets, Replicas
+from webhook.model.job import MOST_REPLICAS, Job, Owner, PodSet, PodSets, Replicas
 from webhook.model.pods import Container, Memo, read_template
 from webhook.model.words import clip
 
@@ -25,6 +25,9 @@ _LONGEST_SHARED = 32 * 1024
 """Bytes of a Job's templates that are kept; larger ones would put many others out."""
 _LONGEST_UNCHECKED = 16 * 1024
 """Bytes of a template that is too small to have too many entries, containers excepted."""
+_LONGEST_LABEL = 63
+GENERATED_SUFFIX = "abcde"
+"""As long as what the API server appends to ``generateName``."""
 MOST_POD_SETS = 18
 """Kueue's ``MaxPodSets``: https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframework/constants.go#L21
 """
@@ -128,6 +131,18 @@ def ends_after(seconds: int | None, served: Iterable[ServedPodSet]) -> int | Non
     return min((limit for limit in limits if limit is not None), default=None)
 
 
+def most_by_name(prefix: str, suffix: str = "", *, now: int) -> int:
+    """Return how many pods may be numbered from 0 on between two texts in a name.
+
+    *now*: how many there are, which are what the submitter wanted. Names of pods are labels, of at
+    most 63 characters: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+    """
+    digits = _LONGEST_LABEL - len(prefix) - len(suffix)
+    # As many digits as the largest number has are always enough.
+    most = int("1" + "0" * min(max(digits, 0), len(str(MOST_REPLICAS))))
+    return max(now, min(most, MOST_REPLICAS))
+
+
 def check_pod_sets(served: Sequence[ServedPodSet]) -> None:
     """Refuse more pod sets than Kueue takes.
 
@@ -137,6 +152,14 @@ def check_pod_sets(served: Sequence[ServedPodSet]) -> None:
     """
     if len(served) > MOST_POD_SETS:
         raise FieldError("spec", f"{len(served)} pod sets, more than Kueue takes ({MOST_POD_SETS})")
+
+
+def name_of(source: Mapping[str, Any]) -> str:
+    """Return a Job's name, or one as long as that which the API server will generate."""
+    metadata = fields.mapping(source, "metadata", "")
+    generated = fields.text(metadata, "generateName", "metadata")
+    name = fields.text(metadata, "name", "metadata")
+    return name or (f"{generated}{GENERATED_SUFFIX}" if generated else "")
 
 
 def forget() -> None:

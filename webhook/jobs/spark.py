@@ -8,6 +8,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/sparka
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from webhook.jobs import served_job, template
@@ -16,7 +17,7 @@ from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields, quantity
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import FieldError, Json, child
-from webhook.model.job import Job
+from webhook.model.job import ELASTIC, Job
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.reasons import Obstacle
 
@@ -60,12 +61,14 @@ def read(source: Mapping[str, Any]) -> Job:
     pod_sets = [
         ServedPodSet(role, counts[role], path, _pods(spec, role)) for role, path in _ROLES.items()
     ]
-    return served_job.read(
+    application = served_job.read(
         source,
         kind="SparkApplication",
         pod_sets=served_job.read_pod_sets(pod_sets),
         unmodelled=_unmodelled(spec),
     )
+    refused = _refused_with_queue(spec, source)
+    return replace(application, refused_with_queue=refused) if refused else application
 
 
 def _pods(spec: Mapping[str, Any], role: str) -> Mapping[str, Any]:
@@ -120,6 +123,22 @@ def _memory(given: Mapping[str, Any], key: str, path: str) -> str:
     if text and text.lower() != text and text.lower().removesuffix("b")[-1:] in _UNITS:
         raise FieldError(child(path, key), f"expected a unit in small letters, got {text!r}")
     return text
+
+
+def _refused_with_queue(spec: Mapping[str, Any], source: Mapping[str, Any]) -> str:
+    """Return what Kueue refuses in an application that names a queue; empty: nothing.
+
+    https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/sparkapplication/sparkapplication_webhook.go#L116
+    """
+    annotations = fields.texts(fields.mapping(source, "metadata", ""), "annotations", "metadata")
+    mode = fields.text(spec, "mode", "spec")
+    if mode != "cluster":
+        return f"its mode is {mode or 'not set'}, and Kueue takes cluster alone"
+    scaling = fields.mapping(spec, "dynamicAllocation", "spec")
+    scales = fields.flag(scaling, "enabled", "spec.dynamicAllocation")
+    if scales and annotations.get(ELASTIC) != "true":
+        return "it uses dynamicAllocation and is no elastic Job"
+    return ""
 
 
 def _unmodelled(spec: Mapping[str, Any]) -> str:

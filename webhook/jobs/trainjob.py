@@ -75,6 +75,8 @@ def read(source: Mapping[str, Any]) -> Job:
     runtime = fields.mapping(source, _RUNTIME, "")
     manager = fields.text(spec, "managedBy", "spec")
     unmodelled = _unmodelled(runtime, *_reference(spec))
+    if not unmodelled and _is_quantized(fields.mapping(spec, "trainer", "spec")):
+        unmodelled = "QLoRA, for which the trainer wants a GPU,"
     served = () if unmodelled else tuple(_pod_sets(spec, runtime))
     return served_job.read(
         source,
@@ -97,6 +99,18 @@ def _unmodelled(runtime: Mapping[str, Any], kind: str, name: str) -> str:
     policy = fields.mapping(_spec_of(runtime), "mlPolicy", "spec")
     used = next((key for key in _OTHERWISE_COUNTED if policy.get(key) is not None), "")
     return f"the mlPolicy {used} of its {kind} {name}" if used else ""
+
+
+def _is_quantized(trainer: Mapping[str, Any]) -> bool:
+    """Tell whether torchtune is to fine-tune by QLoRA, as ``isUseQLoraFinetune`` does.
+
+    The trainer's webhook then refuses some models without one GPU:
+    https://github.com/kubeflow/trainer/blob/v2.2.1/pkg/runtime/framework/plugins/torch/torchtune.go
+    """
+    here = "spec.trainer"
+    words = [*fields.sequence(trainer, "command", here), *fields.sequence(trainer, "args", here)]
+    text = " ".join(word for word in words if isinstance(word, str))
+    return "quantize_base" in text and "use_dora" not in text
 
 
 def _spec_of(runtime: Mapping[str, Any]) -> Mapping[str, Any]:

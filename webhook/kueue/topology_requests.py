@@ -18,14 +18,14 @@ _PREFIX: Final = "kueue.x-k8s.io/podset-"
 REQUIRED: Final = _PREFIX + "required-topology"
 PREFERRED: Final = _PREFIX + "preferred-topology"
 UNCONSTRAINED: Final = _PREFIX + "unconstrained-topology"
-_SLICE: Final = _PREFIX + "slice-required-topology"
-_SLICE_SIZE: Final = _PREFIX + "slice-size"
-_SLICES: Final = _PREFIX + "slice-required-topology-constraints"
+SLICE: Final = _PREFIX + "slice-required-topology"
+SLICE_SIZE: Final = _PREFIX + "slice-size"
+SLICES: Final = _PREFIX + "slice-required-topology-constraints"
 _SIZE: Final = re.compile(r"0*[1-9][0-9]{0,8}")
 GROUP_NAME: Final = _PREFIX + "group-name"
-ASKING: Final = (REQUIRED, PREFERRED, UNCONSTRAINED, _SLICE, _SLICES)
+ASKING: Final = (REQUIRED, PREFERRED, UNCONSTRAINED, SLICE, SLICES)
 """The annotations by which a pod set asks for a topology."""
-ANNOTATIONS: Final = frozenset((*ASKING, _SLICE_SIZE, GROUP_NAME))
+ANNOTATIONS: Final = frozenset((*ASKING, SLICE_SIZE, GROUP_NAME))
 """All that say how."""
 
 
@@ -72,13 +72,11 @@ def requested(template: PodTemplate) -> TopologyRequest | None:
 
 def _slices(template: PodTemplate) -> tuple[tuple[str, int], ...]:
     texts = template.annotations
-    if _SLICES in texts:
-        return _layers(texts[_SLICES])
-    size = texts.get(_SLICE_SIZE, "")
-    is_read = (
-        _SLICE in texts and size.isascii() and size.isdigit() and len(size) < len("2147483647")
-    )
-    return ((texts[_SLICE], int(size)),) if is_read and int(size) else ()
+    if SLICES in texts:
+        return _layers(texts[SLICES])
+    size = texts.get(SLICE_SIZE, "")
+    is_read = SLICE in texts and size.isascii() and size.isdigit() and len(size) < len("2147483647")
+    return ((texts[SLICE], int(size)),) if is_read and int(size) else ()
 
 
 def _layers(text: str) -> tuple[tuple[str, int], ...]:

@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 MULTIKUEUE_ORIGIN = "kueue.x-k8s.io/multikueue-origin"
 """Label of what MultiKueue copied to a worker cluster."""
 
@@ -162,6 +163,9 @@ class Job:
     """The PriorityClass that a field of its kind names; empty: its pods name it, if any."""
     unmodelled: str = ""
     """What its kind says of it that is not modelled, in words; empty: nothing."""
+    refused_with_queue: str = ""
+    """What Kueue's validating webhook would refuse in it if it named a queue, in words; empty:
+    nothing."""
     workloads: int = 1
     """How many Workloads Kueue makes of it, each of these pod sets."""
     group: str = ""

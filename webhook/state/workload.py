@@ -40,6 +40,7 @@ from webhook.model.holds import GATE, is_gated
 from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
+    ELASTIC,
     JOB_CLASS,
     OPTION_LABEL,
     OURS,
@@ -64,7 +65,6 @@ _LONGEST_UID = 64
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _PARENT = _KUEUE + "concurrent-admission-parent"
-_ELASTIC = _KUEUE + "elastic-job"
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
 the ClusterQueue's name."""
@@ -237,7 +237,7 @@ def _with_progress(
         has_ready_pods=is_true(conditions, "PodsReady"),
         # Only slices of elastic Jobs are replaced.
         held=read_held(pod_sets, status, admission)
-        if holds and texts.annotations.get(_ELASTIC) == "true"
+        if holds and texts.annotations.get(ELASTIC) == "true"
         else (),
         placed=placed if holds else (),
     )
