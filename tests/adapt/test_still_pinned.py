@@ -13,6 +13,9 @@ def left_over(**pins):
     return refusal(job(pods=template(GPU, **pins)), job(pods=template(CPU, **pins)), ())
 
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
 def in_terms(*terms):
     return {
         "nodeAffinity": {
@@ -81,6 +84,56 @@ def test_a_required_term_that_looks_like_one_for_accelerators_is_refused():
 )
 def test_a_term_with_another_way_out_is_no_pin(terms):
     assert left_over(affinity=in_terms(*terms)) is None
+
+
+@pytest.mark.parametrize(
+    ("expected", "detail"),
+    [
+        (
+            {"affinity": {"podAffinity": {REQUIRED: [{"topologyKey": "nvidia.com/gpu.clique"}]}}},
+            "pod affinity by nvidia.com/gpu.clique",
+        ),
+        (
+            {"spread": ({"topologyKey": "nvidia.com/gpu.clique"},)},
+            "topology spread by nvidia.com/gpu.clique",
+        ),
+        ({"spread": ({"topologyKey": "topology.kubernetes.io/zone"},)}, ""),
+        ({"affinity": {"podAntiAffinity": {REQUIRED: [{"topologyKey": "gpu"}]}}}, ""),
+        (
+            {
+                "affinity": in_terms(
+                    {"key": "pool", "operator": "In", "values": ["gpu"]},
+                    {"key": "node-type", "operator": "In", "values": ["mi300x"]},
+                )
+            },
+            "required node affinity pool In gpu or node-type In mi300x",
+        ),
+    ],
+)
+def test_pods_that_need_the_domains_of_accelerators_are_pinned(expected, detail):
+    found = left_over(**expected)
+
+    assert ("" if found is None else found.detail) == detail
+
+
+@pytest.mark.parametrize(
+    ("given", "is_refused"),
+    [
+        ({"command": ("torchrun", "--nproc-per-node=gpu", "x.py")}, True),
+        ({"args": ("--nproc_per_node", "gpu")}, True),
+        ({"env": ({"name": "PET_NPROC_PER_NODE", "value": "gpu"},)}, True),
+        ({"args": ("--nproc-per-node=auto",)}, False),
+        ({"args": ("--nproc-per-node=2",)}, False),
+    ],
+)
+def test_a_process_for_each_gpu_needs_one(given, is_refused):
+    before = container(requests={"cpu": "1"}, limits={"nvidia.com/gpu": "1"}, **given)
+    after = container(requests={"cpu": "1"}, **given)
+
+    found = refusal(job(before), job(after), ())
+
+    assert (found is not None) is is_refused
+    assert found is None or "starts a process for each GPU" in found.detail
 
 
 def test_what_the_author_asks_for_is_no_pin():

@@ -246,8 +246,10 @@ def test_who_leads_writes_on_each_policy_that_kueue_is_untested(replica):
 
     assert (conditions["KueueTested"]["status"], conditions["KueueTested"]["message"]) == (
         "False",
-        "Kueue 0.20.0 is untested: tested is 0.18 from 0.18.4 on, 0.19; "
-        "policies that enforce only observe",
+        (
+            "Kueue 0.20.0 is untested: tested is 0.18 from 0.18.4 on, 0.19; "
+            "policies that enforce only observe"
+        ),
     )
 
 

@@ -101,6 +101,31 @@ def test_one_that_uses_a_cluster_that_exists_has_no_pods_of_its_own():
             "the GPUs that Ray is given in rayStartParams",
         ),
         (rayjob(cluster(group(rayStartParams={"num-gpus": "0"}))), ""),
+        *(
+            (rayjob(cluster(group(rayStartParams={"resources": text}))), what)
+            for text, what in (
+                (r'"{\"TPU\": 4}"', "the devices that Ray is given in rayStartParams"),
+                ('{"neuron_cores": 32}', "the devices that Ray is given in rayStartParams"),
+                ("{TPU: 4}", "the devices that Ray is given in rayStartParams"),
+                ('{"TPU": 0, "disk": 1}', ""),
+                ("[" * 100_000, ""),
+            )
+        ),
+        (
+            rayjob(cluster(group(resources={"TPU": "4"}))),
+            "the devices that Ray is given in resources",
+        ),
+        *(
+            (rayjob(cluster(), entrypointResources=text), what)
+            for text, what in (
+                ('{"TPU": 4}', "its entrypointResources, which Ray would still ask for,"),
+                (
+                    '{"accelerator_type:A100": 0.001}',
+                    "its entrypointResources, which Ray would still ask for,",
+                ),
+                ('{"disk": 1}', ""),
+            )
+        ),
         (rayjob(cluster(group(resources={"GPU": "1"}))), "the GPUs that Ray is given in resources"),
         (
             rayjob(cluster(gcsFaultToleranceOptions={"redisAddress": "redis:6379"})),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fnmatch import translate
 
 from webhook.cost.flavor_devices import PRODUCT_LABELS
+from webhook.model.device_names import names_accelerator
 from webhook.model.pods import recalling
 
 
@@ -48,7 +49,7 @@ _RESOURCES = _any_of(
         "cambricon.com/*mlu*",
         "hygon.com/dcu*",
         "mthreads.com/*gpu*",
-        "metax-tech.com/*gpu*",
+        "metax-tech.com/*",
         "iluvatar.ai/*",
         "enflame.com/*gcu*",
         "kunlunxin.com/*xpu*",
@@ -58,13 +59,12 @@ _RESOURCES = _any_of(
         "tenstorrent.com/*",
         "amd.com/xilinx_*",
         "xilinx.com/fpga-*",
-        # Under any vendor's domain, a resource of this name is an accelerator.
-        "*/gpu",
-        "*/vgpu",
-        "*/npu",
+        "hailo.ai/*",
+        # Kubernetes' own names for devices of a class (DRA).
+        "deviceclass.resource.kubernetes.io/*",
     )
 )
-_SHARES = re.compile(r"mem|core-|cores$|percentage|priority|millicores|tiles", re.IGNORECASE)
+_SHARES = re.compile(r"mem|core-|-core$|cores$|percentage|priority|millicores|tiles", re.IGNORECASE)
 """Parts of resource names that measure a share of a device, beside one that counts devices."""
 
 _LABELS = _any_of(
@@ -109,7 +109,11 @@ NEGATIVE = frozenset({"false", "no", "none", "0", ""})
 
 @recalling(most=1024, longest=512)
 def is_accelerator(resource: str) -> bool:
-    return _RESOURCES.match(resource) is not None
+    if _RESOURCES.match(resource) is not None:
+        return True
+    # Under any vendor's domain, a resource with the name of such devices is one.
+    domain, slash, name = resource.rpartition("/")
+    return bool(slash) and "kubernetes.io" not in domain and names_accelerator(name)
 
 
 @recalling(most=1024, longest=512)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from webhook.adapt import accelerators
+from webhook.model import device_names
 from webhook.model.fields import Json
 from webhook.model.pods import PodTemplate
 
@@ -21,20 +21,11 @@ _PINNING_OPERATORS = frozenset({"In", "Exists", "Gt", "Lt"})
 IsPin: TypeAlias = Callable[[str, str], bool]
 """Tells of a label and its value whether nodes that are selected by it are not to be asked for."""
 
-_PRODUCT = r"(?<![a-z])(tpu|[ahlbv]100s?|[bh]200|t4|l4|l40s?|mi\d+)(?![a-z0-9])"
-_NAMES_PRODUCT = re.compile(_PRODUCT)
-_SUSPICIOUS = re.compile(f"gpu|accelerator|cuda|nvidia|gaudi|neuron|{_PRODUCT}")
 _HOW_CUT = re.compile(
     r"gpu[.-](sharing-strategy|replicas|memory|count|partition-size)|/mig[.-]"
     r"|max-shared-clients-per-gpu"
 )
 """Labels that say into which parts the devices of a node are cut, or how large they are."""
-_INSTANCE_KEYS = ("instance-type", "instance-family", "machine-family")
-_INSTANCES = re.compile(
-    # EC2's accelerated families, Google's a2/a3/a4/g2/g4 and TPU machines, Azure's N series.
-    r"(p[2-6][a-z]*|g[3-7][a-z]*|trn\d[a-z]*|inf\d|dl\d[a-z]*)([.]|$)|(a[2-4]|g[24]|ct\d[a-z]*)(-|$)"
-    r"|standard_n[cdv]"
-)
 
 
 def without_selector(node_selector: Mapping[str, str], is_pin: IsPin) -> Mapping[str, str]:
@@ -140,7 +131,8 @@ def _asks(term: Mapping[str, Json]) -> bool:
 
 def left_over(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
     """Yield the submitter's own selectors that are left and seem to pin to accelerators."""
-    yield from _left_over(before, after, partial(_seems_pinned, _SUSPICIOUS))
+    yield from _left_over(before, after, _seems_accelerated)
+    yield from _domains_left_over(after)
 
 
 def left_over_product(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
@@ -152,26 +144,40 @@ def _left_over(before: PodTemplate, after: PodTemplate, seems_pin: IsPin) -> Ite
     for key, value in after.node_selector.items():
         if before.node_selector.get(key) == value and seems_pin(key, value):
             yield f"node selector {key}={value}"
-    if after.affinity is None:
-        return
-    for expression in _required_expressions(after.affinity):
+    node = (after.affinity or {}).get("nodeAffinity")
+    terms = _terms(node.get(_REQUIRED)) if isinstance(node, Mapping) else []
+    pinned = [next(_pinned_expressions(term, seems_pin), "") for term in terms]
+    # The scheduler may match any of the terms.
+    if pinned and all(pinned):
+        yield f"required node affinity {' or '.join(pinned)}"
+
+
+def _pinned_expressions(term: Mapping[str, Json], seems_pin: IsPin) -> Iterator[str]:
+    expressions = term.get("matchExpressions")
+    for expression in expressions if isinstance(expressions, Sequence) else ():
+        if not isinstance(expression, Mapping):
+            continue
         key, operator = str(expression.get("key", "")), str(expression.get("operator", ""))
         values = _values(expression) or ("",)
         if operator == "Exists" and seems_pin(key, "true"):
-            yield f"required node affinity {key} {operator}"
+            yield f"{key} {operator}"
         elif operator in ("In", "Gt", "Lt") and all(seems_pin(key, value) for value in values):
-            yield f"required node affinity {key} {operator} {', '.join(values)}"
+            yield f"{key} {operator} {', '.join(values)}"
 
 
-def _required_expressions(affinity: Mapping[str, Json]) -> Iterator[Mapping[str, Any]]:
-    """Yield the expressions of the only term; with several, the scheduler may match another one."""
-    node = affinity.get("nodeAffinity")
-    terms = _terms(node.get(_REQUIRED)) if isinstance(node, Mapping) else []
-    if len(terms) != 1:
-        return
-    expressions = terms[0].get("matchExpressions")
-    if isinstance(expressions, Sequence):
-        yield from (expression for expression in expressions if isinstance(expression, Mapping))
+def _domains_left_over(after: PodTemplate) -> Iterator[str]:
+    """Yield by which labels of accelerators' nodes pods must be placed together, or spread.
+
+    A node without the label takes no such pod:
+    https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/
+    """
+    affinity = (after.affinity or {}).get("podAffinity")
+    together = affinity.get(_REQUIRED) if isinstance(affinity, Mapping) else None
+    for what, terms in (("pod affinity", together), ("topology spread", after.spread)):
+        for term in terms if isinstance(terms, Sequence) else ():
+            key = str(term.get("topologyKey", "")) if isinstance(term, Mapping) else ""
+            if _seems_accelerated(key, "true"):
+                yield f"{what} by {key}"
 
 
 def _seems_product(key: str, value: str) -> bool:
@@ -179,16 +185,23 @@ def _seems_product(key: str, value: str) -> bool:
     is_known = accelerators.is_label(key) and not accelerators.pins_product(key, value)
     if is_known:
         return _HOW_CUT.search(key) is not None
-    return _seems_pinned(_NAMES_PRODUCT, key, value)
+    return not _is_denied(value) and (
+        device_names.names_product(key.rpartition("/")[2], value)
+        or (_is_instance(key) and device_names.names_accelerated_node(key, value))
+    )
 
 
-def _seems_pinned(suspicious: re.Pattern[str], key: str, value: str) -> bool:
-    key, value = key.lower(), value.lower()
-    if value in accelerators.NEGATIVE or value.startswith(("no-", "non-")):
-        return False
-    if key.rpartition("/")[2].endswith(_INSTANCE_KEYS) and _INSTANCES.match(value):
-        return True
-    return suspicious.search(f"{key.rpartition('/')[2]} {value}") is not None
+def _seems_accelerated(key: str, value: str) -> bool:
+    return not _is_denied(value) and device_names.names_accelerated_node(key, value)
+
+
+def _is_instance(key: str) -> bool:
+    return key.endswith(("instance-type", "instance-family", "machine-family"))
+
+
+def _is_denied(value: str) -> bool:
+    written = value.lower()
+    return written in accelerators.NEGATIVE or written.startswith(("no-", "non-"))
 
 
 def _values(expression: Mapping[str, Json]) -> tuple[str, ...]:

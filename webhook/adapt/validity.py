@@ -8,6 +8,7 @@ queues.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -338,8 +339,23 @@ def _pinned(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
     had, has = _accelerators(before), _accelerators(after)
     if had and not has:
         yield from pins.left_over(before, after)
+        yield from _processes_by_device(after)
     elif had and had.isdisjoint(has):
         yield from pins.left_over_product(before, after)
+
+
+_BY_DEVICE = re.compile(r"--?nproc[-_]per[-_]node[= ]gpu\b")
+_BY_DEVICE_VARIABLES = frozenset({"NPROC_PER_NODE", "PET_NPROC_PER_NODE"})
+"""As torchrun reads them: https://docs.pytorch.org/docs/stable/elastic/run.html"""
+
+
+def _processes_by_device(template: PodTemplate) -> Iterator[str]:
+    """Yield which containers would start a process for each GPU."""
+    for container in _every(template):
+        given = {str(entry.get("name")): entry.get("value") for entry in container.env}
+        is_set = any(given.get(name) == "gpu" for name in _BY_DEVICE_VARIABLES)
+        if is_set or _BY_DEVICE.search(" ".join((*container.command, *container.args))):
+            yield f"container {container.name} starts a process for each GPU (nproc-per-node)"
 
 
 def _accelerators(template: PodTemplate) -> set[str]:

@@ -7,6 +7,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/rayjob
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from webhook.jobs import served_job
 from webhook.jobs.job_kind import JobKind, allowed_in, held_back_by
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields, quantity
+from webhook.model.device_names import names_accelerator
 from webhook.model.edits import Edit, Path
 from webhook.model.fields import FieldError, child
 from webhook.model.job import ELASTIC, MOST_REPLICAS, Job, Replicas
@@ -34,7 +36,8 @@ _CLEANUP: Final = {"cpu": "200m", "memory": "256Mi"}
 """What Kueue counts at least for the head where a job cleans up Redis afterwards."""
 _SURVIVES = "ray.io/ft-enabled"
 _GPUS = ("GPU", "num-gpus")
-"""How Ray itself is told of GPUs: they would still be expected of pods that have lost theirs."""
+_RESOURCES = "resources"
+"""How Ray itself is told of devices: they would still be expected of pods that have lost theirs."""
 
 
 def read_job(source: Mapping[str, Any]) -> Job:
@@ -53,6 +56,8 @@ def read_job(source: Mapping[str, Any]) -> Job:
         refused = "it does not set spec.shutdownAfterJobFinishes"
     if _is_positive(spec.get("entrypointNumGpus")):
         unmodelled = "its entrypointNumGpus, which Ray would still ask for,"
+    if _names_devices(fields.text(spec, "entrypointResources", "spec")):
+        unmodelled = "its entrypointResources, which Ray would still ask for,"
     served = _with_submitter(tuple(pod_sets), spec)
     job = served_job.read(
         source,
@@ -186,6 +191,9 @@ def _unmodelled(cluster: Mapping[str, Any], source: Mapping[str, Any], path: str
             told = fields.mapping(group, key, where)
             if any(_is_positive(told.get(name)) for name in _GPUS):
                 return f"the GPUs that Ray is given in {key}"
+            named = told if key == _RESOURCES else _read_resources(told.get(_RESOURCES))
+            if any(_is_positive(named[name]) for name in named if names_accelerator(name)):
+                return f"the devices that Ray is given in {key}"
     return ""
 
 
@@ -216,6 +224,25 @@ def _is_below_cleanup(head: Mapping[str, Any]) -> bool:
             for name, least in _CLEANUP.items()
         )
     return False
+
+
+def _names_devices(resources: str) -> bool:
+    named = _read_resources(resources)
+    return any(_is_positive(named[name]) for name in named if names_accelerator(name))
+
+
+def _read_resources(text: Any) -> Mapping[str, Any]:
+    """Read resources as Ray's command line takes them: JSON, within quotes for a shell or not.
+
+    What cannot be read counts as one device of a name that stands there.
+    """
+    written = text if isinstance(text, str) else ""
+    try:
+        read = json.loads(written or "{}")
+        read = json.loads(read) if isinstance(read, str) else read
+    except (ValueError, RecursionError):
+        read = None
+    return read if isinstance(read, dict) else {written: 1}
 
 
 def _is_positive(amount: Any) -> bool:

@@ -52,6 +52,8 @@ class PodTemplate:
     """Pod-level resources; None when the template has none."""
     claims: bool = False
     """It lists resource claims (DRA)."""
+    spread: tuple[Mapping[str, Json], ...] = ()
+    """Those of its topology spread constraints without which it is not scheduled."""
 
 
 def read_template(source: Mapping[str, Any], path: str) -> PodTemplate:
@@ -71,6 +73,11 @@ def read_template(source: Mapping[str, Any], path: str) -> PodTemplate:
         overhead=_read_quantities(spec, "overhead", here),
         resources=read_resources(spec, here) if spec.get("resources") else None,
         claims=bool(fields.sequence(spec, "resourceClaims", here)),
+        spread=tuple(
+            constraint
+            for constraint in fields.mappings(spec, "topologySpreadConstraints", here)
+            if constraint.get("whenUnsatisfiable") != "ScheduleAnyway"
+        ),
     )
 
 
