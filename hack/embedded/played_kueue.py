@@ -70,8 +70,8 @@ class PlayedKueue:
         """Jobs to look at, in order of coming."""
         self._of_job: dict[str, Key] = {}
         """UID of a Job to its Workload."""
-        self._specs: dict[tuple[str, Key], Any] = {}
-        """Of all that is no Job and no Workload."""
+        self._served: dict[tuple[str, Key], Any] = {}
+        """What it depends on who starts, of all that is no Job and no Workload."""
         self._serve_at = 0.0
         """When the queues are served next, on the monotonic clock."""
 
@@ -83,9 +83,11 @@ class PlayedKueue:
         self._state.apply(kind, event, source)
         if kind == kinds.WORKLOADS:
             self._note_workload(key, event, source)
-        elif event == "DELETED" or self._specs.get((kind, key)) != source.get("spec"):
-            # What queues count is written here, and lets nobody start.
-            self._specs[kind, key] = source.get("spec")
+            return
+        # What else queues say is written here, and lets nobody start.
+        served = None if event == "DELETED" else (source.get("spec"), _has(source, "Active"))
+        if self._served.get((kind, key)) != served:
+            self._served[kind, key] = served
             self._serve_at = 0.0
 
     def _note_workload(self, key: Key, event: str, source: Object) -> None:
