@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from hack import paper
 from hack.api import ApiClient, Object
 from hack.controlplane import ControlPlane
 from hack.delaying_proxy import Call, Wanted
-from hack.waiting import WAIT_SECONDS
+from hack.waiting import wait_for
 from tests.e2e.decisions import decision_of, queue_of
 from tests.e2e.plane import has_condition
 
@@ -105,11 +104,7 @@ def wait_until_all_complete(
             or not has_condition(own.get(name, {}), "Finished")
         )
 
-    deadline = time.monotonic() + WAIT_SECONDS
-    while left := unfinished():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{len(left)} of {len(of)} Jobs are not complete: {left}")
-        time.sleep(0.5)
+    wait_for(lambda: not unfinished(), f"all of {len(of)} Jobs are complete")
     return jobs(client, names.namespace, of)
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from hack import paper
-from tests.e2e.bursts import burst, expected_by_the_rule
 from tests.e2e.decisions import SLOW, applied_policy, decision_of
+from tests.processes.bursts import burst, expected_by_the_rule
 
 
 @pytest.mark.parametrize("round_number", range(5))

@@ -1,11 +1,10 @@
 """Both processes, as Prometheus would scrape them."""
 
-import subprocess
 import urllib.request
 
 import pytest
 
-from hack import metrics_page, paper, tools
+from hack import metrics_page, paper
 from hack.waiting import wait_for
 from tests import scrapes
 from tests.e2e.decisions import applied_policy
@@ -75,7 +74,7 @@ def shown_by_others(text):
 
 
 def scrape(endpoint):
-    with urllib.request.urlopen(f"{endpoint}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"{endpoint}/metrics") as answer:
         return answer.read().decode()
 
 
@@ -93,15 +92,3 @@ def test_what_the_processes_show_is_what_the_page_says(scraped, queues):
     for process, table in tables.items():
         names = scrapes.check_series(scrapes.scraped(scraped[process]), table, bounded)
         assert {metric.name for metric in table} - names <= WITH_TRAFFIC_ALONE, process
-
-
-def test_what_the_processes_show_passes_the_linter(scraped):
-    for text in scraped.values():
-        done = subprocess.run(
-            [tools.program("promtool"), "check", "metrics"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
