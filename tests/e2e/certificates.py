@@ -65,11 +65,6 @@ def bundle(plane):
     return base64.b64decode(min(texts)).decode()
 
 
-def take_bundle_away(plane):
-    """Set both webhooks' to nothing, as a chart that is installed with --force does."""
-    change_bundle(plane, CONFIGURATION, {"op": "remove"})
-
-
 def change_bundle(plane, configuration, operation):
     """Apply one operation of JSON Patch to the caBundle of both webhooks."""
     places = (f"/webhooks/{number}/clientConfig/caBundle" for number in (0, 1))

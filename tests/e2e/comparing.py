@@ -5,6 +5,7 @@ Its Jobs are created for real, one by one, each predicted just before from the s
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ import yaml
 
 from hack import kueue
 from hack.api import ApiClient, Object
-from hack.waiting import WAIT_SECONDS, wait_for
+from hack.waiting import WAIT_SECONDS, WaitedInVainError, wait_for
 from tests.e2e.agreement import Case
 from tests.e2e.agreement_maker import KUEUE, LABEL
 from tests.e2e.plane import has_condition, workload_of
@@ -35,10 +36,7 @@ from webhook.model.topologies import PODS, PlacedPods
 from webhook.state.state import State
 from webhook.state.topology_assignment import read_placed
 
-POLL_SECONDS = 0.3
 AT_ONCE = 25
-SERVED_SECONDS = 60.0
-"""By then a Job that had its turn in a cycle with others has had one of its own."""
 UNJUDGED_SECONDS = 2.0
 """Kueue never looks at a Workload behind a StrictFIFO head: there is no verdict to wait for."""
 
@@ -99,8 +97,13 @@ def _named(placed: Iterable[PlacedPods]) -> list[str]:
     return sorted(f"{'/'.join(pods.domain)} x {dict(pods.amounts)[PODS]}" for pods in placed)
 
 
-def compare_all(client: ApiClient, cases: Iterable[Case], folder: Path) -> list[Comparison]:
-    """Compare all Jobs of all cases; print how many, and what disagrees, whose cases are saved."""
+def compare_all(
+    client: ApiClient, cases: Iterable[Case], folder: Path, *, again: str
+) -> list[Comparison]:
+    """Compare all Jobs of all cases; print how many, and what disagrees, whose cases are saved.
+
+    *again*: with the seed in it, the command that compares one case again.
+    """
     found: list[Comparison] = []
     by_seed = {case.seed: case for case in cases}
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
@@ -115,7 +118,7 @@ def compare_all(client: ApiClient, cases: Iterable[Case], folder: Path) -> list[
     for item in wrong:
         saved = folder / f"seed-{item.seed}.yaml"
         saved.write_text(yaml.safe_dump_all(by_seed[item.seed].manifests()))
-        print(f"{item} (the case is in {saved})")
+        print(f"{item} (the case is in {saved})\nagain: {again.format(item.seed)}")
     return found
 
 
@@ -160,7 +163,7 @@ def compare_job(client: ApiClient, case: Case, source: Object, state: State) -> 
     workload = wait_until_judged(client, created, seconds=seconds)
     if predicted and not has_condition(workload or {}, "QuotaReserved"):
         # Kueue tries the next flavor in its next cycle.
-        later = wait_until_judged(client, created, "True", seconds=SERVED_SECONDS)
+        later = wait_until_judged(client, created, "True")
         workload = later or workload
     reserved = workload is not None and has_condition(workload, "QuotaReserved")
     return Comparison(
@@ -217,18 +220,14 @@ def wait_until_judged(
     client: ApiClient, job: Object, status: str = "", *, seconds: float = WAIT_SECONDS
 ) -> Object | None:
     """Return the Workload once Kueue has said something of it, or *status*; None: it has not."""
-    deadline = time.monotonic() + seconds
-    workload = None
-    while time.monotonic() < deadline:
-        if workload is None:
-            workload = workload_of(client, job)
-        else:
-            found = workload["metadata"]
-            workload = client.get(KUEUE, "Workload", found["name"], namespace=found["namespace"])
+
+    def judged() -> Object | None:
+        workload = workload_of(client, job)
         said = verdict(workload or {})
-        if said and status in ("", said["status"]):
-            return workload
-        time.sleep(POLL_SECONDS)
+        return workload if said and status in ("", said["status"]) else None
+
+    with contextlib.suppress(WaitedInVainError):
+        return wait_for(judged, "Kueue has judged it", timeout_seconds=seconds)
     return None
 
 

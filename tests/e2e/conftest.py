@@ -1,26 +1,22 @@
 """Control planes, the installed project, and a namespace with queues for each test.
 
-`plane` and `webhook` are shared by the tests of a pytest-xdist worker and must be left running.
-Tests that stop servers take `own_plane` and `own_webhook`, which are their module's; they come when
-the shared ones have ended.
+`plane` and `webhook` are shared by the tests of a pytest-xdist worker: what a test stops there it
+starts again. Modules whose servers die, or run with other flags, have control planes of their own.
 """
 
-import contextlib
 import http.client
 import itertools
 import os
 import ssl
 import uuid
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from hack import paper
 from hack.cluster import Cluster
-from hack.controlplane import ControlPlane
+from hack.controlplane import ControlPlane, Options
 from hack.delaying_proxy import DelayingProxy
 from hack.install import PATIENT, Installation
 
@@ -29,35 +25,50 @@ os.environ.setdefault("GOGC", "400")
 # The API server with the definitions of all kinds of Jobs would take nearly four.
 os.environ.setdefault("GOMEMLIMIT", "2GiB")
 
+LEFT_ALONE = "batch-of-its-own"
+"""Label of namespaces that Kueue does not manage."""
+SYSTEM = ("kube-system", "kueue-system")
+MANAGED = {
+    "matchExpressions": [
+        {"key": LEFT_ALONE, "operator": "DoesNotExist"},
+        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": list(SYSTEM)},
+    ]
+}
+AUDIENCE = "console"
+ON = (
+    "teamPolicies.enabled=true",
+    "accelerators.watchNodes=true",
+    "console.expose=true",
+    f"console.audience={AUDIENCE}",
+)
+"""What the chart leaves off by default."""
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
-LONGEST = (
-    "test_dispatcher",
+FIRST = (
+    "test_agreement_over_time",
+    "test_kinds",
+    "test_multikueue",
     "test_docs",
-    "test_holds",
-    "test_tenant",
-    "test_walk",
-    "test_watched_workers",
+    "test_up_and_down",
+    "test_helm",
+    "test_certificates",
+    "test_admission_race",
 )
-"""Modules with planes of their own that take more than 80 seconds."""
+"""Modules with control planes of their own, those that take longest first.
+
+After them come all others, of which most share one: it is then not idle beside another.
+"""
 HERE = f"{Path(__file__).parent}/"
 _numbers = itertools.count(1)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with these tests, a module at a time: the short ones fill both workers to the end.
+    """Begin with the long modules; the tests of a module are run by one worker, in their order."""
 
-    Those come one after the other that use the same planes, so that none stands idle beside others.
-    Of the last, the longest come first: neither worker is to begin one when the other is done.
-    """
-    sharing = {item.path for item in items if _is_here(item) and _uses(item, "plane")}
-    owning = {item.path for item in items if _is_here(item) and _uses(item, "own_plane")}
-
-    def place(item: pytest.Item) -> tuple[bool, ...]:
-        path = item.path
-        uses = path in owning - sharing, path in owning, path in sharing
-        return not _is_here(item), *uses, path.stem not in LONGEST
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        stem = item.path.stem
+        return not _is_here(item), FIRST.index(stem) if stem in FIRST else len(FIRST)
 
     items.sort(key=place)
     for item in filter(_is_here, items):
@@ -68,81 +79,28 @@ def _is_here(item: pytest.Item) -> bool:
     return str(item.path).startswith(HERE)
 
 
-def _uses(item: pytest.Item, name: str) -> bool:
-    """Whether a test uses a fixture of this module, and not one of its own of that name."""
-    is_function = isinstance(item, pytest.Function)
-    return is_function and name in item.fixturenames and not hasattr(item.module, name)
+@pytest.fixture(scope="package")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    options = Options(kueue_config={"managedJobsNamespaceSelector": MANAGED})
+    with ControlPlane(tmp_path_factory.mktemp("plane"), options=options) as started:
+        yield started
 
 
 @pytest.fixture(scope="package")
-def shared() -> Iterator[contextlib.ExitStack]:
-    """What the modules of a worker share; it ends where no module to come uses it."""
-    with contextlib.ExitStack() as stack:
-        yield stack
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_idle_plane(request: pytest.FixtureRequest, shared: contextlib.ExitStack) -> None:
-    """Beside another plane an idle one with the project takes 7 % of a CPU."""
-    if not any(_uses(item, "plane") for item in request.session.items if item.path == request.path):
-        shared.close()
-
-
-@pytest.fixture(scope="package")
-def plane(tmp_path_factory: pytest.TempPathFactory, shared: contextlib.ExitStack) -> ControlPlane:
-    return shared.enter_context(ControlPlane(tmp_path_factory.mktemp("plane")))
-
-
-@pytest.fixture(scope="package")
-def webhook(plane: ControlPlane, shared: contextlib.ExitStack) -> Installation:
+def webhook(plane: ControlPlane) -> Iterator[Installation]:
     """The project, installed on the shared plane with one replica.
 
     What is decided is asked of it, not how fast: on a busy machine an answer or a sign of life may
     come later than the API server or decisions wait for it by default.
     """
-    return shared.enter_context(Installation(plane, chart_values=PATIENT))
-
-
-class _OwnPlanes:
-    """Starts a module's plane while the one before is in use, as a start is mostly waiting."""
-
-    def __init__(self, new_folder: Callable[[], Path], *, last: Path) -> None:
-        # One thread for all, which stays: a program ends with the thread that started it.
-        self._thread = ThreadPoolExecutor(max_workers=1)
-        self._new_folder = new_folder
-        self._last_module = last
-        self._next: Future[ControlPlane] | None = self._start()
-
-    def take(self, module: Path) -> ControlPlane:
-        """Start another one, too, unless no module is left, here or on another worker."""
-        taken = self._next or self._start()
-        self._next = None if module == self._last_module else self._start()
-        return taken.result()
-
-    def down(self) -> None:
-        if self._next is not None:
-            self._next.result().down()
-        self._thread.shutdown()
-
-    def _start(self) -> Future[ControlPlane]:
-        return self._thread.submit(ControlPlane(self._new_folder()).__enter__)
-
-
-@pytest.fixture(scope="package")
-def own_planes(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[_OwnPlanes]:
-    takers = [item.path for item in request.session.items if _uses(item, "own_plane")]
-    planes = _OwnPlanes(partial(tmp_path_factory.mktemp, "own-plane"), last=takers[-1])
-    yield planes
-    planes.down()
+    with Installation(plane, chart_values=[*PATIENT, *ON]) as installed:
+        yield installed
 
 
 @pytest.fixture(scope="module")
-def own_plane(request: pytest.FixtureRequest, own_planes: _OwnPlanes) -> Iterator[ControlPlane]:
-    plane = own_planes.take(request.path)
-    yield plane
-    plane.down()
+def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(tmp_path_factory.mktemp("own-plane")) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

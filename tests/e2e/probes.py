@@ -7,7 +7,6 @@ server does not get through would otherwise pass unnoticed.
 import contextlib
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from hack import bodies, load, paper
@@ -99,7 +98,7 @@ class Load:
 
 @contextlib.contextmanager
 def probing(plane):
-    """Probe ten times a second meanwhile; yields the list of probes without an answer."""
+    """Probe again and again meanwhile; yields the list of probes without an answer."""
     missed, end = [], threading.Event()
 
     def run():
@@ -107,8 +106,7 @@ def probing(plane):
         while not end.is_set():
             number += 1
             if not probe(plane, str(number)):
-                missed.append(time.monotonic())
-            end.wait(0.1)
+                missed.append(number)
 
     with ThreadPoolExecutor(max_workers=1) as pool:
         running = pool.submit(run)

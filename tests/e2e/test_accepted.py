@@ -18,7 +18,7 @@ from webhook.admission.original import original_from_json, undone
 from webhook.jobs import JOB
 
 SEED = 20261
-MANY = 300
+MANY = 180
 CREATED = 33
 OPT_OUT = {"kueue-fallback.dev/policy": "none"}
 FOR_A_REASON = {"wouldBeInvalid", "stillPinned"}
@@ -112,7 +112,7 @@ def test_every_adapted_job_is_accepted_unpinned_and_can_be_undone(plane, places)
     print(dict(outcomes))
     assert sum(outcomes.values()) == MANY
     assert {reason for _, reason in outcomes} <= {"taken", *FOR_A_REASON}
-    assert all(outcomes[kind, "taken"] >= 10 for kind in many_jobs.ADAPTATIONS if kind != "huge")
+    assert all(outcomes[kind, "taken"] >= 5 for kind in many_jobs.ADAPTATIONS if kind != "huge")
     assert [pins for job, _ in answers if (pins := left_pinned(job))] == []
     for job, reference in answers:
         assert template_of(undone_job(job)) == template_of(reference)

@@ -17,11 +17,13 @@ CASES = 25
 """About a minute on two cores; `make verify` compares 300."""
 TOPOLOGIES = 6
 """Some seconds; `make verify` compares 200."""
+AGAIN = "AGREEMENT_SEEDS={} pytest tests/e2e/test_agreement.py"
+OF_TOPOLOGIES = "AGREEMENT_TOPOLOGIES={} pytest tests/e2e/test_agreement.py -k domains"
 
 
 @pytest.mark.timeout(3600)
 def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
-    found = compare_all(plane.client, map(make_case, seeds(CASES)), tmp_path)
+    found = compare_all(plane.client, map(make_case, seeds(CASES)), tmp_path, again=AGAIN)
 
     if not os.environ.get("AGREEMENT_SEEDS"):
         assert len(found) > CASES
@@ -32,7 +34,9 @@ def test_what_starts_now_is_what_kueue_gives_quota_at_once(plane, tmp_path):
 def test_a_gang_starts_now_where_kueue_finds_domains_for_it(plane, tmp_path):
     wanted = seeds(TOPOLOGIES, "AGREEMENT_TOPOLOGIES")
 
-    found = compare_all(plane.client, map(make_topology_case, wanted), tmp_path)
+    found = compare_all(
+        plane.client, map(make_topology_case, wanted), tmp_path, again=OF_TOPOLOGIES
+    )
 
     certain = [item for item in found if not item.excused]
     elsewhere = [item for item in certain if item.is_elsewhere]

@@ -5,7 +5,6 @@ A disagreement prints its seed; ``AGREEMENT_WORLDS=17,40-45`` plays those worlds
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from math import inf
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from hack.controlplane import ControlPlane, Options
+from tests.e2e.agreement import seeds
 from tests.e2e.timed_judge import Judgement, around, judge, parts_at
 from tests.e2e.timed_player import Course, play
 from tests.e2e.timed_worlds import FAIR_SHARING, USAGE_BASED, TimedWorld, make_world
@@ -34,7 +34,7 @@ TRIES = 3
 
 @pytest.mark.timeout(14400)
 def test_who_starts_and_who_is_preempted_is_what_kueue_does(tmp_path):
-    worlds = [make_world(seed) for seed in seeds()]
+    worlds = [make_world(seed) for seed in seeds(WORLDS, "AGREEMENT_WORLDS")]
 
     by_priority, by_shares, endless = played_and_judged(tmp_path / "first", worlds)
     found = by_priority + by_shares
@@ -87,7 +87,9 @@ def shown_differing(found: Sequence[Judgement]) -> list[TimedWorld]:
     """Return the worlds in which Kueue did something else, and print what."""
     differing = [item for item in found if not item.agrees_in_kueues_order]
     for item in differing:
-        print(f"seed {item.course.world.seed} differs:\n{item.difference}")
+        seed = item.course.world.seed
+        print(f"seed {seed} differs:\n{item.difference}")
+        print(f"again: AGREEMENT_WORLDS={seed} pytest tests/e2e/test_agreement_over_time.py")
         print(around(item.course, parts_at(item.happened, item.followed)))
     return [item.course.world for item in differing]
 
@@ -141,12 +143,3 @@ def check_pending(found: list[Judgement]) -> None:
     assert len(close) >= 0.5 * len(known)
     if len(known) >= ENOUGH:
         assert len(near) >= NEAR * len(known)
-
-
-def seeds() -> list[int]:
-    given = os.environ.get("AGREEMENT_WORLDS", f"1-{WORLDS}")
-    found: list[int] = []
-    for part in given.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found

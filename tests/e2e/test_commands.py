@@ -1,4 +1,4 @@
-"""The commands that people ask with, on a real Kueue: as an admin, and bound to one namespace."""
+"""Commands that lean on what the API server and kubectl do: dry runs, RBAC, plugins."""
 
 import json
 import os
@@ -16,14 +16,11 @@ from hack.waiting import wait_for
 from tests.e2e.decisions import (
     SLOW,
     applied_policy,
-    decision_of,
-    fill,
     finish_time,
-    limited,
     queue_of,
 )
-from tests.e2e.moving import RULES, hold, is_refused, moved_to
-from tests.e2e.plane import job_of, wait_until_reserved, workload_of
+from tests.e2e.moving import RULES
+from tests.e2e.plane import job_of
 from webhook.__main__ import main
 
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -71,121 +68,6 @@ def bound(plane, queues):
 def _object(api_version, kind, namespace, name):
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
-
-
-@pytest.fixture
-def followed(plane, queues):
-    """Start `tail` for so many lines and wait for the first; the caller waits for its end."""
-    place = ["-n", queues.namespace, "--kubeconfig", str(plane.kubeconfig)]
-    started = []
-
-    def follow(count):
-        limits = ["--since", "1h", "--count", str(count), "--for", "5m", "-o", "json"]
-        words = [sys.executable, "-m", "webhook", "tail", *place, *limits]
-        pipe = subprocess.PIPE
-        tail = subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True)
-        started.append(tail)
-        # A program that starts late on a busy machine would miss what is to be followed.
-        return tail, tail.stdout.readline()
-
-    yield follow
-    for tail in started:
-        with tail:
-            tail.kill()
-
-
-def test_a_job_is_followed_and_explained_from_its_creation_to_its_undoing(
-    plane, queues, policy, ask, followed
-):
-    client, place = plane.client, ("-n", queues.namespace)
-    fill(plane, queues, gpu=24)
-    hold(client, queues.cpu_cluster_queue, "Hold")
-    wait_for(lambda: is_refused(client, queues, "cpu"), "the CPU queue is known to be stopped")
-    client.create(paper.light_job("light", queues, faster=SLOW))
-    tail, first = followed(3)
-    heavy = client.create(limited(paper.heavy_job("heavy", queues, faster=SLOW)))
-    wait_for(lambda: workload_of(client, heavy), "it waits, too")
-
-    stays = json.loads(ask("explain", "light", *place, "-o", "json").output)
-    untouched = ask("explain", "job/heavy", *place)
-    hold(client, queues.cpu_cluster_queue, "None")
-    moved = wait_for(lambda: moved_to(client, queues, "light", "cpu"), "it is moved")
-    wait_until_reserved(client, moved)
-    after = ask("explain", "light", *place)
-    programs = json.loads(ask("explain", "light", *place, "-o", "json").output)
-
-    # What was decided and what would be agree, while nothing has changed but its own Workload.
-    assert stays["decided"]["option"] == stays["now"]["decision"]["option"] == "gpu"
-    pending = [
-        {each["name"]: each.get("pending") for each in found["options"]}["gpu"]
-        for found in (stays["decided"], stays["now"]["decision"])
-    ]
-    assert pending == [20, 21], "the heavy Job has come since"
-    assert untouched.exit_code == 0
-    assert "It carries no decision" in untouched.output
-    assert "Left untouched: no policy matches this Job." in untouched.output
-    assert after.exit_code == 0
-    assert "Moved once:" in after.output
-    assert decision_of(moved)["reason"] in programs["decided"]["reason"]
-    assert programs["decided"]["moves"] == 1
-    assert programs["now"]["decision"]["option"] == "cpu"
-    cpu = programs["now"]["decision"]["options"][1]
-    assert (cpu["name"], cpu["startsIn"]) == ("cpu", 0), "its own quota counts as free"
-    client.create(paper.light_job("other", queues, faster=SLOW))
-    output, errors = tail.communicate(timeout=330)
-    lines = [json.loads(line) for line in (first + output).splitlines()]
-    assert (tail.returncode, errors) == (0, "")
-    assert [(line["name"], line["event"], line["option"]) for line in lines] == [
-        ("light", "created", "gpu"),
-        ("light", "moved", "cpu"),
-        ("other", "created", "cpu"),
-    ]
-
-
-def test_status_shows_the_queues_and_who_leads(plane, webhook, queues, policy, ask):
-    fill(plane, queues, gpu=6)
-
-    def is_well():
-        result = ask("status", "-o", "json", "--release-namespace", "kueue-fallback")
-        return result if result.exit_code == 0 else None
-
-    well = json.loads(wait_for(is_well, "nothing needs attention").output)
-    text = ask("status", "-o", "wide").output
-    queue = {each["name"]: each for each in well["clusterQueues"]}[queues.gpu_cluster_queue]
-
-    assert well["attention"] == []
-    assert (queue["pending"], queue["reserving"], queue["state"]) == (2, 4, "active")
-    gpu = next(each for each in queue["quotas"] if each["resource"] == paper.GPU)
-    assert (gpu["used"], gpu["quota"]) == ("4", "4")
-    assert gpu["nextFreeIn"] is None or gpu["nextFreeIn"] > 0
-    (judged,) = (each for each in well["policies"] if each["name"] == policy["metadata"]["name"])
-    assert (judged["ready"], judged["options"]) == (True, ["gpu", "cpu"])
-    assert well["leader"]["leads"]
-    assert well["leader"]["holder"]
-    assert well["switch"] == {"off": False, "namespaces": []}
-    assert well["certificates"][0]["secondsLeft"] > 0
-    assert well["replicas"] == {
-        "unknown": "there is no pod of the server in namespace kueue-fallback"
-    }
-    assert "NEXT FREE" in text
-
-
-def test_status_needs_attention_when_a_policy_is_not_ready(plane, webhook, queues, ask):
-    found = finish_time(queues, runTime="20s")
-    found["spec"]["options"][1]["queue"] = "no-such-queue"
-    with applied_policy(plane.client, found, queues):
-        name = found["metadata"]["name"]
-        wait_for(
-            lambda: plane.client.get("kueue-fallback.dev/v1alpha1", "FallbackPolicy", name).get(
-                "status"
-            ),
-            "it is judged",
-        )
-
-        result = ask("status")
-
-    assert result.exit_code == 1
-    assert f"policy {name} is not ready: " in result.output
 
 
 def test_a_sample_is_tried_in_every_option(plane, webhook, queues, ask, tmp_path):

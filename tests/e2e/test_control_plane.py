@@ -55,27 +55,6 @@ def test_kubectl_speaks_to_the_plane_as_its_administrator(plane):
     assert (done.returncode, done.stdout, done.stderr) == (0, "admin", "")
 
 
-def test_two_planes_run_side_by_side(plane, own_plane):
-    assert plane.server != own_plane.server
-    assert [node["metadata"]["name"] for node in plane.client.list("v1", "Node")] == [
-        node["metadata"]["name"] for node in own_plane.client.list("v1", "Node")
-    ]
-
-
-def test_jobs_run_after_the_api_server_kueue_and_etcds_history_were_gone(own_plane):
-    names = paper.names_with("restart", namespace="default")
-    own_plane.client.apply_all(paper.queues(names))
-    own_plane.stop("kueue")
-    own_plane.forget_versions()
-    own_plane.stop("kube-apiserver")
-
-    own_plane.start("kube-apiserver")
-    own_plane.start("kueue")
-
-    own_plane.client.create(paper.light_job("after", names, faster=20))
-    wait_until_complete(own_plane.client, "default", "after")
-
-
 def test_nothing_outlives_a_starter_that_was_killed(tmp_path):
     script = (
         "import pathlib, sys, time; from hack.controlplane import ControlPlane\n"

@@ -10,33 +10,24 @@ from tests.e2e.decisions import (
     SLOW,
     applied_policy,
     decision_of,
-    fill,
     finish_time,
-    options,
-    probe,
     queue_of,
     wait_until_counted,
 )
-from tests.e2e.plane import container_of, has_condition, wait_until_reserved, workload_of
+from tests.e2e.plane import container_of, wait_until_reserved, workload_of
 
 ALLOW = {"kueue-fallback.dev/allow": "gpu"}
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 TOPOLOGY = {"kueue.x-k8s.io/podset-required-topology": "kubernetes.io/hostname"}
 URGENT = 1000
-RULES = {"after": "1s", "minimumGain": {"time": "5s", "percent": 5}, "maxMoves": 2}
-
-
-def minute(queues, **spec):
-    """Return a policy by which a run takes a minute, and twice as long on CPU."""
-    found = finish_time(queues, runTime="60s")
-    found["spec"]["options"][1]["slowdown"] = 2
-    found["spec"] |= spec
-    return found
 
 
 @pytest.fixture
 def policy(plane, webhook, queues):
-    with applied_policy(plane.client, minute(queues), queues):
+    """By which a run takes a minute, and twice as long on CPU."""
+    found = finish_time(queues, runTime="60s")
+    found["spec"]["options"][1]["slowdown"] = 2
+    with applied_policy(plane.client, found, queues):
         yield
 
 
@@ -138,21 +129,6 @@ def preemptions(client, queues):
     ]
 
 
-def test_whoever_need_not_borrow_stays_and_is_started_next(plane, queues, policy):
-    client = plane.client
-    with other_team.borrowing(client, queues, preemption={}):
-        other_team.take_all(client, queues, 12)
-        running = other_team.reserving(client, queues)
-
-        job = client.create(paper.light_job("owner", queues, faster=SLOW))
-        other_team.end_one(client, queues)
-        wait_until_reserved(client, job)
-
-        assert queue_of(job) == queues.gpu_queue
-        assert decision_of(job)["option"] == "gpu"
-        assert other_team.reserving(client, queues) - running == {"owner"}
-
-
 def test_a_gang_with_a_required_topology_keeps_its_gpus_and_is_admitted(plane, queues, policy):
     client, name = plane.client, f"nodes-{queues.namespace}"
     topology = {
@@ -183,75 +159,3 @@ def test_a_gang_with_a_required_topology_keeps_its_gpus_and_is_admitted(plane, q
     assert decision_of(job)["option"] == "gpu"
     (assigned,) = workload["status"]["admission"]["podSetAssignments"]
     assert (assigned["count"], len(assigned["topologyAssignment"]["slices"])) == (2, 1)
-
-
-def test_where_nothing_is_known_of_who_is_ahead_the_job_stays(plane, queues, policy):
-    client = plane.client
-    courses.set_quotas(client, queues, gpu=1, cpu=6)
-    fill(plane, queues, gpu=1, is_known=False)
-    wait_for(lambda: not options(probe(client, queues))["gpu"]["fits"], "the quota is seen")
-
-    job = client.create(paper.light_job("light", queues, faster=SLOW))
-    client.delete("batch/v1", "Job", "fill-gpu-0", namespace=queues.namespace)
-    wait_until_reserved(client, job)
-
-    assert queue_of(job) == queues.gpu_queue
-    assert decision_of(job)["option"] == "gpu"
-    assert "nothing is known" in decision_of(job)["reason"]
-
-
-def test_a_moved_job_that_runs_goes_on_when_its_localqueue_is_made_anew(plane, webhook, queues):
-    client, cpus = plane.client, {"cpu": "24", "memory": "60Gi"}
-    anew = f"cpu-new-{queues.namespace}"
-    new = paper.cluster_queue(anew, flavor=queues.cpu_flavor, quota=cpus)
-    with (
-        applied_policy(client, minute(queues, reconsider=RULES), queues),
-        other_team.applied(client, new),
-    ):
-        client.create_all([waiting(f"light-{number}", queues) for number in range(24)])
-        wait_until_counted(client, queues, gpu=24)
-        runs = moved(client, queues, "runs", queues.cpu_cluster_queue)
-        before = wait_for(lambda: running_pods(client, runs), "its pod runs")
-
-        client.delete(paper.KUEUE, "LocalQueue", queues.cpu_queue, namespace=queues.namespace)
-        client.apply(paper.local_queue(queues.cpu_queue, queues.namespace, cluster_queue=anew))
-        moved(client, queues, "later", anew)
-
-        workload = workload_of(client, runs)
-        assert workload["status"]["admission"]["clusterQueue"] == queues.cpu_cluster_queue
-        assert not has_condition(workload, "Evicted")
-        assert workload["spec"]["active"]
-        assert running_pods(client, runs) == before
-
-
-def moved(client, queues, name, cluster_queue):
-    """Create a Job while CPUs are stopped, release them, and wait until it is moved and runs."""
-    hold(client, cluster_queue, "Hold")
-    job = paper.light_job(name, queues, faster=SLOW)
-    wait_for(lambda: would_take(client, "gpu", job), "the CPU queue is known to be stopped")
-    created = client.create(job)
-    assert queue_of(created) == queues.gpu_queue
-    hold(client, cluster_queue, "None")
-
-    def admitted():
-        workload = workload_of(client, created) or {}
-        admission = workload.get("status", {}).get("admission") or {}
-        return admission.get("clusterQueue") == cluster_queue
-
-    wait_for(admitted, f"{name} is moved to {cluster_queue}")
-    return created
-
-
-def hold(client, cluster_queue, policy):
-    """Stop a ClusterQueue, or let it go on."""
-    client.patch(paper.KUEUE, "ClusterQueue", cluster_queue, {"spec": {"stopPolicy": policy}})
-
-
-def running_pods(client, job):
-    """List the pods of a Job that run, by what no other pod has."""
-    return [
-        pod["metadata"]["uid"]
-        for pod in client.list("v1", "Pod", namespace=job["metadata"]["namespace"])
-        if pod["metadata"]["labels"].get("job-name") == job["metadata"]["name"]
-        and pod["status"].get("phase") == "Running"
-    ]

@@ -91,7 +91,7 @@ def creating(plane, names):
     answers, ended = [], threading.Event()
 
     def create():
-        while not ended.wait(0.1):
+        while not ended.is_set():
             answers.append(plane.client.create(paper.light_job("rolled", names), dry_run=True))
 
     with ThreadPoolExecutor(max_workers=1) as pool:

@@ -7,7 +7,6 @@ may change in everything, and lose their GPUs and get them back.
 import contextlib
 import json
 import random
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -257,9 +256,7 @@ def test_many_are_moved_both_ways_under_load_and_each_runs_once(plane, policies,
 
     with PlayedControllers(client=client, namespace=NAMESPACE, kinds=KINDS).running() as played:
         refused = move_at_random(client, draw, all_made, free)
-        over = wait_for(
-            lambda: all_over(client, all_made), "all are over", timeout_seconds=15 * MANY + 120
-        )
+        over = wait_for(lambda: all_over(client, all_made), "all are over")
 
     moves = [decision_of(job).get("moves", 0) for job in over]
     report = {
@@ -294,7 +291,7 @@ def move_at_random(client, draw, jobs, free):
         asked, _ = wish(client, current, draw.choice(others))
         assert MOVE_TO not in asked["metadata"]["annotations"]
         refused += decision_of(asked)["option"] == option
-        time.sleep(draw.uniform(0, 0.05))
+
     return refused
 
 

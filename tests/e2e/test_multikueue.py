@@ -1,98 +1,181 @@
-"""A manager with the CPU queue, and GPUs on a worker cluster behind MultiKueue: two real planes."""
+"""GPUs on two worker clusters behind MultiKueue, whose queues the webhook and its dispatcher see.
+
+Three real planes: the leading controller on the manager is MultiKueue's dispatcher.
+"""
+
+import urllib.request
 
 import pytest
 
 from hack import multikueue, paper
-from hack.install import PATIENT, Installation
+from hack.controlplane import ControlPlane
+from hack.install import PATIENT, WAITED_FOR, Installation
 from hack.waiting import wait_for
-from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, probe
-from tests.e2e.plane import wait_until_complete
-from tests.e2e.worker_clusters import arrived, as_worker, manager_plane
+from tests.e2e.decisions import (
+    OPTION,
+    POLICY_API,
+    SLOW,
+    applied_policy,
+    decision_of,
+    finish_time,
+    limited,
+    metric,
+    options,
+    probe,
+)
+from tests.e2e.plane import has_condition, wait_until_complete, workload_of
+from tests.e2e.worker_clusters import (
+    arrived,
+    as_worker,
+    delete_account,
+    let_read,
+    manager_of,
+    processes_of_the_project,
+    reader_secret,
+    times_watched_anew,
+)
+from webhook.model.kueue_support import OWN_DISPATCHER
 
 NAMES = paper.Names()
+FIRST, SECOND = "first-worker", "second-worker"
+"""In the order of the MultiKueueConfig."""
+MANY = "40"
+"""GPUs of the manager's quota: nobody waits there."""
+KUEUE_CONFIG = {"multiKueue": {"dispatcherName": OWN_DISPATCHER}}
 ADDED = {f"kueue.x-k8s.io/{name}" for name in ("multikueue-origin", "prebuilt-workload-name")}
 OF_THE_CLUSTER = ("managedBy", "selector", "suspend", "template")
 """Of a Job's spec, what is set in each cluster; the template is looked at apart."""
 
 
 @pytest.fixture(scope="module")
-def worker(own_plane):
-    return as_worker(own_plane, NAMES)
+def workers(own_plane, tmp_path_factory):
+    with ControlPlane(tmp_path_factory.mktemp(SECOND)) as second:
+        yield {FIRST: as_worker(own_plane, NAMES), SECOND: as_worker(second, NAMES)}
 
 
 @pytest.fixture(scope="module")
-def manager(tmp_path_factory, worker):
-    with manager_plane(tmp_path_factory.mktemp("manager"), NAMES, worker) as started:
+def manager(tmp_path_factory, workers):
+    folder = tmp_path_factory.mktemp("manager")
+    with manager_of(folder, NAMES, workers, gpus=MANY, kueue_config=KUEUE_CONFIG) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def installed(manager):
-    with Installation(manager, chart_values=PATIENT) as found:
+def installed(manager, workers):
+    watched = f"clusters.watchWorkers={{{FIRST},{SECOND}}}"
+    values = [*WAITED_FOR, watched, "clusters.dispatcher=true"]
+    with Installation(manager, chart_values=values) as found:
+        for name, worker in workers.items():
+            manager.client.apply(reader_secret(name, let_read(worker)))
         yield found
+
+
+def by_finish_time():
+    policy = finish_time(NAMES, runTime="20s")
+    policy["spec"]["options"] = policy["spec"]["options"][:1]
+    return policy
 
 
 @pytest.fixture(scope="module")
-def installed_on_worker(worker):
-    with Installation(worker, chart_values=PATIENT) as found:
-        yield found
+def client(manager, installed):
+    with applied_policy(manager.client, by_finish_time(), NAMES):
+        wait_for(lambda: known_of(manager.client).keys() == {FIRST, SECOND}, "both are seen")
+        yield manager.client
 
 
-@pytest.mark.usefixtures("installed")
-def test_a_job_of_a_multikueue_queue_runs_on_the_worker(manager, worker):
-    with applied_policy(manager.client, paper.policy(NAMES), NAMES):
-        manager.client.create(paper.light_job("first", NAMES, faster=10))
+@pytest.fixture(autouse=True)
+def no_jobs_left(manager, workers):
+    yield
+    for plane in (manager, *workers.values()):
+        delete_jobs(plane)
 
-        wait_for(
-            lambda: arrived(worker, NAMES.namespace, "first"),
-            "MultiKueue brings the Job to the worker",
-        )
-        done = wait_until_complete(manager.client, NAMES.namespace, "first")
 
+def delete_jobs(plane):
+    path = plane.client.path("batch/v1", "Job", namespace=NAMES.namespace)
+    plane.client.send("DELETE", path, {"propagationPolicy": "Background"})
+    wait_for(
+        lambda: not plane.client.list("batch/v1", "Job", namespace=NAMES.namespace), "all are gone"
+    )
+
+
+def seen(client):
+    """Return what the webhook knows of the clusters behind the GPU option, by their names."""
+    found = options(probe(client, NAMES))["gpu"].get("clusters", ())
+    return {each["name"]: each for each in found}
+
+
+def known_of(client):
+    """Return the clusters whose queues are known, with how many wait there."""
+    return {name: each["pending"] for name, each in seen(client).items() if "pending" in each}
+
+
+def status_of(client, job):
+    """Return (nominated clusters, the one that has taken it)."""
+    status = (workload_of(client, job) or {}).get("status", {})
+    return tuple(status.get("nominatedClusterNames", ())), status.get("clusterName", "")
+
+
+def ran_in(client, name):
+    """Create a short Job, and return the cluster in which it has run."""
+    job = client.create(paper.light_job(name, NAMES, faster=10))
+    wait_until_complete(client, NAMES.namespace, name)
+    return status_of(client, job)[1]
+
+
+def wait_until_sent_to(client, cluster, prefix):
+    """Create Jobs until one runs there: the controller has then seen what is better there."""
+    names = (f"{prefix}-{number}" for number in range(100))
+    wait_for(lambda: ran_in(client, next(names)) == cluster, f"Jobs run in {cluster}")
+
+
+def occupy(worker, prefix, number, *, seconds=1280):
+    """Create Jobs of the worker's own in its GPU queue, which has four GPUs."""
+    jobs = [
+        limited(paper.heavy_job(f"{prefix}-{each}", NAMES, faster=SLOW), seconds)
+        for each in range(number)
+    ]
+    worker.client.create_all(jobs)
+
+
+def test_a_job_arrives_on_the_worker_as_multikueue_sent_it_and_runs_there(client, workers):
+    first = workers[FIRST]
+    first.client.apply_all(paper.queues(NAMES))
+    with (
+        Installation(first, chart_values=PATIENT),
+        applied_policy(first.client, always_cpu(), NAMES),
+    ):
+        submitted_there = probe(first.client, NAMES)
+        sent = client.create(paper.light_job("sent", NAMES, faster=10))
+        found = wait_for(lambda: arrived(first, NAMES.namespace, "sent"), "MultiKueue brings it")
+        done = wait_until_complete(client, NAMES.namespace, "sent")
+
+    assert submitted_there["option"] == "cpu"
+    assert as_sent(found["metadata"]["annotations"]) == sent["metadata"]["annotations"]
+    assert as_sent(found["metadata"]["labels"]) == sent["metadata"]["labels"]
+    assert without_controllers(found) == without_controllers(sent)
+    assert own(found["spec"]) == own(sent["spec"])
     assert done["spec"]["managedBy"] == multikueue.CONTROLLER
     assert done["metadata"]["labels"][OPTION] == "gpu"
     assert options(decision_of(done))["gpu"]["fits"]
 
 
-@pytest.mark.usefixtures("installed", "installed_on_worker")
-def test_a_job_arrives_on_the_worker_as_multikueue_sent_it(manager, worker):
-    worker.client.apply_all(paper.queues(NAMES))
-
-    with (
-        applied_policy(manager.client, paper.policy(NAMES), NAMES),
-        applied_policy(worker.client, _always_cpu(), NAMES),
-    ):
-        submitted_there = probe(worker.client, NAMES)
-        sent = manager.client.create(paper.light_job("sent", NAMES, faster=10))
-        found = wait_for(
-            lambda: arrived(worker, NAMES.namespace, "sent"), "MultiKueue brings the Job"
-        )
-        wait_until_complete(manager.client, NAMES.namespace, "sent")
-
-    assert submitted_there["option"] == "cpu"
-    assert _as_sent(found["metadata"]["annotations"]) == sent["metadata"]["annotations"]
-    assert _as_sent(found["metadata"]["labels"]) == sent["metadata"]["labels"]
-    assert _without_controllers(found) == _without_controllers(sent)
-    assert _own(found["spec"]) == _own(sent["spec"])
-
-
-def _always_cpu():
+def always_cpu():
     """Make a policy that matches the same Jobs, and changes each of them."""
     policy = paper.policy(NAMES)
     policy["spec"]["strategy"]["threshold"] = [{"option": "cpu", "orPendingBelow": 1_000_000}]
     return policy
 
 
-def _own(spec):
+def own(spec):
     return {name: value for name, value in spec.items() if name not in OF_THE_CLUSTER}
 
 
-def _as_sent(texts):
+def as_sent(texts):
     """Leave out by what MultiKueue knows its own."""
     return {name: text for name, text in texts.items() if name not in ADDED}
 
 
-def _without_controllers(job):
+def without_controllers(job):
     """Return the pod template as it was before anything but admission saw it.
 
     Leaves out the labels that the API server gives each Job's pods, and what Kueue adds when it
@@ -109,3 +192,116 @@ def _without_controllers(job):
         for field in ("labels", "annotations")
     }
     return {"metadata": {**template["metadata"], **metadata}, "spec": pod}
+
+
+def test_jobs_go_where_they_end_sooner(client, workers):
+    first = workers[FIRST]
+    occupy(first, "own", 6)
+    wait_for(lambda: known_of(client).get(FIRST) == 2, "the first worker is full")
+    wait_until_sent_to(client, SECOND, "leaves")
+    sent = [client.create(paper.light_job(f"sooner-{n}", NAMES, faster=10)) for n in range(4)]
+    for job in sent:
+        wait_until_complete(client, NAMES.namespace, job["metadata"]["name"])
+    taken = [status_of(client, job) for job in sent]
+    delete_jobs(first)
+    wait_until_sent_to(client, FIRST, "returns")
+
+    assert taken == [((), SECOND)] * 4
+
+
+@pytest.fixture
+def by_cost(client):
+    """Decide by cost, with GPUs that are dearer in the first cluster; else as before."""
+    policy = by_finish_time()
+    policy["spec"]["strategy"] = {"type": "Cost", "cost": {"runTime": "1h", "timeValue": "0.5"}}
+    client.apply_all([tariff(FIRST, "3"), tariff(SECOND, "1"), policy])
+    yield
+    client.apply(by_finish_time())
+    for name in (FIRST, SECOND):
+        client.delete(POLICY_API, "Tariff", name)
+
+
+def tariff(cluster, price):
+    rates = [{"flavors": [NAMES.gpu_flavor], "resources": {paper.GPU: price}}]
+    return {
+        "apiVersion": POLICY_API,
+        "kind": "Tariff",
+        "metadata": {"name": cluster},
+        "spec": {"clusters": [cluster], "rates": rates},
+    }
+
+
+def test_jobs_go_where_they_cost_less(client, by_cost):
+    wait_for(
+        lambda: all(
+            has_condition(client.get(POLICY_API, "Tariff", name), "Ready")
+            for name in (FIRST, SECOND)
+        ),
+        "the controller has read both Tariffs",
+    )
+
+    wait_until_sent_to(client, SECOND, "cheaper")
+
+
+def test_a_dead_cluster_costs_its_time_out_once_and_no_job_is_sent_there(
+    client, manager, workers, installed
+):
+    first, second = workers.values()
+    processes = processes_of_the_project(manager)
+    occupy(second, "theirs", 6)
+    wait_for(lambda: known_of(client) == {FIRST: 0, SECOND: 2}, "the second is full")
+    occupy(first, "own", 4, seconds=300)
+    wait_for(lambda: not seen(client)[FIRST]["fits"], "so is the first")
+    waits = client.create(paper.light_job("waits", NAMES, faster=10))
+    wait_for(lambda: status_of(client, waits) == ((FIRST,), ""), "it is to wait in the first")
+    before = nominations(installed)
+
+    first.stop("kube-apiserver")
+    both = ((FIRST, SECOND), "")
+    wait_for(lambda: status_of(client, waits) == both, "the second is asked, too")
+    delete_jobs(second)
+    wait_until_complete(client, NAMES.namespace, "waits")
+    later = [client.create(paper.light_job(f"later-{n}", NAMES, faster=10)) for n in range(4)]
+    for job in later:
+        wait_until_complete(client, NAMES.namespace, job["metadata"]["name"])
+    after = nominations(installed)
+    first.start("kube-apiserver")
+    wait_for(lambda: "rejected" not in seen(client)[FIRST], "the first is seen again")
+
+    assert [status_of(client, job) for job in (waits, *later)] == [((), SECOND)] * 5
+    assert all(decision_of(job) for job in (waits, *later))
+    grown = {why: after[why] - before[why] for why in after}
+    # Those that came later were never sent to the dead one.
+    assert grown == {"first": 4, "lost": 1, "late": 0, "better": 0, "all": 0}
+    assert sample(installed, "kueue_fallback_unnominated_workloads") == 0
+    assert metric(installed, "kueue_fallback_failures_total") == 0
+    assert processes_of_the_project(manager) == processes
+
+
+def nominations(installed):
+    name = 'kueue_fallback_nominations_total{{why="{}"}}'
+    whys = ("first", "better", "late", "lost", "all")
+    return {why: sample(installed, name.format(why)) for why in whys}
+
+
+def sample(installed, name):
+    url = f"http://127.0.0.1:{installed.controller_metrics}/metrics"
+    with urllib.request.urlopen(url) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[-1] for line in lines if line.rpartition(" ")[0] == name))
+
+
+def test_another_kubeconfig_of_a_worker_is_taken_up(client, manager, workers):
+    first, processes = workers[FIRST], processes_of_the_project(manager)
+    times = times_watched_anew(manager, FIRST)
+    client.apply(reader_secret(FIRST, let_read(first)))
+    wait_for(lambda: times_watched_anew(manager, FIRST) > times, "a token beside the other is used")
+    beside = seen(client)[FIRST].get("rejected")
+    delete_account(first)
+    refused = wait_for(lambda: seen(client)[FIRST].get("rejected"), "its token is void")
+    client.apply(reader_secret(FIRST, let_read(first)))
+    wait_for(lambda: "rejected" not in seen(client)[FIRST], "the new one is used")
+
+    assert beside is None
+    assert refused.startswith("stale: its queues were last seen ")
+    assert processes_of_the_project(manager) == processes

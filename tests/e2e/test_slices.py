@@ -1,24 +1,19 @@
 """Jobs that go from whole GPUs to MIG slices and back, on a real Kueue and played nodes."""
 
-import contextlib
 import copy
 
 import pytest
-import yaml
-from click.testing import CliRunner
 
 from hack import kwok, paper
 from hack.waiting import wait_for
-from tests.e2e.decisions import OPTION, applied_policy, decision_of, limited, options, queue_of
-from tests.e2e.moving import RULES, hold
+from tests.e2e.decisions import OPTION, applied_policy, decision_of, options, queue_of
+from tests.e2e.moving import hold
 from tests.e2e.plane import (
     container_of,
     has_condition,
     job_of,
     wait_until_complete,
-    wait_until_reserved,
 )
-from webhook.__main__ import main
 from webhook.decide.wishes import GPU_MEMORY
 from webhook.model.job import MOVE_TO
 
@@ -28,10 +23,10 @@ PRODUCT, CUT = "nvidia.com/gpu.product", "nvidia.com/mig.config"
 A100 = "NVIDIA-A100-SXM4-80GB"
 SMALL, MIDDLE = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
 NEEDS = {SMALL: "8Gi", MIDDLE: "16Gi"}
-JOBS = {SMALL: 40, MIDDLE: 20}
-ROOM = {SMALL: 12, MIDDLE: 6}
+JOBS = {SMALL: 16, MIDDLE: 8}
+ROOM = {SMALL: 4, MIDDLE: 2}
 """Of each size so many are free; all others wait."""
-WHOLE = 60
+WHOLE = 24
 SELECTED = {"whole": {PRODUCT: A100}, "mig": {CUT: "all-balanced"}}
 TOLERATION = {"key": kwok.GPU, "operator": "Exists", "effect": "NoSchedule"}
 
@@ -121,7 +116,7 @@ def whole_gpu(name, namespace, need):
     return job
 
 
-def test_60_jobs_run_with_what_their_queue_is_for(plane, policy, namespace):
+def test_24_jobs_run_with_what_their_queue_is_for(plane, policy, namespace):
     client = plane.client
     sample = whole_gpu("asks", namespace, "8Gi")
     wait_for(lambda: option_of(client.create(sample, dry_run=True)) == "small", "it is decided")
@@ -183,99 +178,6 @@ def test_60_jobs_run_with_what_their_queue_is_for(plane, policy, namespace):
     assert len(others) > sum(ROOM.values())
 
 
-def filling(name, namespace, queue, resource):
-    """Return a Job of as many pods as there is room for, which does not end during the test."""
-    count = {SMALL: ROOM[SMALL], kwok.GPU: WHOLE}[resource]
-    job = whole_gpu(name, namespace, "8Gi")
-    container = container_of(job)
-    container["resources"] = {"requests": {resource: "1"}, "limits": {resource: "1"}}
-    job["metadata"]["labels"][paper.QUEUE_LABEL] = f"{queue}-lq"
-    job["metadata"]["annotations"] = {"kueue-fallback.dev/policy": "none"}
-    job["spec"] |= {"parallelism": count, "completions": count}
-    template = job["spec"]["template"]
-    template["metadata"]["annotations"] = {
-        "sim.example.com/gpu-run": "2000s",
-        "sim.example.com/cpu-run": "2000s",
-    }
-    template["spec"]["nodeSelector"] = SELECTED[queue]
-    return limited(job)
-
-
-@pytest.fixture
-def reconsidering(plane, policy):
-    strategy = {"type": "FinishTime", "finishTime": {"runTime": "20s"}}
-    spec = {"strategy": {**strategy, "threshold": None}, "reconsider": RULES}
-    options = [policy["spec"]["options"][0], {**policy["spec"]["options"][1], "slowdown": 1}]
-    plane.client.patch(
-        POLICY_API,
-        "FallbackPolicy",
-        policy["metadata"]["name"],
-        {"spec": {**spec, "options": options}},
-    )
-
-
-def test_the_controller_moves_jobs_into_slices_and_others_back(plane, reconsidering, namespace):
-    client = plane.client
-    whole = client.create(filling("whole", namespace, "whole", kwok.GPU))
-    slices = client.create(filling("slices", namespace, "mig", SMALL))
-    for job in (whole, slices):
-        wait_until_reserved(client, job)
-    with stopped(client, namespace, "mig"):
-        client.create(whole_gpu("into", namespace, "8Gi"))
-    delete(client, slices)
-    into = wait_for(lambda: moved_of(client, namespace, "into"), "it is moved to the slices")
-    assert (queue_of(into), devices(into)) == ("mig-lq", {SMALL: "1"})
-    wait_until_complete(client, namespace, "into")
-
-    wait_until_reserved(client, client.create(filling("more", namespace, "mig", SMALL)))
-    with stopped(client, namespace, "whole"):
-        client.create(whole_gpu("back", namespace, "8Gi"))
-    delete(client, whole)
-    back = wait_for(lambda: moved_of(client, namespace, "back"), "it is moved to a whole GPU")
-    assert (queue_of(back), devices(back)) == ("whole-lq", {kwok.GPU: "1"})
-    wait_until_complete(client, namespace, "back")
-
-
-@contextlib.contextmanager
-def stopped(client, namespace, pool):
-    """Stop a queue until the webhook knows that it is, and that the other one is full."""
-    refused, other = {"mig": ("small", "whole"), "whole": ("whole", "small")}[pool]
-    asks = whole_gpu("asks", namespace, "8Gi")
-
-    def is_known():
-        decision = decision_of(client.create(asks, dry_run=True))
-        found = options(decision) if decision else {}
-        is_full = not found.get(other, {}).get("fits", True)
-        return is_full and "rejected" in found[refused]
-
-    hold(client, f"{pool}-{namespace}", "Hold")
-    wait_for(is_known, f"{pool} is known to be stopped, and {other} to be full")
-    yield
-    hold(client, f"{pool}-{namespace}", "None")
-
-
-def delete(client, job):
-    client.send("DELETE", client.path_of(job), {"propagationPolicy": "Background"})
-
-
-def moved_of(client, namespace, name):
-    job = job_of(client, namespace, name)
-    return job if decision_of(job).get("moves") else None
-
-
-def test_a_sample_is_tried_with_slices_too(plane, policy, namespace, tmp_path):
-    files = {"policy": policy, "job": whole_gpu("asks", namespace, "8Gi")}
-    for name, item in files.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(item))
-    words = ["-f", str(tmp_path / "policy.yaml"), "--sample", str(tmp_path / "job.yaml")]
-
-    checked = CliRunner().invoke(
-        main, ["check", *words, "-n", namespace, "--kubeconfig", str(plane.kubeconfig)]
-    )
-
-    assert (checked.exit_code, checked.output.count(": accepted")) == (0, 3), checked.output
-
-
 def resource_of(name):
     return SMALL if name.endswith("small") else MIDDLE
 
@@ -311,40 +213,3 @@ def pending(client, namespace):
     if len(workloads) < sum(JOBS.values()) or sum(reserved.values()) < sum(ROOM.values()):
         return None
     return [name for name, has in reserved.items() if not has]
-
-
-def test_a_slice_in_which_three_run_out_of_memory_is_refused_to_their_class(
-    plane, policy, namespace
-):
-    """As CUDA says it: the pods fail, and nothing but that is known of why."""
-    client = plane.client
-    sample = too_large("asks", namespace)
-    wait_for(lambda: option_of(client.create(sample, dry_run=True)) == "small", "it is decided")
-    names = [f"fails-{number}" for number in range(3)]
-    for name in names:
-        assert option_of(client.create(too_large(name, namespace))) == "small"
-    wait_for(
-        lambda: all(has_condition(job_of(client, namespace, name), "Failed") for name in names),
-        "all three fail in their slices",
-    )
-
-    def refused():
-        decision = decision_of(client.create(too_large("probe", namespace), dry_run=True))
-        return options(decision)["small"].get("rejected")
-
-    why = wait_for(refused, "the slice is refused to the class")
-
-    assert why == (
-        "keepsFailing: Jobs of its class failed 3 times under option small and never succeeded"
-    )
-    assert option_of(client.create(too_large("next", namespace))) == "middle"
-    assert option_of(client.create(whole_gpu("another", namespace, "8Gi"))) == "small"
-
-
-def too_large(name, namespace):
-    """Return a Job that says it needs less than it does: its pods fail where no whole GPU is."""
-    job = whole_gpu(name, namespace, "8Gi")
-    container_of(job)["image"] = "needs-more"
-    job["spec"]["backoffLimit"] = 0
-    job["spec"]["template"]["metadata"]["annotations"][kwok.CPU_FAILS] = "true"
-    return job

@@ -3,7 +3,6 @@
 import pytest
 
 from hack import paper
-from hack.install import PATIENT, Installation
 from hack.kwok import GPU
 from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, options
@@ -32,19 +31,6 @@ def node(namespace, rack, index):
         "spec": {"taints": [{"key": POOL, "value": namespace, "effect": "NoSchedule"}]},
         "status": {"allocatable": offered, "capacity": offered},
     }
-
-
-@pytest.fixture(scope="module")
-def plane(own_plane):
-    """Where nobody else's Workloads wait, whom Kueue might try first."""
-    return own_plane
-
-
-@pytest.fixture(scope="module")
-def webhook(plane):
-    given = [*PATIENT, "accelerators.watchNodes=true"]
-    with Installation(plane, chart_values=given) as installed:
-        yield installed
 
 
 @pytest.fixture

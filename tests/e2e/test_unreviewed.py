@@ -145,10 +145,10 @@ def test_without_a_controller_everything_is_sent_again(plane, webhook):
         "expression": omitted_namespaces.written([EMPTY.namespace], until=end),
     }
     api, kind, name = WEBHOOKS
-    webhook = {"name": OUR_WEBHOOK, "matchConditions": [condition]}
+    ours = {"name": OUR_WEBHOOK, "matchConditions": [condition]}
     metadata = {"name": name}
     plane.client.apply(
-        {"apiVersion": api, "kind": kind, "metadata": metadata, "webhooks": [webhook]},
+        {"apiVersion": api, "kind": kind, "metadata": metadata, "webhooks": [ours]},
         field_manager="kueue-fallback-controller",
     )
 

@@ -1,9 +1,11 @@
 """`make up` and `make down`: one cluster that stays, and nothing that stays without being asked."""
 
+import json
 import os
 import select
 import signal
 import subprocess
+import urllib.request
 
 import pytest
 
@@ -13,7 +15,19 @@ from tests.e2e.clusters import command, run
 
 
 def test_a_cluster_stays_and_after_a_crash_up_starts_anew_and_down_ends_all(cluster):
-    first = run("up", cluster, "--bare")
+    first = run("up", cluster)
+    endpoints = json.loads(cluster.endpoints.read_text())
+    with urllib.request.urlopen(f"{endpoints['metrics']}/readyz") as ready:
+        assert ready.status == 200
+    own, words = (
+        subprocess.run(
+            [cluster.programs / name, *given], capture_output=True, text=True, check=False
+        )
+        for name, given in (
+            ("kubectl-fallback", ["--version"]),
+            ("kubectl_complete-fallback", ["sta"]),
+        )
+    )
     second = run("up", cluster, "--bare")
     nodes = subprocess.run(
         [cluster.programs / "kubectl", "--kubeconfig", cluster.kubeconfig, "get", "nodes"],
@@ -30,6 +44,9 @@ def test_a_cluster_stays_and_after_a_crash_up_starts_anew_and_down_ends_all(clus
     assert f"make down NAME={cluster.name}" in first.stdout
     assert (second.returncode, second.stdout.splitlines()[0]) == (0, "Already running.")
     assert "gpu-0" in nodes.stdout
+    assert sorted(endpoints) == ["console", "metrics", "webhook"]
+    assert own.stdout.startswith("kueue-fallback, version ")
+    assert words.stdout.startswith("status\t")
     assert anew.returncode == 0
     assert anew.stdout.startswith(f"Clearing what a crash left in {cluster.folder.name}.")
     assert down.returncode == 0
@@ -37,8 +54,9 @@ def test_a_cluster_stays_and_after_a_crash_up_starts_anew_and_down_ends_all(clus
     assert end_leftovers(cluster.state) == 0
 
 
-@pytest.mark.parametrize("lines", [0, 1, 2])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("lines", "how"), [(0, signal.SIGINT), (1, signal.SIGHUP), (2, signal.SIGTERM)]
+)
 def test_an_interrupted_up_leaves_nothing(cluster, lines, how):
     with subprocess.Popen(
         command("up", cluster, "--bare"),

@@ -6,10 +6,14 @@ import pytest
 
 from hack import walk
 from hack.terminal import Terminal
+from tests.conftest import FULL
 from tests.docs import pages
 from tests.e2e.release import Release
 
 FASTER = 10
+
+
+needs_time = pytest.mark.skipif(not FULL, reason="walks for a minute; FULL=1 runs it")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +34,7 @@ def test_the_page_tells_of_these_commands():
     assert told == [command for step in walk.steps() for command in step.commands]
 
 
+@needs_time
 def test_observe_touches_nothing_and_says_what_it_would_do(taken):
     outputs = [ran.output for ran in taken["Forty Jobs"].values()]
 
@@ -40,6 +45,7 @@ def test_observe_touches_nothing_and_says_what_it_would_do(taken):
     assert all(re.search(r" \d+s *$", line) for line in outputs[4].splitlines()[1:])
 
 
+@needs_time
 def test_advise_warns_and_leaves_the_job_where_it_was_sent(taken):
     *_, created, reason = (ran.output for ran in taken["Advise"].values())
 
@@ -47,6 +53,7 @@ def test_advise_warns_and_leaves_the_job_where_it_was_sent(taken):
     assert reason.startswith("kueue-fallback: would be sent to cpu-lq (cpu): ")
 
 
+@needs_time
 def test_enforce_moves_the_light_job_and_explains_both(taken):
     _, _, light, heavy, shown, why_light, why_heavy = (
         ran.output for ran in taken["Enforce"].values()
@@ -60,6 +67,7 @@ def test_enforce_moves_the_light_job_and_explains_both(taken):
     assert "no policy matches this Job" in why_heavy
 
 
+@needs_time
 def test_undo_puts_a_job_that_waits_back(taken):
     _, undone, shown = (ran.output for ran in taken["Undo"].values())
 
@@ -67,6 +75,7 @@ def test_undo_puts_a_job_that_waits_back(taken):
     assert re.search(r"^cpu-16 .* gpu-lq$", shown, re.MULTILINE)
 
 
+@needs_time
 def test_after_the_uninstall_jobs_are_created_as_they_are_submitted(taken):
     _, created, deleted = (ran.output for ran in taken["Uninstall"].values())
 

@@ -4,20 +4,15 @@ import contextlib
 
 import yaml
 
-from bench.serving import Meanwhile
 from hack import multikueue, paper
 from hack.cluster import ROOT
 from hack.controlplane import ControlPlane, Options
 from hack.install import NAMESPACE, kubeconfig_of
 from hack.waiting import wait_for
-from tests.e2e import courses
-from tests.e2e.decisions import decision_of, metric
 from tests.e2e.plane import has_condition
 from tests.e2e.running import processes_of
 from webhook.state.cluster_watches import PREFIX
 
-CLUSTER = "gpu-worker"
-SUBMIT_SECONDS = 1.0
 READER = "manager-reader"
 MANIFEST = ROOT / "examples/worker-reader.yaml"
 
@@ -29,16 +24,9 @@ def as_worker(plane, names):
 
 
 @contextlib.contextmanager
-def manager_plane(folder, names, worker, *, gpus="4"):
-    """Start a plane whose GPU queue is on the worker; Kueue is connected when the block begins."""
-    with manager_of(folder, names, {CLUSTER: worker}, gpus=gpus) as started:
-        yield started
-
-
-@contextlib.contextmanager
-def manager_of(folder, names, workers, *, gpus, kueue_config=None):
-    """Do the same with several workers, in this order, and more in Kueue's configuration."""
-    with ControlPlane(folder, options=Options(kueue_config=kueue_config or {})) as started:
+def manager_of(folder, names, workers, *, gpus, kueue_config):
+    """Start a plane whose GPU queue is on workers, in this order; Kueue is connected by then."""
+    with ControlPlane(folder, options=Options(kueue_config=kueue_config)) as started:
         client = started.client
         for name, worker in workers.items():
             client.apply_all(multikueue.worker(name, worker.kubeconfig))
@@ -46,27 +34,6 @@ def manager_of(folder, names, workers, *, gpus, kueue_config=None):
         client.apply_all(multikueue.manager_queues(names, gpus=gpus))
         wait_for(lambda: is_active(client, names), "the worker is connected")
         yield started
-
-
-@contextlib.contextmanager
-def submitting(client, names, prefix):
-    """Create a short light Job again and again; yield the list of what they were admitted as."""
-    created = []
-
-    def create():
-        name = f"{prefix}-{len(created)}"
-        created.append(client.create(paper.light_job(name, names, faster=20)))
-
-    with Meanwhile(create, every=SUBMIT_SECONDS):
-        yield created
-
-
-def assert_nothing_was_held_up(installed, names, created):
-    """See that the webhook answered each create in its time, and that each Job ends."""
-    client, of = installed.plane.client, [job["metadata"]["name"] for job in created]
-    assert all(decision_of(job) for job in created)
-    assert metric(installed, "kueue_fallback_failures_total") == 0
-    courses.wait_until_all_complete(client, names, of)
 
 
 def processes_of_the_project(manager):
@@ -77,10 +44,10 @@ def processes_of_the_project(manager):
     return [sorted(processes_of(manager, "webhook-0")), manager.processes.pid("controller")]
 
 
-def times_watched_anew(manager):
+def times_watched_anew(manager, cluster):
     """Tell how often another kubeconfig of the worker was taken up."""
     log = manager.processes.log("webhook-0").read_text()
-    return log.count(f"cluster {CLUSTER}: watched anew")
+    return log.count(f"cluster {cluster}: watched anew")
 
 
 def let_read(worker):
@@ -107,9 +74,3 @@ def is_active(client, names):
 def arrived(worker, namespace, name):
     found = worker.client.list("batch/v1", "Job", namespace=namespace)
     return next((job for job in found if job["metadata"]["name"] == name), None)
-
-
-def cluster_of(decision, cluster, option="gpu"):
-    """Return what a decision knows of one cluster behind an option."""
-    found = next(each for each in decision["options"] if each["name"] == option)
-    return next((each for each in found.get("clusters", ()) if each["name"] == cluster), {})

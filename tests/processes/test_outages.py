@@ -139,7 +139,7 @@ def test_while_the_api_server_is_down_nothing_is_decided_and_soon_after_it_is(pl
     plane.kill("kube-apiserver")
     wait_for(lambda: is_stale(own_webhook), "the state is stale")
     meanwhile = ask(own_webhook, paper.light_job("meanwhile", NAMES))
-    plane.embedded.forget()
+    plane.forget_versions()
     plane.start("kube-apiserver")
 
     wait_until_decided(plane, "decided again, the API server returned")

@@ -143,7 +143,7 @@ def test_what_happened_before_a_compaction_is_known_after_it(own_plane, observed
     own_plane.start("kube-apiserver")
     own_plane.client.create(paper.light_job("unseen", names))
     own_plane.client.delete("batch/v1", "Job", "event-5", namespace=names.namespace)
-    own_plane.embedded.forget()
+    own_plane.forget_versions()
 
     os.kill(observed.link.pid, signal.SIGCONT)
     wait_for(
