@@ -109,6 +109,10 @@ class ObjectStore:
             keys = [key for key in records if not namespace or key[0] == namespace]
             return [records[key] for key in sorted(keys)], self._version
 
+    def owned_by(self, uid: str, kind: ServedKind) -> list[Record]:
+        with self._lock:
+            return [found for found in self._table(kind).records.values() if uid in found.owners]
+
     def create(self, kind: ServedKind, item: Object) -> Record:
         with self._lock:
             key = _key(item)
@@ -136,7 +140,7 @@ class ObjectStore:
             if version and found.version != version:
                 raise conflict(kind, name)
             del self._table(kind).records[namespace, name]
-            last = self._record({**found.content()})
+            last = self._record(found.content())
             change = Change(version=last.version, before=found, after=None, last=last)
             self._table(kind).add(change)
             return last
@@ -170,7 +174,10 @@ class ObjectStore:
             return found
 
     def _table(self, kind: ServedKind) -> _Table:
-        return self._tables.setdefault((kind.group, kind.plural), _Table(self._lock))
+        key = kind.group, kind.plural
+        if key not in self._tables:
+            self._tables[key] = _Table(self._lock)
+        return self._tables[key]
 
     def _put(self, kind: ServedKind, item: Object) -> Record:
         table = self._table(kind)

@@ -19,7 +19,6 @@ from hack.embedded.refusals import (
     already_exists,
     bad_request,
     conflict,
-    forbidden,
     not_found,
 )
 from hack.embedded.served_kinds import ServedKind, ServedKinds, api_version
@@ -144,10 +143,8 @@ class ResourceApi:
 
     def _check_namespace(self, namespace: str) -> None:
         kind = self._kinds.find("", "v1", "namespaces")
-        if kind and self._store.get(kind, "", namespace).content()["metadata"].get(
-            "deletionTimestamp"
-        ):
-            raise forbidden(f"namespace {namespace} is being terminated")
+        if kind is not None:
+            self._store.get(kind, "", namespace)
 
     # Change.
 
@@ -227,15 +224,17 @@ class ResourceApi:
     def _collect(self, kind: ServedKind, owner: Object) -> None:
         """Delete what the owner owned; of a namespace and of a definition all that is theirs."""
         if kind.plural == DEFINITIONS:
-            for record in self._store.all_of(self._kinds.forget(owner))[0]:
+            kind = self._kinds.forget(owner)
+            for record in self._store.all_of(kind)[0]:
                 self._delete_owned(kind, record)
             return
-        uid = owner["metadata"].get("uid", "")
-        inside = owner["metadata"]["name"] if kind.full_name == "namespaces" else ""
         for other in self._kinds:
-            for record in self._store.all_of(other, inside)[0]:
-                if uid in record.owners or (inside and other.is_namespaced):
-                    self._delete_owned(other, record)
+            if kind.full_name == "namespaces" and other.is_namespaced:
+                found = self._store.all_of(other, owner["metadata"]["name"])[0]
+            else:
+                found = self._store.owned_by(owner["metadata"].get("uid", ""), other)
+            for record in found:
+                self._delete_owned(other, record)
 
     def _delete_owned(self, kind: ServedKind, record: Record) -> None:
         place = Place(
