@@ -161,3 +161,12 @@ def test_a_failed_write_is_told_once_and_tried_again():
 def test_what_somebody_else_wrote_there_is_refused(text):
     with pytest.raises(FieldError):
         read_congestion({"data": {"prices.json": text}})
+
+
+def test_on_a_state_of_long_ago_prices_stay_as_they_are():
+    cluster = Cluster()
+    cluster.step(1.0)
+
+    cluster.step(70.0, age=16.0)
+
+    assert cluster.written == 1

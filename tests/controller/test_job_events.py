@@ -219,3 +219,17 @@ def test_what_is_refused_holds_up_no_other_and_is_not_tried_again(refusal):
     assert lines == (f"Job team/ill: no Event written: {refusal}",)
     assert replica.tried == 2
     assert [body["involvedObject"]["name"] for _, body in replica.written.values()] == ["well"]
+
+
+def test_each_is_told_once():
+    replica = Replica()
+    changed = decided()
+
+    for _ in range(3):
+        replica.see(changed)
+    changed["metadata"]["labels"]["another"] = "label"
+    replica.see(changed)
+    replica.list(changed)
+    replica.events.step()
+
+    assert (len(replica.written), replica.tried) == (1, 1)

@@ -18,6 +18,7 @@ from tests.controller.moving import (
 )
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Cause, Forbidden, NotServed, Refused, Unreachable
+from webhook.controller.mover import CONFIRM_SECONDS
 
 __all__ = ["feed"]
 
@@ -135,3 +136,22 @@ def test_older_kubernetes_is_not_asked(feed, version):
 
     assert not cluster.patched
     assert {str(obstacle) for _, obstacle in stepped.obstacles or ()} == {"olderKubernetes"}
+
+
+def test_what_no_workload_shows_is_given_up(feed):
+    found = mover(Cluster(), *eight())
+    step(found, feed)
+
+    stepped = step(found, feed, now=CONFIRM_SECONDS + 1)
+
+    assert stepped.outcomes["light-gpu", "lost"] == 1
+
+
+def test_old_state_moves_nothing(feed):
+    cluster = Cluster()
+    found = mover(cluster, *eight())
+    feed.expect(kinds.WORKLOADS, 0.0)
+
+    step(found, feed, now=60.0)
+
+    assert not cluster.patched

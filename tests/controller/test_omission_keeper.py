@@ -143,3 +143,12 @@ def test_a_failed_write_is_tried_again_and_told_once():
 @pytest.mark.parametrize("text", ["", "true", "!(request.namespace in [1, ])"])
 def test_a_condition_of_somebody_else_leaves_nothing_out(text):
     assert omitted_namespaces.read(text) == frozenset()
+
+
+def test_a_namespace_that_nobody_knows_is_sent():
+    configuration = Configuration("gone")
+
+    configuration.step(0.0)
+    configuration.step(QUIET_SECONDS)
+
+    assert configuration.omitted == {"other"}

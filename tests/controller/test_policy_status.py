@@ -252,3 +252,13 @@ def test_a_version_of_kubernetes_limits_only_the_kinds_that_it_makes():
 
     assert "on this Kubernetes" in found["Job"]
     assert "on this Kubernetes" not in found["RayJob"]
+
+
+def test_conditions_of_others_are_kept():
+    other = {"type": "Audited", "status": "True"}
+
+    before = {"conditions": [other]}
+    written = policy_status.status_of(READY, Snapshot(), before, now="2026-01-01T00:00:00Z")
+
+    assert written is not None
+    assert written["conditions"][0] == other

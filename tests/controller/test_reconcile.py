@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from tests.controller.policies import snapshot
+from tests.controller.policies import READY, snapshot
 from tests.model.policies import policy
 from tests.model.team_policies import team_policy
 from webhook.api.kubernetes_api import NotServed, Refused
@@ -181,3 +181,13 @@ def test_those_beyond_the_limit_of_their_namespace_are_told_so():
         "TooMany",
         "metadata.namespace: its namespace has more policies of its own than count: 16",
     )
+
+
+def test_a_write_carries_the_version_that_was_read():
+    server = Policies(stored("a"))
+
+    look(server)
+
+    (_, body) = server.patches[0]
+    assert body["metadata"] == {"resourceVersion": "9"}
+    assert body["status"]["conditions"][0]["message"] == READY.message

@@ -295,3 +295,14 @@ def test_who_leads_goes_on_while_its_prometheus_is_dead(monkeypatch):
     assert replica.cluster.statuses == [f"{PATH}/light-gpu/status"]
     refused = "prometheus: ConnectionRefusedError: [Errno 111] Connection refused; said once"
     assert replica.lines.count(refused) == 1
+
+
+def test_who_led_again_since_the_last_step_looks_again(replica):
+    replica.sync()
+    replica.step(term=1)
+    del replica.cluster.policy["status"]
+
+    replica.step(term=2)
+
+    assert len(replica.cluster.statuses) == 2
+    assert replica.lines.count(LEADS) == 2

@@ -199,3 +199,15 @@ def test_records_of_another_version_are_not_written_over_for_being_unreadable():
     keeper(server).step(0.0)
 
     assert len(server.writes) == 1
+
+
+def test_it_is_written_at_most_every_so_many_seconds():
+    server = Objects()
+    found = keeper(server, ended("a"))
+    found.step(0.0)
+    show(found, ended("a", 2000, uid=2))
+
+    early, late = found.step(WRITE_SECONDS - 1), found.step(WRITE_SECONDS)
+
+    assert (early, late) == (Written(), Written(tried=True, written=1))
+    assert server.writes[1:] == [("patch", name_of(shard_of("a")))]
