@@ -25,6 +25,7 @@ from webhook.hindsight.look_back import look_back
 from webhook.hindsight.savings_record import read_savings
 from webhook.model.faults import Failures
 from webhook.model.policy.fallback_policy import Mode
+from webhook.model.queues import Snapshot
 from webhook.state.run_records_reader import path_of
 
 PLACE = f"{path_of(OURS)}/{SAVINGS}"
@@ -186,3 +187,9 @@ def test_one_that_came_to_nothing_is_counted_named_once_and_tried_again_later(le
     assert found == [True, False, True]
     assert leader.failures.counts == {"savings": 2}
     assert leader.lines == ["savings: it took longer than 300 s; said once"]
+
+
+def test_without_policies_there_is_nothing_to_look_for(leader):
+    leader.snapshot = Snapshot()
+
+    assert not leader.looks()
