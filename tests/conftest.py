@@ -1,10 +1,14 @@
-"""What all tests share: how many examples the property tests take (HYPOTHESIS_PROFILE)."""
+"""What all tests share: examples of the property tests (HYPOTHESIS_PROFILE), logs of planes."""
 
 import os
 import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from hack.plane import Plane
 
 pytest.register_assert_rewrite("tests.api_contract", "tests.recoveries")
 
@@ -30,3 +34,28 @@ sys.dont_write_bytecode = False
 
 # Tests that run beside others are given the width of somebody's terminal.
 os.environ.pop("COLUMNS", None)
+
+LOG_LINES = 25
+PLANE_FIXTURES = ("plane", "own_plane")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show the end of each program's log below a failure."""
+    report = yield
+    if report.failed:
+        for name in PLANE_FIXTURES:
+            found = getattr(item, "funcargs", {}).get(name)
+            if isinstance(found, Plane):
+                report.sections.extend(_ends_of_logs(found.state / "logs"))
+    return report
+
+
+def _ends_of_logs(folder: Path) -> Iterator[tuple[str, str]]:
+    """Read the ends of the logs; KWOK's says nothing but that its nodes are alive."""
+    for path in sorted(folder.glob("*.log")):
+        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
+        if lines and path.stem != "kwok":
+            yield str(path), "\n".join(line[:500] for line in lines)

@@ -55,9 +55,9 @@ def patched(item: Object, patch: Any, content_type: str) -> Object:
         except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
             raise RefusedCall(_UNPROCESSABLE, "Invalid", str(error)) from error
         return found
-    # A strategic one of the kinds that are served here differs only in its lists.
-    if content_type in (MERGE_PATCH, "application/strategic-merge-patch+json"):
+    if content_type == MERGE_PATCH:
         return dict(_merged(item, patch))
+    # Strategic ones, which kubectl apply sends, are for none of our processes.
     message = f"the body of the request was in an unknown format: {content_type}"
     raise RefusedCall(UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
 

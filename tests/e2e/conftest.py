@@ -9,7 +9,7 @@ import itertools
 import os
 import ssl
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,8 +42,6 @@ ON = (
     f"console.audience={AUDIENCE}",
 )
 """What the chart leaves off by default."""
-LOG_LINES = 25
-PLANE_FIXTURES = ("plane", "own_plane")
 FIRST = (
     "test_agreement_over_time",
     "test_kinds",
@@ -154,25 +152,3 @@ def cluster() -> Iterator[Cluster]:
     named = Cluster(name=f"test-{uuid.uuid4().hex[:8]}")
     yield named
     named.remove()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show the end of each program's log below a failure."""
-    report = yield
-    if report.failed:
-        for name in PLANE_FIXTURES:
-            found = getattr(item, "funcargs", {}).get(name)
-            if isinstance(found, ControlPlane):
-                report.sections.extend(_ends_of_logs(found.state / "logs"))
-    return report
-
-
-def _ends_of_logs(folder: Path) -> Iterator[tuple[str, str]]:
-    """Read the ends of the logs; KWOK's says nothing but that its nodes are alive."""
-    for path in sorted(folder.glob("*.log")):
-        lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
-        if lines and path.stem != "kwok":
-            yield str(path), "\n".join(line[:500] for line in lines)

@@ -13,8 +13,6 @@ from hack import paper
 from hack.embedded.played_plane import PlayedPlane
 from hack.install import PATIENT, Installation
 
-LOG_LINES = 25
-PLANE_FIXTURES = ("plane", "own_plane")
 _numbers = itertools.count(1)
 
 
