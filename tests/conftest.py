@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("tests.api_contract", "tests.recoveries")
 _SHARED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 
 # A change is judged by the same examples wherever it is tested; `make verify` draws new ones.
-settings.register_profile("usual", _SHARED, max_examples=200, derandomize=True)
+settings.register_profile("usual", _SHARED, max_examples=50, derandomize=True)
 settings.register_profile("full", _SHARED, max_examples=1_000)
 _WORLDS = int(os.environ.get("WORLDS", "100000"))
 settings.register_profile("worlds", _SHARED, max_examples=_WORLDS)
@@ -25,7 +25,7 @@ settings.load_profile(_PROFILE)
 
 FULL = bool(os.environ.get("FULL"))
 """Take the time that `make test` does not have."""
-THOROUGH = {"usual": 300, "full": 5_000, "worlds": _WORLDS}[_PROFILE]
+THOROUGH = {"usual": 75, "full": 5_000, "worlds": _WORLDS}[_PROFILE]
 """Examples for what must hold for every Job and every policy."""
 
 # Else each of hundreds of processes compiles all modules, and each worker all tests, every time.

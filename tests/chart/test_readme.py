@@ -29,24 +29,3 @@ def _leaves(found, path=""):
         return
     for key, value in found.items():
         yield from _leaves(value, f"{path}.{key}")
-
-
-def test_values_are_listed_with_their_path_default_and_comment():
-    source = (
-        "# How many | there are.\n"
-        "replicas: 2\n"
-        "\n"
-        "image:\n"
-        "  # The image,\n"
-        "  # in full.\n"
-        "  name: <a>\n"
-        "  # What it gets.\n"
-        "  resources:\n"
-        "    cpu: 1\n"
-    )
-
-    assert chart_readme.table(source).splitlines()[2:] == [
-        "| `replicas` | `2` | How many \\| there are. |",
-        '| `image.name` | `"<a>"` | The image, in full. |',
-        '| `image.resources` | `{"cpu": 1}` | What it gets. |',
-    ]

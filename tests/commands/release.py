@@ -7,8 +7,26 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from certs.issue import new_authority
+from tests.commands.calling import call_on
+from tests.commands.cluster import Cluster
 
 SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
+
+
+PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
+
+
+def status(folder, *objects, words=(), forbidden=(), told=None, **texts):
+    """Ask for the status of a cluster whose server tells these metrics."""
+    given = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
+    given[PROXY] = (200, [], metrics() if told is None else told)
+    made = [each() if callable(each) else each for each in objects]
+    cluster = Cluster(*made, forbidden=forbidden, texts={**given, **texts})
+    return call_on(cluster, folder, "status", *words, namespace="research")
+
+
+def lines_of(result):
+    return [" ".join(line.split()) for line in result.output.splitlines()]
 
 
 def from_now(**given):

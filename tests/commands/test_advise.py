@@ -4,14 +4,12 @@ import json
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
+from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
 from tests.controller.moving import job
 from tests.reconsider.queued_jobs import OPTIONS, lane, quota
 from tests.state.objects import RESERVED, condition, workload
-from webhook.__main__ import main
 
 VERSION = {"apiVersion": "kueue-fallback.dev/v1alpha1"}
 RULES = {"runTime": "4h", "timeValue": "1"}
@@ -65,8 +63,7 @@ def cluster():
 
 
 def run(tmp_path, cluster, *words):
-    with serving(cluster, tmp_path) as kubeconfig:
-        return CliRunner().invoke(main, ["advise", *words, "--kubeconfig", kubeconfig])
+    return call_on(cluster, tmp_path, "advise", *words)
 
 
 def test_it_prints_what_would_be_saved_and_the_commands_in_their_order(tmp_path, cluster):
@@ -108,11 +105,3 @@ def test_where_nothing_is_gained_it_says_so(tmp_path, cluster):
 
     assert found.stdout.startswith("No running Job with the annotation")
     assert found.exit_code == 0
-
-
-def test_who_may_not_list_what_it_needs_is_told(tmp_path, cluster):
-    cluster.forbidden = ("*/clusterqueues",)
-
-    found = run(tmp_path, cluster)
-
-    assert (found.exit_code, "clusterqueues" in found.stderr) == (1, True)

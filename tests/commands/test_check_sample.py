@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from tests import kinds
-from tests.commands.apiserver import serving
+from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
-from webhook.__main__ import main
 from webhook.commands import deciding
 from webhook.commands.check_sample import as_submitted
 
@@ -48,11 +46,8 @@ class Creating:
 def check(tmp_path):
     def run(creating, *words, forbidden=(), policy=POLICY, **texts):
         cluster = Cluster(*SNAPSHOT, created=creating, forbidden=forbidden, **texts)
-        with serving(cluster, tmp_path, namespace="other") as kubeconfig:
-            given = ["check", "-f", policy, "--sample", JOB, "--kubeconfig", kubeconfig, *words]
-            found = CliRunner().invoke(main, given)
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-        return found
+        given = ("check", "-f", policy, "--sample", JOB, *words)
+        return call_on(cluster, tmp_path, *given, namespace="other")
 
     return run
 
@@ -130,21 +125,6 @@ def test_who_may_not_create_jobs_cannot_try(check):
     assert (result.exit_code, result.stderr) == (1, f"{text}\n")
 
 
-def test_a_sample_that_the_policy_is_not_for_is_told_which_value_misses(check, tmp_path):
-    policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
-    policy["spec"]["match"] = {"args": [{"flag": "--steps", "atMost": 10}]}
-    path = tmp_path / "policy.yaml"
-    path.write_text(yaml.safe_dump(policy), encoding="utf-8")
-
-    result = check(Creating(), policy=str(path))
-
-    assert result.exit_code == 0
-    assert result.output.endswith(
-        "light-gpu: option cpu (cpu-lq): accepted\n"
-        "  no Job for this policy: --steps of container diffusion is '20', not at most 10\n"
-    )
-
-
 def with_adaptation(tmp_path, **adaptation):
     policy = yaml.safe_load(Path(POLICY).read_text(encoding="utf-8"))
     policy["spec"]["options"][1]["adaptation"] |= adaptation
@@ -183,10 +163,6 @@ def test_an_older_kubernetes_takes_resources_at_creation_only(check):
 
     why = "its resources would change, which Kubernetes allows from 1.36 on only"
     assert undo_notes(result) == [f"undo needs --recreate: {why}"]
-
-
-def test_a_version_that_may_not_be_read_counts_as_new(check):
-    assert undo_notes(check(Creating(), forbidden=("/version",))) == []
 
 
 def test_what_kueue_gives_to_other_clusters_is_said(check):
@@ -267,16 +243,6 @@ def test_a_job_of_the_cluster_is_tried_as_it_was_submitted():
     assert as_submitted(job) == submitted
 
 
-def test_a_wrong_policy_is_not_tried(tmp_path):
-    path = tmp_path / "policy.yaml"
-    path.write_text(Path(POLICY).read_text(encoding="utf-8").replace("mode: Enforce", "mode: X"))
-
-    result = CliRunner().invoke(main, ["check", "-f", str(path), "--sample", JOB])
-
-    assert result.exit_code == 2
-    assert f"{path}:8: " in result.output
-
-
 def sample_of(tmp_path, kind):
     source = kinds.made(kind)
     source["metadata"]["namespace"] = "research"
@@ -308,22 +274,3 @@ def test_a_sample_of_another_kind_is_tried_with_a_pod_of_each_of_its_pod_sets(ch
     images = [pod["spec"]["containers"][0]["image"] for pod in creating.of(PODS)]
     assert images == ["small", "stable-diffusion"] * 2
     assert {pod["spec"]["restartPolicy"] for pod in creating.of(PODS)} == {"Never"}
-
-
-def test_what_a_pod_set_is_refused_for_is_said(check, tmp_path):
-    def is_large(body):
-        return (403, TOO_BIG) if body["spec"]["containers"][0]["image"] != "small" else None
-
-    policy = for_kinds(tmp_path, "JobSet")
-    result = check(
-        Creating(pods=is_large), "--sample", sample_of(tmp_path, "JobSet"), policy=policy
-    )
-
-    assert result.exit_code == 1
-    assert result.output.count(f"refused: its pods: {TOO_BIG}") == 2
-
-
-def test_a_sample_of_a_kind_that_the_policy_does_not_name_is_told_so(check, tmp_path):
-    result = check(Creating(), "--sample", sample_of(tmp_path, "RayJob"))
-
-    assert "no Job for this policy: it is for Job, not for a RayJob" in result.output

@@ -80,15 +80,6 @@ def test_a_job_that_is_passed_over_has_no_table():
     assert found == "Left untouched: no policy matches this Job.\na warning"
 
 
-def test_the_policies_that_do_not_match_are_told_ten_at_most():
-    why = {f"policy-{number}": "no container has --steps" for number in range(12)}
-
-    found = table(Skipped(skip=Skip.NO_POLICY), mismatches=why).splitlines()
-
-    assert found[1] == "Policy policy-0: no container has --steps"
-    assert found[10:] == ["Policy policy-9: no container has --steps", "… and 2 more"]
-
-
 @pytest.mark.parametrize(("victims", "words"), [(2, "preempts 2"), (0, "may preempt")])
 def test_a_forecast_says_whom_the_job_would_preempt(victims, words):
     run = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.POLICY)

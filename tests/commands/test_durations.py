@@ -3,10 +3,7 @@
 import click
 import pytest
 
-from webhook.__main__ import main
 from webhook.commands.connect import Duration
-
-TAKING = {"report": ["since"], "tail": ["since", "lasting"]}
 
 
 @pytest.mark.parametrize(
@@ -29,12 +26,3 @@ def test_a_duration_is_that_of_policies_with_days_before_it(text, seconds):
 def test_all_else_is_refused(text):
     with pytest.raises(click.BadParameter, match="expected a duration such as"):
         Duration().convert(text, None, None)
-
-
-@pytest.mark.parametrize("name", TAKING)
-def test_every_command_reads_it_the_same_way(name):
-    command = main.get_command(click.Context(main), name)
-
-    found = [each.name for each in command.params if isinstance(each.type, Duration)]
-
-    assert found == TAKING[name]

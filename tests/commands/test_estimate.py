@@ -7,20 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from tests.commands import weeks
-from tests.commands.apiserver import serving
+from tests.commands.calling import call, call_on
 from tests.commands.cluster import Cluster
-from webhook.__main__ import main
 
 WITHIN = 0.15
 
 
 def estimated(*arguments):
-    found = CliRunner().invoke(main, ["estimate", *arguments])
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("estimate", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +81,7 @@ def test_without_a_policy_one_is_suggested_with_what_it_assumes(some, tmp_path):
     assert "  - Jobs run 4 times as long in cpu-lq without accelerators, and can do so" in text
     file = tmp_path / "suggested.yaml"
     file.write_text(suggested, encoding="utf-8")
-    assert CliRunner().invoke(main, ["check", "-f", str(file)]).exit_code == 0
+    assert call("check", "-f", file).exit_code == 0
     again = estimated("--snapshot", some, "--policy", str(file))
     assert again.output.splitlines()[0] == text.splitlines()[0]
 
@@ -114,18 +110,7 @@ def test_where_nothing_has_ended_there_is_no_estimate(tmp_path):
 def test_a_cluster_without_an_install_is_only_read(some, tmp_path):
     cluster = Cluster(*json.loads(Path(some).read_text(encoding="utf-8"))["items"])
 
-    with serving(cluster, tmp_path) as kubeconfig:
-        found = estimated("--since", "99999d", "--kubeconfig", kubeconfig)
+    found = call_on(cluster, tmp_path, "estimate", "--since", "99999d")
 
     assert found.output.startswith("Of ")
     assert {method for method, _, _ in cluster.asked} == {"GET"}
-
-
-def test_without_rights_one_line_says_so(tmp_path):
-    cluster = Cluster(forbidden=("*/workloads",))
-
-    with serving(cluster, tmp_path) as kubeconfig:
-        found = estimated("--kubeconfig", kubeconfig)
-
-    assert found.exit_code == 1
-    assert len(found.output.splitlines()) == 1

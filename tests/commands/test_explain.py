@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
+from tests.commands.calling import call
 from tests.reviews import light_job
-from webhook.__main__ import main
-from webhook.decide.wishes import CHECKPOINT, GPU_MEMORY, RUN_TIME
+from webhook.decide.wishes import GPU_MEMORY
 from webhook.model.job import QUEUE_LABEL
 
 LIGHT, HEAVY = "examples/light-job.yaml", "examples/heavy-job.yaml"
@@ -20,9 +19,7 @@ EXAMPLES = sorted(Path("examples").glob("pools/*.yaml")) + sorted(
 
 
 def explain(*arguments, given=None):
-    found = CliRunner().invoke(main, ["explain", *arguments], input=given)
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("explain", *arguments, given=given)
 
 
 def test_the_example_goes_to_the_cpu_with_a_table_that_fits_a_terminal():
@@ -46,12 +43,6 @@ def test_the_example_goes_to_the_cpu_with_a_table_that_fits_a_terminal():
         [">", "cpu", "cpu-lq", "cpu-cq", "now", "0"]
     ]
     assert max(map(len, lines)) <= 100
-
-
-def test_without_policies_the_snapshots_own_decide():
-    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT)
-
-    assert found.output.startswith("Policy light-gpu (Enforce): sent to cpu-lq")
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -106,14 +97,6 @@ def test_a_misspelt_queue_is_answered_with_the_nearest():
     )
 
 
-def test_the_job_may_come_from_standard_input():
-    given = Path(LIGHT).read_text(encoding="utf-8")
-
-    found = explain("-f", "-", "--snapshot", SNAPSHOT, given=given)
-
-    assert found.output.startswith("Policy light-gpu (Enforce): sent to cpu-lq")
-
-
 @pytest.mark.parametrize(
     ("job", "message"),
     [
@@ -142,12 +125,6 @@ def test_a_job_that_cannot_be_read_ends_with_2_and_the_place(tmp_path, job, mess
     assert message in found.output
 
 
-def test_a_missing_file_ends_with_2_and_its_name():
-    found = explain("-f", "nowhere.yaml", "--snapshot", SNAPSHOT)
-
-    assert (found.exit_code, found.output) == (2, "nowhere.yaml: No such file or directory\n")
-
-
 def test_a_cluster_that_cannot_be_reached_ends_with_1(tmp_path):
     path = tmp_path / "kubeconfig"
     path.write_text("apiVersion: v1\nkind: Config\n")
@@ -158,37 +135,6 @@ def test_a_cluster_that_cannot_be_reached_ends_with_1(tmp_path):
     assert "Invalid kube-config file" in found.output
 
 
-RESERVED = """
-apiVersion: kueue-fallback.dev/v1alpha1
-kind: FallbackPolicy
-metadata: {name: reserved}
-spec:
-  mode: Enforce
-  match: {jobSelector: {}}
-  options:
-  - {name: gpu, queue: gpu-lq}
-  - {name: cpu, queue: cpu-lq, adaptation: {accelerator: Remove}, only: {groups: [ml]}}
-  strategy: {type: Threshold, threshold: [{option: cpu, andReservingBelow: 3}]}
-"""
-
-
-@pytest.mark.parametrize(
-    ("user", "option"),
-    [
-        (["--as", "alice", "--as-group", "ml", "--as-group", "all"], "cpu"),
-        (["--as", "mallory", "--as-group", "vision"], "gpu"),
-        ([], "gpu"),
-    ],
-)
-def test_a_job_is_decided_as_if_somebody_else_created_it(tmp_path, user, option):
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(RESERVED)
-
-    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--policy", policy, *user, "-o", "json")
-
-    assert json.loads(found.output)["decision"]["option"] == option
-
-
 def test_a_group_without_a_user_is_refused():
     found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "--as-group", "ml")
 
@@ -196,43 +142,6 @@ def test_a_group_without_a_user_is_refused():
         2,
         "Error: --as-group goes with --as.",
     )
-
-
-@pytest.mark.parametrize(
-    ("example", "queue", "said", "option"),
-    [
-        ("spot-and-on-demand", "gpu-lq", {CHECKPOINT: "10m"}, "spot"),
-        # Of 0.2 interruptions an hour half of eight hours would be lost each time.
-        ("spot-and-on-demand", "gpu-lq", {RUN_TIME: "8h"}, "on-demand"),
-        ("spot-and-on-demand", "gpu-lq", {RUN_TIME: "8h", CHECKPOINT: "10m"}, "spot"),
-        ("npu-beside-gpu", "gpu-lq", {GPU_MEMORY: "12Gi"}, "gpu"),
-        ("team-queues", "a100-lq", {}, "a100"),
-    ],
-)
-def test_the_examples_of_pools_send_jobs_where_they_say(example, queue, said, option):
-    labels = {QUEUE_LABEL: queue}
-    job = light_job(namespace="research", labels=labels, annotations=said)
-    snapshot = f"examples/pools/{example}.yaml"
-
-    found = explain(*("-f", "-", "--snapshot", snapshot, "-o", "json"), given=json.dumps(job))
-
-    assert json.loads(found.output)["decision"]["option"] == option
-
-
-@pytest.mark.parametrize(
-    ("groups", "option"), [(["ml-research"], "h100"), (["on-call"], "h100"), (["sales"], "a100")]
-)
-def test_the_example_of_teams_goes_by_who_asks(groups, option):
-    job = light_job(namespace="research", labels={QUEUE_LABEL: "a100-lq"})
-    asked = [word for group in groups for word in ("--as-group", group)]
-    snapshot = "examples/pools/team-queues.yaml"
-
-    found = explain(
-        *("-f", "-", "--snapshot", snapshot, "--as", "ann", *asked, "-o", "json"),
-        given=json.dumps(job),
-    )
-
-    assert json.loads(found.output)["decision"]["option"] == option
 
 
 @pytest.mark.parametrize(
@@ -273,34 +182,29 @@ def test_where_all_gpus_are_taken_the_example_of_npus_sends_jobs_there(tmp_path)
     assert container["image"] == "registry.example.com/embed:rngd"
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_every_policy_of_an_example_is_valid(path):
-    checked = CliRunner().invoke(main, ["check", "-f", str(path)])
-
-    assert (checked.exit_code, " is valid" in checked.stdout) == (0, True), checked.output
+DECIDED = yaml.safe_load(Path(__file__).with_name("examples.yaml").read_text())
 
 
-@pytest.mark.parametrize(
-    ("example", "need", "option"),
-    [
-        ("mig-pool", "8Gi", "slice-10"),
-        ("mig-pool", "20Gi", "slice-40"),
-        ("mig-pool", "60Gi", "whole"),
-        ("mig-pool", None, "whole"),
-        ("time-slicing", "10Gi", "shared"),
-        ("time-slicing", "16Gi", "whole"),
-        ("time-slicing", None, "whole"),
-    ],
-)
-def test_the_examples_give_the_smallest_part_that_is_enough(example, need, option):
-    job = light_job(namespace="research", annotations={GPU_MEMORY: need} if need else {})
+@pytest.mark.parametrize("case", DECIDED, ids=[each["it"] for each in DECIDED])
+def test_the_examples_send_jobs_where_they_say(case):
+    labels = {QUEUE_LABEL: case.get("queue", "gpu-lq")}
+    job = light_job(namespace="research", labels=labels, annotations=case.get("says", {}))
+    user = [word for group in case.get("groups", ()) for word in ("--as-group", group)]
 
     found = explain(
-        *("-f", "-", "--snapshot", f"examples/slices/{example}.yaml", "-o", "json"),
+        *("-f", "-", "--snapshot", f"examples/{case['example']}.yaml", "-o", "json"),
+        *(["--as", "ann", *user] if user else []),
         given=json.dumps(job),
     )
 
-    assert json.loads(found.output)["decision"]["option"] == option
+    assert json.loads(found.output)["decision"]["option"] == case["option"]
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_every_policy_of_an_example_is_valid(path):
+    checked = call("check", "-f", path)
+
+    assert (checked.exit_code, " is valid" in checked.stdout) == (0, True), checked.output
 
 
 def test_what_a_decision_changes_is_shown_line_by_line():

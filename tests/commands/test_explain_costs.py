@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
+from tests.commands.calling import call
 from tests.cost.tariffs import tariff_object
-from webhook.__main__ import main
 
 TYPE = {"apiVersion": "kueue-fallback.dev/v1alpha1"}
 RENTED = tariff_object(
@@ -51,7 +50,7 @@ def files(tmp_path):
 
 
 def told(arguments):
-    found = CliRunner().invoke(main, arguments)
+    found = call(*arguments)
     assert found.exit_code == 0, found.output
     return found.output
 
@@ -119,43 +118,8 @@ def test_a_flavor_that_no_rate_names_has_no_known_money(files):
     ]
 
 
-def test_a_rate_of_0_is_a_known_one(files):
-    free = tariff_object(rates=[{"flavors": ["gpu", "cpu"], "resources": {"cpu": "0"}}])
-
-    assert {name: cost["money"] for name, cost in costs(files(free, L40S)).items()} == {
-        "gpu": 0.0,
-        "cpu": 0.0,
-    }
-
-
 def test_without_tariffs_and_devices_no_cost_is_said(files):
     arguments = files()
 
     assert "Expected cost" not in told(arguments)
     assert costs(arguments) == {"gpu": None, "cpu": None}
-
-
-def test_an_option_whose_run_is_not_known_has_no_cost_beside_one_that_has(files, tmp_path):
-    arguments = files(RENTED, L40S)
-    path = tmp_path / "policy.yaml"
-    policy = json.loads(path.read_text(encoding="utf-8"))
-    del policy["spec"]["options"][1]["slowdown"]
-    path.write_text(json.dumps(policy), encoding="utf-8")
-
-    assert table(arguments)[2] == ["cpu", "?", "?", "?", "?", "?"]
-    assert costs(arguments)["cpu"] is None
-
-
-def test_a_series_that_the_saved_state_has_counts_too(files):
-    source = {"configMap": "day-ahead", "key": "kr.json"}
-    named = tariff_object(electricity=[{"price": "0.20"}], series={"electricity": source})
-    points = [{"from": "2020-01-01T00:00:00Z", "value": 1.0}]
-    points.append({"from": "2040-01-01T00:00:00Z", "value": 1.0})
-    metadata = {"name": "day-ahead", "namespace": "kueue-fallback"}
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-    written = {**config_map, "data": {"kr.json": json.dumps(points)}}
-
-    found = costs(files(named, L40S, written))
-
-    assert found["gpu"]["electricity"] == found["gpu"]["kWh"]
-    assert costs(files(named, L40S))["gpu"]["electricity"] == pytest.approx(0.019, rel=0.01)

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
+from tests.commands.calling import call, call_on
 from tests.commands.cluster import Cluster
-from webhook.__main__ import main
 from webhook.commands import deciding
 from webhook.commands.explain import as_if_created
 
 SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
 LIGHT = yaml.safe_load(Path("examples/light-job.yaml").read_text(encoding="utf-8"))
 DECISION = "kueue-fallback.dev/decision"
-WORKLOAD = "kueue.x-k8s.io/v1beta2"
 
 
 def job(name="train", **annotations):
@@ -41,11 +38,8 @@ def decided():
 
 @pytest.fixture
 def explain(tmp_path):
-    def run(cluster, *words, namespace="research"):
-        with serving(cluster, tmp_path, namespace=namespace) as kubeconfig:
-            found = CliRunner().invoke(main, ["explain", *words, "--kubeconfig", kubeconfig])
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-        return found
+    def run(cluster, *words):
+        return call_on(cluster, tmp_path, "explain", *words, namespace="research")
 
     return run
 
@@ -171,30 +165,6 @@ def test_programs_get_both_decisions(explain, decided, form, read):
     assert found["now"]["decision"]["option"] == "cpu"
 
 
-def test_a_misspelt_job_is_answered_with_the_nearest(explain, decided):
-    result = explain(Cluster(*SNAPSHOT, decided), "trian")
-
-    assert result.exit_code == 1
-    assert result.stderr == "There is no Job research/trian (there is train).\n"
-
-
-def test_a_narrow_terminal_gets_narrow_tables(explain, decided, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    refused = json.loads(decided["metadata"]["annotations"][DECISION])
-    refused["options"][0]["rejected"] = "guestsFull: " + "many " * 20
-    refused["history"] = [{"time": "", "option": "gpu", "reason": "word " * 40}]
-    long = copy.deepcopy(decided)
-    long["metadata"]["annotations"][DECISION] = json.dumps(refused)
-
-    narrow = explain(Cluster(*SNAPSHOT, long), "train").output
-    wide = explain(Cluster(*SNAPSHOT, long), "train", "-o", "wide").output
-
-    assert max(map(len, narrow.splitlines())) <= 80
-    assert ("…" in narrow, "…" in wide) == (True, False)
-    assert "      guestsFull: many many" in narrow
-    assert "guestsFull: " + "many " * 19 + "many\n" in wide
-
-
 def test_what_is_left_of_a_deadline_stays_the_same():
     created = datetime(2026, 1, 1, tzinfo=UTC)
     later = (created + timedelta(minutes=10)).timestamp()
@@ -207,7 +177,7 @@ def test_what_is_left_of_a_deadline_stays_the_same():
 
 @pytest.mark.parametrize("words", [(), ("train", "-f", "job.yaml"), ("train", "--snapshot", "s")])
 def test_what_is_meant_must_be_said_once(words):
-    result = CliRunner().invoke(main, ["explain", *words])
+    result = call("explain", *words)
 
     assert (result.exit_code, "Usage: " in result.stderr) == (2, True)
 
@@ -236,20 +206,6 @@ def test_a_manifest_is_explained_by_a_dry_run(explain, decided, tmp_path, confli
     assert "the webhook was asked by a server-side dry run instead" in result.stderr
     (table,) = rows(result.stdout)
     assert [row[0] for row in table] == ["gpu", "cpu"]
-
-
-def test_a_manifest_that_the_api_server_refuses_says_why(explain, tmp_path):
-    path = tmp_path / "job.yaml"
-    path.write_text(yaml.safe_dump(job()))
-    cluster = Cluster(
-        forbidden=["/apis/kueue.x-k8s.io/*"],
-        created=lambda *_: (422, [], {"message": "spec.template: wrong"}),
-    )
-
-    result = explain(cluster, "-f", str(path))
-
-    assert result.exit_code == 1
-    assert result.stderr.endswith("The API server refuses the Job: spec.template: wrong (422)\n")
 
 
 SENTENCE = "undone: in gpu-lq as submitted, and decided no more (kueue-fallback.dev/policy: none)"
@@ -325,13 +281,3 @@ def test_who_cannot_be_told_gets_nothing_that_is_for_some(explain):
     cluster = Cluster(*reserved({"groups": ["ml"]}), job(), forbidden=[REVIEWS])
 
     assert "the Job's creator is unknown" in " ".join(explain(cluster, "train").output.split())
-
-
-@pytest.mark.parametrize(
-    "words", [("train", "train"), ("job", "train", "train"), ("job/train",) * 2]
-)
-def test_several_jobs_are_explained_one_after_another(explain, decided, words):
-    found = explain(Cluster(*SNAPSHOT, decided), *words)
-
-    heads = [line for line in found.stdout.splitlines() if line.startswith("Job research/")]
-    assert (found.exit_code, heads) == (0, ["Job research/train: pending."] * 2)

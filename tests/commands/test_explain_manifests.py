@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
+from tests.commands.calling import call, call_on
 from tests.commands.cluster import Cluster
-from webhook.__main__ import main
 
 LIGHT, HEAVY = Path("examples/light-job.yaml"), Path("examples/heavy-job.yaml")
 SNAPSHOT = "examples/snapshot.json"
@@ -33,9 +31,7 @@ def cron_job(name="nightly"):
 
 
 def explain(*words, given=None):
-    found = CliRunner().invoke(main, ["explain", *map(str, words)], input=given)
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("explain", *words, given=given)
 
 
 def told(text):
@@ -113,15 +109,6 @@ def test_a_mistake_in_a_cron_job_is_told_with_its_line(tmp_path):
     )
 
 
-def test_a_folder_without_manifests_is_said_to_have_none(tmp_path):
-    found = explain("-f", tmp_path, "--snapshot", SNAPSHOT)
-
-    assert (found.exit_code, found.stderr) == (
-        2,
-        f"{tmp_path}: no file ends with .json, .yaml, .yml\n",
-    )
-
-
 def live(tmp_path, *words):
     items = json.loads(Path(SNAPSHOT).read_text(encoding="utf-8"))["items"]
     labels = {"team": "ml"}
@@ -134,8 +121,7 @@ def live(tmp_path, *words):
         )
     ]
     cluster = Cluster(*items, *jobs, cron_job())
-    with serving(cluster, tmp_path, namespace="research") as kubeconfig:
-        return explain(*words, "--kubeconfig", kubeconfig)
+    return call_on(cluster, tmp_path, "explain", *words, namespace="research")
 
 
 @pytest.mark.parametrize("words", [("cronjob/nightly",), ("cj", "nightly")])
@@ -185,9 +171,7 @@ def test_what_contradicts_itself_is_refused(tmp_path, words, why):
 
 @pytest.mark.parametrize("command", [("undo",), ("queue",), ("move", "--to", "cpu"), ("release",)])
 def test_a_cron_job_is_no_job_to_change(tmp_path, command):
-    with serving(Cluster(cron_job()), tmp_path, namespace="research") as kubeconfig:
-        words = [*command, "cronjob/nightly", "--kubeconfig", kubeconfig]
-        found = CliRunner().invoke(main, words)
+    found = call_on(Cluster(cron_job()), tmp_path, *command, "cronjob/nightly")
 
     text = "cronjob/nightly: a CronJob is no Job; name one of those that it has made"
     assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, f"Error: {text}")

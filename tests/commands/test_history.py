@@ -99,8 +99,3 @@ def test_who_sees_one_namespace_gets_its_jobs_and_is_told_what_is_missing():
     assert [each.key for each in found.entries] == ["w-1"]
     assert found.state is None
     assert "/api/v1/namespaces is forbidden" in found.unread
-
-
-def test_who_sees_no_workloads_at_all_is_refused():
-    with pytest.raises(Forbidden):
-        read(Cluster({}, rights=set()))

@@ -2,7 +2,6 @@
 
 import json
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -38,7 +37,6 @@ OF_A_CLUSTER = {
     "unfinished": ["--all-namespaces", "--namespace", "--output", "--selector"],
     "version": ["--output"],
 }
-WITHOUT_CLUSTER = {"completion", "control", "help", "serve", "simulate", "tariff"}
 OF_JOBS = {"list", "queue", "unfinished"}
 SHORT = {
     "--all-namespaces": "-A",
@@ -46,19 +44,12 @@ SHORT = {
     "--output": "-o",
     "--selector": "-l",
 }
-HEAVY = ["cryptography", "flask", "kubernetes"]
 
 
 def helped(words):
     result = CliRunner().invoke(main, [*words.split(), "--help"])
     assert result.exit_code == 0, result.output
     return result.output
-
-
-def test_every_command_is_in_the_table():
-    every = {name.split()[0] for name in OF_A_CLUSTER} | WITHOUT_CLUSTER
-
-    assert every == set(main.list_commands(None))
 
 
 @pytest.mark.parametrize("words", OF_A_CLUSTER)
@@ -78,49 +69,14 @@ def test_a_command_of_a_cluster_has_kubectls_flags_with_one_help(words):
 
 
 @pytest.mark.parametrize("words", ["", *OF_A_CLUSTER, "simulate", "help", "completion"])
-def test_usage_is_what_people_type(words):
+def test_usage_is_what_people_type(words, monkeypatch, capsys):
     name = "kueue-fallback" if words == "unfinished" else "kubectl fallback"
+    monkeypatch.setattr(sys, "argv", ["webhook", *words.split(), "--help"])
 
-    found = subprocess.run(
-        [sys.executable, "-m", "webhook", *words.split(), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    with pytest.raises(SystemExit):
+        main()
 
-    assert found.stdout.startswith(f"Usage: {name} {words}".rstrip())
-
-
-@pytest.mark.parametrize("words", [["--help"], ["check", "--help"], ["explain", "--help"]])
-def test_help_and_check_import_nothing_heavy(words):
-    code = f"import sys; sys.argv[1:] = {words!r}\nfrom webhook.__main__ import main\n"
-    told = f"finally: print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
-
-    found = subprocess.run(
-        [sys.executable, "-c", f"{code}try: main()\n{told}"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert found.stderr == "[]\n"
-
-
-def test_check_of_a_file_imports_nothing_heavy(tmp_path):
-    file = tmp_path / "policy.yaml"
-    file.write_text("kind: FallbackPolicy\n")
-    words = ["check", "-f", str(file)]
-    code = f"import sys; sys.argv[1:] = {words!r}\nfrom webhook.__main__ import main\n"
-    told = f"finally: print([name for name in {HEAVY!r} if name in sys.modules])"
-
-    found = subprocess.run(
-        [sys.executable, "-c", f"{code}try: main()\n{told}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert found.stdout.splitlines()[-1] == "[]"
+    assert capsys.readouterr().out.startswith(f"Usage: {name} {words}".rstrip())
 
 
 def two_contexts(path, there):
@@ -159,15 +115,6 @@ def test_a_context_says_which_cluster_and_which_namespace(tmp_path):
     )
 
 
-def test_a_group_goes_with_a_user():
-    found = CliRunner().invoke(main, ["status", "--as-group", "team"])
-
-    assert (found.exit_code, found.stderr.splitlines()[-1]) == (
-        2,
-        "Error: --as-group goes with --as.",
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "start"),
     [
@@ -181,13 +128,6 @@ def test_help_is_a_command_too(words, start):
 
     assert result.exit_code == 0
     assert result.stdout.startswith(start)
-
-
-def test_help_about_a_misspelt_command_names_the_nearest():
-    result = CliRunner().invoke(main, ["help", "explan"])
-
-    assert result.exit_code == 2
-    assert "No such command 'explan'. Did you mean explain?" in result.stderr
 
 
 JOB = {

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
-from webhook.__main__ import main
-from webhook.cost.series import read_series
+from tests.commands.calling import call
 from webhook.model.costs.tariff import read_tariff
 
 DIRECT = "Carbon intensity gCO₂eq/kWh (direct)"
@@ -22,7 +20,7 @@ GAUGES = {
 
 
 def told(*arguments, code=0):
-    found = CliRunner().invoke(main, ["tariff", *arguments])
+    found = call("tariff", *arguments)
     assert found.exit_code == code, found.output
     return found
 
@@ -31,45 +29,6 @@ def csv(tmp_path, rows, header=f"Datetime (UTC),Country,{DIRECT},{LIFE_CYCLE}"):
     path = tmp_path / "electricitymaps.csv"
     path.write_text("\n".join([header, *rows]), encoding="utf-8")
     return str(path)
-
-
-def days(count, *, direct="300", life="350"):
-    return [
-        f"2025-01-{day:02} {hour:02}:00:00,Korea,{direct},{life}"
-        for day in range(1, count + 1)
-        for hour in range(24)
-    ]
-
-
-def test_a_series_is_a_tariff_and_the_config_map_that_it_names(tmp_path):
-    path = csv(tmp_path, days(7))
-    found = told("series", "-f", path, "--name", "really", "--cluster", "a", "--cluster", "b")
-
-    tariff, config = yaml.safe_load_all(found.stdout)
-    spec = read_tariff(tariff).spec
-    source = spec.series.carbon
-    assert spec.clusters == ("a", "b")
-    points = read_series(config["data"][source.key], source.format, "")
-    assert config["metadata"]["name"] == source.config_map == "really"
-    assert (len(points.steps), set(points.steps.values())) == (7 * 24, {300.0})
-
-
-@pytest.mark.parametrize(
-    ("rows", "header", "message"),
-    [
-        (days(6), None, "expected the hours of a week at least, got 144"),
-        (days(7, direct=""), None, "expected the hours of a week at least, got 0"),
-        (days(7, direct="-1"), None, f":2 {DIRECT}: expected an amount of at least 0, got '-1'"),
-        (days(7), "when,a,b,c", ":1: expected a column that begins with Datetime, got when,"),
-        (days(7), "Datetime,a,b,c", ":1: expected a column Carbon intensity, got Datetime, a"),
-        (["noon,Korea,1,2"], None, ":2 Datetime (UTC): expected a time, got 'noon'"),
-    ],
-    ids=["few", "empty", "negative", "no time", "no intensity", "a wrong time"],
-)
-def test_a_file_that_says_nothing_is_refused_with_its_place(tmp_path, rows, header, message):
-    path = csv(tmp_path, rows) if header is None else csv(tmp_path, rows, header)
-
-    assert message in told("typical", "-f", path, code=2).stderr
 
 
 def flavor(name, **labels):

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import click
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from tests.commands.apiserver import serving
+from tests.commands.calling import call
 from tests.commands.cluster import Cluster
 from webhook.__main__ import main
 from webhook.commands import deciding
@@ -66,9 +66,7 @@ REFUSED = (
 
 
 def run(words, *more):
-    found = CliRunner().invoke(main, [*shlex.split(words), *more])
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call(*shlex.split(words), *more)
 
 
 @pytest.fixture(scope="module")
@@ -213,22 +211,6 @@ def test_a_command_for_one_job_takes_no_other_words(words, jobs, error, cluster)
     found = run(words.format(jobs), "--kubeconfig", cluster)
 
     assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, f"Error: {error}")
-
-
-@pytest.mark.parametrize("words", [name[:-1] + "qx" for name in main.list_commands(None)])
-def test_a_misspelt_command_is_wrong_usage(words):
-    found = run(words)
-
-    assert found.exit_code == 2
-    assert f"No such command '{words}'." in found.stderr
-
-
-@pytest.mark.parametrize("words", sorted({words.split()[0] for words in (*OF_A_CLUSTER, *HERE)}))
-def test_a_flag_that_does_not_exist_is_wrong_usage(words):
-    found = run(words, "--no-such-flag")
-
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert "--no-such-flag" in found.stderr
 
 
 def commands(group=main, path=()):

@@ -3,6 +3,7 @@
 import pytest
 from click.testing import CliRunner
 
+from hack.waiting import WAIT_SECONDS
 from tests.commands.apiserver import serving
 from webhook.admission import review
 from webhook.commands.probe import command
@@ -62,7 +63,7 @@ def test_a_webhook_that_comes_later_is_waited_for(run, monkeypatch):
         asked.append(path)
         return 201, seen(body) if len(asked) == 3 else [], body
 
-    assert run(answer, wait="60").exit_code == 0
+    assert run(answer, wait=f"{WAIT_SECONDS:.0f}").exit_code == 0
     assert len(asked) == 3
 
 

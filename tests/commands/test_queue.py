@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
+from tests.commands.calling import call, call_on
 from tests.commands.cluster import Cluster
-from webhook.__main__ import main
 
 FILE = "examples/snapshot.json"
 SNAPSHOT = json.loads(Path(FILE).read_text(encoding="utf-8"))["items"]
@@ -18,16 +16,15 @@ LIGHT = "light-4"
 
 
 def saved(*words, code=0):
-    found = CliRunner().invoke(main, ["queue", *words, "--snapshot", FILE])
+    found = call("queue", *words, "--snapshot", FILE)
     assert found.exit_code == code, found.output
     return found.output
 
 
 @pytest.fixture
 def live(tmp_path):
-    def run(cluster, *words, namespace="research"):
-        with serving(cluster, tmp_path, namespace=namespace) as kubeconfig:
-            return CliRunner().invoke(main, ["queue", *words, "--kubeconfig", kubeconfig])
+    def run(cluster, *words):
+        return call_on(cluster, tmp_path, "queue", *words, namespace="research")
 
     return run
 
@@ -74,13 +71,6 @@ def test_nobody_waits_in_another_namespace():
     assert saved("x", "-n", "nobody", code=1) == "Job nobody/x does not wait there.\n"
 
 
-def test_a_cluster_is_asked_for_the_kubeconfigs_namespace(live):
-    found = live(Cluster(*SNAPSHOT))
-
-    assert found.exit_code == 0
-    assert found.output.splitlines()[1].split()[1] == "heavy-3"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -95,28 +85,12 @@ def test_a_job_that_is_in_no_line_is_told_why(live, given, said):
     assert said in found.output
 
 
-def test_a_job_that_is_not_there_is_not_looked_for_in_vain(live):
-    found = live(Cluster(*SNAPSHOT, job("light-9")), "light-99")
-
-    assert (found.exit_code, found.output) == (
-        1,
-        "There is no Job research/light-99 (there is light-9).\n",
-    )
-
-
-def test_without_rights_one_line_says_so(live):
-    found = live(Cluster(*SNAPSHOT, forbidden=("*/clusterqueues",)), LIGHT)
-
-    assert found.exit_code == 1
-    assert len(found.output.splitlines()) == 1
-
-
 def test_explain_tells_it_of_a_job_that_waits(tmp_path):
     cluster = Cluster(*SNAPSHOT, job(LIGHT))
-    with serving(cluster, tmp_path, namespace="research") as kubeconfig:
-        words = ["explain", LIGHT, "--kubeconfig", kubeconfig]
-        text = CliRunner().invoke(main, words).output
-        answer = CliRunner().invoke(main, [*words, "-o", "json"]).stdout
+    text, answer = (
+        call_on(cluster, tmp_path, "explain", LIGHT, *words, namespace="research").stdout
+        for words in ((), ("-o", "json"))
+    )
 
     assert "Position 3 of 11 in gpu-cq" in text
     assert json.loads(answer)["waiting"][0]["position"] == 3

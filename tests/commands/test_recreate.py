@@ -166,13 +166,6 @@ def test_it_asks_first(undo):
     )
 
 
-def test_told_to_go_on_it_does(undo):
-    cluster = ApiServer(stored())
-
-    assert undo(cluster, answers="y\n", yes=False).exit_code == 0
-    assert cluster.job["metadata"]["uid"] == "new"
-
-
 def test_a_dry_run_prints_the_manifest(undo):
     cluster = ApiServer(before := stored())
 

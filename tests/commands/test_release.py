@@ -3,10 +3,8 @@
 import copy
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from webhook.__main__ import main
+from tests.commands.calling import call_on
 
 GATE, HELD = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/held"
 OURS = "kueue-fallback.dev/hold"
@@ -50,8 +48,7 @@ class Cluster:
 
 
 def run(tmp_path, cluster, *arguments):
-    with serving(cluster, tmp_path) as kubeconfig:
-        return CliRunner().invoke(main, [*arguments, "--kubeconfig", kubeconfig])
+    return call_on(cluster, tmp_path, *arguments)
 
 
 OPEN = {"resourceVersion": "1", "annotations": {GATE: None}, "labels": {HELD: None}}

@@ -4,12 +4,10 @@ import json
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
+from tests.commands.calling import call, call_on
 from tests.learn.runs import began, ended, failure, success
 from tests.model.policies import VALID
-from webhook.__main__ import main
 from webhook.learn.device_runs import UNKNOWN_BOUND, DeviceRun, pack
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import ClassRecord, config_map, shard_of
@@ -43,9 +41,7 @@ def snapshot(tmp_path):
 
 
 def report(*arguments):
-    found = CliRunner().invoke(main, ["report", "--run-times", *arguments])
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("report", "--run-times", *arguments)
 
 
 def test_each_class_has_a_line_for_its_flavors_and_what_keeps_failing_is_named(snapshot):
@@ -112,27 +108,10 @@ def test_how_long_runs_took_to_begin_is_told_below(begun):
     ]
 
 
-def test_programs_are_told_it_too(begun):
-    found = json.loads(report("--snapshot", begun, "-o", "json").output)
-
-    assert found["startDelays"] == [
-        {"flavors": "t4", "runs": 3, "seconds": 30.0, "low": 14.5, "high": 62.0}
-    ]
-    assert found["dispatches"] == [
-        {"clusterQueue": "gpu-cq", "runs": 3, "seconds": 5.0, "low": 2.4, "high": 10.3}
-    ]
-
-
 def test_where_nothing_has_ended_it_says_so():
     found = report("--snapshot", "examples/snapshot.json")
 
     assert found.output == "No Workload with a run time has ended yet.\n"
-
-
-def test_a_file_that_cannot_be_read_is_named():
-    found = report("--snapshot", "missing.json")
-
-    assert (found.exit_code, found.output) == (2, "missing.json: No such file or directory\n")
 
 
 def test_records_are_read_where_the_api_server_sends_reviews_to(tmp_path):
@@ -145,9 +124,8 @@ def test_records_are_read_where_the_api_server_sends_reviews_to(tmp_path):
         items = [hook] if "mutatingwebhookconfigurations" in path else []
         return 200, [("Content-Type", "application/json")], {"metadata": {}, "items": items}
 
-    with serving(answer, tmp_path) as kubeconfig:
-        for words in (["report"], ["report", "--run-times"]):
-            CliRunner().invoke(main, [*words, "--kubeconfig", kubeconfig])
+    for words in (("report",), ("report", "--run-times")):
+        call_on(answer, tmp_path, *words)
 
     assert asked.count("/api/v1/namespaces/elsewhere/configmaps") >= 2
     assert not any("/namespaces/kueue-fallback/" in path for path in asked)

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
 from bench.experiment.arms import SCENARIOS
+from tests.commands.calling import call
 from tests.hindsight import journals
-from webhook.__main__ import main
 from webhook.hindsight.journal import Slot, config_map, slot_of
 
 HOUR = slot_of(journals.BEGAN)
@@ -36,9 +35,7 @@ def saved_state(tmp_path, strategy, *, mode, change=lambda entries: entries):
 
 
 def report(*arguments):
-    found = CliRunner().invoke(main, ["report", *arguments])
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("report", *arguments)
 
 
 def test_a_journal_that_does_not_reach_back_so_far_says_so(tmp_path):
@@ -89,15 +86,6 @@ def test_what_is_misspelt_is_answered_with_the_nearest(tmp_path, words, why):
     assert (found.exit_code, found.stdout, found.stderr) == (1, "", f"{why}\n")
 
 
-@pytest.mark.parametrize("words", [(), ("--run-times",)])
-def test_a_report_fits_60_columns(tmp_path, monkeypatch, words):
-    monkeypatch.setenv("COLUMNS", "60")
-
-    found = report("--snapshot", saved_state(tmp_path, "FinishTime", mode="Enforce"), *words)
-
-    assert max(map(len, found.output.splitlines())) <= 60
-
-
 def test_labels_choose_the_jobs_that_are_counted(tmp_path):
     def of_two_teams(entries):
         teams = ("ml", "vision", "ml")
@@ -124,14 +112,6 @@ def test_labels_choose_the_jobs_that_are_counted(tmp_path):
     )
 
 
-def test_what_would_be_gained_is_told_apart(tmp_path):
-    found = report("--snapshot", saved_state(tmp_path, "static", mode="Observe"), "-o", "wide")
-
-    header = next(line for line in found.output.splitlines() if line.startswith("POLICY"))
-    assert "WOULD MOVE" in header
-    assert "if all policies were enforced." in found.output
-
-
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_programs_get_seconds(tmp_path, output, read):
     snapshot = saved_state(tmp_path, "FinishTime", mode="Enforce")
@@ -145,21 +125,6 @@ def test_programs_get_seconds(tmp_path, output, read):
     spans = found["makespan"]
     assert spans["withoutDecisions"] - spans["replayed"] > 40
     assert abs(found["sureness"]["turnaroundOffPercent"]) < 3
-
-
-def test_jobs_that_a_policy_left_alone_are_told_by_why(tmp_path):
-    def stale(entries):
-        return [
-            replace(each, option="", left_alone="stale") if each.policy == "heavy" else each
-            for each in entries
-        ]
-
-    snapshot = saved_state(tmp_path, "FinishTime", mode="Enforce", change=stale)
-
-    found = json.loads(report("--snapshot", snapshot, "-o", "json").output)
-
-    stayed = {row["policy"]: row["stayed"] for row in found["rows"]}
-    assert stayed["heavy"] == {"stale": 15}
 
 
 def test_a_time_in_which_no_job_came_is_told_by_the_exit_code(tmp_path):

@@ -4,10 +4,8 @@ import json
 import time
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from webhook.__main__ import main
+from tests.commands.calling import call, call_on
 from webhook.hindsight.journal import SUCCEEDED, JournalEntry, Slot, config_map, slot_of
 
 BEGAN = 1_800_000_000
@@ -94,9 +92,7 @@ def saved(tmp_path, *objects, name="snapshot.json"):
 
 
 def report(*arguments):
-    found = CliRunner().invoke(main, ["report", "--slices", *arguments])
-    assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-    return found
+    return call("report", "--slices", *arguments)
 
 
 @pytest.fixture
@@ -160,8 +156,8 @@ def test_a_cluster_is_read_with_the_user_s_own_rights_and_not_written(tmp_path, 
         items = next((items for end, items in held.items() if path.endswith(end)), [])
         return 200, [("Content-Type", "application/json")], {"metadata": {}, "items": items}
 
-    with serving(answer, tmp_path) as kubeconfig:
-        found = report("--kubeconfig", kubeconfig, "--release-namespace", "kueue-fallback")
+    words = ("report", "--slices", "--release-namespace", "kueue-fallback")
+    found = call_on(answer, tmp_path, *words)
 
     assert "kubectl cordon a" in found.output
     assert ("# until these have ended: team/train" in found.output) is sees_pods

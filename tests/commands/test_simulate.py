@@ -1,17 +1,17 @@
 """`kubectl fallback simulate` on files: no cluster is asked."""
 
+import functools
 import importlib.util
 import json
-import subprocess
-import sys
 
 import pytest
 import yaml
 
-from tests.commands.simulating import simulate
+from tests.commands.calling import call
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
 
+simulate = functools.partial(call, "simulate")
 UNIFORM = "examples/scenarios/uniform.yaml"
 
 
@@ -108,23 +108,6 @@ def test_arguments_that_do_not_fit_are_refused(tmp_path, arguments, message):
     assert (found.exit_code, found.output) == (2, message.format(path=path) + "\n")
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name: [", "{path}:1: not YAML: expected the node content, but found '<stream end>'"),
-        ("", "{path}: expected one document, found 0"),
-        ("a: 1\n---\nb: 1\n", "{path}: expected one document, found 2"),
-    ],
-)
-def test_a_file_that_is_no_document_is_refused(tmp_path, text, message):
-    path = tmp_path / "s.yaml"
-    path.write_text(text)
-
-    found = simulate("-f", str(path))
-
-    assert (found.exit_code, found.output) == (2, message.format(path=path) + "\n")
-
-
 def test_mistakes_are_named_with_file_line_and_path(tmp_path):
     source = files.changed(["arrivals", 0, "burst", "count"], 0)
     path = written(tmp_path, {**source, "typo": 1})
@@ -168,25 +151,6 @@ def test_a_run_time_that_the_scenario_does_not_tell_is_asked_for(tmp_path):
     )
 
 
-LOADED = """
-import sys
-from webhook.__main__ import main
-try:
-    main(sys.argv[1:])
-finally:
-    print({"cryptography", "flask", "kubernetes", "matplotlib"} & set(sys.modules))
-"""
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["-f", UNIFORM]])
-def test_neither_a_cluster_nor_the_web_nor_a_plot_is_imported_to_replay(arguments):
-    command = [sys.executable, "-c", LOADED, "simulate", *arguments]
-
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-
-    assert done.stdout.endswith("set()\n")
-
-
 def test_clusters_are_named_in_every_output(tmp_path):
     path = written(tmp_path, with_workers(worker("a", cpu=2), worker("b")))
     asked = ("-f", path, "--strategy", "static", "--strategy", "Threshold")
@@ -204,18 +168,3 @@ def test_clusters_are_named_in_every_output(tmp_path):
         "a": 21.0,
         "b": 10.0,
     }
-
-
-def test_a_mistake_in_a_cluster_is_named_with_file_line_and_path(tmp_path):
-    source = with_workers(worker("a"))
-    source["clusters"][0]["name"] = "b"
-    path = written(tmp_path, source)
-
-    found = simulate("-f", path)
-
-    line = 1 + (tmp_path / "scenario.yaml").read_text().splitlines().index("- name: b")
-    assert found.exit_code == 2
-    assert found.stderr == (
-        f"{path}:{line}: clusters[0].name: no ClusterQueue in `cluster` leads to b through "
-        "MultiKueue; there is a\n"
-    )

@@ -1,15 +1,17 @@
 """`kubectl fallback simulate --decisions` on files: a log replays under another policy."""
 
+import functools
 import json
 
 import pytest
 import yaml
 
 from bench.experiment.arms import SCENARIOS
-from tests.commands.simulating import simulate
+from tests.commands.calling import call
 from tests.hindsight import journals
 from tests.hindsight.logged import lines
 
+simulate = functools.partial(call, "simulate")
 GIVEN = journals.scenario("burst")
 CONTAINERS = "job.spec.template.spec.containers"
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research"}}
@@ -63,23 +65,6 @@ def test_another_policy_decides_the_jobs_of_the_log(written, tmp_path):
     assert decided["savedPercent"] == pytest.approx(
         100 * (1 - decided["makespan"] / static["makespan"]), abs=0.01
     )
-
-
-def test_a_table_has_a_row_for_each_strategy(written):
-    found = simulate(*written(), "--strategy", "Threshold")
-
-    title, _, header, row = found.output.splitlines()[:4]
-    assert found.exit_code == 0
-    assert title.startswith("decisions: 30 Jobs in ")
-    assert (header.split()[0], row.split()[0]) == ("STRATEGY", "Threshold")
-
-
-def test_lines_of_other_programs_and_cut_ones_are_passed_over(written):
-    kept = list(lines(GIVEN))
-
-    found = replayed(*written("W1122 08:00:00 leaving", kept[0][:90], '{"msg": "on"}', *kept))
-
-    assert found["jobs"] == 30
 
 
 def changed(change):

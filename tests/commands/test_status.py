@@ -6,15 +6,14 @@ import time
 
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from tests.commands.cluster import Cluster
+from tests.commands import release
 from tests.commands.release import (
     SNAPSHOT,
     WELL,
     configuration,
     lease,
+    lines_of,
     metrics,
     pod,
     ready,
@@ -23,31 +22,17 @@ from tests.commands.release import (
 )
 from tests.model.team_policies import team_policy
 from tests.state.kueue import deployment
-from webhook.__main__ import main
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.state.published_congestion import config_map_of
-
-PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
-VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
 
 
 @pytest.fixture
 def status(tmp_path):
-    def run(*objects, words=(), forbidden=(), told=None, policies=None):
-        proxied = (200, [], metrics() if told is None else told)
+    def run(*objects, policies=None, **given):
         snapshot = with_status(ready()) if policies is None else policies
-        made = [each() if callable(each) else each for each in objects]
-        cluster = Cluster(*snapshot, *made, forbidden=forbidden, texts={**VERSION, PROXY: proxied})
-        with serving(cluster, tmp_path, namespace="research") as kubeconfig:
-            found = CliRunner().invoke(main, ["status", *words, "--kubeconfig", kubeconfig])
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-        return found
+        return release.status(tmp_path, *snapshot, *objects, **given)
 
     return run
-
-
-def lines_of(result):
-    return [" ".join(line.split()) for line in result.output.splitlines()]
 
 
 def test_all_is_well(status):
@@ -124,10 +109,6 @@ def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
 
     shown = [" ".join(line.split()) for line in lines]
     assert "queue gpu-cq t4 nvidia.com/gpu 1.25 6m40s" in shown
-
-
-def test_what_was_scarce_long_ago_is_not_shown(status):
-    assert "SCARCE IN" not in status(*WELL, prices_of(1000)).stdout
 
 
 @pytest.mark.parametrize(
@@ -266,37 +247,6 @@ def test_two_hundred_queues_fit_a_screen_with_those_of_policies_first(status, mo
     assert lines[-1] == "… and 200 more ClusterQueues, 0 with pending Workloads: --all"
 
 
-def test_all_queues_are_printed_where_all_are_asked_for(status):
-    lines = status(*WELL, *many_queues(200), words=["--all"]).stdout.splitlines()
-
-    names = [line.split()[0] for line in lines if line.startswith("a-queue")]
-    assert len(names) == 200
-    assert names[:2] == ["a-queue-with-a-long-name-000", "a-queue-with-a-long-name-010"]
-
-
-def test_without_policies_the_busiest_queues_are_shown(status):
-    lines = status(*WELL, *many_queues(200), policies=()).stdout.splitlines()
-
-    header = next(index for index, line in enumerate(lines) if line.startswith("CLUSTERQUEUE"))
-    assert len(lines) <= 40
-    assert lines[header + 1].startswith("a-queue-with-a-long-name-000")
-
-
-def test_a_server_that_does_not_answer_is_unknown(status, tmp_path):
-    result = status(*WELL, forbidden=[PROXY], words=["-o", "json"])
-
-    found = json.loads(result.output)
-    assert (result.exit_code, found["replicas"][0]["state"]) == (0, "unknown")
-    assert found["replicas"][0]["message"] == f"you cannot GET {PROXY}"
-
-
-def test_without_pods_nothing_is_known_of_freshness(status):
-    result = status(*without(pod))
-
-    said = "Servers unknown: there is no pod of the server in namespace kf"
-    assert (result.exit_code, said in lines_of(result)) == (0, True)
-
-
 def test_what_policies_say_of_kueue_stands_for_what_servers_say(status):
     policies = with_status(ready(tested=("True", "it is tested")))
 
@@ -311,20 +261,6 @@ def test_kueues_line_names_its_version_and_that_it_is_untested(status):
     result = status(*WELL, deployment(image="kueue:v0.20.0"), policies=policies)
 
     assert lines_of(result)[1] == "Kueue v0.20.0 (v1beta2) on Kubernetes v1.36.0, untested"
-
-
-def test_a_narrow_terminal_gets_narrow_tables(status, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "70")
-
-    assert max(map(len, status(*WELL).output.splitlines())) <= 90
-    assert "…" not in status(*WELL, words=["-o", "wide"]).output
-
-
-def test_a_cluster_that_does_not_answer_ends_with_3(tmp_path):
-    with serving(lambda *_: (503, [], {"message": "starting"}), tmp_path) as kubeconfig:
-        result = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
-
-    assert (result.exit_code, result.stderr) == (1, "503 starting\n")
 
 
 def test_kinds_are_named_where_some_policy_is_for_others_than_jobs(status):

@@ -3,32 +3,20 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from tests.commands.cluster import Cluster
-from tests.commands.release import WELL, metrics, ready, with_status, worker
-from webhook.__main__ import main
+from tests.commands import release
+from tests.commands.release import WELL, lines_of, metrics, ready, with_status, worker
 
-PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
-VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
 HEADER = "CLUSTER ACTIVE STATE AGE MESSAGE"
 
 
 @pytest.fixture
 def status(tmp_path):
-    def run(*workers, ages=None, words=(), forbidden=()):
-        texts = {**VERSION, PROXY: (200, [], metrics(clusters=ages))}
-        objects = [*with_status(ready()), *(each() for each in WELL), *workers]
-        cluster = Cluster(*objects, forbidden=forbidden, texts=texts)
-        with serving(cluster, tmp_path, namespace="research") as kubeconfig:
-            return CliRunner().invoke(main, ["status", *words, "--kubeconfig", kubeconfig])
+    def run(*workers, ages=None, **given):
+        objects = (*with_status(ready()), *WELL, *workers)
+        return release.status(tmp_path, *objects, told=metrics(clusters=ages), **given)
 
     return run
-
-
-def lines_of(result):
-    return [" ".join(line.split()) for line in result.output.splitlines()]
 
 
 def table(lines):

@@ -3,17 +3,12 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from tests.commands.cluster import Cluster
-from tests.commands.release import WELL, lease, metrics, ready, with_status, without
+from tests.commands import release
+from tests.commands.release import WELL, lease, ready, with_status, without
 from tests.state.objects import condition, workload
-from webhook.__main__ import main
 
-PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
 CONFIG = "/api/v1/namespaces/kueue-system/configmaps/kueue-manager-config"
-VERSION = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
 OURS = "kueue-fallback.dev/dispatcher"
 
 
@@ -30,14 +25,12 @@ def status(tmp_path):
     def run(*workloads, dispatcher=OURS, made=WELL, forbidden=()):
         text = f"kind: Configuration\nmultiKueue: {{dispatcherName: {dispatcher}}}\n"
         config_map = {"metadata": {"namespace": "kueue-system"}, "data": {"config.yaml": text}}
-        texts = {**VERSION, PROXY: (200, [], metrics()), CONFIG: (200, [], config_map)}
         kept = [item for item in with_status(ready()) if item["kind"] != "Workload"]
-        objects = [*kept, *(each() for each in made), *workloads]
-        cluster = Cluster(*objects, forbidden=forbidden, texts=texts)
-        words = ["status", "-o", "json"]
-        with serving(cluster, tmp_path, namespace="research") as kubeconfig:
-            result = CliRunner().invoke(main, [*words, "--kubeconfig", kubeconfig])
-            said = CliRunner().invoke(main, ["status", "--kubeconfig", kubeconfig])
+        given = {"forbidden": forbidden, CONFIG: (200, [], config_map)}
+        result, said = (
+            release.status(tmp_path, *kept, *made, *workloads, words=words, **given)
+            for words in (("-o", "json"), ())
+        )
         found = json.loads(result.output)
         line = [text for text in said.output.splitlines() if text.startswith("Dispatcher")]
         return result.exit_code, found["attention"], found["dispatcher"], line
@@ -80,11 +73,3 @@ def test_another_dispatcher_is_none_of_ours(status):
 
 def test_who_may_not_see_kueues_configuration_is_shown_nothing_of_it(status):
     assert status(forbidden=["*/kueue-manager-config"]) == (0, [], {"ours": None}, [])
-
-
-def test_who_may_not_list_workloads_is_told_so(status):
-    code, attention, shown, line = status(forbidden=["*/workloads"])
-
-    assert (code, attention) == (0, [])
-    assert "forbidden" in shown
-    assert line == []

@@ -1,10 +1,8 @@
 """`kubectl fallback off` and `on`: where the ConfigMap says that nothing is decided."""
 
 import pytest
-from click.testing import CliRunner
 
-from tests.commands.apiserver import serving
-from webhook.__main__ import main
+from tests.commands.calling import call_on
 
 NAME = "kueue-fallback-off"
 PATH = "/api/v1/namespaces/{}/configmaps"
@@ -49,8 +47,7 @@ class Release:
 @pytest.fixture
 def run(tmp_path):
     def ran(release, *words):
-        with serving(release, tmp_path) as kubeconfig:
-            return CliRunner().invoke(main, [*words, "--kubeconfig", kubeconfig])
+        return call_on(release, tmp_path, *words)
 
     return ran
 

@@ -9,12 +9,10 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from click.testing import CliRunner
 
 from hack.waiting import WAIT_SECONDS
 from tests.commands.apiserver import serving
-from webhook.__main__ import main
-from webhook.commands import tail
+from tests.commands.calling import call_on
 from webhook.commands.tail import Decisions
 
 DECISION = "kueue-fallback.dev/decision"
@@ -74,10 +72,7 @@ def event(kind, found):
 @pytest.fixture
 def run(tmp_path):
     def tailed(jobs, *words):
-        with serving(jobs, tmp_path, namespace="team") as kubeconfig:
-            found = CliRunner().invoke(main, ["tail", *words, "--kubeconfig", kubeconfig])
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.exception
-        return found
+        return call_on(jobs, tmp_path, "tail", *words, namespace="team")
 
     return tailed
 
@@ -101,7 +96,7 @@ def test_each_change_of_a_decision_is_a_line(run):
         | {"original": {}}
     )
 
-    result = run(Jobs([], events=[events]), "-o", "json", "--for", "1s")
+    result = run(Jobs([], events=[events]), "-o", "json", "--count", "3")
 
     found = lines_of(result)
     assert result.exit_code == 0
@@ -126,21 +121,6 @@ def test_each_change_of_a_decision_is_a_line(run):
     assert found[2]["reason"] == "undone: as submitted in gpu-lq"
 
 
-def test_earlier_decisions_are_printed_only_if_asked_for(run):
-    jobs = [
-        job("old", decision=decided(minutes_ago=20)),
-        job("new", decision=decided(minutes_ago=1)),
-        job("middle", decision=decided(minutes_ago=5)),
-    ]
-
-    asked = run(Jobs(jobs), "--since", "10m", "-o", "json", "--for", "0s", "--count", "2")
-    until = run(Jobs(jobs), "--since", "10m", "-o", "json", "--count", "2")
-    unasked = run(Jobs(jobs), "-o", "json", "--for", "1s")
-
-    assert asked.output == unasked.output == ""
-    assert [line["name"] for line in lines_of(until)] == ["middle", "new"]
-
-
 def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
     jobs = Jobs([job(decision=decided(reason="sent to cpu-lq (cpu): " + "word " * 40))])
     words = ("--since", "10m", "--count", "1")
@@ -163,9 +143,9 @@ def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
     ],
 )
 def test_the_namespace_is_the_one_that_is_meant(run, words, path):
-    jobs = Jobs([])
+    jobs = Jobs([], events=[[event("ADDED", job(decision=decided()))]])
 
-    run(jobs, *words, "--for", "1s")
+    run(jobs, *words, "--count", "1")
 
     assert {where for where, _ in jobs.asked} == {path}
     (_, watched) = jobs.asked[1]
@@ -176,7 +156,7 @@ def test_after_a_gap_the_jobs_are_listed_again_and_compared(run):
     gone = [{"type": "ERROR", "object": {"code": 410, "message": "too old"}}]
     before, after = [job(decision=decided())], [job(decision=MOVED), job("b", decision=decided())]
 
-    result = run(Jobs(before, after, events=[gone]), "-o", "json", "--for", "1s")
+    result = run(Jobs(before, after, events=[gone]), "-o", "json", "--count", "2")
 
     assert {(line["event"], line["name"]) for line in lines_of(result)} == {
         ("moved", "a"),
@@ -194,13 +174,6 @@ def test_a_job_of_the_same_name_is_another_job():
     assert found.event == "created"
 
 
-def test_a_damaged_decision_is_none():
-    found = job()
-    found["metadata"]["annotations"] = {DECISION: "[1"}
-
-    assert Decisions().put(found) is None
-
-
 def test_who_may_not_list_jobs_is_told(run):
     result = run(lambda *_: (403, [], {"message": "you cannot list jobs"}))
 
@@ -211,13 +184,6 @@ def test_a_cluster_that_never_answers_ends_with_3(run):
     result = run(lambda *_: (503, [], {"message": "starting"}))
 
     assert (result.exit_code, result.stderr) == (1, "The watch is lost: 503 starting\n")
-
-
-def test_a_wrong_duration_ends_with_2():
-    result = CliRunner().invoke(main, ["tail", "--for", "soon"])
-
-    assert result.exit_code == 2
-    assert "expected a duration such as 10s, 1h30m or 2d, got 'soon'" in result.stderr
 
 
 HEEDING = """
@@ -249,25 +215,6 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
     assert (started.returncode, errors) == (0, "")
 
 
-@pytest.mark.parametrize("colours", [True, False])
-def test_colours_are_for_terminals(monkeypatch, colours):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("NO_COLOR", "" if colours else "1")
-    line = Decisions().put(job(decision=decided()))
-    assert line is not None
-
-    assert ("\x1b[32mcreated" in tail.written(line, "wide")) == colours
-
-
-def test_what_somebody_wrote_on_a_job_does_not_steer_the_terminal(run):
-    jobs = Jobs([job(decision=decided(reason="sent\x1b]0;title\x07 to\ncpu-lq"))])
-
-    (line,) = run(jobs, "--since", "10m", "--count", "1").output.splitlines()
-
-    assert line.endswith("sent ]0;title  to cpu-lq")
-
-
 class Kinds(Jobs):
     """Jobs beside RayJobs, of which a policy names these."""
 
@@ -296,22 +243,3 @@ def test_jobs_of_the_kinds_that_policies_name_are_followed_and_called_by_them(ru
     ]
     assert "team/rayjob/train" in text
     assert {path.rpartition("/")[2] for path in jobs.paths} == {"fallbackpolicies", "rayjobs"}
-
-
-def test_what_is_decided_later_is_seen_of_each_kind(run, monkeypatch):
-    monkeypatch.setattr(Kinds, "__call__", answering_rays)
-    policies = [{"spec": {"match": {"kinds": ["RayJob"]}}}]
-    jobs = Kinds([], rays=[], policies=policies)
-    jobs.events = [[event("ADDED", job("a", decision=decided()))]]
-    jobs.ray_events = [[event("ADDED", job("b", decision=decided()))]]
-
-    found = lines_of(run(jobs, "-o", "json", "--for", "2s"))
-
-    assert {(each["name"], each.get("kind")) for each in found} == {("a", None), ("b", "RayJob")}
-
-
-def answering_rays(self, method, url, body):
-    if "/rayjobs" in url and "watch=true" in url:
-        events = self.ray_events.pop(0) if self.ray_events else []
-        return 200, [], "".join(json.dumps(each) + "\n" for each in events)
-    return Jobs.__call__(self, method, url, body)

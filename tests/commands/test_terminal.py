@@ -28,12 +28,6 @@ def test_the_widest_columns_are_cut_where_they_do_not_fit():
     ]
 
 
-def test_no_column_is_cut_below_what_can_be_read():
-    lines = terminal.table(HEADER, ROWS, limit=5)
-
-    assert lines[2] == "a-lo…-is  -      because…"
-
-
 def test_missing_rights_are_one_line():
     why = '{0} is forbidden: User "ds" cannot list resource "{0}" in API group "g"'
 

@@ -186,26 +186,6 @@ def test_what_the_webhook_refuses_is_said_in_its_words(server, undo):
     )
 
 
-def test_a_job_that_is_not_there_is_said_to_be_missing(server, undo):
-    result = undo(Cluster(server, None), "job/a b/c", "-n", "other")
-
-    assert (result.exit_code, result.stderr) == (1, "There is no Job other/a b/c.\n")
-
-
-def test_a_misspelt_job_is_answered_with_the_nearest(server, undo):
-    cluster = Cluster(server, stored(server))
-
-    def answer(method, path, body):
-        if urlsplit(path).path == PATH.rpartition("/")[0]:
-            return 200, [], {"metadata": {}, "items": [cluster.job]}
-        return cluster(method, path, body)
-
-    result = undo(answer, "job/lihgt")
-
-    assert (result.exit_code, cluster.patched) == (1, [])
-    assert result.stderr == "There is no Job team/lihgt (there is light).\n"
-
-
 def test_a_job_without_a_decision_is_not_touched(server, undo):
     cluster = Cluster(server, pending(light_job()))
 
@@ -262,13 +242,6 @@ def test_what_the_api_server_refuses_is_said_in_its_words(server, undo, status, 
     assert (result.exit_code, result.stderr) == (code, text)
 
 
-def test_a_kind_that_nobody_decides_is_refused_with_those_that_are(server, undo):
-    result = undo(Cluster(server, None), "secret/light")
-
-    assert result.exit_code == 2
-    assert "secret: no type of Job (there are appwrapper, " in result.stderr
-
-
 @pytest.fixture
 def move(tmp_path):
     def run(cluster, *words):
@@ -307,33 +280,3 @@ def test_an_option_that_is_not_there_is_refused_with_the_webhooks_reason(server,
     assert result.exit_code == 1
     assert result.stderr.startswith("Warning: kueue-fallback: not moved to tpu: ")
     assert result.stderr.endswith("Job team/light is unchanged.\n")
-
-
-def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
-    cluster = Cluster(server, stored(server), webhook=False)
-
-    result = move(cluster, "light", "--to", "gpu")
-
-    assert MOVE_TO not in cluster.job["metadata"]["annotations"]
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "The webhook did not answer, so Job team/light is unchanged.\n",
-    )
-
-
-def test_a_job_without_a_decision_is_not_moved(server, move):
-    job = pending(light_job())
-    job["metadata"]["resourceVersion"] = "7"
-
-    result = move(Cluster(server, job), "light", "--to", "gpu")
-
-    assert (result.exit_code, result.stderr) == (
-        1,
-        "Job team/light carries no decision: there is no option to move it to.\n",
-    )
-
-
-def test_a_job_that_is_not_there_is_not_moved(server, move):
-    result = move(Cluster(server, None), "light", "--to", "gpu")
-
-    assert (result.exit_code, result.stderr) == (1, "There is no Job team/light.\n")

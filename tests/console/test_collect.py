@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import worlds
-from tests.builders import cluster_queue, cohort, held, snapshot, team_policy
+from tests.builders import cluster_queue, snapshot, team_policy
 from tests.console.viewers import Only
 from tests.console.waiting import waiting
 from tests.console.worlds import (
@@ -151,11 +151,6 @@ def test_before_the_first_state_all_is_unknown():
     assert (found.age, found.is_stale, found.queues) == (inf, True, ())
 
 
-def test_state_is_old_beyond_its_limit_only():
-    assert not collect(known(now=NOW + 13)).is_stale
-    assert collect(known(now=NOW + 13.1)).is_stale
-
-
 @pytest.mark.parametrize(
     ("changed", "trouble"),
     [
@@ -170,16 +165,6 @@ def test_a_queue_that_admits_nobody_has_nothing_available(changed, trouble):
     (found,) = collect(known(counted=counted(queues))).queues
 
     assert (found.trouble, [cell.available for cell in found.cells]) == (trouble, [0])
-
-
-def test_a_queue_below_a_cycle_of_cohorts_admits_nobody():
-    queues = snapshot(
-        cluster_queue(cohort="a"), cohorts=[cohort("a", parent="b"), cohort("b", parent="a")]
-    )
-
-    (found,) = collect(known(counted=counted(queues))).queues
-
-    assert found.trouble == "its cohorts form a cycle"
 
 
 @pytest.mark.parametrize(
@@ -207,12 +192,6 @@ def test_the_off_switch_is_told(switch, text):
     queues = snapshot(off=switch)
 
     assert collect(known(counted=counted(queues))).off == text
-
-
-def test_a_policy_that_nobody_has_judged_is_neither_ready_nor_not():
-    (found,) = collect(known(judged={})).policies
-
-    assert (found.ready, found.message) == (None, "")
 
 
 def test_a_policy_that_is_not_ready_says_why():
@@ -338,12 +317,6 @@ def test_what_is_available_can_be_reserved_and_one_more_cannot(world):
             potential = tree.potential(leaf, index)
             if cell.reserved <= potential:
                 assert cell.reserved + cell.available <= potential
-
-
-def test_a_queue_that_holds_nothing_is_shown_with_zeros():
-    found = collect(known(counted=counted(snapshot(cluster_queue(), held={"gpu-cq": held()}))))
-
-    assert (found.queues[0].pending, found.queues[0].reserving) == (0, 0)
 
 
 @pytest.mark.parametrize(("until", "leader"), [(UNIX + 1, "a"), (UNIX, "")])

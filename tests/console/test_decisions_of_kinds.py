@@ -9,11 +9,10 @@ from tests import kinds
 from tests.console import views
 from tests.console.viewers import Only
 from tests.servers import Server
-from webhook.console import page, page_filters, quota_api
+from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import restricted
 from webhook.console.decisions import from_job, from_line
-from webhook.console.quota_api import Problem
 from webhook.hindsight.savings_record import (
     PastDecision,
     SavingsRecord,
@@ -52,27 +51,6 @@ def test_the_log_and_a_job_tell_its_kind():
 
 
 @pytest.mark.parametrize(
-    ("asked", "wanted"),
-    [
-        ({"kind": "rayjob"}, ["rayjob/train"]),
-        ({"kind": "Job"}, ["train", "rayjob/train", "jobset/train"]),
-        ({"kind": "JobSet", "namespace": "team"}, []),
-    ],
-)
-def test_the_page_is_filtered_by_kind(asked, wanted):
-    assert shown(page_filters.narrowed(WORLD, page_filters.read(asked))) == wanted
-
-
-def test_the_page_offers_the_kinds_that_were_decided_and_writes_them():
-    text = page.render(WORLD, "nonce", page_filters.read({"kind": "Ray"}))
-
-    assert '<option value="Job"><option value="JobSet"><option value="RayJob">' in text
-    assert 'name="kind" type="search" list="names-kind" value="Ray"' in text
-    assert "</span>rayjob/train</span>" in text
-    assert "jobset/train" not in text
-
-
-@pytest.mark.parametrize(
     ("rights", "wanted"),
     [
         (["team"], ["train"]),
@@ -98,20 +76,6 @@ def test_decisions_are_asked_for_by_kind(asked, wanted):
     answer = quota_api.decisions(WORLD, asked, Everybody())
 
     assert [decision["job"] for decision in answer["decisions"]] == wanted
-
-
-@pytest.mark.parametrize(
-    ("asked", "text"),
-    [
-        ({"kind": "CronJob"}, "kind: must be one of AppWrapper, "),
-        ({"kind": "RayJob", "namespace": "team"}, "needs list rayjobs in namespace team"),
-    ],
-)
-def test_what_is_wrong_with_a_question_is_said(asked, text):
-    with pytest.raises(Problem) as refused:
-        quota_api.decisions(WORLD, asked, Only("team"))
-
-    assert refused.value.text.startswith(text)
 
 
 def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_read():

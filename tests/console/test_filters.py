@@ -4,11 +4,8 @@ import pytest
 
 from tests.console import views
 from tests.console.waiting import waiting
-from tests.console.worlds import gains
 from webhook.console import page_filters
-from webhook.console.collect import enforced
 from webhook.console.page_filters import Filters
-from webhook.console.view import FORECASTS, ShownMove
 
 WORLD = views.view(
     queues=(
@@ -54,29 +51,6 @@ def test_filters_keep_what_has_their_text_in_its_name(asked, wanted):
     assert names(page_filters.narrowed(WORLD, page_filters.read(asked))) == wanted
 
 
-def test_a_policy_that_decided_is_shown_where_its_queues_are_not_seen():
-    found = page_filters.narrowed(replace(WORLD, queues=()), page_filters.read({"queue": "big"}))
-
-    assert names(found) == ([], ["heavy"], ["id2"])
-
-
-STAYED = views.decision(3, option="gpu", queue="gpu-lq")
-LEFT_ALONE = views.decision(4, option="", queue="")
-LATER = views.decision(5, option="gpu", moves=(ShownMove(at=views.NOW, option="gpu", reason=""),))
-REPLAYED = views.decision(6, options=())
-
-
-def test_moved_only_leaves_out_what_stayed_and_what_was_left_alone():
-    world = views.view(
-        policies=(views.policy(),),
-        decisions=(views.decision(1), STAYED, LEFT_ALONE, LATER, REPLAYED),
-    )
-
-    found = page_filters.narrowed(world, Filters(is_moved=True))
-
-    assert names(found)[2] == ["id1", "id5", "id6"]
-
-
 def test_who_waits_is_filtered_as_all_else():
     line = waiting("train"), waiting("other", namespace="team-b"), waiting("rayjob/tune")
     moved = replace(line[0], workload=line[0].workload._replace(decision_id="id1"))
@@ -93,30 +67,6 @@ def test_who_waits_is_filtered_as_all_else():
     assert jobs(text="tun") == ["rayjob/tune"]
     assert jobs(queue="research") == ["train", "other", "rayjob/tune"]
     assert jobs(moved="1") == ["train"]
-
-
-def test_savings_are_those_of_the_jobs_that_are_left():
-    rows = (gains(), gains("watched", "Observe"), gains(namespace="other", jobs=5))
-    world = views.view(gained=rows, savings=enforced(rows), decisions=(views.decision(1),))
-
-    by_name = page_filters.narrowed(world, Filters(namespace="team"))
-    by_policy = page_filters.narrowed(world, Filters(policy="watched"))
-    by_text = page_filters.narrowed(world, Filters(text="train"))
-
-    assert (by_name.savings.jobs, by_name.would_save.jobs, len(by_name.gained)) == (30, 30, 2)
-    assert (by_policy.savings, by_policy.would_save.jobs) == (None, 30)
-    assert (by_text.savings.rests, by_text.savings.jobs, by_text.gained) == (FORECASTS, 1, ())
-
-
-def test_queues_are_found_by_the_cluster_that_they_are_in():
-    queues = views.queue("a", cluster="worker-1"), views.queue("a"), views.queue("worker-2")
-
-    found = page_filters.narrowed(views.view(queues=queues), Filters(queue="worker"))
-
-    assert [(queue.name, queue.cluster) for queue in found.queues] == [
-        ("a", "worker-1"),
-        ("worker-2", ""),
-    ]
 
 
 def test_parameters_are_trimmed_cut_and_the_rest_passed_over():
@@ -159,9 +109,3 @@ def test_a_page_stays_when_new_decisions_arrive():
     after = page_filters.page(decisions, asked)
 
     assert after.decisions == before.decisions
-
-
-def test_a_page_that_is_forgotten_shows_the_latest():
-    decisions = tuple(views.decision(number) for number in range(3))
-
-    assert page_filters.page(decisions, Filters(before="gone")).decisions == decisions

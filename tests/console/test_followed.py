@@ -59,12 +59,6 @@ def test_of_many_jobs_the_newest_are_read():
     assert read(5, 3, 1, 4, 5, 3, newest=newest) == [True, True, False, True, True, False]
 
 
-def test_events_of_one_job_leave_the_others_among_the_newest():
-    newest = NewestJobs(kept=2)
-
-    assert read(1, 2, 2, 2, 2, 1, newest=newest) == [True] * 6
-
-
 @pytest.mark.parametrize("metadata", [{"uid": 1}, {"creationTimestamp": None, "name": 7}])
 def test_a_job_that_cannot_be_read_is_a_problem(metadata):
     entry = NewestJobs().read(JOBS, job(1, **metadata))
@@ -87,10 +81,6 @@ def test_only_jobs_that_were_sent_somewhere_are_asked_for():
 )
 def test_what_the_controller_says_is_the_condition_ready(conditions, judged):
     assert read_judged(JUDGED.kind, policy(*conditions)) == ReadObject(("", "light-gpu"), judged)
-
-
-def test_a_status_that_cannot_be_read_is_a_problem():
-    assert read_judged(JUDGED.kind, policy("Ready")).value is None
 
 
 @pytest.fixture
@@ -160,19 +150,6 @@ def test_nothing_is_followed_before_somebody_asks_and_then_once(monkeypatch):
     assert (before, started) == ([], [(JOBS, True), *others])
 
 
-def test_jobs_are_left_alone_where_the_settings_say_so(monkeypatch):
-    started = []
-
-    class Recorded(Followed):
-        def _start(self, resource, *, metadata_only):
-            started.append(resource.kind)
-            self.take(WatchUpdate(kind=resource.kind, at=1.0, entries=()))
-
-    Recorded(DecisionStore(), Settings(console_follow_jobs=False), lambda _: None).begin()
-
-    assert started == [JUDGED.kind, LEASES, SAVINGS]
-
-
 def test_an_api_server_that_does_not_answer_holds_up_the_first_answer_alone(monkeypatch):
     monkeypatch.setattr("webhook.console.console.FIRST_SECONDS", 0.0)
 
@@ -206,13 +183,6 @@ def test_who_leads_is_who_holds_the_lease(console):
     assert before == Leads("controller-7_ab12", 1796112015.0)
     assert console.leads is None
     assert lease_in("ours").params == {"fieldSelector": "metadata.name=kueue-fallback-controller"}
-
-
-@pytest.mark.parametrize("spec", [{"renewTime": "now"}, {"renewTime": None}, {"holderIdentity": 1}])
-def test_a_lease_that_cannot_be_read_is_nobodys(spec):
-    source = {**LEASE, "spec": {**LEASE["spec"], **spec}}
-
-    assert read_leads(LEASES, source).value is None
 
 
 def test_what_was_saved_is_what_the_controller_published_last(console):

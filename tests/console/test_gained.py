@@ -8,7 +8,7 @@ import pytest
 
 from tests.console import worlds
 from tests.console.viewers import Only
-from tests.console.worlds import PUBLISHED, UNIX, decision, gains, known, past
+from tests.console.worlds import PUBLISHED, UNIX, gains, known, past
 from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, merged, restricted
@@ -48,19 +48,6 @@ def test_each_of_two_replicas_shows_the_decisions_that_the_other_has_made():
         assert replayed == {each.job for each in PAST} - {each.job for each in own}
 
 
-def test_a_decision_on_a_job_without_a_name_yet_stands_for_one_that_is_made_from_it():
-    known_ones = [decision("d-1", job="light-", mode="Observe")] * 2
-    told = [
-        past(f"job-{number}", job=f"light-{number}", at=worlds.UNIX + at)
-        for number, at in enumerate((-60.0, -60.0, -59.0, -40.0))
-    ]
-    told.append(past(job="heavy-1"))
-
-    found = merged(known_ones, replace(RECORD, decisions=tuple(told)))
-
-    assert [each.id for each in found] == ["job-3", "job-2", "d-1", "d-1", "job-9"]
-
-
 def test_the_quota_api_tells_a_replay_from_a_decision():
     answer = quota_api.decisions(replica(*PAST[0::2]), {"limit": "500"}, Everybody())
 
@@ -88,20 +75,6 @@ def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():
     assert (view.savings.saved_seconds, view.savings.margin_seconds) == (1481.0, 140.0)
     assert (view.would_save.jobs, view.would_save.moved) == (30, 0)
     assert (view.gained, view.savings_as_of) == (rows, PUBLISHED.as_of)
-
-
-def test_costs_are_summed_up_by_kind_with_their_currency():
-    cheap, dear = {"money": 1.5, "kwh": 0.5}, {"money": 2.0, "grams": 30.0}
-    rows = (
-        gains(spent=cheap, saved={"money": -1.0}, late=1, deadlines=2),
-        gains("other", "Enforce", spent=dear, saved={"money": 3.0}, deadlines=1),
-    )
-
-    view = collect(known(published=replace(PUBLISHED, gained=rows, currency="EUR")))
-
-    assert view.savings.spent == {"money": 3.5, "kwh": 0.5, "grams": 30.0}
-    assert (view.savings.saved, view.currency) == ({"money": 2.0}, "EUR")
-    assert (view.savings.late, view.savings.deadlines) == (1, 3)
 
 
 def test_before_anything_is_published_forecasts_remain():

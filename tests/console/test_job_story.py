@@ -137,21 +137,8 @@ def test_moves_stand_between_decision_and_quota():
     assert (story.compared[0].forecast, story.compared[0].truth) == ("1m", "1m")
 
 
-def test_of_several_workloads_the_newest_tells():
-    again = found(PENDING, name="again", created=at(900))
-
-    assert told(admitted(*ENDED), again).state == "pending"
-
-
 def test_without_a_decision_or_a_workload_the_other_is_told():
     assert told(found(PENDING), decision=None).compared == ()
     assert [each.what for each in told().moments] == ["Submitted", "Decided"]
     assert told().state == "gone, or not seen"
     assert told(decision=None) is None
-
-
-def test_a_workload_that_could_not_be_looked_for_is_not_said_to_be_gone():
-    view = views.view(at=NOW, decisions=(DECIDED,))
-
-    assert not job_story(view, "team", "train-1", None).is_searched
-    assert told().is_searched

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS
 from tests.console.publishing import publishing
 from tests.state.objects import PENDING, workload
 from webhook.console import job_workloads
@@ -22,8 +23,7 @@ ALL = (found("b", "train", LATER), found("a", "train"), found("c", "other"))
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    # For a busy machine: nothing is expected to take that long.
-    monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", WAIT_SECONDS)
 
 
 def test_a_jobs_workloads_come_the_oldest_first():

@@ -2,16 +2,12 @@
 
 from dataclasses import replace
 from html.parser import HTMLParser
-from math import inf
 
 import pytest
 
 from tests.console import views
 from tests.console.waiting import waiting
-from tests.console.worlds import gains, hour
 from webhook.console import page_filters, phrases, routes
-from webhook.console.collect import enforced
-from webhook.console.first_steps import first_steps
 from webhook.console.job_story import job_story
 from webhook.console.page import render, render_job
 from webhook.console.view import JOURNAL, Savings, ShownCluster
@@ -50,43 +46,6 @@ def text(view, **asked):
     return " ".join(read(view, **asked).words)
 
 
-def test_a_job_that_went_to_a_worker_is_summed_up_once():
-    sent = views.queue(pending=2, reserving=7, admitted=6)
-    there = views.queue(pending=5, reserving=2, admitted=2, cluster="worker-1")
-
-    said = text(views.view(queues=(sent, there)))
-
-    assert "Pending 2 in 1 ClusterQueue Holding quota 7 6 admitted" in said
-
-
-def test_queues_of_one_name_are_told_apart_by_their_cluster():
-    clusters = (
-        ShownCluster(name="worker-1", age=1.0, is_stale=False),
-        ShownCluster(name="worker-2", age=75.0, is_stale=True),
-        ShownCluster(name="worker-3", age=inf, is_stale=True),
-    )
-    queues = tuple(views.queue(cluster=name) for name in ("", "worker-1", "worker-2"))
-
-    said = text(views.view(queues=queues, clusters=clusters))
-    shown = {a.get("id") for _, a in read(views.view(queues=queues, clusters=clusters)).tags}
-
-    assert "gpu-cq no cohort pending 0" in said
-    assert "gpu-cq on worker-1 no cohort pending 0" in said
-    assert "gpu-cq on worker-2 no cohort ✕ No news for 1m15s: these figures are" in said
-    assert shown >= {"queue-/gpu-cq", "queue-worker-1/gpu-cq", "queue-worker-2/gpu-cq"}
-    clusters = "✓ worker-1 fresh , ✕ worker-2 stale, 1m15s old , ✕ worker-3 never seen"
-    assert f"Worker clusters {clusters}" in said
-
-
-def test_an_option_names_its_cluster():
-    options = views.option("gpu", cluster="worker-1"), views.option("cpu")
-
-    said = text(views.view(decisions=(views.decision(options=options),)))
-
-    assert "gpu gpu-lq on worker-1 0 now" in said
-    assert "(taken) cpu-lq 0 now" in said
-
-
 def test_an_empty_cluster_says_what_is_not_there_yet():
     said = text(views.EMPTY)
 
@@ -97,48 +56,6 @@ def test_an_empty_cluster_says_what_is_not_there_yet():
     assert "Longest wait not known" in said
     assert "No ClusterQueues in this cluster." in said
     assert "No FallbackPolicies" not in said
-
-
-@pytest.mark.parametrize(
-    ("policies", "first", "last"),
-    [
-        ((), "kubectl fallback estimate", "kubectl fallback report"),
-        ((views.policy(),), "kubectl get fallbackpolicies", "kubectl create -f job.yaml"),
-    ],
-)
-def test_where_nothing_is_decided_yet_three_steps_stand_first(policies, first, last):
-    found = read(views.view(policies=policies))
-    said = " ".join(found.words)
-    steps = said[said.index("What to do next") : said.rindex("ClusterQueues 0")]
-
-    commands = [tag for tag, _ in found.tags if tag == "code"]
-    assert len(first_steps(views.view(policies=policies))) == 3
-    assert len(commands) >= 3
-    assert first in steps
-    assert steps.rstrip().endswith(last)
-    assert "Latest decisions" not in said
-
-
-@pytest.mark.parametrize("view", [views.NEVER_SYNCED, views.view(decisions=(views.decision(),))])
-def test_no_steps_are_told_before_the_first_state_or_after_the_first_decision(view):
-    assert "What to do next" not in text(view)
-
-
-def test_gain_and_longest_wait_stand_before_all_else_and_machinery_last():
-    line = (waiting("late", seconds=60.0), waiting("first", namespace="other", seconds=600.0))
-    early = line[1].workload._replace(created=int(views.NOW) - 7_260)
-    line = (line[0], replace(line[1], workload=early))
-
-    said = text(views.view(savings=views.SAVED, waiting=line, decisions=(views.decision(),)))
-
-    places = [
-        said.index(part)
-        for part in ("Saved 4d16h", "Longest wait 2h1m", "Pending 0", "Latest", "State ✓ fresh")
-    ]
-    assert places == sorted(places)
-    assert "Longest wait 2h1m other/first in gpu-cq, starts in 10m" in said
-    assert "Longest wait nobody waits" in text(views.view(waiting=()))
-    assert "Longest wait not known" in text(views.EMPTY)
 
 
 def test_what_is_wrong_with_the_machinery_is_said_at_the_top():
@@ -231,34 +148,6 @@ def test_a_queue_that_admits_nobody_says_why_and_comes_first():
     assert said.index("held no cohort") < said.index("busy no cohort")
 
 
-@pytest.mark.parametrize(
-    ("ready", "said"),
-    [
-        (True, "Enforce ✓ ready gpu 1"),
-        (None, "Enforce ? not judged yet"),
-        (False, "Enforce ✕ not ready no such queue gpu 1 cpu 1 left alone 1"),
-    ],
-)
-def test_a_policy_says_whether_it_is_ready(ready, said):
-    message = "no such queue" if ready is False else ""
-    view = views.view(policies=(views.policy(ready=ready, message=message),))
-
-    assert f"light-gpu {said}" in text(view)
-
-
-def test_filters_are_filled_in_and_what_is_left_is_counted():
-    view = views.large()
-
-    said = text(view, queue="speech")
-    fields = {a["name"]: a["value"] for tag, a in read(view, queue="speech").tags if tag == "input"}
-
-    filled = {"namespace": "", "policy": "", "kind": "", "queue": "speech", "text": ""}
-    assert fields == {**filled, "moved": "1"}
-    counted = "102 decisions of 500, 9 ClusterQueues of 50, 8 policies of 12, 0 of 96 who wait"
-    assert f"Filtered: {counted}." in said
-    assert "No Job is pending that the filters match." in said
-
-
 def hostile_view():
     made = views.decision(
         **dict.fromkeys(("namespace", "policy", "option", "queue", "reason"), HOSTILE),
@@ -285,10 +174,6 @@ def test_no_name_can_add_to_the_markup():
     assert [tag for tag, _ in found.tags if tag == "img"] == []
     assert [name for _, attributes in found.tags for name in attributes if name[:2] == "on"] == []
     assert "49" not in found.words
-
-
-def test_hostile_names_are_shown_as_they_are():
-    assert text(hostile_view()).count("".join(HOSTILE.split(" ")[:1])) >= 15
 
 
 def test_a_jobs_own_page_is_led_to_by_its_name_whatever_that_is():
@@ -343,18 +228,6 @@ def test_each_nonce_is_another():
 SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.0, "slower": 2}
 
 
-def test_what_jobs_cost_and_saved_is_shown_where_it_is_known():
-    known = {"money": 12.34, "kwh": 4.5, "grams": 1234.0}
-    saved = {"money": 0.8, "kwh": -0.2}
-    some = Savings(**SUM, rests=JOURNAL, spent=known, saved=saved, late=1, deadlines=3)
-
-    shown = text(views.view(savings=some, currency="EUR"))
-
-    want = "0.8 EUR less, 0.2 kWh more than as submitted ; 1 of 3 deadlines missed"
-    assert f"Cost 12.3 EUR, 4.5 kWh, 1.23 kg CO2 {want}" in shown
-    assert " Cost " not in text(views.view(savings=Savings(**SUM)))
-
-
 def test_what_was_saved_says_on_what_it_rests():
     forecast = text(views.view(savings=Savings(**SUM)))
     replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)
@@ -373,42 +246,9 @@ def test_what_was_saved_says_on_what_it_rests():
     assert none not in both
 
 
-def test_before_the_first_replay_the_page_says_that_there_was_none():
-    said = text(views.EMPTY)
-
-    unknown = "Saved known after the first Jobs have ended"
-    assert f"{unknown} (no controller has replayed the journal yet)" in said
-
-
-def test_a_replayed_decision_says_that_another_replica_knows_what_was_decided():
-    replayed = views.decision(mode="Observe", options=(), is_replayed=True)
-
-    said = text(views.view(decisions=(replayed,)))
-
-    assert "would be cpu in cpu-lq" in said
-    assert f"Replayed from the journal for {phrases.day_and_minute(replayed.at)}" in said
-    assert "another replica made the decision by light-gpu, Observe" in said
-
-
 def test_a_decision_of_which_the_job_alone_tells_is_marked():
     claimed = views.decision(is_unverified=True)
 
     said = text(views.view(decisions=(claimed,)))
 
     assert f"Decided at {phrases.day_and_minute(claimed.at)} (only the Job says so) by" in said
-
-
-def test_the_page_says_who_gained_what():
-    lost = gains("heavy", namespace="other", saved_seconds=-90.0, slower=3, mode="Observe")
-    won = gains(device_hours=2.25)
-    shown = {"gained": (won, lost), "hours": (hour(),), "decisions": (views.decision(),)}
-
-    said = text(views.view(**shown, savings=enforced((won,))))
-
-    assert "2 slower; 2.2 GPU hours given back" in said
-
-    assert "team light-gpu 30 2 12m20s" in said
-    assert "other heavy, would be 30 3 -1m30s" in said
-    assert "Known after the first Jobs have ended." in text(
-        views.view(decisions=shown["decisions"])
-    )

@@ -31,14 +31,6 @@ def test_queues_stand_by_cohort_the_busiest_first_and_those_without_one_last():
     assert found == [("idle", ["d", "a"]), ("busy", ["c", "b"]), ("", ["alone"])]
 
 
-def test_of_those_that_are_as_busy_those_with_devices_come_first():
-    cores = (views.cell(resource="cpu", nominal=8000),)
-
-    found = rows(views.queue("a", cells=cores), views.queue("b"))
-
-    assert found == [("", ["b", "a"])]
-
-
 def test_devices_of_all_flavors_stand_together_before_all_else():
     cells = (
         views.cell(resource="cpu", flavor="a100", nominal=64_000),
@@ -70,15 +62,3 @@ def test_of_many_the_busiest_are_shown_at_once():
     assert (len(found.queues), found.hidden) == (AT_ONCE, 6)
     assert found.queues[-1].name == "q006"
     assert [row.queue.pending for group in found.more for row in group.rows] == [5, 4, 3, 2, 1, 0]
-
-
-def test_a_days_history_is_one_path_and_said_in_words():
-    found = row(views.queue(history=(None, 4, 0, 2))).spark
-
-    assert found.path == "M45 20v-19.0h.8V20M46 20v-1.0h.8V20M47 20v-10.0h.8V20"
-    assert found.sentence == "at most 4 pending in 2h, at 19:00 UTC; now 2"
-
-
-def test_what_nobody_counted_is_not_drawn():
-    assert row(views.queue()).spark.sentence == "not counted yet"
-    assert row(views.queue(history=(None,))).spark.path == ""

@@ -16,7 +16,6 @@ from webhook.console.view import (
     ShownOption,
     View,
 )
-from webhook.hindsight.savings_record import Gained, GainedHour
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -101,8 +100,6 @@ def large(*, now=NOW, newer=0, queues=50):
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
         savings_as_of=now - 150,
-        gained=tuple(_gained(number, now) for number in range(12)),
-        hours=tuple(_gained_hour(number, now) for number in range(60)),
         waiting=tuple(
             waiting(
                 f"train-{number}",
@@ -117,35 +114,7 @@ def large(*, now=NOW, newer=0, queues=50):
     )
 
 
-def _gained(number, now):
-    return Gained(
-        policy=f"{_TEAMS[number % 6]}-{'light' if number < 6 else 'heavy'}",
-        namespace=_TEAMS[number % 6],
-        mode="Enforce",
-        since=now - 21_600,
-        jobs=107,
-        moved=8,
-        saved_seconds=40_000.0 - 4_200.0 * number,
-        margin_seconds=750.0,
-        slower=number,
-        device_hours=2.5,
-    )
-
-
-def _gained_hour(number, now):
-    return GainedHour(
-        at=(now - 3600 * (number // 3)) // 3600 * 3600,
-        policy=f"{_TEAMS[number % 6]}-light",
-        namespace=_TEAMS[number % 6],
-        is_enforced=True,
-        jobs=5,
-        gained_seconds=200.0 * (number * 7 % 17),
-        lost_seconds=60.0 * (number * 5 % 11),
-    )
-
-
 _TEAMS = ("vision", "speech", "robotics", "recsys", "climate", "genomics")
-_TASKS = ("finetune", "evaluate", "embed", "train", "render", "preprocess")
 
 
 def _queue(number, draw):
@@ -173,13 +142,7 @@ def _queue(number, draw):
         admitted=draw.randint(1, 50),
         waits=None if number % 9 == 0 else draw.choice((0.0, 45.0, 380.0, 2_900.0, 15_000.0)),
         local_queues=(f"{team}/{'gpu' if gpu else 'cpu'}-lq",),
-        history=_history(number)[-48 if number % 6 else -9 :],
     )
-
-
-def _history(number):
-    counts = (abs(step * (number % 7) - 40) for step in range(48))
-    return tuple(None if step == number % 48 else count for step, count in enumerate(counts))
 
 
 def _cpu(draw):
@@ -220,43 +183,24 @@ def _counted(each, decisions):
 def _decision(number, policies, now, draw):
     by = policies[min(draw.randrange(12), draw.randrange(12))]
     names = [name for name, _ in by.decided if name]
-    at = now - 21.0 * number if number >= 0 else now
+    at = now - 21.0 * max(0, number)
     crowded = draw.random() < (0.7 if 120 < number < 300 else 0.35)
     taken = "" if draw.random() < 0.06 else names[-1] if crowded else names[0]
-    options = tuple(_option(name, name == taken, draw) for name in names)
-    queue_name = f"{taken}-lq" if taken else f"{names[0]}-lq"
-    moves = (ShownMove(at=at + 40, option=taken, reason="done 3m10s sooner there"),)
-    return (
-        decision(
-            number,
-            at=at,
-            namespace=by.name.split("-")[0],
-            policy=by.name,
-            mode=by.mode,
-            option=taken,
-            queue=queue_name,
-            reason=f"sent to {queue_name} ({taken}): starts now, done in 1m10s; {names[0]}-lq "
-            "would be done in 3m24s (12 ahead)"
-            if taken
-            else "left as submitted: the state was too old (21s)",
-            options=options,
-            moves=moves if taken and number % 11 == 3 else (),
-        )
-        if number >= 0
-        else _fresh(number, by, taken, options, at)
-    )
-
-
-def _fresh(number, by, taken, options, at):
+    move = ShownMove(at=at + 40, option=taken, reason="done 3m10s sooner there")
     return decision(
         number,
         at=at,
+        namespace=by.name.split("-")[0],
         policy=by.name,
         mode=by.mode,
         option=taken,
-        options=options,
-        namespace=by.name.split("-")[0],
-        queue=f"{taken}-lq",
+        queue=f"{taken or names[0]}-lq",
+        reason=f"sent to {taken}-lq ({taken}): starts now, done in 1m10s; {names[0]}-lq would be "
+        "done in 3m24s (12 ahead)"
+        if taken
+        else "left as submitted: the state was too old (21s)",
+        options=tuple(_option(name, name == taken, draw) for name in names),
+        moves=(move,) if taken and number > 0 and number % 11 == 3 else (),
     )
 
 

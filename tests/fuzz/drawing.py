@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 SEED: Final = int(os.environ.get("FUZZ_SEED", "1"))
-EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "20"))
+EXAMPLES: Final = int(os.environ.get("FUZZ_EXAMPLES", "5"))
 
 T = TypeVar("T")
 _SHORT: Final = reprlib.Repr()
@@ -39,7 +39,13 @@ def fuzzed(
         @settings(max_examples=max(1, round(EXAMPLES * share)), **_SHARED)
         @given(drawn=strategy.map(_Shown))
         def found(drawn: _Shown) -> None:
-            test(drawn.value)
+            try:
+                test(drawn.value)
+            except Exception as error:
+                error.add_note(
+                    f"Again: FUZZ_SEED={SEED} FUZZ_EXAMPLES={EXAMPLES} pytest tests/fuzz"
+                )
+                raise
 
         return found
 

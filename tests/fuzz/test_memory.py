@@ -14,7 +14,7 @@ from webhook.api import resources as kinds
 
 LONG = 30_000
 """Characters of each mark; seven of them are as many as annotations may have."""
-FIRST, MORE = 10, 15
+FIRST, MORE = 4, 6
 KEPT = 0.25
 """The part of what came later that may stay: keys, digests and counts, not texts."""
 

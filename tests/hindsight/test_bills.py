@@ -6,7 +6,7 @@ import pytest
 
 from tests.cost.tariffs import profile
 from tests.hindsight import journals
-from webhook.hindsight import bills, journal
+from webhook.hindsight import bills
 from webhook.hindsight.bills import Sum
 from webhook.hindsight.gains import gains, summed_up
 from webhook.hindsight.gains_table import as_json, as_text
@@ -16,7 +16,6 @@ from webhook.model.costs.prices import Cost, Prices, curve
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")
-HOUR = 3600.0
 
 
 def flat(value):
@@ -88,12 +87,6 @@ def test_only_what_both_sides_know_is_compared(without, with_decision, want):
     assert bills.saved(without, with_decision) == pytest.approx(want)
 
 
-def test_sums_say_of_how_many_jobs_they_are():
-    sums = bills.summed([{"money": 1.0}, {"money": 2.0, "kwh": 0.5}, {}])
-
-    assert sums == {"money": Sum(3.0, 2), "kwh": Sum(0.5, 1)}
-
-
 @pytest.mark.parametrize(
     ("deadline", "late"),
     [("2h", False), ("30m", True), ("1970-01-01T00:30:00Z", True), ("noon", None), (None, None)],
@@ -150,15 +143,6 @@ def test_without_prices_no_cost_is_shown_and_none_is_0():
     assert cost == {"jobs": 15, "knownOf": {}, "saved": {}, "late": 0, "deadlines": 0}
 
 
-def test_what_is_known_of_some_jobs_says_of_how_many():
-    first, *others = journals.entries(GIVEN, DECIDED, mode="Enforce")
-    _, found = report([replace(first, used=()), *others])
-
-    cost = next(row for row in as_json(found)["rows"] if row["policy"] == first.policy)["cost"]
-    assert (cost["jobs"], cost["knownOf"]) == (15, {"money": 14, "kWh": 14, "carbonGrams": 14})
-    assert "(14/15)" in as_text(found)
-
-
 def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
     expected = Cost(money=9.0, electricity=0.1, kwh=1.0, carbon_grams=200.0)
     moved = ran(
@@ -180,12 +164,6 @@ def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
             "grams": Sum(pytest.approx(200 - 6.4), 1),
         }
     )
-
-
-def test_an_entry_keeps_what_was_held_and_what_was_expected():
-    entry = ran(expected_cost=Cost(money=9.0, carbon_grams=200.0))
-
-    assert list(journal.read(journal.write([entry]))) == [entry]
 
 
 def test_what_is_published_has_the_same_sums():

@@ -7,7 +7,6 @@ import pytest
 
 from tests.hindsight import journals
 from tests.hindsight.logged import RUNS, lines
-from tests.simulate.shipped import by_steps
 from webhook.hindsight.decision_lines import Sources, read
 from webhook.learn.estimates import NOTHING
 from webhook.model.fields import FieldError
@@ -35,16 +34,6 @@ def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
     assert [job.cluster for job in replay(found, found.arms(["static"])[0]).jobs] == (
         ["worker" if given.workers else ""] * len(found.submissions)
     )
-
-
-def test_a_log_tells_jobs_by_their_steps_too():
-    labelled, unlabelled = journals.scenario("burst"), by_steps("burst")
-    told = [read(lines(given), sources(given)) for given in (labelled, unlabelled)]
-
-    expected, jobs = (replay(log, log.arms(["FinishTime"])[0]).jobs for log in told)
-
-    assert [(job.name, job.queue) for job in jobs] == [(job.name, job.queue) for job in expected]
-    assert any(job.is_moved for job in jobs)
 
 
 def test_the_journal_knows_better_than_what_was_expected():
@@ -76,26 +65,6 @@ def test_a_policy_says_how_long_jobs_run_that_nobody_decided():
 
     runs = {each.name: dict(each.run_seconds) for each in found.submissions}
     assert (runs["heavy-1"]["gpu"], runs["light-1"]) == (32.0, {"gpu": 20.0, "cpu": 70.0})
-
-
-def test_a_job_of_which_nothing_tells_is_named_with_its_line():
-    given = journals.scenario("burst")
-    threshold = sources(given, "Threshold")
-
-    with pytest.raises(FieldError) as raised:
-        read(lines(given, runs={}), threshold, file="server.log")
-
-    assert str(raised.value) == (
-        "server.log:1: nothing tells how long this Job runs: give --run-time"
-    )
-
-
-def test_a_run_time_that_is_given_stands_for_what_nothing_tells():
-    given = journals.scenario("burst")
-
-    found = read(lines(given, runs={}), sources(given, "Threshold", run_seconds=7.0))
-
-    assert {each.run_seconds["gpu"] for each in found.submissions} == {7.0}
 
 
 def test_lines_that_let_in_no_job_are_passed_over():

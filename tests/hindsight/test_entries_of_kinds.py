@@ -11,7 +11,6 @@ from webhook.hindsight import entries, journal
 from webhook.hindsight.look_back import ran_manifest, submitted_manifest
 from webhook.jobs import BY_NAME, reduced
 from webhook.kueue import requests
-from webhook.model import job_manifest
 from webhook.model.fields import FieldError
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
@@ -56,32 +55,11 @@ def test_a_decided_job_is_known_as_it_came_and_as_it_ran(kind):
     assert tuple(journal.read(journal.write([entry]))) == (entry,)
 
 
-@pytest.mark.parametrize("kind", OTHERS)
-def test_one_that_was_not_decided_is_known_by_its_workload_alone(kind):
-    source = kinds.made(kind)
-
-    entry = entry_of(source)
-
-    assert (entry.kind, entry.policy, entry.submitted) == (kind, "", entry.ran)
-    manifest = submitted_manifest(entry)
-    assert asks(reduced.kind_of(manifest).read(manifest)) == asks(BY_NAME[kind].read(source))
-
-
 def test_how_one_came_that_was_changed_is_not_guessed_without_it():
     _, after = decided("RayJob")
 
     with pytest.raises(FieldError, match="its RayJob is gone"):
         entry_of(after)
-
-
-def test_no_value_that_may_be_secret_is_kept_of_any_kind():
-    light = kinds.pods(image="s3cret", args=["--token=s3cret"])
-    for kind in OTHERS:
-        source, after = decided(kind, light=light)
-
-        assert "s3cret" not in repr(entry_of(after, whole=after))
-        job = BY_NAME[kind].read(source)
-        assert "s3cret" not in json.dumps(job_manifest.manifest(job, "a-class"))
 
 
 def test_the_owner_of_an_unknown_kind_is_replayed_as_what_no_policy_matches():
@@ -94,13 +72,6 @@ def test_the_owner_of_an_unknown_kind_is_replayed_as_what_no_policy_matches():
     job = reduced.kind_of(manifest).read(manifest)
     assert (entry.kind, len(job.pod_sets)) == ("Argo", 3)
     assert match.skip(job, kinds.snapshot()) is Skip.KIND_NOT_MANAGED
-
-
-def test_several_pod_sets_that_belong_to_no_job_are_left_out():
-    workload = kinds.workload_of(kinds.made("RayJob"))
-    workload["metadata"]["ownerReferences"] = []
-
-    assert entries.read_finished(workload) is None
 
 
 def test_an_entry_of_an_older_version_is_one_of_a_batch_job():

@@ -8,7 +8,7 @@ import pytest
 from tests.hindsight import journals
 from webhook.decide import match
 from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.gains import NOBODY, gains, summed_up
+from webhook.hindsight.gains import NOBODY, gains
 from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, without_replay
@@ -68,16 +68,6 @@ def test_a_job_that_was_not_reviewed_is_told_so():
     found = told([replace(entry, **bare) for entry in enforced() if entry.queue == "gpu-lq"])
 
     assert {why for row in found.rows for why in row.stayed} == {"noDecision"}
-
-
-def test_jobs_that_go_on_are_seen_and_not_compared():
-    *over, last = enforced()
-    going = replace(last, finished=0, outcome="")
-
-    found = told([*over, going])
-
-    assert sum(row.seen for row in found.rows) == 30
-    assert sum(row.over for row in found.rows) == 29
 
 
 def test_what_was_deleted_before_it_ran_is_not_replayed():
@@ -194,27 +184,8 @@ def test_jobs_of_a_kind_that_no_policy_names_count_as_load_alone():
     assert found.left_out == 0
 
 
-def test_what_is_published_is_of_all_kinds_together():
-    world = journals.world(GIVEN, "FinishTime", mode="Enforce")
-    entries = [
-        replace(each, kind="JobSet") if each.key.endswith("1") else each for each in enforced()
-    ]
-    mixed = look_back([as_kind(each) for each in entries], world)
-
-    (heavy, light) = summed_up(mixed, now=journals.BEGAN + 5_000.0).gained
-
-    assert (heavy.policy, light.policy) == ("heavy", "light")
-    assert (heavy.jobs, light.jobs) == (15, 15)
-
-
 def times(result):
     return result.queue, result.start, result.finish
-
-
-def as_kind(entry):
-    if entry.kind == "Job":
-        return entry
-    return replace(as_job_set(replace(entry, job_class="heavy")), job_class=entry.job_class)
 
 
 def unread(snapshot):

@@ -83,13 +83,6 @@ def test_what_is_not_known_is_said_plainly():
     ]
 
 
-def test_programs_are_told_that_it_is_not_known():
-    found = gains_table.as_json(told(STATIC, mode="Observe", workers={}))
-
-    assert found["unknownClusters"] == ["worker"]
-    assert [(row["moved"], row["notReplayed"]) for row in found["rows"]] == [(None, 15)] * 2
-
-
 def test_jobs_of_the_managers_own_queues_are_replayed_all_the_same():
     def some_of_others(entries):
         # No policy matches these, and they were submitted where they ran.
@@ -104,38 +97,3 @@ def test_jobs_of_the_managers_own_queues_are_replayed_all_the_same():
         "heavy": (15, 0),
         "light": (15 - MOVED, 0),
     }
-
-
-def test_a_cluster_that_an_entry_names_and_no_queue_leads_to_is_not_known():
-    def elsewhere(entries):
-        return [replace(each, cluster="gone") for each in entries]
-
-    found = told(STATIC, mode="Enforce", workers=GIVEN.workers, change=elsewhere)
-
-    assert found.unseen == ("gone",)
-
-
-def test_where_there_is_one_cluster_it_is_named_with_its_jobs():
-    found = told(DECIDED, mode="Enforce", workers=GIVEN.workers)
-
-    said = f"Where Jobs ran: {MOVED} (manager), {30 - MOVED} in worker."
-    assert said in gains_table.as_text(found).splitlines()
-
-
-def test_several_clusters_stand_in_a_table():
-    def by_turns(entries):
-        sent = [each for each in entries if each.cluster]
-        names = {each.key: f"worker-{number % 2}" for number, each in enumerate(sent)}
-        return [replace(each, cluster=names.get(each.key, "")) for each in entries]
-
-    found = told(DECIDED, mode="Enforce", workers={}, change=by_turns)
-
-    lines = gains_table.as_text(found).splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("RAN IN"))
-    half = (30 - MOVED) // 2
-    counts = [("(manager)", MOVED), ("worker-0", 30 - MOVED - half), ("worker-1", half)]
-    assert [line.split()[:2] for line in lines[start : start + 4]] == [
-        ["RAN", "IN"],
-        *([name, str(count)] for name, count in counts),
-    ]
-    assert [each.started for each in found.clusters] == [count for _, count in counts]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.hindsight import journals
-from webhook.hindsight.gains import SINCE_SECONDS, summed_up
+from webhook.hindsight.gains import summed_up
 from webhook.hindsight.look_back import look_back
 from webhook.model.policy.fallback_policy import Mode
 
@@ -88,15 +88,6 @@ def test_advice_is_told_as_it_was_given():
     assert {each.mode for each in record.decisions} == {"Advise"}
     assert len(record.decisions) == 30
     assert newest.reason == f"advised sending it to {newest.queue} (cpu), as the journal tells"
-
-
-def test_jobs_of_another_day_gain_nothing():
-    world = journals.world(GIVEN, "FinishTime", mode=Mode.ENFORCE)
-    later = UNIX + SINCE_SECONDS
-
-    record = summed_up(look_back(DECIDED, replace(world, now=later)), now=later)
-
-    assert record.gained == ()
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from tests.builders import cluster_queue, snapshot
-from webhook.hindsight import slice_options
+from tests.builders import snapshot
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.slice_options import most_saving
 from webhook.model.costs.device_table import DEVICES
@@ -56,49 +55,3 @@ def test_each_class_gets_the_smallest_slice_that_is_enough():
     assert [(each.resource, each.classes) for each in found.options] == [(SMALL, 1), (MIDDLE, 1)]
     assert (found.hours, found.eligible, found.classes) == (100, 90, 2)
     assert round(found.saved, 2) == round(70 * 6 / 7 + 20 * (1 - 2 / 7), 2)
-
-
-def test_who_preallocates_or_was_not_measured_is_never_suggested():
-    entries = [entry("jax"), entry("unknown")]
-
-    assert suggested(entries, {"jax": use(8, preallocates=True)}) is None
-
-
-def test_only_those_on_one_whole_device_that_can_be_cut_count():
-    entries = [
-        entry("several", used=((("a100", GPU), 4),)),
-        entry("slice", used=((("a100", SMALL), 1),)),
-        entry("t4", used=((("t4", GPU), 1),)),
-        entry("cpu", used=((("plain", "cpu"), 4000),)),
-    ]
-
-    assert suggested(entries, dict.fromkeys(("several", "slice", "t4", "cpu"), use(2))) is None
-
-
-def test_it_is_put_as_a_piece_of_a_policy():
-    queue = cluster_queue("mig-cq", {"a100": {SMALL: "4"}})
-
-    text = slice_options.as_text(suggested([entry("a")], {"a": use(8)}, world(queue)))
-
-    assert text.split("\n") == [
-        f"1 class needs (100% of the device-hours of Jobs of one {A100})",
-        "at most 10 of 75 GiB. In slices they would take 8.6 device-hours less;",
-        "as options of a policy, after its first:",
-        "",
-        "options:",
-        "- name: slice-1g-10gb",
-        "  queue: mig-lq",
-        "  adaptation:",
-        "    accelerator: Replace",
-        "    by:",
-        f"      {SMALL}: 1",
-    ]
-
-
-def test_where_no_queue_leads_to_such_slices_it_says_so():
-    found = suggested([entry("a")], {"a": use(8)})
-
-    assert slice_options.as_text(found).endswith(
-        "# a-queue-of-slices: no LocalQueue leads to such slices yet"
-    )
-    assert slice_options.as_json(found)["policy"]["options"][0]["queue"] == "a-queue-of-slices"

@@ -175,7 +175,7 @@ def _post(settings, files, sent):
         "localhost", port, timeout=WAIT_SECONDS, context=context
     )
     try:
-        connection.request("POST", "/mutate?timeout=2s", json.dumps(sent))
+        connection.request("POST", "/mutate?timeout=30s", json.dumps(sent))
         return json.loads(connection.getresponse().read())
     finally:
         connection.close()

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import arrival, cluster_queue, cohort, held, needs, snapshot
+from tests.builders import cluster_queue, cohort, held, needs, snapshot
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.explained import ExplainedAssignment
@@ -105,15 +105,3 @@ def test_what_fits_gets_all_it_asks_for_from_one_flavor(state, asked):
         total = {resource: amount for (_, resource), amount in assigned.usage.items()}
         assert total == dict(asked.total)
         assert len({flavor for flavor, _ in assigned.usage}) == 1
-
-
-@given(worlds(), st.lists(ASKED, max_size=6))
-def test_each_arrival_either_reserves_or_pends(state, all_asked):
-    arrivals = [
-        replace(arrival(str(index), local_queue="q0-lq"), needs=(asked,))
-        for index, asked in enumerate(all_asked)
-    ]
-
-    found = occupancy_of(state, arrivals).held("q0")
-
-    assert found.pending + found.reserving == len(arrivals)

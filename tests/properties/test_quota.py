@@ -100,25 +100,6 @@ def test_the_tree_agrees_with_a_naive_recomputation(tree):
         assert available(forest, name) == naive.available(name)
 
 
-@given(trees(), st.integers(0, 30))
-def test_charging_then_releasing_is_as_if_nothing_had_been(tree, amount):
-    forest = charged(*tree)
-
-    for name in tree[0]:
-        there = forest.charged({name: {CELL: amount}})
-        back = there.charged({name: {CELL: -amount}})
-        assert back.tree(name).used == forest.tree(name).used
-
-
-@given(trees())
-def test_nothing_in_use_means_all_that_could_ever_be(tree):
-    queues, cohorts, _usage = tree
-    idle = quota.plant(queues, cohorts)
-
-    for name in queues:
-        assert available(idle, name) <= potential(idle, name)
-
-
 @given(trees())
 def test_available_never_exceeds_potential(tree):
     forest = charged(*tree)

@@ -56,16 +56,6 @@ def test_lateness_counts_from_the_deadline_of_the_scenario():
     assert found["static"].totals.costs.late == 1
 
 
-def test_what_time_is_worth_to_a_job_is_what_its_scenario_says():
-    source = priced(arrivals=[{"at": "0s", "job": "work"}])
-    source["jobs"]["work"]["value"] = "720"
-
-    _, found = results(source, "static")
-
-    (only,) = found["static"].jobs
-    assert only.cost.total == pytest.approx(only.cost.money + 2.0)
-
-
 def test_prices_follow_the_clock_from_the_start_of_the_scenario():
     late = priced(start="2026-01-05T01:00Z", arrivals=[{"at": "0s", "job": "work"}])
     late["jobs"]["work"]["job"] = job(queue="slow")
@@ -100,14 +90,6 @@ def test_results_give_money_energy_carbon_lateness_and_total():
     assert header in [
         " ".join(line.split()) for line in table(scenario, list(found.values())).splitlines()
     ]
-
-
-def test_without_prices_results_are_as_they_were():
-    scenario, found = results(document(), "static")
-
-    answer = to_json(scenario, list(found.values()), seed=0)["strategies"][0]
-    assert "money" not in answer["totals"]
-    assert "COST" not in table(scenario, list(found.values()))
 
 
 @pytest.mark.parametrize(

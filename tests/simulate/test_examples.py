@@ -27,10 +27,15 @@ def simulate(name, *arguments):
 
 
 @pytest.mark.parametrize(
-    "name", ["uniform", "burst", "clusters", "guests", "tiers", "shared-gpus", "gang"]
+    ("name", "given"),
+    [
+        *((name, ()) for name in ("uniform", "burst", "clusters", "guests", "gang")),
+        ("tiers", ("--set", "rate=9/h")),
+        ("shared-gpus", ("--set", "duration=60s")),
+    ],
 )
-def test_a_scenario_can_be_replayed_by_every_policy_in_it(name):
-    found = json.loads(simulate(name, "-o", "json"))
+def test_a_scenario_can_be_replayed_by_every_policy_in_it(name, given):
+    found = json.loads(simulate(name, *given, "-o", "json"))
 
     for strategy in found["strategies"]:
         assert strategy["totals"]["finished"] == found["jobs"] > 0

@@ -1,8 +1,10 @@
 """Scenarios whose Jobs are of other kinds than batch."""
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests import kinds
 from tests.simulate import files
@@ -58,30 +60,15 @@ def test_kinds_wait_in_one_queue_and_a_policy_takes_those_that_it_names():
     assert {each.template: bool(each.policy) for each in found} == {"plain": False, "set": True}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "CronJob"}, r"jobs\.work\.job\.kind: expected one of .*JobSet.*, got CronJob"),
-        ({"apiVersion": "ray.io/v2"}, r"jobs\.work\.job\.apiVersion: expected ray\.io/v1, got .*"),
-        (
-            {"spec": {"rayClusterSpec": {"workerGroupSpecs": 1}}},
-            r"jobs\.work\.job\.spec\.rayClusterSpec\.workerGroupSpecs: expected a list.*",
-        ),
-        (
-            {"spec": {"rayClusterSpec": {"headGroupSpec": {"template": {"spec": {}}}}}},
-            r"jobs\.work\.job\.spec\.rayClusterSpec\.headGroupSpec\.template\.spec\.containers: .*",
-        ),
-        (
-            {"spec": {"clusterSelector": {"a": "b"}}},
-            r"jobs\.work\.job\.spec: expected what Kueue.*",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_job_of_another_kind_is_named_with_its_place(change, message):
-    work = template("RayJob")
-    work["job"] |= change
+MISTAKES = yaml.safe_load(Path(__file__).with_name("kind_mistakes.yaml").read_text())
 
-    with pytest.raises(ScenarioError, match=message):
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[each["message"] for each in MISTAKES])
+def test_what_is_wrong_with_a_job_of_another_kind_is_named_with_its_place(mistake):
+    work = template("RayJob")
+    work["job"] |= mistake["change"]
+
+    with pytest.raises(ScenarioError, match=mistake["message"]):
         replayed(document(work=work))
 
 

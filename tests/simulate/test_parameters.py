@@ -1,6 +1,9 @@
 """Parameters of a scenario."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from webhook.model.fields import FieldError
 from webhook.simulate import scenario_spec
@@ -27,26 +30,15 @@ def test_a_given_value_replaces_the_default():
     assert fill("${n}", {"n": 7}, n=3)["here"] == [{"x": 7}]
 
 
-@pytest.mark.parametrize(
-    ("text", "given", "declared", "message"),
-    [
-        (
-            "${m}",
-            {},
-            {"n": 1},
-            "here[0].x: no parameter m; there is n ($${m} is the text itself)",
-        ),
-        ("", {}, {"n": 1}, "parameters.n: not used: ${n} stands nowhere"),
-        ("${n}", {}, {"n": None}, "parameters.n: no value; give it with --set n=VALUE"),
-        ("${n}", {"m": 1}, {"n": 1}, "--set m: no such parameter; the scenario has n"),
-        ("", {"m": 1}, {}, "--set m: no such parameter; the scenario has none"),
-    ],
-)
-def test_what_has_no_place_or_no_value_is_refused(text, given, declared, message):
-    with pytest.raises(FieldError) as refused:
-        fill(text, given, **declared)
+MISTAKES = yaml.safe_load(Path(__file__).with_name("parameter_mistakes.yaml").read_text())
 
-    assert str(refused.value) == message
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[each["message"] for each in MISTAKES])
+def test_what_has_no_place_or_no_value_is_refused(mistake):
+    with pytest.raises(FieldError) as refused:
+        fill(mistake["text"], mistake["given"], **mistake["declared"])
+
+    assert str(refused.value) == mistake["message"]
 
 
 def test_assignments_are_read_as_numbers_where_they_are():

@@ -38,13 +38,6 @@ def test_no_two_jobs_share_a_line_at_one_time_and_no_line_is_left_empty(spans):
                 assert one.finish <= other.start or other.finish <= one.start
 
 
-def test_changes_add_up_to_a_line():
-    assert plot.steps([(2.0, 1), (0.0, 1), (2.0, 1), (5.0, -3)]) == (
-        [0.0, 2.0, 5.0],
-        [1, 3, 0],
-    )
-
-
 @pytest.mark.parametrize(
     ("makespan", "labels", "unit"),
     [
@@ -62,24 +55,6 @@ def test_an_axis_has_a_few_round_times(makespan, labels, unit):
     assert found == unit
 
 
-@given(st.floats(0, 1e8))
-def test_ticks_lie_within_the_axis(makespan):
-    ticks, _ = plot.ticks_of(makespan)
-
-    assert 1 <= len(ticks) <= 10
-    assert all(0 <= at <= makespan for at, _ in ticks)
-
-
-def test_many_jobs_become_a_line(tmp_path):
-    jobs = [job(str(n), float(n), n + 5.0) for n in range(plot.MOST_BARS + 1)]
-    unstarted = [job("never", None, None)]
-    path = tmp_path / "x.svg"
-
-    plot.draw([Result(strategy="static", jobs=(*jobs, *unstarted))], str(path), title="many")
-
-    assert path.stat().st_size < 1_000_000
-
-
 def test_a_run_that_a_preemption_ended_is_drawn_paler_where_it_was(tmp_path):
     moved = replace(job("a", 5.0, 9.0, "cpu"), lost=(LostRun("gpu", 1.0, 4.0),))
     pictures = []
@@ -89,16 +64,6 @@ def test_a_run_that_a_preemption_ended_is_drawn_paler_where_it_was(tmp_path):
         pictures.append(path.read_text().count("opacity: 0.4"))
 
     assert pictures == [1, 0]
-
-
-def test_the_same_results_are_the_same_picture(tmp_path):
-    results = [Result(strategy="static", jobs=(job("a", 1.0, 2.0), job("b", 2.0, 9.0, "cpu")))]
-    one, other = tmp_path / "one.svg", tmp_path / "other.svg"
-
-    for path in (one, other):
-        plot.draw(results, str(path), title="twice")
-
-    assert one.read_bytes() == other.read_bytes()
 
 
 def test_each_cluster_behind_a_queue_has_a_place_of_its_own():
@@ -111,12 +76,6 @@ def test_each_cluster_behind_a_queue_has_a_place_of_its_own():
     found = plot.queues([Result(strategy="static", jobs=tuple(jobs))])
 
     assert found == [("gpu", "a"), ("gpu", "b"), ("cpu", "")]
-
-
-def test_a_queue_that_all_have_left_is_shown_empty():
-    found = plot.queues([Result(strategy="x", jobs=(job("1", 0.0, 1.0, queue="cpu"),))])
-
-    assert found == [("gpu", ""), ("cpu", "")]
 
 
 def test_warm_colours_mean_moved_whatever_else_is_drawn():

@@ -1,5 +1,7 @@
 """Replays: who starts when, and what admission knows meanwhile."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
@@ -173,63 +175,8 @@ def test_who_is_preempted_and_moved_while_its_pods_stop_runs_again_once():
     assert urgent.start == 6.5
 
 
-def shared_queue(name, quotas, **spec):
-    """Return a ClusterQueue; *quotas*: nominal quota and limits by flavor and resource."""
-    keys = ("nominalQuota", "borrowingLimit", "lendingLimit")
-    flavors = [
-        {
-            "name": flavor,
-            "resources": [
-                {"name": resource, **{k: n for k, n in zip(keys, amounts, strict=True) if n != ""}}
-                for resource, amounts in resources.items()
-            ],
-        }
-        for flavor, resources in quotas.items()
-    ]
-    groups = [{"coveredResources": ["cpu", "gpu"], "flavors": flavors}]
-    fungibility = {"whenCanBorrow": "TryNextFlavor", "whenCanPreempt": "TryNextFlavor"}
-    found = files.cluster_queue(name)
-    found["spec"] |= {"cohortName": "all", "flavorFungibility": fungibility, **spec}
-    found["spec"]["resourceGroups"] = groups
-    return found
-
-
 def test_jobs_that_take_quota_from_each_other_for_ever_are_a_mistake():
-    # With fair sharing the one that borrows less is served first, and the other may take back what
-    # is its queue's own, for which it borrows more of something else.
-    owner = {
-        "a": {"cpu": (2, 0, ""), "gpu": (4, 2, "")},
-        "b": {"cpu": (1, "", 0), "gpu": (1, "", "")},
-    }
-    other = {
-        "a": {"cpu": (0, "", ""), "gpu": (2, 0, 2)},
-        "b": {"cpu": (4, "", ""), "gpu": (2, "", 0)},
-    }
-    strategies = ["LessThanOrEqualToFinalShare", "LessThanInitialShare"]
-    config = {"kind": "Configuration", "fairSharing": {"preemptionStrategies": strategies}}
-    config_map = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"namespace": "kueue-system", "name": "kueue-manager-config"},
-        "data": {"controller_manager_config.yaml": yaml.safe_dump(config)},
-    }
-    document = files.document()
-    document["cluster"]["objects"] = [
-        *(files.flavor(name) for name in "ab"),
-        shared_queue("owner", owner, preemption={"reclaimWithinCohort": "Any"}),
-        shared_queue("other", other),
-        *(files.local_queue(name) for name in ("owner", "other")),
-        config_map,
-    ]
-    document["policies"] = {"objects": []}
-    document["jobs"], needs = {}, {"owner": {"cpu": "3", "gpu": "1"}, "other": {"gpu": "3"}}
-    for name, amounts in needs.items():
-        job = files.job(queue=name)
-        (container,) = job["spec"]["template"]["spec"]["containers"]
-        container["resources"] = {"requests": amounts, "limits": amounts}
-        document["jobs"][name] = {"job": job, "runTimes": {"a": "3s", "b": "3s"}}
-    document["arrivals"] = [{"at": "0s", "job": name} for name in ("other", "owner")]
-    scenario = files.read(document)
+    scenario = files.read(yaml.safe_load(Path(__file__).with_name("for_ever.yaml").read_text()))
 
     with pytest.raises(FieldError) as mistake:
         replay(scenario, scenario.arms(["static"])[0])

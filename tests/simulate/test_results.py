@@ -98,19 +98,6 @@ def test_the_percentile_is_a_value_that_was_there():
     assert percentile([7.0], 95) == 7.0
 
 
-def test_strategies_stand_side_by_side():
-    scenario, found = files.read(), [STATIC, compared(MOVING, STATIC)]
-
-    assert [" ".join(line.split()) for line in comparison.table(scenario, found).splitlines()] == [
-        "small: 4 Jobs in 0s (4 work)",
-        "",
-        "STRATEGY MAKESPAN SAVED TURNAROUND P95 WAIT DEVICE HOURS MOVED SLOWER",
-        "static 1h30m - 1h15m 1h30m 29m55s 2.50 0 0",
-        "Threshold 1h30m 0.0 % 1h15m 1h30m 0s 2.00 1 1",
-    ]
-    assert max(map(len, comparison.table(scenario, found).splitlines())) <= 100
-
-
 def test_priorities_and_wide_jobs_have_tables_of_their_own_where_they_differ():
     static = Result(
         strategy="static",
@@ -186,7 +173,3 @@ def test_programs_get_the_figures_and_every_job():
         "finish": 5411.0,
         "staticFinish": 5410.0,
     }
-
-
-def test_a_time_that_is_not_known_is_a_dash():
-    assert [comparison.duration(each) for each in (None, 599.4)] == ["-", "9m59s"]

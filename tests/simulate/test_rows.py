@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.simulate import files
 from webhook.simulate.replay import replay
@@ -86,36 +88,12 @@ def test_small_requests_of_rows_run_side_by_side():
     assert [job.start for job in replay(found, static).jobs] == [0.0, 0.0, 11.0]
 
 
-@pytest.mark.parametrize(
-    ("row", "columns", "message"),
-    [
-        (
-            "0,10,urgent,,1",
-            COLUMNS,
-            "t.csv line 2: no WorkloadPriorityClass urgent in `cluster`; there is high, low",
-        ),
-        (
-            "0,10,,gpu,1",
-            COLUMNS,
-            "t.csv line 2: no LocalQueue gpu in namespace team; there is fast, slow",
-        ),
-        (
-            "0,10,,,many",
-            COLUMNS,
-            ("t.csv line 2: expected a quantity such as 500m or 16Gi in column cores, got 'many'"),
-        ),
-        (
-            "0,10,,,1",
-            {"requests": {"cpu": "cpus"}},
-            (
-                "arrivals[0].csv.columns.requests.cpu: no column cpus in t.csv; "
-                "there is at, seconds, class, to, cores"
-            ),
-        ),
-    ],
-)
-def test_a_row_that_does_not_fit_the_cluster_is_refused_with_its_line(row, columns, message):
-    with pytest.raises(ScenarioError) as refused:
-        scenario(row, columns=columns)
+MISTAKES = yaml.safe_load(Path(__file__).with_name("row_mistakes.yaml").read_text())
 
-    assert str(refused.value) == message
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[each["message"] for each in MISTAKES])
+def test_a_row_that_does_not_fit_the_cluster_is_refused_with_its_line(mistake):
+    with pytest.raises(ScenarioError) as refused:
+        scenario(mistake["row"], columns=mistake.get("columns", COLUMNS))
+
+    assert str(refused.value) == mistake["message"]

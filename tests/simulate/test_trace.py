@@ -1,6 +1,9 @@
 """Arrivals out of CSV rows."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.simulate import files
 from webhook.model.fields import FieldError
@@ -127,85 +130,17 @@ def test_other_delimiters_and_no_run_time():
     assert found == [Coming(at=0.0, job="work")]
 
 
-@pytest.mark.parametrize(
-    ("lines", "fields", "message"),
-    [
-        (
-            LINES,
-            {"columns": {"arrival": "when"}},
-            (
-                "arrivals[0].csv.columns.arrival: no column when in t.csv; "
-                "there is created, status, seconds, steps"
-            ),
-        ),
-        (
-            LINES,
-            {"where": [{"column": "nope", "equals": "1"}]},
-            (
-                "arrivals[0].csv.where[0].column: no column nope in t.csv; "
-                "there is created, status, seconds, steps"
-            ),
-        ),
-        (
-            LINES,
-            {"jobs": [{"job": "work", "when": [{"column": "n", "equals": "1"}]}]},
-            (
-                "arrivals[0].csv.jobs[0].when[0].column: no column n in t.csv; "
-                "there is created, status, seconds, steps"
-            ),
-        ),
-        (
-            [],
-            {},
-            "arrivals[0].csv.columns.arrival: no column created in t.csv; there is nothing",
-        ),
-        (
-            LINES,
-            {"where": [{"column": "status", "equals": "done"}]},
-            "arrivals[0].csv.where: no row of t.csv is left",
-        ),
-        (
-            [*LINES, "yesterday,DONE,1,1"],
-            {},
-            "t.csv line 6: expected a time (iso) in column created, got 'yesterday'",
-        ),
-        (
-            [*LINES, "2024-11-15,DONE,long,1"],
-            {},
-            "t.csv line 6: expected a number in column seconds, got 'long'",
-        ),
-        (
-            [*LINES, "2024-11-15,DONE,-3,1"],
-            {},
-            "t.csv line 6: expected a number of at least 0 in column seconds, got '-3'",
-        ),
-        (
-            [*LINES, "2024-11-15"],
-            {},
-            "t.csv line 6: expected a number in column seconds, got nothing",
-        ),
-        (
-            LINES,
-            {"where": [{"column": "status", "atMost": 1}]},
-            "t.csv line 2: expected a number in column status, got 'DONE'",
-        ),
-        (
-            LINES,
-            {"arrivalFormat": "seconds"},
-            "t.csv line 2: expected a number in column created, got '2024-11-15 18:00:30'",
-        ),
-        (
-            LINES,
-            {"arrivalFormat": "%d"},
-            "t.csv line 2: expected a time (%d) in column created, got '2024-11-15 18:00:30'",
-        ),
-    ],
-)
-def test_a_file_that_does_not_fit_is_refused_with_its_line(lines, fields, message):
-    with pytest.raises(FieldError) as refused:
-        read(lines, **fields)
+MISTAKES = yaml.safe_load(Path(__file__).with_name("csv_mistakes.yaml").read_text())
 
-    assert str(refused.value) == message
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[each["message"] for each in MISTAKES])
+def test_a_file_that_does_not_fit_is_refused_with_its_line(mistake):
+    lines = [] if mistake.get("empty") else [*LINES, *mistake.get("more", ())]
+
+    with pytest.raises(FieldError) as refused:
+        read(lines, **mistake.get("csv", {}))
+
+    assert str(refused.value) == mistake["message"]
 
 
 def test_a_condition_that_says_nothing_is_refused():

@@ -1,6 +1,9 @@
 """Worker clusters in a scenario's file: what is read, and what is refused with which words."""
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from tests.simulate import files
 from tests.simulate.files import with_workers, worker
@@ -49,61 +52,18 @@ def test_without_clusters_what_has_quota_at_the_manager_runs():
     assert files.read(source).workers == {}
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "words"),
-    [
-        (["clusters", 0, "name"], None, "clusters[0].name: expected a string"),
-        (["clusters", 0, "watched"], "perhaps", "clusters[0].watched: expected true or false"),
-        (["clusters", 0, "quota"], 4, "clusters[0].quota: no such field"),
-        (
-            ["clusters", 0, "name"],
-            "b",
-            (
-                "clusters[0].name: no ClusterQueue in `cluster` leads to b through MultiKueue; "
-                "there is a"
-            ),
-        ),
-        (
-            ["cluster", "objects", 2],
-            files.cluster_queue("fast", cpu=1),
-            (
-                "clusters[0].name: no ClusterQueue in `cluster` leads to a through MultiKueue; "
-                "there is none"
-            ),
-        ),
-        (
-            ["cluster", "objects", -1, "metadata", "name"],
-            "c",
-            "clusters[0].name: no MultiKueueCluster a in `cluster`; there is c",
-        ),
-        (
-            ["cluster", "objects", -2, "spec", "clusters"],
-            ["a", "c"],
-            "clusters: expected c too: a ClusterQueue leads there",
-        ),
-        (
-            ["clusters"],
-            [worker("a"), worker("a")],
-            "clusters[1].name: a is there twice",
-        ),
-        (
-            ["clusters", 0, "objects", 1, "spec", "resourceGroups"],
-            4,
-            "clusters[0].objects[1].spec.resourceGroups: expected a list, got a number",
-        ),
-        (
-            ["jobs", "work", "runTimes"],
-            {"t4": "1s"},
-            "jobs.work.runTimes.t4: expected a ResourceFlavor or an option; there is fast, slow",
-        ),
-    ],
-)
-def test_a_mistake_is_named_with_its_path(path, value, words):
-    source = changed(path, value)
-    if words.endswith("leads there"):
-        source["cluster"]["objects"] += files.multikueue("c")[2:]
+MISTAKES = yaml.safe_load(Path(__file__).with_name("cluster_mistakes.yaml").read_text())
 
-    assert words in message(source)
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[each["message"] for each in MISTAKES])
+def test_a_mistake_is_named_with_its_path(mistake):
+    assert mistake["message"] in message(changed(mistake["path"], mistake["value"]))
+
+
+def test_a_cluster_to_which_a_queue_leads_is_expected():
+    source = with_workers(worker("a"), names=["a", "c"])
+
+    assert message(source) == "clusters: expected c too: a ClusterQueue leads there"
 
 
 def test_a_cluster_that_kueue_cannot_reach_need_not_be_told():

@@ -123,12 +123,6 @@ def test_the_start_delay_of_the_option_is_the_way_to_the_worker():
     assert [start for _, _, start, _ in found] == [5.0, 16.0, 27.0, 38.0]
 
 
-def test_a_start_delay_on_a_queue_of_the_manager_itself_is_only_believed():
-    found = ways(delayed(files.document()))
-
-    assert [start for *_, start, _ in found] == [0.0, 11.0, 22.0, 33.0]
-
-
 def test_decisions_count_who_waits_in_a_watched_worker():
     assert ways(with_workers(worker("a")), "Threshold") == [
         ("fast", "a", 0.0, 10.0),

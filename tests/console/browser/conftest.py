@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from hack import chromium
+from hack.waiting import WAIT_SECONDS
 from tests.console import views
 from webhook.console import page, page_filters, routes
 
@@ -15,8 +16,7 @@ PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1280, "height": 900}
 
 
-# For a busy machine: nothing is expected to take that long.
-PATIENCE_MILLISECONDS = 60_000
+PATIENCE_MILLISECONDS = WAIT_SECONDS * 1000
 # The group has one worker run them all, so that one browser starts.
 GROUP = pytest.mark.xdist_group("browser")
 

@@ -16,13 +16,6 @@ LOOKS = {
     "phone": {"viewport": PHONE, "color_scheme": "light"},
     "dark-phone": {"viewport": PHONE, "color_scheme": "dark"},
 }
-PAINTED = """() => new Promise((resolve) => new PerformanceObserver((list) => {
-  const [entry] = list.getEntriesByName("first-contentful-paint");
-  if (entry) resolve(entry.startTime);
-}).observe({ type: "paint", buffered: true }))"""
-MOVING = """() => [...document.querySelectorAll("*")].flatMap((node) =>
-  ["", "::before"].map((part) => getComputedStyle(node, part || null))).filter((style) =>
-  style.transitionDuration !== "0s" || style.animationName !== "none").length"""
 
 
 def violations(page):
@@ -95,23 +88,6 @@ def test_two_hundred_queues_take_at_most_three_screens(open_window, site):
     assert page.evaluate("document.documentElement.scrollHeight") <= 3 * DESK["height"]
 
 
-def test_one_queue_is_shown_with_all_of_its_quota(open_window):
-    page = open_window().page
-    name = page.locator("#queues tbody a").first.inner_text()
-
-    page.locator("#queues tbody a").first.click()
-
-    expect(page.locator("#queues .card h3")).to_have_text([name])
-    expect(page.locator("#filter-queue")).to_have_value(name)
-
-
-def test_the_first_paint_is_measured(open_window, record_property):
-    milliseconds = open_window().page.evaluate(PAINTED)
-
-    record_property("first_contentful_paint_ms", milliseconds)
-    assert milliseconds > 0
-
-
 def test_a_decision_is_opened_by_keys_alone(open_window):
     page = open_window().page
     page.keyboard.press("Tab")
@@ -145,18 +121,3 @@ def test_everything_but_updates_works_without_a_script(open_window):
     expect(page.locator("#decision-id10 table")).to_be_visible()
     expect(page.get_by_role("button", name="Pause updates")).to_have_count(0)
     expect(page.get_by_role("link", name="Reload")).to_be_visible()
-
-
-def test_nothing_moves_for_those_who_asked_for_less_motion(open_window):
-    assert open_window(reduced_motion="no-preference").page.evaluate(MOVING) > 0
-    assert open_window(reduced_motion="reduce").page.evaluate(MOVING) == 0
-
-
-def test_print_leaves_controls_out_and_keeps_the_facts(open_window):
-    page = open_window().page
-
-    page.emulate_media(media="print")
-
-    expect(page.locator("#filter-form")).to_be_hidden()
-    expect(page.locator("#pause")).to_be_hidden()
-    expect(page.get_by_text("Holding quota")).to_be_visible()

@@ -25,17 +25,6 @@ def test_an_update_leaves_what_is_read_alone(open_window, site):
     assert page.locator("#decision-id6").bounding_box()["y"] == pytest.approx(before["y"], abs=1)
 
 
-def test_what_is_open_stays_when_it_is_no_longer_among_the_latest(open_window, site):
-    window = open_window()
-    window.page.locator("#decision-id9 > summary").click()
-
-    site.view = views.large(newer=3)
-    refreshed(window)
-
-    expect(window.page.locator("#decision-id9")).to_have_attribute("open", "")
-    expect(window.page.locator("#decision-id8")).to_have_count(0)
-
-
 def test_an_update_shows_the_same_as_a_reload(open_window, site):
     window = open_window()
     site.view = views.large(newer=30)
@@ -45,33 +34,6 @@ def test_an_update_shows_the_same_as_a_reload(open_window, site):
     window.page.reload()
 
     assert window.page.locator("main").inner_text() == updated
-
-
-def test_an_update_from_nothing_shows_the_same_as_a_reload(open_window, site):
-    site.view = views.NEVER_SYNCED
-    window = open_window()
-    site.view = views.large(newer=1)
-    refreshed(window)
-
-    updated = window.page.locator("body").inner_text()
-    window.page.reload()
-
-    assert window.page.locator("body").inner_text() == updated
-
-
-def test_only_what_matters_is_read_out(open_window):
-    live = open_window().page.locator("[aria-live], [role=status]")
-
-    assert [element.get_attribute("id") for element in live.all()] == ["connection", "summary"]
-    expect(live.nth(1)).to_have_text("")
-
-
-def test_a_state_that_becomes_stale_is_read_out(open_window, site):
-    window = open_window()
-    site.view = views.view(at=views.NOW + 60, age=60.0, is_stale=True)
-    refreshed(window)
-
-    expect(window.page.locator("#summary")).to_contain_text("The state is stale.")
 
 
 def test_updates_can_be_paused_and_taken_up_again(open_window, site):
@@ -113,13 +75,3 @@ def test_filters_work_as_one_types(open_window, site):
     expect(page.locator("#policies h3")).to_have_text(["speech-light"])
     assert page.url == f"{site.address}?policy=speech-l"
     assert page.evaluate("document.activeElement.id") == "filter-policy"
-
-
-def test_moved_only_is_one_click(open_window, site):
-    page = open_window().page
-
-    page.get_by_label("Moved only").check()
-
-    expect(page.locator("#summary")).to_contain_text("decisions of 500")
-    assert page.url == f"{site.address}?moved=1"
-    assert page.get_by_text("left as submitted").count() == 0
