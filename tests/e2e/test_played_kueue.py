@@ -141,7 +141,7 @@ def create(client, place, name, *, queue, cpus, priority, run):
     urgency = f"{place}-{priority}"
     known = {"apiVersion": paper.KUEUE, "metadata": {"name": urgency}, "value": priority}
     client.create({**known, "kind": "WorkloadPriorityClass"})
-    container = {"name": "main", "image": "any", "resources": {"requests": {"cpu": str(cpus)}}}
+    container = {"name": "main", "image": "any:1", "resources": {"requests": {"cpu": str(cpus)}}}
     labels = {paper.QUEUE_LABEL: queue, CLASS: urgency}
     return client.create(paper.job(name, place, labels=labels, run=run, container=container))
 
