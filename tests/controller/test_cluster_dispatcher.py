@@ -8,6 +8,7 @@ from tests import builders
 from tests.builders import cluster_queue
 from tests.state.objects import condition, workload
 from webhook.api.kubernetes_api import Refused, Unreachable
+from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller.cluster_dispatcher import (
     AGAIN_SECONDS,
@@ -18,7 +19,7 @@ from webhook.controller.cluster_dispatcher import (
 )
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, OffSwitch, WorkerCluster
-from webhook.state.awaiting_cluster import AWAITING, read_awaiting
+from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
 from webhook.state.pipe import Update, changes
 
 RESERVED_AT = 1_000
@@ -277,3 +278,12 @@ def test_workloads_without_a_nomination_for_long_are_counted_by_every_replica():
     assert [forgotten(seconds) for seconds in (OVERDUE_SECONDS, OVERDUE_SECONDS + 1)] == [0, 1]
     world.tell()
     assert forgotten(OVERDUE_SECONDS + 1) == 0
+
+
+def test_a_workload_that_is_deleted_is_forgotten():
+    world = World(waiting())
+    entry = ReadObject(("team", "job-train-1"), awaiting(waiting()))
+
+    world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=("DELETED", entry)))
+
+    assert world.step().nominations == {}

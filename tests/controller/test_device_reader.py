@@ -258,3 +258,10 @@ def test_what_ended_before_answers_came_again_is_not_learned(world):
     assert uses(world)["team/k"].runs == 1
     assert world.count("prometheus_queries_total", result="failed") > 0
     assert world.lines == ["prometheus: it answers 500; said once"]
+
+
+def test_a_run_that_failed_is_not_learned(world):
+    world.run("train", [8192.0] * 12, succeeded=False)
+    world.wait()
+
+    assert uses(world) == {}

@@ -7,6 +7,7 @@ from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller.hold_keeper import (
+    MOST_AT_ONCE,
     OVERDUE_SECONDS,
     PLAN_SECONDS,
     PUBLISH_SECONDS,
@@ -195,3 +196,22 @@ def test_what_cannot_be_read_is_told_and_holds_end_all_the_same():
     assert list(before.lines) == ["what others use beside held Jobs: no"]
     assert after.reasons == {Release.PLANNED: 1}
     assert server.stored is None
+
+
+def test_many_are_released_step_by_step():
+    server, keeper = keeping(*(held(f"j-{number}", gpus=0) for number in range(MOST_AT_ONCE + 5)))
+
+    step(keeper, 9.0)
+    first = len(server.patched)
+    step(keeper, 9.01)
+
+    assert (first, len(server.patched)) == (MOST_AT_ONCE, MOST_AT_ONCE + 5)
+
+
+def test_other_kinds_and_jobs_that_are_gone_are_left_alone():
+    _, keeper = keeping(held())
+    keeper.take(told(kind="rayjobs"))
+    kept = keeper.counts(NOW)
+    keeper.take(WatchUpdate(kind="jobs", at=0.0, event=("DELETED", told(held()).entries[0])))
+
+    assert (kept.held, keeper.counts(NOW).held) == (1, 0)

@@ -1,6 +1,6 @@
 from tests.builders import policy, team_policy
 from tests.controller.objects import Objects
-from tests.learn.runs import failure, success
+from tests.learn.runs import DAY, failure, success
 from webhook.api.kubernetes_api import Forbidden
 from webhook.controller.policy_status import PATH, reference_of
 from webhook.controller.records import MOST_AT_ONCE, Teller
@@ -129,3 +129,18 @@ def test_of_a_namespaces_own_policy_the_event_is_in_its_namespace():
         "uid": "u-1",
     }
     assert told.lines[0].startswith("TeamFallbackPolicy team/light: option cpu is refused")
+
+
+def test_when_it_ends_the_count_goes_and_a_new_refusal_is_told_again():
+    there = server()
+    teller, runs = teller_of(there), failing("k")
+    look(teller, runs)
+
+    ended = look(teller, runs, NOW + DAY)
+    for number in range(3):
+        runs.add(failure(NOW + DAY + number, uid=10 + number))
+    runs.add(success(NOW + DAY))
+    again = look(teller, runs, NOW + DAY + 5)
+
+    assert (dict(ended.counts), dict(again.counts)) == ({}, {PLACE: 1})
+    assert len(events(there)) == 2

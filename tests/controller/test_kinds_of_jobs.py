@@ -25,6 +25,7 @@ from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
+from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
 from webhook.state.readers import read
 from webhook.state.watched import signing_keys, watched
@@ -268,3 +269,30 @@ def test_only_what_is_served_and_may_be_moved_is_followed_whole(replica):
 
     assert before == []
     assert [name for name in replica.follows if name.startswith("pending")] == ["pendingrayjobs"]
+
+
+def test_the_list_of_one_kind_replaces_no_job_of_another(managed):
+    cluster = Server(RAYJOB)
+    found = Mover(cluster, "kueue-fallback")
+    list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
+    list_pending(found)
+    wait_in_line(managed, RAYJOB)
+
+    step(found, managed)
+
+    assert len(cluster.patched) == 1
+
+
+def test_those_of_a_kind_whose_watch_is_silent_are_not_moved(managed):
+    cluster = Server(RAYJOB)
+    found = Mover(cluster, "kueue-fallback", max_state_age=15.0)
+    list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
+    wait_in_line(managed, RAYJOB)
+    managed.update(20.0, 0.0)
+    for resource in (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.POLICIES):
+        managed.take(WatchUpdate(kind=resource, at=20.0))
+    failed = WatchUpdate(kind=pending_jobs.followed(RAYJOB).kind, at=20.0, error="no route")
+
+    assert found.take(failed) == ("pendingrayjobs: no route",)
+    step(found, managed, now=20.0)
+    assert cluster.patched == []

@@ -306,3 +306,12 @@ def test_who_led_again_since_the_last_step_looks_again(replica):
 
     assert len(replica.cluster.statuses) == 2
     assert replica.lines.count(LEADS) == 2
+
+
+def test_a_controller_without_memory_ends(replica, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("webhook.controller.controller.Feed.update", fail)
+    with pytest.raises(MemoryError):
+        replica.step()

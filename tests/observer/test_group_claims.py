@@ -204,3 +204,10 @@ class _Pause(Exception):  # noqa: N818 - no error
     def __init__(self, call):
         super().__init__()
         self.call = call
+
+
+def test_a_claim_is_read_only_as_it_was_written():
+    assert read_claim(CPU.text) == CPU
+    for text in (None, "", "[]", "{}", CPU.text.replace("cpu-lq", "x" * 1024), '{"unix":"1"}'):
+        assert read_claim(text) is None
+    assert read_claim(CPU.text.replace(str(NOW), "true")) is None

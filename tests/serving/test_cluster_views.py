@@ -296,3 +296,12 @@ def test_a_server_decides_a_burst_as_a_replay_does():
 
     assert options == ["gpu"] * 14 + ["cpu"] * 3 + ["gpu"] * 3
     assert [decided(server, scenario.manifest(each)) for each in burst] == options
+
+
+def test_a_cluster_that_is_not_synced_yet_stays_what_it_was():
+    server = Server(manager("a"))
+    show(server, a=worker(used="4", reserving=4))
+
+    show(server, a=NOTHING)
+
+    assert taken(create(server, 1)) == ("cpu", None)

@@ -249,3 +249,20 @@ def test_an_answer_that_comes_too_late_serves_the_pod_that_is_sent_again():
 
     assert groups.known("team", "g", 1001) == claim
     assert groups.known("team", "dry", 1001) is None
+
+
+def test_what_is_known_of_a_group_counts_for_half_a_minute():
+    now = [100.0]
+    claim = GroupClaim(policy="p", option="cpu", queue="cpu-lq", unix=1000)
+    groups = PodGroups(
+        lambda asked: groups.take((GroupAgreed(number=asked.number, claim=claim),)),
+        wait_seconds=1.0,
+        clock=lambda: now[0],
+    )
+    assert groups.agree("team", "g", claim) == claim
+
+    assert groups.known("team", "g", 1029) == claim
+    assert groups.known("team", "g", 1031) is None
+    assert groups.known("team", "other", 1000) is None
+    now[0] = 131.0
+    assert groups.known("team", "g", 1001) is None
