@@ -221,10 +221,18 @@ def wait_until_judged(
 ) -> Object | None:
     """Return the Workload once Kueue has said something of it, or *status*; None: it has not."""
 
+    found: list[Object] = []
+
     def judged() -> Object | None:
-        workload = workload_of(client, job)
+        # The first stays the one that is looked at: Kueue may make another one beside it.
+        workload = again(found.pop()) if found else workload_of(client, job)
+        found.extend([workload] if workload is not None else [])
         said = verdict(workload or {})
         return workload if said and status in ("", said["status"]) else None
+
+    def again(workload: Object) -> Object:
+        place = workload["metadata"]
+        return client.get(KUEUE, "Workload", place["name"], namespace=place["namespace"])
 
     with contextlib.suppress(WaitedInVainError):
         return wait_for(judged, "Kueue has judged it", timeout_seconds=seconds)
