@@ -56,7 +56,7 @@ demo: $(RUNS)
 
 ## Show the same on a real API server and Kueue, whose programs are built if needed.
 .PHONY: demo-kueue
-demo-kueue: setup
+demo-kueue: $(RUNS)
 	@$(BIN)/python -m hack.demo --kueue
 
 ## Check style, types and import contracts, then run all tests that need no control plane.
@@ -105,7 +105,7 @@ fuzz: setup
 
 ## Let a tenant with rights to Jobs try everything beside others, ten minutes; SECONDS=60 for less.
 .PHONY: tenant
-tenant: setup programs
+tenant: setup
 	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \
 		$(if $(SEED),--seed $(SEED))
 
@@ -117,7 +117,7 @@ worlds: setup
 
 ## Take hours: all tests at full length, 300 cases and 200 worlds on Kueue, bench, fuzz, tenant.
 .PHONY: verify
-verify: setup programs
+verify: programs
 	FULL=1 HYPOTHESIS_PROFILE=full $(BIN)/pytest -n 2 --dist loadgroup --ignore=tests/e2e
 	FULL=1 AGREEMENT_SEEDS=1-300 AGREEMENT_TOPOLOGIES=1-200 AGREEMENT_WORLDS=1-220 $(BIN)/pytest -n 2 --dist loadgroup tests/e2e
 	$(MAKE) worlds
@@ -142,10 +142,11 @@ release: setup
 	@$(BIN)/python -m hack.artifacts $(or $(RELEASE),v$(VERSION)) \
 		$(if $(REPOSITORY),--repository $(REPOSITORY))
 
-## Get the programs that tests run into ~/.cache/kueue-fallback, building what nobody has ready.
+## Get the programs that tests run into ~/.cache/kueue-fallback; builds what nobody has ready.
 .PHONY: programs
 programs: setup
 	@$(BIN)/python -m hack.tools
+	@$(BIN)/python -m hack.job_programs
 
 ## End all clusters and delete what was made in the tree.
 .PHONY: clean

@@ -15,6 +15,8 @@ from hack.definitions import without_texts
 
 Object = dict[str, Any]
 
+KUEUE: Final = tools.TOOLS / "kueue-0.19"
+
 # Module, and its files. The training operator's MPIJob is an older version of the MPI operator's.
 _FILES: Final = (
     ("github.com/kubeflow/mpi-operator", "manifests/base/kubeflow.org_mpijobs.yaml"),
@@ -31,7 +33,7 @@ _FILES: Final = (
 def definitions() -> list[Object]:
     """Return them as what `kubectl create` takes."""
     listed = hashlib.sha256(repr(_FILES).encode()).hexdigest()[:8]
-    folder = tools.built(f"job-definitions-{listed}", (tools.TOOLS,), _keep)
+    folder = tools.built(f"job-definitions-{listed}", tools.required_by(KUEUE), _keep)
     return list(json.loads((folder / "definitions.json").read_text()))
 
 
@@ -40,7 +42,7 @@ def _keep(folder: Path) -> None:
     found = [
         yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
         for module, pattern in _FILES
-        for path in sorted(go.downloaded(module).glob(pattern))
+        for path in sorted(go.downloaded(module, at=KUEUE).glob(pattern))
     ]
     (folder / "definitions.json").write_text(json.dumps([_plain(one) for one in found]))
 

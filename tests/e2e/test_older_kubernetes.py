@@ -16,7 +16,7 @@ from tests.e2e.chart_objects import NOT_SERVED
 from tests.e2e.decisions import OPTION, applied_policy, fill, finish_time, queue_of
 from tests.e2e.plane import job_of
 
-EMULATED = "1.33"
+EMULATED = "1.34"
 # An unknown field is dropped, with a warning: as users' clients ask for it.
 QUERY = {"fieldManager": "check", "force": "true", "dryRun": "All", "fieldValidation": "Warn"}
 

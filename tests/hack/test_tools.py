@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import os
 import sys
 import tarfile
 import zipfile
@@ -10,8 +11,8 @@ import pytest
 
 from hack import packages, tools
 
-READY = [name for name, source in tools.PROGRAMS.items() if source.version_flags]
-WANTED = {name: tools.program_version(name).removeprefix("v").rpartition(".")[0] for name in READY}
+VERSIONS = {name: tools.program_version(name).removeprefix("v") for name in tools.PROGRAMS}
+WANTED = {name: version.rpartition(".")[0] for name, version in VERSIONS.items()}
 WANTED |= {name: source.oldest for name, source in tools.PROGRAMS.items() if source.oldest}
 SAID = {
     "etcd": "etcd Version: {}\\nGit SHA: a1b2c3",
@@ -34,13 +35,13 @@ def path(tmp_path, monkeypatch):
     monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(tools, "Go", FakeGo)
     for name, source in tools.PROGRAMS.items():
-        without = dataclasses.replace(source, fetch=lambda *_: None)
+        without = dataclasses.replace(source, fetch=None)
         monkeypatch.setitem(tools.PROGRAMS, name, without)
     return folder
 
 
 class FakeGo:
-    def build(self, package, target, **_options):
+    def build(self, package, *, target, **_options):
         target.write_text(f"built from {package}")
 
 
@@ -56,7 +57,7 @@ def script_of(name, version):
     return f'test "$*" = "{flags}" && printf "{SAID[name].format(version)}"'
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", tools.PROGRAMS)
 def test_a_program_of_a_version_that_will_do_is_copied_from_path(name, path, capsys):
     there = put(path, name, script_of(name, f"{WANTED[name]}.99"))
 
@@ -66,14 +67,14 @@ def test_a_program_of_a_version_that_will_do_is_copied_from_path(name, path, cap
     assert capsys.readouterr().out == f"{name} is taken from {there}\n"
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", tools.PROGRAMS)
 def test_a_program_of_another_version_is_built(name, path, capsys):
     there = put(path, name, script_of(name, "1.2.3"))
 
     found = tools.program(name)
 
     assert found.read_text() == f"built from {tools.PROGRAMS[name].package}"
-    said = f"{there} is 1.2.3; {tools.program_version(name).removeprefix('v')} is wanted\n"
+    said = f"{there} is 1.2.3; {VERSIONS[name]} is wanted\n"
     assert said in capsys.readouterr().out
 
 
@@ -91,12 +92,6 @@ def test_a_script_that_works_only_where_it_is_is_not_copied(path):
     assert tools.program("etcd").read_text().startswith("built")
 
 
-def test_kueue_is_built_whatever_is_on_path(path):
-    put(path, "kueue", "echo v0.19.2")
-
-    assert tools.program("kueue").read_text().startswith("built")
-
-
 def test_what_a_package_has_is_taken_if_its_version_will_do(path, monkeypatch):
     version = f"{WANTED['helm']}.7"
     fetched = put(path, "helm-of-a-package", script_of("helm", version))
@@ -106,25 +101,26 @@ def test_what_a_package_has_is_taken_if_its_version_will_do(path, monkeypatch):
     assert tools.program("helm").read_bytes() == fetched.read_bytes()
 
 
-def test_a_program_is_built_once_for_the_same_sources_and_three_builds_are_kept(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path)
-    made = []
+def test_what_has_the_same_sources_is_built_once_and_three_builds_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(tools, "cache_folder", lambda: tmp_path / "cache")
+    source, made = tmp_path / "main.go", []
 
-    def build(target):
-        assert target.suffix == ".partial"
-        target.write_text("built")
-        made.append(target.stem)
+    def build(folder):
+        made.append(source.read_text())
+        (folder / "client").write_text(made[-1])
+        # The oldest is what is forgotten, and a clock may stand still between two builds.
+        os.utime(folder, (len(made), len(made)))
 
-    found = [tools.built_program("client", name, build) for name in ("a1", "a1", "b2", "c3", "d4")]
+    def built(text):
+        source.write_text(text)
+        return tools.built("client", [source], build)
 
-    assert made == ["a1", "b2", "c3", "d4"]
-    assert found[-1].read_text() == "built"
-    assert sorted(path.name for path in (tmp_path / "client").iterdir()) == [
-        *("b2", "c3", "d4"),
-        "lock",
-    ]
+    folders = [built(text) for text in ("a", "b", "b", "c", "d", "d")]
+
+    assert made == ["a", "b", "c", "d"]
+    assert [(folder / "client").read_text() for folder in folders[1:]] == ["b", "b", "c", "d", "d"]
+    kept = sorted(path.name for path in (tmp_path / "cache/client").iterdir())
+    assert kept == sorted(["lock", *{folder.name for folder in folders[1:]}])
 
 
 def zipped(**files):

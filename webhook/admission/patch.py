@@ -424,7 +424,7 @@ _REPEATED = 512
 _ANNOTATIONS = (256 << 10) - (16 << 10)
 """Bytes of an object's annotations, keys and values: what Kubernetes allows, less room for Kueue
 and for the record of later moves.
-https://github.com/kubernetes/kubernetes/blob/v1.36.3/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go#L36
+https://github.com/kubernetes/kubernetes/blob/v1.37.2/staging/src/k8s.io/apimachinery/pkg/api/validation/objectmeta.go#L39
 """
 _OBJECT = 1 << 20
 """Bytes of an object as it came: etcd takes 1.5 MiB, what is added included."""

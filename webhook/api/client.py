@@ -420,7 +420,7 @@ def connect(kubeconfig: str = "") -> Client:
 
 
 _RESOURCES_CHANGE: Final = (1, 36)
-"""https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/features/kube_features.go,
+"""https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/features/kube_features.go,
 MutablePodResourcesForSuspendedJobs"""
 
 

@@ -275,7 +275,7 @@ def _job(entry: ManifestObject, namespace: str) -> JobManifest:
 def next_job(cron_job: Mapping[str, Any]) -> dict[str, Any]:
     """Return the Job that a CronJob would make, as its controller does.
 
-    https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/controller/cronjob/utils.go#L239
+    https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/controller/cronjob/utils.go#L239
 
     Raises:
         FieldError: it has no template.

@@ -27,7 +27,7 @@ GENERATED: Final = (
 )
 """Labels of a pod template by which the Job controller finds its pods.
 
-https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/registry/batch/job/strategy.go#L241
+https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/batch/job/strategy.go#L209
 """
 _ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
@@ -79,7 +79,7 @@ def ungenerated(source: Mapping[str, Any]) -> Mapping[str, Any]:
 def held_back(source: Mapping[str, Any]) -> Obstacle | None:
     """Return why this Job cannot be moved or undone, whatever would change; None: it can.
 
-    https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/registry/batch/job/strategy.go#L156
+    https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/batch/job/strategy.go#L146
 
     Raises:
         FieldError: a field that this depends on has a wrong type.
@@ -162,7 +162,7 @@ def immutable(below: Path, edit: Edit) -> Obstacle | None:
     """Return why Kubernetes refuses an edit at a path *below* a suspended Job's pod template.
 
     Resources and scheduling directives alone may change, and metadata.
-    https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/validation/validation.go#L643
+    https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/batch/validation/validation.go#L742
     """
     match below:
         case ("spec", "containers" | "initContainers", _, "image"):

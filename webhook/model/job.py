@@ -202,7 +202,7 @@ class Job:
     def as_created(self) -> Job:
         """The Job with ``spec.managedBy`` filled in, which cannot change once the Job exists.
 
-        https://github.com/kubernetes/kubernetes/blob/v1.36.3/pkg/apis/batch/types.go, JobSpec
+        https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/apis/batch/types.go, JobSpec
         """
         return replace(self, managed_by=self.managed_by or JOB_CONTROLLER)
 
