@@ -368,8 +368,9 @@ class Go:
 
         *target*: a program, or a folder for several of them.
         """
-        linked = ("-ldflags", _linker_flags(module))
-        flags = ["-trimpath", "-tags", tags, *linked, "-o", str(target)]
+        # What debuggers read takes a fifth of a build, and the linker would leave it out anyway.
+        flags = ["-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", _linker_flags(module)]
+        flags += ["-tags", tags, "-o", str(target)]
         if modfile is not None:
             flags.append(f"-modfile={modfile}")
         self.run("build", *flags, *package, cwd=module)
@@ -384,7 +385,8 @@ class Go:
     def _environment(self) -> dict[str, str]:
         # A user's GOFLAGS=-mod=mod would rewrite go.sum; a workspace would change the versions.
         fixed = {"GOFLAGS": "-mod=readonly", "GOWORK": "off", "GOTOOLCHAIN": "local"}
-        return {**os.environ, **fixed, "CGO_ENABLED": "0"}
+        # Compilers end before their memory fills, so collecting it often is lost time.
+        return {"GOGC": "400", **os.environ, **fixed, "CGO_ENABLED": "0"}
 
 
 def _linker_flags(module: Path) -> str:
