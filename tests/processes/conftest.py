@@ -6,6 +6,7 @@ A test that needs nothing else than an API server may stand here, and in tests/e
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,16 @@ from hack import paper
 from hack.embedded.played_plane import PlayedPlane
 from hack.install import PATIENT, Installation
 
+HERE = Path(__file__).parent
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a module together: those that own a plane share it."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="package")
