@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders import cluster_queue, cohort, container, group, held, needs, snapshot, template
+from tests.builders import cluster_queue, cohort, container, held, needs, snapshot, template
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.explained import NOWHERE, ExplainedAssignment, refused
@@ -12,10 +12,7 @@ from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.pods import Taint, Toleration
 from webhook.model.queues import (
-    BORROWING_OVER_PREEMPTION,
-    PREEMPTION_OVER_BORROWING,
     KueueConfig,
-    Preemption,
     Quota,
     ResourceFlavor,
 )
@@ -89,37 +86,6 @@ def test_pods_are_counted_where_they_are_covered():
     )
 
 
-def test_the_next_flavor_is_tried_when_the_first_is_full():
-    queue = cluster_queue(quotas={"spot": {"cpu": "2"}, "on-demand": {"cpu": "4"}})
-    busy = {"gpu-cq": held({"spot": {"cpu": "1"}})}
-
-    assert assign(needs({"cpu": "2"}), queue, held=busy).usage == {("on-demand", "cpu"): 2000}
-
-
-def test_all_resources_of_a_group_get_the_same_flavor():
-    queue = cluster_queue(quotas={"a": {"cpu": "8", GPU: "0"}, "b": {"cpu": "8", GPU: "2"}})
-
-    found = assign(needs({"cpu": "1", GPU: "1"}), queue)
-
-    assert found.usage == {("b", "cpu"): 1000, ("b", GPU): 1}
-
-
-def test_groups_get_their_flavors_apart():
-    groups = [group({"a": {"cpu": "8"}}), group({"t4": {GPU: "1"}, "a100": {GPU: "4"}})]
-
-    found = assign(needs({"cpu": "1", GPU: "2"}), cluster_queue(groups=groups))
-
-    assert found.usage == {("a", "cpu"): 1000, ("a100", GPU): 2}
-
-
-def test_later_pod_sets_see_what_earlier_ones_take():
-    queue = cluster_queue(quotas={"a": {"cpu": "3"}, "b": {"cpu": "3"}})
-
-    found = assign([needs({"cpu": "2"}), needs({"cpu": "2"})], queue)
-
-    assert found.usage == {("a", "cpu"): 2000, ("b", "cpu"): 2000}
-
-
 def test_a_taint_needs_a_toleration_of_the_pod_or_of_the_flavor():
     taint = Taint(key="gpu", value="true", effect="NoSchedule")
     bare = ResourceFlavor(name="t4", taints=(taint,))
@@ -137,115 +103,6 @@ def test_a_taint_needs_a_toleration_of_the_pod_or_of_the_flavor():
     assert assign(needs({GPU: "1"}, pods=tolerant), queue, flavors=[bare]).fit is Fit.FITS
     assert assign(needs({GPU: "1"}), queue, flavors=[helped]).fit is Fit.FITS
     assert assign(needs({GPU: "1"}), queue, flavors=[soft]).fit is Fit.FITS
-
-
-def test_a_node_selector_counts_for_the_flavors_own_labels_only():
-    flavor = ResourceFlavor(name="t4", node_labels={"gpu": "t4"})
-    queue = cluster_queue(quotas=T4)
-
-    def with_selector(**selector):
-        pods = template(node_selector=selector)
-        return assign(needs({GPU: "1"}, pods=pods), queue, flavors=[flavor])
-
-    detail = "flavor t4 has gpu=t4, the node selector asks for a100"
-    assert with_selector(gpu="a100") == never(Reason.NO_FLAVOR, detail)
-    assert with_selector(gpu="t4", zone="a").fit is Fit.FITS
-
-
-@pytest.mark.parametrize(
-    ("terms", "fit"),
-    [
-        ([[("gpu", "In", ["t4"])]], Fit.FITS),
-        ([[("gpu", "In", ["a100"])]], Fit.NEVER),
-        ([[("gpu", "In", ["a100"])], [("gpu", "In", ["t4"])]], Fit.FITS),
-        ([[("gpu", "In", ["a100"])], [("zone", "In", ["a"])]], Fit.FITS),
-        ([[("gpu", "In", ["t4"]), ("gpu", "NotIn", ["t4"])]], Fit.NEVER),
-        ([[("gpu", "DoesNotExist", [])]], Fit.NEVER),
-    ],
-)
-def test_one_term_of_the_node_affinity_must_match_as_far_as_the_flavor_has_the_labels(terms, fit):
-    written = [
-        {"matchExpressions": [{"key": k, "operator": o, "values": v} for k, o, v in term]}
-        for term in terms
-    ]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": written}}
-    pods = template(affinity={"nodeAffinity": required})
-    flavor = ResourceFlavor(name="t4", node_labels={"gpu": "t4"})
-
-    found = assign(needs({GPU: "1"}, pods=pods), cluster_queue(quotas=T4), flavors=[flavor])
-
-    assert found.fit is fit
-
-
-def borrower(**rest):
-    return cluster_queue("a-cq", {"near": {"cpu": "1"}, "far": {"cpu": "4"}}, cohort="all", **rest)
-
-
-LENDER = cluster_queue("b-cq", {"near": {"cpu": "9"}, "far": {"cpu": "9"}}, cohort="all")
-
-
-def test_borrowing_stops_the_search_unless_the_next_flavor_is_to_be_tried():
-    stops, goes_on = borrower(), borrower(when_can_borrow="TryNextFlavor")
-
-    assert assign(needs({"cpu": "2"}), stops, LENDER).usage == {("near", "cpu"): 2000}
-    assert assign(needs({"cpu": "2"}), goes_on, LENDER).usage == {("far", "cpu"): 2000}
-
-
-def test_borrowing_is_done_from_the_first_flavor_where_all_must_borrow():
-    goes_on = borrower(when_can_borrow="TryNextFlavor")
-
-    assert assign(needs({"cpu": "5"}), goes_on, LENDER).usage == {("near", "cpu"): 5000}
-
-
-def lent(preference, **preemption):
-    """A queue that may borrow CPUs near, and whose own CPUs and GPUs far others have borrowed."""
-    queue = cluster_queue(
-        "a-cq",
-        {"near": {"cpu": "1", GPU: "0"}, "far": {"cpu": "2", GPU: "2"}},
-        cohort="all",
-        when_can_borrow="TryNextFlavor",
-        preemption=Preemption(**preemption),
-        preference=preference,
-    )
-    other = cluster_queue(
-        "b-cq", {"near": {"cpu": "9", GPU: "9"}, "far": {"cpu": "0", GPU: "0"}}, cohort="all"
-    )
-    return queue, other, held({"far": {"cpu": "2", GPU: "2"}}, reserving=2)
-
-
-def test_a_queue_may_prefer_to_preempt_before_it_borrows():
-    found = {}
-    for preference in (BORROWING_OVER_PREEMPTION, PREEMPTION_OVER_BORROWING):
-        queue, other, borrowed = lent(preference, reclaim_within_cohort="Any")
-        found[preference] = assign(needs({"cpu": "2"}), queue, other, held={"b-cq": borrowed})
-
-    borrows, preempts = found.values()
-    assert (borrows.fit, borrows.assignment.flavors) == (Fit.FITS, ("near",))
-    assert (preempts.fit, preempts.assignment.flavors) == (Fit.MAY_PREEMPT, ("far",))
-
-
-def test_a_flavor_without_anybody_to_preempt_is_never_better_than_one_that_borrows():
-    queue, other, borrowed = lent(PREEMPTION_OVER_BORROWING, within_cluster_queue="LowerPriority")
-
-    found = assign(needs({"cpu": "2"}), queue, other, held={"b-cq": borrowed})
-
-    assert (found.fit, found.assignment.flavors) == (Fit.FITS, ("near",))
-
-
-def test_a_resource_that_borrows_hides_one_that_would_preempt_and_so_the_job_waits():
-    queue = cluster_queue(
-        "a-cq",
-        {"near": {"cpu": "1", GPU: "1"}},
-        cohort="all",
-        preemption=Preemption(reclaim_within_cohort="Any"),
-        preference=PREEMPTION_OVER_BORROWING,
-    )
-    other = cluster_queue("b-cq", {"near": {"cpu": "9", GPU: "0"}}, cohort="all")
-    borrowed = {"b-cq": held({"near": {GPU: "1"}}, reserving=1)}
-
-    found = assign(needs({"cpu": "2", GPU: "1"}), queue, other, held=borrowed)
-
-    assert (found.fit, found.detail) == (Fit.WAITS, "needs nvidia.com/gpu 1 (flavor near), 0 free")
 
 
 def test_pod_sets_that_together_need_more_than_there_can_be_are_refused():
@@ -270,31 +127,6 @@ def test_a_template_is_checked_only_against_flavors_that_are_tried():
     assert found.fit is Fit.FITS
     with pytest.raises(FieldError, match=r"tolerations\[0\].key"):
         assign(needs({"cpu": "3"}, pods=wrong), queue, flavors=flavors)
-
-
-def test_a_full_queue_that_may_preempt_says_so():
-    queue = cluster_queue(quotas=T4, preemption=Preemption(within_cluster_queue="LowerPriority"))
-    busy = held({"t4": {GPU: "4"}}, reserving=4)
-    low = held({"t4": {GPU: "4"}}, reserving=4, lowest_priority=0)
-
-    unknown = assign(needs({GPU: "1"}), queue, held={"gpu-cq": busy})
-    equals = assign(needs({GPU: "1"}), queue, held={"gpu-cq": low})
-    above = assign(needs({GPU: "1"}), queue, held={"gpu-cq": low}, priority=10)
-
-    assert [unknown.fit, equals.fit, above.fit] == [Fit.MAY_PREEMPT, Fit.WAITS, Fit.MAY_PREEMPT]
-    assert above.usage == {}
-
-
-def test_quota_that_others_borrowed_may_be_reclaimed():
-    queue = cluster_queue(
-        "a-cq", {"t4": {GPU: "2"}}, cohort="all", preemption=Preemption(reclaim_within_cohort="Any")
-    )
-    other = cluster_queue("b-cq", {"t4": {GPU: "2"}}, cohort="all")
-    borrowed = {"b-cq": held({"t4": {GPU: "4"}}, reserving=2)}
-    own = {"a-cq": held({"t4": {GPU: "2"}}, reserving=2), "b-cq": held({"t4": {GPU: "2"}})}
-
-    assert assign(needs({GPU: "1"}), queue, other, held=borrowed).fit is Fit.MAY_PREEMPT
-    assert assign(needs({GPU: "1"}), queue, other, held=own).fit is Fit.WAITS
 
 
 def test_a_cycle_of_cohorts_takes_nothing():

@@ -10,7 +10,6 @@ from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import schedules, waiting
 from webhook.kueue.fair_rounds import LocalQueueUse
 from webhook.kueue.schedule import Running
-from webhook.kueue.start_record import recorded
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -25,7 +24,6 @@ from webhook.model.queues import (
 STRICT = {"queueing": Queueing.STRICT}
 LOWER = Preemption(within_cluster_queue="LowerPriority")
 NEWER = Preemption(within_cluster_queue="LowerOrNewerEqualPriority")
-RECLAIMS = Preemption(reclaim_within_cohort="LowerPriority")
 
 
 def tree(*, more=(), **queues):
@@ -338,13 +336,3 @@ def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors()
     schedule.follow(0.0, wakes=False, drawn={})
 
     assert [(begun.key, begun.flavors) for begun in schedule.begun] == [("urgent", ("f0",))]
-
-
-def test_a_record_ends_as_soon_as_more_heads_were_tried_than_may_be():
-    state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
-    come(state, schedule, *((f"{n}", "own-lq", 1, 0, 0.0) for n in range(9)))
-
-    recorded(schedule, most_tries=4)
-
-    assert schedule.tries == 5
-    assert list(schedule.waiting()) != []

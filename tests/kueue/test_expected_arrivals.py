@@ -14,7 +14,6 @@ from webhook.kueue.profile import start_among_pending, start_of
 from webhook.kueue.start_times import PlacedJob, StartTimes
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import AdmissionFairSharing, KueueConfig, Preemption, Queueing
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -80,18 +79,6 @@ def test_a_job_of_low_priority_is_overtaken_by_those_who_come_later_and_outrank_
     assert overtaken.uncertain == ("arrivals",)
 
 
-def test_those_who_come_later_count_for_newcomers_of_each_localqueue():
-    rules = AdmissionFairSharing(half_life_seconds=60.0)
-    world = replace(queues(usage_based=True), kueue=KueueConfig(admission_fair_sharing=rules))
-
-    found = profiles(world, [expected(every=30.0)])["gpu-cq"]
-
-    of_each = found.by_local_queue
-    assert of_each
-    assert all(each.later and each.later.local_queue == name for name, each in of_each.items())
-    assert {each.expected_per_second for each in of_each.values()} == {found.expected_per_second}
-
-
 @pytest.mark.parametrize("priority", [0, 1000])
 def test_a_job_that_nobody_outranks_who_comes_later_is_forecast_as_before(priority):
     coming = [expected(priority, every=30.0)]
@@ -101,17 +88,6 @@ def test_a_job_that_nobody_outranks_who_comes_later_is_forecast_as_before(priori
     assert start(queues(), coming, priority=priority, pending=pending) == start(
         queues(), [], priority=priority, pending=pending
     )
-
-
-def test_a_wide_job_is_overtaken_by_narrow_ones_of_its_priority_under_best_effort_only():
-    coming = [expected(0, every=60.0)]
-
-    alone, overtaken = start(queues(), [], gpus=2), start(queues(), coming, gpus=2)
-    assert alone.seconds == 101.0
-    assert overtaken.seconds > 150.0
-    assert overtaken.uncertain == ("arrivals",)
-    strict = queues(queueing=Queueing.STRICT)
-    assert start(strict, coming, gpus=2) == start(strict, [], gpus=2)
 
 
 def test_few_who_overtake_widen_the_range_and_leave_the_middle():
@@ -139,39 +115,10 @@ def test_they_go_on_for_as_long_as_they_have():
     assert 51.0 < once.seconds < on_and_on.seconds
 
 
-def test_a_job_that_starts_at_once_is_overtaken_by_nobody():
-    world = queues(gpus=3)
-
-    assert start(world, [expected(every=10.0)]) == start(world, [])
-
-
 def test_those_whose_run_time_nobody_knows_are_not_expected():
     coming = [expected(every=30.0, job_class="new")]
 
     assert start(queues(), coming) == start(queues(), [])
-
-
-def test_those_of_another_tree_overtake_nobody_and_those_of_the_cohort_what_they_borrow():
-    apart = queues("gpu-cq", "other-cq")
-    coming = [expected(queue="other-cq", every=20.0)]
-    assert start(apart, coming) == start(apart, [])
-
-    # A newcomer within its own quota comes before those who borrow; one who borrows does not.
-    shared = queues("gpu-cq", "other-cq", cohort="all")
-    assert start(shared, coming) == start(shared, [])
-    assert start(shared, coming, gpus=3).seconds > start(shared, [], gpus=3).seconds
-
-
-def test_those_expected_preempt_as_they_would():
-    preempts = Preemption(within_cluster_queue="LowerPriority")
-    world = queues(preemption=preempts)
-
-    overtaken = start(world, [expected(every=30.0)], pending=[waits(), waits()])
-    assert overtaken.seconds > start(world, [], pending=[waits(), waits()]).seconds
-    equal = [expected(0, every=30.0)]
-    for policy in ("LowerPriority", "LowerOrNewerEqualPriority"):
-        world = queues(preemption=Preemption(within_cluster_queue=policy))
-        assert start(world, equal) == start(world, [])
 
 
 def test_placements_that_the_profiles_lack_count_with_those_who_come_later():
@@ -186,10 +133,3 @@ def test_placements_that_the_profiles_lack_count_with_those_who_come_later():
     assert after.seconds > before.seconds
     assert after.high > before.high
     assert start_among_pending(found["gpu-cq"], asked).start.seconds == 51.0
-
-
-def test_under_strict_fifo_only_those_of_a_higher_priority_overtake():
-    strict, coming = queues(queueing=Queueing.STRICT), [expected(every=30.0)]
-
-    assert start(strict, coming).seconds > start(strict, []).seconds
-    assert start(strict, coming, priority=1000) == start(strict, [], priority=1000)

@@ -44,57 +44,6 @@ def run(schedule):
     return [begun.key for begun in schedule.begun]
 
 
-def holds(schedule, name, cpus, seconds=10.0, priority=0):
-    usage = {CPU: cpus * 1000}
-    schedule.add_running(
-        Running(cluster_queue=f"{name}-cq", usage=usage, seconds=seconds, priority=priority)
-    )
-
-
-def test_the_queue_that_borrows_least_is_served_first_whatever_its_priority_and_age():
-    state, schedule = tree(queue("a"), queue("b"), queue("lender", "4"))
-    holds(schedule, "a", 2, seconds=100.0)
-    holds(schedule, "b", 1, seconds=100.0)
-    come(state, schedule, ("a", "a-lq", 1, 9, 0.0, 1.0), ("b", "b-lq", 1, 0, 0.0, 1.0))
-
-    assert run(schedule) == ["b", "a"]
-
-
-def test_queues_of_equal_shares_take_turns():
-    state, schedule = tree(queue("a"), queue("b"), queue("lender", "4"))
-    jobs = [(f"{name}{n}", f"{name}-lq", 1, 0, 0.0, 1.0) for name in "ab" for n in range(3)]
-    come(state, schedule, *jobs)
-
-    assert run(schedule) == ["a0", "b0", "a1", "b1", "a2", "b2"]
-
-
-@pytest.mark.parametrize(("weight", "first"), [(1.0, "b"), (2.0, "a")])
-def test_what_a_queue_has_borrowed_counts_by_its_weight(weight, first):
-    weighty = replace(queue("a"), fair_weight=weight)
-    state, schedule = tree(weighty, queue("b"), queue("lender", "6"))
-    holds(schedule, "a", 3, seconds=100.0)
-    holds(schedule, "b", 2, seconds=100.0)
-    come(state, schedule, ("a", "a-lq", 1, 0, 0.0, 1.0), ("b", "b-lq", 1, 0, 0.0, 1.0))
-
-    assert run(schedule)[0] == first
-
-
-def test_fair_sharing_takes_back_what_one_queue_has_borrowed_beyond_its_share():
-    policy = Preemption(reclaim_within_cohort="Any")
-    state, schedule = tree(queue("a", preemption=policy), queue("b"), queue("lender", "4"))
-    wanted = arrival("b", {"cpu": "1"}, local_queue="b-lq")
-    schedule.add_waiting(waiting(wanted, state, seconds=100.0, count=4))
-    schedule.start_what_fits()
-    come(state, schedule, *((f"a{n}", "a-lq", 1, 0, 10.0, 100.0) for n in range(4)))
-
-    while schedule.next_event() < 50.0:
-        schedule.step()
-
-    starts = [(begun.key, begun.at) for begun in schedule.begun if begun.key != "b"]
-    assert starts == [("a0", 11.0), ("a1", 12.0)]
-    assert [each.by for each in schedule.preempted] == ["a0", "a1"]
-
-
 @st.composite
 def where_strict_heads_keep_quota(draw):
     """Cohorts in which only the heads of StrictFIFO queues keep quota from others.
@@ -173,16 +122,6 @@ def by_use(state, schedule, **amounts):
     schedule.order_by_use(
         LocalQueueUse(schedule.tree, rules, consumed, lambda used, _: sum(used.values()))
     )
-
-
-@pytest.mark.parametrize("queueing", Queueing)
-def test_the_localqueue_that_has_used_least_is_served_first(queueing):
-    first = replace(queue("a", "1", queueing=queueing), usage_based=True)
-    state, schedule = tree(first, kueue=KueueConfig(), more=LOCAL)
-    by_use(state, schedule, x=5.0, y=1.0)
-    come(state, schedule, ("x", "x", 1, 9, 0.0, 1.0), ("y", "y", 1, 0, 0.0, 1.0))
-
-    assert run(schedule) == ["y", "x"]
 
 
 def test_what_gets_quota_counts_as_use_at_once():

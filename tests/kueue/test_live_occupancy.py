@@ -99,33 +99,6 @@ def test_it_is_what_building_anew_would_give(happened, strict):
     assert seen_by(fold.occupancy) == seen_by(anew)
 
 
-def test_many_of_one_shape_count_as_one_after_another():
-    alike = placement("x", "a")
-    shown = snapshot({"b-cq": 2})
-
-    together = occupancy_of(shown, [replace(alike, count=9)])
-    one_by_one = occupancy_of(shown, [replace(alike, key=str(n)) for n in range(9)])
-
-    assert seen_by(together) == seen_by(one_by_one)
-    assert (together.held("a-cq").reserving, together.held("a-cq").pending) == (6, 3)
-
-
-def test_a_long_ledger_counts_as_many_as_if_each_came_in_its_turn():
-    fold, shown = LiveOccupancy(), snapshot()
-    fold.adopt(shown)
-    placed = [placement(n, queue) for n, queue in enumerate(["a", "b", "own", "a"] * 30)]
-
-    for each in placed:
-        fold.add(each)
-    fold.drop(placed[:1])
-    fold.adopt(replace(shown, held=snapshot({"own-cq": 1}).held))
-
-    anew = occupancy_of(snapshot({"own-cq": 1}), placed[1:])
-    assert {name: held.pending + held.reserving for name, held in anew.holdings.items()} == {
-        name: held.pending + held.reserving for name, held in fold.occupancy.holdings.items()
-    }
-
-
 def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
     fold, looks = LiveOccupancy(), []
     fold.adopt(snapshot())

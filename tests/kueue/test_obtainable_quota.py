@@ -15,7 +15,6 @@ from webhook.kueue.preemption import Preemptor
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup
 from webhook.model.queues import KueueConfig, Preemption
 
-GPUS = ((0, 1),)
 PRIORITIES = (0, 1, 2)
 within = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"])
 reclaims = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any"])
@@ -105,82 +104,3 @@ def test_where_shares_decide_what_is_told_beyond_sums_is_what_a_search_finds(dra
             by_sums = held.of(each.name, priority)
             told = held.of(each.name, priority, by_search=True)
             assert told == by_sums or (told > by_sums and held.has(each.name, told, priority))
-
-
-def test_nothing_is_had_of_those_within_their_own_quota():
-    reclaim = Preemption(reclaim_within_cohort="LowerPriority")
-    held = Held(queue("own", 4, preemption=reclaim), queue("within", 4), queue("beyond", 4))
-    held.hold("within-cq", 4).hold("beyond-cq", 5).hold("beyond-cq", 3, priority=5)
-
-    # Once those of priority 0 have gone, nobody is beyond its quota.
-    assert held.of("own-cq", 5) == 4
-    held.hold("beyond-cq", 1, priority=5)
-    assert held.of("own-cq", 0) == -1
-
-
-def test_who_preempts_in_its_own_queue_takes_back_the_rest_of_its_quota_too():
-    both = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
-    held = Held(queue("own", 4, preemption=both), queue("other", 0))
-    held.hold("own-cq", 2).hold("other-cq", 2, priority=9)
-
-    assert held.has("own-cq", 4, 5)
-    assert held.of("own-cq", 5) == 4
-    assert held.of("own-cq", 0) == 2
-
-
-def test_what_a_team_lacks_is_taken_back_from_beyond_it_alone():
-    reclaim = Preemption(reclaim_within_cohort="Any")
-    queues = [
-        queue("own", 2, cohort="team", preemption=reclaim),
-        queue("mate", 2, cohort="team"),
-        queue("far", 2, cohort="other"),
-    ]
-    teams = [cohort("team", parent="all"), cohort("other", parent="all"), cohort("all")]
-    held = Held(*queues, cohorts=teams)
-    held.hold("own-cq", 2).hold("far-cq", 2).hold("far-cq", 2)
-
-    # The team's quota is its to use, and the mate's part of it is used by the others.
-    assert held.has("own-cq", 2, 0)
-    assert held.of("own-cq", 0) == 2
-
-    mates = Held(*queues, cohorts=teams)
-    mates.hold("own-cq", 2).hold("mate-cq", 2).hold("mate-cq", 2)
-    assert not mates.has("own-cq", 1, 0)
-    assert mates.of("own-cq", 0) == 0
-
-
-def test_a_borrowing_limit_holds_whoever_is_preempted():
-    reclaim = Preemption(reclaim_within_cohort="Any")
-    limited = {"borrowing": "1", "cohort": "team", "preemption": reclaim}
-    queues = [
-        queue("own", 2, **limited),
-        queue("mate", 4, cohort="team"),
-        queue("far", 0, cohort="other"),
-    ]
-    teams = [cohort("team", parent="all"), cohort("other", parent="all"), cohort("all")]
-    held = Held(*queues, cohorts=teams).hold("own-cq", 2).hold("far-cq", 4)
-
-    assert held.of("own-cq", 0) == 1
-    assert held.has("own-cq", 1, 0)
-    assert not held.has("own-cq", 2, 0)
-
-
-def test_what_shares_bring_beyond_its_own_quota_is_searched_for():
-    reclaim = Preemption(reclaim_within_cohort="Any")
-    held = Held(
-        queue("own", 0, preemption=reclaim), queue("other", 0), queue("idle", 8), fair_sharing=True
-    )
-    for _ in range(8):
-        held.hold("other-cq", 1)
-
-    assert held.of("own-cq", 0) == 0
-    assert held.of("own-cq", 0, by_search=True) == 1
-
-
-def test_who_holds_quota_by_now_counts():
-    reclaim = Preemption(reclaim_within_cohort="Any")
-    held = Held(queue("own", 2, preemption=reclaim), queue("other", 0), queue("third", 2))
-    held.hold("other-cq", 1)
-    assert held.of("own-cq", 0) == 3
-    held.hold("third-cq", 3)
-    assert held.of("own-cq", 0) == 2

@@ -13,7 +13,7 @@ from tests.builders import arrival, cluster_queue, cohort, snapshot
 from tests.conftest import THOROUGH
 from tests.worlds import arrivals, schedules, snapshots, used, waiting
 from webhook.kueue.schedule import Eviction, Running
-from webhook.model.queues import KueueConfig, Preemption, Queueing
+from webhook.model.queues import KueueConfig, Preemption
 
 LOWER = Preemption(within_cluster_queue="LowerPriority")
 OWNER = Preemption(reclaim_within_cohort="Any")
@@ -86,39 +86,6 @@ def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_neve
 
     assert run(schedule) == [("low", 0.0), ("high", 11.0)]
     assert schedule.now == 31.0
-
-
-@pytest.mark.parametrize(
-    ("policy", "starts"),
-    [
-        (Preemption(), [("low", 0.0), ("high", 100.0)]),
-        (LOWER, [("low", 0.0), ("high", 11.0), ("low", 31.0)]),
-        (OWNER, [("low", 0.0), ("high", 100.0)]),
-    ],
-)
-def test_who_is_preempted_in_a_clusterqueue_is_up_to_its_policy(policy, starts):
-    state, schedule = world(queue("a", preemption=policy))
-    schedule.start_what_fits()
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
-
-    assert run(schedule) == starts
-
-
-def test_of_equal_workloads_only_as_many_are_preempted_as_need_be():
-    state, schedule = world(queue("a", preemption=LOWER))
-    wanted = arrival("low", {"cpu": "1"}, local_queue="a-lq")
-    schedule.add_waiting(waiting(wanted, state, seconds=100.0, count=4))
-    schedule.start_what_fits()
-    come(state, schedule, ("high", "a", 3, 1, 10.0, 20.0))
-
-    run(schedule)
-
-    assert [(each.key, each.count) for each in schedule.preempted] == [("low", 3)]
-    assert [(each.key, each.finish, each.count) for each in schedule.runs.ended] == [
-        ("high", 31.0, 1),
-        ("low", 100.0, 1),
-        ("low", 131.0, 3),
-    ]
 
 
 def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
@@ -211,90 +178,6 @@ def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle(grain
     assert starts[2:4] == [("lent", 10.0), ("narrow", 11.0)]
 
 
-def test_newcomers_have_their_turn_in_the_cycles_in_which_others_start_not_in_later_ones():
-    state = snapshot(queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all"))
-    schedule = schedules(state, grain=1e-9)["a-cq"]
-    come(state, schedule, ("ends", "a", 2, 1, 0.0, 10.0), ("other", "b", 4, 0, 0.0, 90.0))
-    come(state, schedule, *((f"low-{n}", "a", 1, 1, 0.0, 90.0) for n in range(2)))
-    schedule.start_what_fits()
-    come(state, schedule, ("first", "a", 1, 3, 10.0, 20.0), ("next", "a", 2, 2, 10.0, 20.0))
-    turns = schedule.newcomer_turns()
-    turns.attend([(0, 2.5)], {})
-
-    schedule.step()
-
-    assert [start.entry.waiting.key for start in schedule.started] == ["first"]
-    assert schedule.evicts
-    after, usage = turns.used()
-    own, other = (
-        usage.rows[usage.kinds[schedule.tree.leaves[name]]][0] for name in ("a-cq", "b-cq")
-    )
-    assert other[0] == 8000
-    # Those of its own ClusterQueue come behind its head.
-    assert own is after
-
-
-def test_where_shares_decide_what_a_preemptor_keeps_is_free_as_others_may_come_first():
-    queues = queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all")
-    state = snapshot(*queues, kueue=KueueConfig(fair_sharing=True))
-    schedule = schedules(state, grain=1e-9)["a-cq"]
-    come(state, schedule, ("low", "a", 3, 0, 0.0, 100.0), ("other", "b", 4, 0, 0.0, 100.0))
-    schedule.start_what_fits()
-    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
-
-    schedule.step()
-
-    assert schedule.evicts
-    assert schedule.newcomer_turns().used()[0][0] == 7000
-
-
-@pytest.mark.parametrize("grain", [0.0, 1e-9])
-def test_what_a_preemptor_keeps_counts_as_used_and_nobody_else_of_its_clusterqueue_is_tried(grain):
-    state = snapshot(queue("a", cohort="all", preemption=LOWER), queue("b", cohort="all"))
-    schedule = schedules(state, grain=grain)["a-cq"]
-    come(state, schedule, ("low", "a", 3, 0, 0.0, 100.0), ("other", "b", 4, 0, 0.0, 100.0))
-    schedule.start_what_fits()
-    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
-    turns = schedule.newcomer_turns()
-    turns.attend([(1, 0.0)], {})
-
-    schedule.step()
-
-    # One CPU is free, which the head takes with what its victim leaves.
-    after, _ = turns.used()
-    leaves = schedule.tree.leaves
-    assert (after[0], schedule.tree.used[0]) == (8000, 7000)
-    assert set(schedule.awaited()) == {leaves["a-cq"]}
-    schedule.step()
-    assert (turns.used()[0][0], set(schedule.awaited())) == (8000, set())
-
-
-def test_a_strict_fifo_head_that_waits_for_its_victims_lets_a_higher_priority_be_tried():
-    state = snapshot(queue("a", preemption=LOWER, queueing=Queueing.STRICT))
-    schedule = schedules(state, grain=1e-9)["a-cq"]
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0))
-    schedule.start_what_fits()
-    come(state, schedule, ("high", "a", 4, 1, 10.0, 20.0))
-
-    schedule.step()
-
-    assert schedule.evicts
-    assert not schedule.awaited()
-
-
-def test_two_heads_do_not_share_their_victims_in_one_cycle():
-    queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b", "c")]
-    state, schedule = world(*queues)
-    schedule.start_what_fits()
-    come(state, schedule, ("one", "c", 12, 0, 0.0, 100.0))
-    come(state, schedule, ("a", "a", 4, 0, 10.0, 20.0), ("b", "b", 4, 0, 10.0, 20.0))
-
-    starts = run(schedule)
-
-    assert preempted(schedule) == [("one", 10.0, "a")]
-    assert starts[:3] == [("one", 0.0), ("a", 11.0), ("b", 11.0)]
-
-
 def test_who_held_quota_before_waits_again_on_the_same_flavors():
     state, schedule = world(queue("a", preemption=LOWER))
     usage = {CPU: 4000}
@@ -315,14 +198,6 @@ def test_a_holder_of_unknown_priority_is_not_preempted():
     come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
 
     assert run(schedule) == [("high", 5.0)]
-
-
-def test_a_strict_fifo_head_preempts_too():
-    state, schedule = world(queue("a", preemption=LOWER, queueing=Queueing.STRICT))
-    schedule.start_what_fits()
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
-
-    assert run(schedule) == [("low", 0.0), ("high", 11.0), ("low", 31.0)]
 
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -476,18 +351,3 @@ def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
         outcomes.append((starts, preempted(schedule), steps))
 
     assert outcomes[0] == outcomes[1]
-
-
-def test_preempted_workloads_wait_as_one_head_with_those_that_ask_for_the_same():
-    state = snapshot(queue("a", preemption=LOWER))
-    schedule = schedules(state, grain=0.01)["a-cq"]
-    for age in (1, 2):
-        running = Running(cluster_queue="a-cq", usage={CPU: 2000}, seconds=100.0, priority=0)
-        schedule.add_running(replace(running, order=age))
-    come(state, schedule, ("high", "a", 4, 1, 0.0, 20.0), ("low", "a", 2, 0, 0.0, 20.0))
-
-    schedule.start_what_fits()
-    schedule.step()
-
-    assert [begun.key for begun in schedule.begun] == ["high"]
-    assert [len(heads.entries) for heads in schedule.waiting()] == [3]

@@ -43,24 +43,6 @@ def at(found, demand=None, **rest):
     return start_of(found, demand or wants(), **rest).start.seconds
 
 
-def test_a_job_starts_at_the_first_moment_at_which_all_of_it_fits():
-    found = steps((0, 0), (10, 2), (20, 1), (30, 4))
-
-    assert at(found) == 10.0
-    assert at(found, wants(2)) == 10.0
-    assert at(found, wants(3)) == 30.0
-    assert at(found, wants(5)) == inf
-
-
-def test_seconds_count_from_the_moment_of_the_lookup():
-    found = steps((0, 0), (10, 2), (20, 1), (30, 4))
-
-    assert at(found, elapsed=4.0) == 6.0
-    assert at(found, elapsed=12.0) == 0.0
-    assert at(found, wants(2), elapsed=25.0) == 5.0
-    assert at(found, elapsed=1000.0) == 0.0
-
-
 def test_the_flavors_are_those_that_kueue_would_give_at_that_moment():
     found = steps((0, 0, 0), (10, 0, 1), (20, 1, 1), cells=(GPU, CPU))
 
@@ -71,28 +53,6 @@ def test_the_flavors_are_those_that_kueue_would_give_at_that_moment():
         start=Start(seconds=10.0, low=10.0, high=10.0), flavors=("any",), usage={CPU: 1}
     )
     assert late.names == "t4"
-
-
-def test_later_parts_see_what_earlier_ones_take():
-    found = steps((0, 3), (10, 4))
-    two = Demand(parts=wants(2).parts * 2, combinations=("t4",))
-
-    assert start_of(found, two).usage == {GPU: 4}
-    assert at(found, two) == 10.0
-
-
-def test_a_part_without_flavors_never_starts():
-    nowhere = Demand(parts=((),), combinations=())
-
-    assert start_of(steps((0, 9)), nowhere).start.seconds == inf
-
-
-def test_a_newcomer_of_higher_priority_stands_behind_fewer_under_strict_fifo():
-    found = steps((0, 4), behind=((5, 7.0), (0, 30.0)))
-
-    assert at(found, priority=0) == 30.0
-    assert at(found, priority=5) == 7.0
-    assert at(found, priority=9) == 0.0
 
 
 def test_what_is_uncertain_widens_the_range():
@@ -108,22 +68,6 @@ def test_what_is_uncertain_widens_the_range():
         (43.8, 156.2),
     ]
     assert ranges[2].uncertain == ("preemption", "fairSharing")
-
-
-def test_a_placement_takes_what_is_free_while_it_runs():
-    found = with_placement(steps((0, 1), (10, 3)), {GPU: 1}, 0.0, 25.0, spread=2.0)
-
-    assert found == steps((0, 0), (10, 2), (25, 3), spread=(0.0, 0.0, 2.0))
-    assert at(found) == 10.0
-
-
-def test_a_placement_that_waits_holds_back_who_comes_later_under_strict_fifo():
-    before = steps((0, 1), (10, 3), behind=((0, 0.0),))
-
-    found = with_placement(before, {GPU: 3}, 10.0, 5.0)
-
-    assert at(found) == 15.0
-    assert at(found, priority=1) == 0.0
 
 
 def test_a_profile_with_many_placements_stays_short_and_never_looks_earlier():

@@ -106,16 +106,6 @@ def test_what_can_never_fit_takes_its_turn_after_a_batch(grain):
     assert [key for key, _ in starts(schedule, 50.0)] == ["low"]
 
 
-@pytest.mark.parametrize(("cpus", "obtains"), [(1, 1000), (3, 0)])
-def test_a_newcomer_preempts_nobody_for_what_its_cohort_would_have_to_lend(cpus, obtains):
-    _, schedule = tree(own=("1", {"preemption": LOWER}), lender=("3", {}))
-    hold(schedule, "own", 4, 100.0)
-
-    row = schedule.obtainable("own-cq", 9)
-
-    assert (row[0] >= cpus * 1000) == bool(obtains)
-
-
 def test_quota_is_kept_for_a_head_in_its_cycle_alone_and_not_in_the_first():
     state, schedule = tree(waits=("2", {}), other=("0", {}))
     hold(schedule, "waits", 1, 90.0)

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.kueue import counted_arrivals
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 
@@ -36,28 +35,6 @@ def by_queue(arrivals):
 
 def counts(found):
     return {name: (held.pending, held.reserving) for name, held in found.held.items()}
-
-
-def test_quota_just_freed_goes_to_those_who_wait_for_it():
-    waiting = builders.arrival("w", GPU, count=1)
-    full = snapshot(replace(waiting, count=10), used=4, pending=0)
-
-    settled = OccupancyOfSnapshots()(snapshot(replace(waiting, count=10), used=3))
-
-    # One of the ten is as good as started, and the cohort lends four more.
-    assert counts(settled) == {"gpu-cq": (5, 8)}
-    assert settled.arrivals == ()
-    assert counts(OccupancyOfSnapshots()(full)) == {"gpu-cq": (6, 8)}
-
-
-def test_a_new_job_finds_no_room_where_others_wait():
-    waiting = replace(builders.arrival("w", GPU), count=10)
-
-    settled = OccupancyOfSnapshots()(snapshot(waiting, used=2))
-    found = occupancy_of(settled)
-
-    again = counted_arrivals.with_arrival(found, builders.arrival("new", GPU))
-    assert again.held("gpu-cq").reserving == found.held("gpu-cq").reserving
 
 
 def test_what_did_not_change_stays_the_same_object():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from math import inf
 
 import pytest
 
 from tests.builders import arrival, cluster_queue, snapshot
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts
-from webhook.kueue.soonest_start import IdleTrees, SoonestStarts
+from webhook.kueue.soonest_start import SoonestStarts
 from webhook.kueue.tree_workloads import GRAIN, Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 
@@ -42,34 +41,6 @@ def starts(queues, running):
 
 def demanded(gpus, queues):
     return demand(asks(gpus).needs, queues.cluster_queues["gpu-cq"], queues)
-
-
-def test_trees_of_an_earlier_snapshot_count_only_while_they_are_the_same():
-    four, two = (snapshot(cluster_queue(quotas={"t4": {GPU: n}})) for n in "42")
-    kept, asked = IdleTrees(four), demanded(2, four)
-    running = [runs(2, 10)]
-
-    same = SoonestStarts(replace(four, as_of=5.0), running, run_time_of, NOW, idle=kept)
-    other = SoonestStarts(two, running, run_time_of, NOW, idle=kept)
-
-    assert same.of("gpu-cq", asked) == 0.0
-    assert other.of("gpu-cq", asked) == pytest.approx(10.0 / (1 + GRAIN))
-    assert kept.of(replace(four, as_of=5.0)) is kept
-
-
-@pytest.mark.parametrize(
-    ("ahead", "seconds"), [(0, 0.0), (1, 10.0), (2, 10.0), (3, 20.0), (4, inf)]
-)
-def test_those_ahead_need_room_beside_it(ahead, seconds):
-    queues = snapshot(cluster_queue(quotas={"t4": {GPU: "4"}}))
-    found = starts(queues, [runs(2, 10), runs(1, 20)])
-    asked = demanded(1, queues)
-
-    soonest = found.of("gpu-cq", asked, ahead=ahead)
-
-    assert soonest == pytest.approx(seconds / (1 + GRAIN))
-    # Who was placed for the sake of the bound holds nothing afterwards.
-    assert found.of("gpu-cq", asked) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,19 +54,6 @@ def start(found, queue="a", now=0.0, demand=None):
     return found.start_of(queue, demand or wants(), now=now).start.seconds
 
 
-def test_a_placement_counts_in_the_profiles_of_all_localqueues_of_its_queue():
-    of_each = {"team/x": steps((0, 0), (10, 1), local_queue="team/x")}
-    found = start_times(a=steps((0, 0), (50, 1), by_local_queue=of_each))
-
-    after = found.add(placed(local_queue="team/x", seconds=20.0))
-
-    starts = [
-        after.start_of("a", wants(), now=0.0, local_queue=name).start.seconds
-        for name in ("team/x", "team/new")
-    ]
-    assert starts == [30.0, 50.0]
-
-
 def test_nothing_is_known_of_a_queue_without_a_profile():
     assert StartTimes().start_of("a", wants(), now=0.0) is None
     assert start_times(a=steps((0, 1))).start_of("b", wants(), now=0.0) is None
@@ -82,12 +67,6 @@ def test_each_placement_takes_the_place_of_the_one_after_it():
         found = found.add(placed())
 
     assert starts == [5.0, 7.0, 15.0]
-
-
-def test_seconds_count_from_the_moment_of_the_lookup():
-    found = start_times(a=steps((0, 0), (5, 1), at=100.0)).add(placed(at=102.0))
-
-    assert start(found, now=103.0) == 12.0
 
 
 def test_a_placement_that_was_dropped_takes_nothing():
@@ -108,30 +87,6 @@ def test_a_placement_stays_when_a_profile_comes_that_does_not_contain_it():
     assert start(later.drop([placed(at=1.0)]), now=2.0) == 3.0
 
 
-def test_equal_placements_are_dropped_one_by_one_whatever_came_between():
-    found = start_times(a=steps((0, 1)))
-    for seconds in (10.0, 3.0, 10.0):
-        found = found.add(placed(seconds=seconds))
-
-    starts = [start(found)]
-    for seconds in (10.0, 10.0, 3.0):
-        found = found.drop([placed(seconds=seconds)])
-        starts.append(start(found))
-
-    assert starts == [23.0, 13.0, 3.0, 0.0]
-    assert found.drop([placed()]) == found
-
-
-def test_thousands_of_equal_placements_take_their_turns():
-    found = start_times(a=steps((0, 4)))
-    for _ in range(4000):
-        found = found.add(placed())
-
-    assert start(found) == pytest.approx(10_000.0)
-    assert len(found.placed["queue a"]) == 1
-    assert len(found.profile("a").times) < 40
-
-
 def test_placements_go_along_when_their_queue_joins_a_cohort():
     queues = {"a": steps((0, 1)), "b": steps((0, 1))}
     apart = start_times(**queues).add(placed())
@@ -140,37 +95,6 @@ def test_placements_go_along_when_their_queue_joins_a_cohort():
 
     assert (start(apart, "b"), start(together, "b")) == (0.0, 10.0)
     assert start(together.drop([placed()]), "b") == 0.0
-
-
-def test_an_unknown_run_time_is_as_long_as_the_profile_takes_it_to_be():
-    found = start_times(a=steps((0, 1), unknown_seconds=42.0)).add(placed(seconds=None))
-
-    assert start(found) == 42.0
-
-
-def test_what_is_borrowed_is_gone_for_the_whole_cohort_and_for_nobody_else():
-    queues = {"a": steps((0, 1)), "b": steps((0, 1))}
-    together = StartTimes().adopt(state(cohort="team", **queues)).add(placed())
-    apart = start_times(**queues).add(placed())
-
-    assert (start(together, "b"), start(apart, "b")) == (10.0, 0.0)
-    # Who waits in one queue of the cohort takes its turn before who comes to another later.
-    turns = together.add(placed(queue="b"))
-    assert (start(turns), start(turns, "b")) == (20.0, 20.0)
-
-
-def test_under_strict_order_who_comes_later_waits_for_who_was_placed():
-    found = start_times(a=steps((0, 1), (5, 4), behind=((0, 0.0),)))
-    found = found.add(placed(demand=wants(2)))
-
-    assert start(found) == 5.0
-
-
-def test_what_never_starts_is_in_nobodys_way():
-    found = start_times(a=steps((0, 1))).add(placed(demand=wants(9)))
-
-    assert start(found) == 0.0
-    assert start(found, demand=wants(9)) == inf
 
 
 @given(
