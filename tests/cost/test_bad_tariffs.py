@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.cost import bad_profiles
-from tests.cost.bad_tariffs import REFUSED, TAKEN, unix
+from tests.cost.bad_tariffs import REFUSED, REFUSED_PROFILES, TAKEN, unix
 from tests.cost.tariffs import tariff_object
 from webhook.controller.cost_status import judge_tariff
 from webhook.model.costs.accelerator_profile import read_accelerator_profile
@@ -29,9 +28,9 @@ def test_what_the_schema_and_its_rules_refuse_is_refused_with_its_path(it):
     assert [error.path for error in caught.value.errors] == [path]
 
 
-@pytest.mark.parametrize("it", bad_profiles.REFUSED)
+@pytest.mark.parametrize("it", REFUSED_PROFILES)
 def test_a_profile_that_is_wrong_is_refused_with_its_path(it):
-    spec, path = bad_profiles.REFUSED[it]
+    spec, path = REFUSED_PROFILES[it]
 
     with pytest.raises(PolicyError) as caught:
         read_accelerator_profile({"metadata": {"name": "a"}, "spec": spec})

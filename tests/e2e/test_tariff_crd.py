@@ -7,8 +7,7 @@ import yaml
 from click.testing import CliRunner
 
 from hack import crd
-from tests.cost import bad_profiles
-from tests.cost.bad_tariffs import REFUSED, TAKEN
+from tests.cost.bad_tariffs import REFUSED, REFUSED_PROFILES, TAKEN
 from webhook.commands.check import command
 
 pytestmark = pytest.mark.plane
@@ -29,7 +28,7 @@ def served(plane):
 CASES = [
     *(("Tariff", it, spec, path) for it, (spec, path) in REFUSED.items()),
     *(("Tariff", it, odd.spec, "") for it, odd in TAKEN.items()),
-    *(("AcceleratorProfile", it, *rest) for it, rest in bad_profiles.REFUSED.items()),
+    *(("AcceleratorProfile", it, *rest) for it, rest in REFUSED_PROFILES.items()),
 ]
 
 
