@@ -9,26 +9,8 @@ from typing import Any
 
 import yaml
 
-VALID: Mapping[str, Any] = {
-    "apiVersion": "kueue-fallback.dev/v1alpha1",
-    "kind": "FallbackPolicy",
-    "metadata": {"name": "light-gpu"},
-    "spec": {
-        "mode": "Enforce",
-        "match": {"jobSelector": {"matchLabels": {"workload-type": "light-gpu"}}},
-        "options": [
-            {"queue": "gpu-lq"},
-            {
-                "queue": "cpu-lq",
-                "adaptation": {
-                    "accelerator": "Remove",
-                    "perRemoved": {"cpu": 4, "memory": "6Gi"},
-                    "env": {"RUN_ENV": "cpu"},
-                },
-            },
-        ],
-    },
-}
+HERE = Path(__file__).parent
+VALID: Mapping[str, Any] = yaml.safe_load((HERE / "valid_policy.yaml").read_text())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +28,7 @@ def policy(**spec: Any) -> dict[str, Any]:
 
 
 def broken() -> list[Broken]:
-    cases = yaml.safe_load(Path(__file__).with_name("broken_policies.yaml").read_text())
+    cases = yaml.safe_load((HERE / "broken_policies.yaml").read_text())
     return [
         Broken(
             it=case["it"],
