@@ -8,7 +8,7 @@ import pytest
 from tests.builders import container, job, template
 from webhook.adapt.adaptation import adapt
 from webhook.model.job import Job
-from webhook.model.pods import Container, PodTemplate, Resources
+from webhook.model.pods import PodTemplate
 from webhook.model.policy.fallback_policy import Adaptation, Option
 
 GPU = "nvidia.com/gpu"
@@ -119,20 +119,3 @@ def test_labels_annotations_and_affinity_are_as_told():
     after = pods(before, affinity="Remove", labels={"a": "2"}, annotations={"b": "3"})
 
     assert after == template(container(), labels={"a": "2"}, annotations={"b": "3"})
-
-
-def test_the_papers_light_job():
-    asks = {"cpu": "4", "memory": "6Gi"}
-    before = job(
-        container(requests=asks, limits={GPU: "1"}, env=({"name": "RUN_ENV", "value": "gpu"},))
-    )
-
-    after = adapted(before, **REMOVE, perRemoved=asks, env={"RUN_ENV": "cpu"})
-
-    assert after == job(
-        Container(
-            name="main",
-            resources=Resources(requests=asks),
-            env=({"name": "RUN_ENV", "value": "cpu"},),
-        )
-    )

@@ -1,29 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from webhook.admission.patch import CannotApplyError, apply
-
-
-@pytest.mark.parametrize(
-    ("operation", "result"),
-    [
-        ({"op": "add", "path": "/a~1b/~0", "value": 1}, {"a/b": {"~": 1}, "list": ["x"]}),
-        ({"op": "add", "path": "/list/0", "value": 1}, {"a/b": {}, "list": [1, "x"]}),
-        ({"op": "add", "path": "/list/-", "value": 1}, {"a/b": {}, "list": ["x", 1]}),
-        ({"op": "replace", "path": "/list/0", "value": 1}, {"a/b": {}, "list": [1]}),
-        ({"op": "remove", "path": "/list/0"}, {"a/b": {}, "list": []}),
-        ({"op": "remove", "path": "/list"}, {"a/b": {}}),
-    ],
-)
-def test_it_changes_the_object_in_place(operation, result):
-    source: dict[str, Any] = {"a/b": {}, "list": ["x"]}
-
-    apply(operation, source)
-
-    assert source == result
 
 
 @pytest.mark.parametrize(

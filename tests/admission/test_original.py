@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
 
-from webhook.admission import patch
 from webhook.admission.original import (
     completed,
     original_from_json,
@@ -33,25 +31,6 @@ def job(main: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
 
 def edit(path: tuple[str, ...], value: Any = "x") -> Edit:
     return Edit(path=path, value=value, was=ABSENT)
-
-
-def test_the_original_is_what_stood_there_with_missing_parents():
-    source = job({"resources": {"limits": {"cpu": 2}}}, tolerations=[{"key": "a"}])
-    edits = (
-        edit((*MAIN, "resources", "limits", "cpu")),
-        edit((*MAIN, "resources", "requests", "cpu")),
-        edit((*POD, "tolerations")),
-        edit(("metadata", "labels", QUEUE_LABEL)),
-    )
-
-    assert original_of(edits, source) == {
-        (*MAIN, "resources", "limits", "cpu"): 2,
-        (*MAIN, "resources", "requests"): ABSENT,
-        (*MAIN, "resources", "requests", "cpu"): ABSENT,
-        (*POD, "tolerations"): [{"key": "a"}],
-        ("metadata", "labels"): ABSENT,
-        ("metadata", "labels", QUEUE_LABEL): ABSENT,
-    }
 
 
 def test_the_record_is_json_pointers_with_names():
@@ -119,41 +98,11 @@ def test_what_is_no_record_is_refused(source, text):
     assert str(caught.value) == f"{HERE}: {text}"
 
 
-def test_undoing_leaves_no_trace():
-    gpu = {"name": "RUN_ENV", "value": "gpu"}
-    source = job({"env": [gpu], "resources": {"limits": {"nvidia.com/gpu": "1"}}})
-    edits = (
-        edit(("metadata", "labels", QUEUE_LABEL), "cpu-lq"),
-        edit(("metadata", "annotations", DECISION), "{}"),
-        edit(("spec", "template", "metadata", "annotations", DECISION_ID), "1-a"),
-        edit((*MAIN, "resources", "limits", "nvidia.com/gpu"), ABSENT),
-        edit((*MAIN, "resources", "requests", "cpu"), "4"),
-        edit((*MAIN, "env", "RUN_ENV"), {"name": "RUN_ENV", "value": "cpu"}),
-        edit((*MAIN, "env", "B"), {"name": "B"}),
-        edit((*POD, "nodeSelector", "pool"), "cpu"),
-        edit((*POD, "runtimeClassName"), "gvisor"),
-    )
-    original, decided = original_of(edits, source), deepcopy(source)
-    patch.operations(edits, decided, ALLOWED)
-    before = deepcopy(decided)
-
-    assert undone(decided, original, ALLOWED) == source
-    assert decided == before
-
-
 def test_what_others_added_stays():
     original = {(*POD, "nodeSelector"): ABSENT, (*POD, "nodeSelector", "pool"): ABSENT}
     decided = job(nodeSelector={"pool": "cpu", "injected": "x"})
 
     assert undone(decided, original, ALLOWED) == job(nodeSelector={"injected": "x"})
-
-
-def test_parents_that_the_api_server_left_out_come_back():
-    original = {(*MAIN, "resources", "limits", "nvidia.com/gpu"): "1", (*POD, "tolerations"): [{}]}
-
-    assert undone(job(), original, ALLOWED) == job(
-        {"resources": {"limits": {"nvidia.com/gpu": "1"}}}, tolerations=[{}]
-    )
 
 
 def test_marks_go_even_where_they_were_not_recorded():

@@ -35,38 +35,6 @@ def refused(source: dict[str, Any], *edits: Edit) -> str:
     return str(caught.value)
 
 
-def test_no_edits_make_no_operations():
-    assert operations((), {}, ALLOWED) == []
-
-
-def test_what_stands_there_decides_between_add_and_replace():
-    source = job({"image": "sd", "resources": {"requests": {"cpu": "1"}, "limits": {}}})
-
-    assert patch(
-        source,
-        edit((*MAIN, "image"), "sd-cpu"),
-        edit((*MAIN, "resources", "requests", "cpu"), "4"),
-        edit((*MAIN, "resources", "requests", "example.com/nic"), "1"),
-        edit((*MAIN, "resources", "limits", "cpu"), "4"),
-    ) == [
-        ("replace", "/spec/template/spec/containers/1/image", "sd-cpu"),
-        (
-            "replace",
-            "/spec/template/spec/containers/1/resources/requests",
-            {"cpu": "4", "example.com/nic": "1"},
-        ),
-        ("add", "/spec/template/spec/containers/1/resources/limits/cpu", "4"),
-    ]
-    assert source["spec"]["template"]["spec"]["containers"][1] == {
-        "name": "main",
-        "image": "sd-cpu",
-        "resources": {
-            "requests": {"cpu": "4", "example.com/nic": "1"},
-            "limits": {"cpu": "4"},
-        },
-    }
-
-
 def test_of_a_large_object_only_the_members_that_change_are_sent():
     source = {**job(), "metadata": {"labels": {"team": "a" * 600, QUEUE_LABEL: "gpu-lq"}}}
 
@@ -77,61 +45,6 @@ def test_of_a_large_object_only_the_members_that_change_are_sent():
     ) == [
         ("replace", "/metadata/labels/kueue.x-k8s.io~1queue-name", "cpu-lq"),
         ("add", "/metadata/labels/kueue-fallback.dev~1option", "cpu"),
-    ]
-
-
-def test_an_object_below_which_more_is_edited_is_not_sent_as_a_whole():
-    source = job(nodeSelector={"pool": "gpu"}, runtimeClassName="kata", affinity={})
-
-    patch(
-        source,
-        edit((*POD, "nodeSelector", "pool"), "cpu"),
-        edit((*POD, "nodeSelector", "zone"), "a"),
-        edit((*POD, "runtimeClassName"), ABSENT),
-        edit((*POD, "affinity"), ABSENT),
-    )
-
-    found = source["spec"]["template"]["spec"]
-    assert found["nodeSelector"] == {"pool": "cpu", "zone": "a"}
-    assert not {"runtimeClassName", "affinity"} & set(found)
-
-
-def test_a_value_that_is_there_needs_no_operation():
-    source = job({"image": "sd"}, nodeSelector={})
-
-    assert patch(
-        source,
-        edit((*MAIN, "image"), "sd"),
-        edit((*POD, "nodeSelector", "pool"), ABSENT),
-        edit((*POD, "tolerations"), ABSENT),
-        edit((*MAIN, "resources", "limits", "cpu"), ABSENT),
-    ) == []  # fmt: skip
-
-
-def test_missing_parents_come_whole_in_one_operation():
-    assert patch(
-        job(),
-        edit(("metadata", "labels", QUEUE_LABEL), "cpu-lq"),
-        edit(("metadata", "labels", OPTION_LABEL), "cpu"),
-        edit((*MAIN, "resources", "requests", "cpu"), "4"),
-        edit((*MAIN, "resources", "requests", "memory"), "6Gi"),
-        edit((*MAIN, "resources", "limits", "cpu"), "4"),
-        edit((*MAIN, "env", "A"), {"name": "A", "value": "1"}),
-        edit((*MAIN, "env", "B"), {"name": "B", "value": "2"}),
-        edit(("spec", "template", "metadata", "labels", "x"), "y"),
-    ) == [
-        ("add", "/metadata/labels", {QUEUE_LABEL: "cpu-lq", OPTION_LABEL: "cpu"}),
-        (
-            "add",
-            "/spec/template/spec/containers/1/resources",
-            {"requests": {"cpu": "4", "memory": "6Gi"}, "limits": {"cpu": "4"}},
-        ),
-        (
-            "add",
-            "/spec/template/spec/containers/1/env",
-            [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-        ),
-        ("add", "/spec/template/metadata", {"labels": {"x": "y"}}),
     ]
 
 

@@ -107,13 +107,6 @@ def test_the_same_manifest_again_changes_nothing(state):
     assert restored(stored, applied(stored), original) == stored
 
 
-@pytest.mark.parametrize("state", [decided, running])
-def test_an_update_that_leaves_the_decision_alone_has_no_edits(state):
-    stored, original = state()
-
-    assert restoration(stored, deepcopy(stored), original) == ()
-
-
 def test_another_change_in_the_manifest_passes_and_only_that():
     stored, original = decided()
     new = applied(stored)
@@ -155,14 +148,6 @@ def test_other_quantities_are_not_restored(other):
     main_of(new)["resources"]["requests"]["cpu"] = other
 
     assert restoration(stored, new, original) == ()
-
-
-def test_a_value_that_was_absent_and_is_taken_away_comes_back():
-    stored, original = decided()
-    new = deepcopy(stored)
-    del main_of(new)["resources"]["requests"]["memory"]
-
-    assert restored(stored, new, original) == stored
 
 
 def test_a_parent_that_was_absent_comes_back_with_what_kueue_injected():

@@ -70,10 +70,6 @@ def test_by_default_leaving_must_gain_30_s_and_a_tenth(gpu, cpu, expected):
     assert taken(DEFAULTS, option("gpu", gpu - 20, 20.0), option("cpu", 0.0, cpu)) == expected
 
 
-def test_where_nothing_is_gained_the_earlier_option_is_taken():
-    assert taken(worth(), option("gpu", 50.0, 20.0), option("cpu", 0.0, 70.0)) == "gpu"
-
-
 def test_a_third_option_must_be_worth_leaving_the_second_for():
     first = option("h100", 1000.0, 10.0)
 
@@ -151,22 +147,6 @@ def test_a_guess_is_no_reason_to_leave(start, sentence):
     assert found.sentence == f"stays in gpu-lq (gpu): {sentence}"
 
 
-def test_an_option_whose_start_is_a_guess_is_passed_over():
-    cpu = option("cpu", 0.0, 20.0)
-    start = Start(seconds=1.0, low=1.0, high=1.0, unseen=1)
-    guessed = replace(cpu, forecast=replace(cpu.forecast, start=start, finish=None))
-
-    assert taken(worth("2s"), option("gpu", 999.0, 20.0), guessed) == "gpu"
-
-
-def test_a_first_option_that_may_preempt_is_never_left():
-    gpu = replace(option("gpu", 9999.0, 20.0), fit=Fit.MAY_PREEMPT)
-    gpu = replace(gpu, forecast=replace(gpu.forecast, finish=None))
-
-    found = choose(DEFAULTS, [gpu, option("cpu", 0.0, 20.0)], asking())
-    assert (found.index, found.sentence) == (0, "stays in gpu-lq (gpu): may preempt")
-
-
 def test_of_near_ties_a_part_is_taken():
     options = option("gpu", 80.0, 20.0), option("cpu", 0.0, 69.0)
 
@@ -211,16 +191,6 @@ def test_the_sentence_has_the_numbers():
     )
 
 
-@pytest.mark.parametrize(
-    ("seconds", "written"),
-    [(599.0, "9m59s"), (7500.0, "2h5m")],
-)
-def test_long_times_are_said_in_minutes_and_hours(seconds, written):
-    found = choose(DEFAULTS, [option("gpu", 0.0, seconds)], asking())
-
-    assert found.sentence == f"stays in gpu-lq (gpu): starts now, done in {written}"
-
-
 NO_FORECAST = Assessment(option="gpu", queue="gpu-lq", fit=Fit.WAITS)
 
 
@@ -239,46 +209,3 @@ def test_what_is_not_known_of_the_first_option_lets_it_stand(first, why):
 
     sentence = f"stays in gpu-lq (gpu): {why}, so the first option is kept"
     assert found == Choice(index=0, sentence=sentence)
-
-
-def test_an_option_of_which_too_little_is_known_is_not_considered():
-    assert taken(DEFAULTS, option("gpu", 900.0, 20.0), option("cpu")) == "gpu"
-
-
-def test_where_the_first_option_is_refused_the_next_ones_are_compared():
-    refused = Assessment(option="gpu", queue="gpu-lq", rejection=STOPPED)
-    options = refused, option("cpu", 100.0, 70.0), option("spot", 0.0, 20.0)
-
-    assert taken(DEFAULTS, *options) == "spot"
-    assert taken(DEFAULTS, refused, option("cpu")) == "cpu"
-    assert taken(DEFAULTS, refused) is None
-
-
-def starting(name, start, run, **about):
-    """An option whose start is as *about* says."""
-    found = option(name, start, run)
-    begins = replace(found.forecast.start, **about)
-    return replace(found, forecast=replace(found.forecast, start=begins))
-
-
-def test_a_job_may_preempt_where_it_was_submitted_to_but_is_sent_nowhere_to_do_so():
-    stays = choose(DEFAULTS, [starting("gpu", 1.0, 60.0, preempts=True), option("cpu", 0.0, 210.0)])
-    sent = choose(
-        DEFAULTS, [option("gpu", 9000.0, 60.0), starting("cpu", 1.0, 210.0, preempts=True)]
-    )
-
-    assert stays.sentence == (
-        "sent to gpu-lq (gpu): may preempt, done in 1m1s; cpu-lq would be done in 3m30s"
-    )
-    assert sent.index == 0
-
-
-def test_by_how_many_it_may_be_preempted_is_said():
-    endangered = replace(starting("gpu", 500.0, 60.0, preempted_by=2), pending=3)
-
-    found = choose(DEFAULTS, [endangered, option("cpu", 0.0, 210.0)])
-
-    assert found.sentence == (
-        "sent to cpu-lq (cpu): starts now, done in 3m30s; "
-        "gpu-lq would be done in 9m20s (3 ahead, may be preempted by 2)"
-    )

@@ -19,8 +19,7 @@ from webhook.decide import options
 from webhook.decide.filters import Applicant
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import priority_of
-from webhook.learn import job_class
-from webhook.model.decision import Fit, Rejection
+from webhook.model.decision import Rejection
 from webhook.model.job import PRIORITY_LABEL
 from webhook.model.queues import (
     MULTIKUEUE,
@@ -59,20 +58,6 @@ def refusal(state, index=0, **rest):
 
 def with_gpu(**changes):
     return snapshot(replace(GPU_CQ, **changes), CPU_CQ)
-
-
-def test_each_option_is_adapted_and_judged_with_its_numbers():
-    busy = held({"t4": {GPU: "4"}}, pending=12, reserving=4)
-
-    gpu, cpu = assess(snapshot(GPU_CQ, CPU_CQ, held={"gpu-cq": busy}))
-
-    assert (gpu.option, gpu.queue, gpu.cluster_queue) == ("gpu", "gpu-lq", "gpu-cq")
-    assert (gpu.fit, gpu.starts_now, gpu.pending, gpu.reserving) == (Fit.WAITS, False, 12, 4)
-    assert gpu.detail == "needs nvidia.com/gpu 1 (flavor t4), 0 free"
-    assert (cpu.fit, cpu.starts_now, cpu.pending, cpu.reserving) == (Fit.FITS, True, 0, 0)
-    assert cpu.needs[0].total == {"cpu": 4000, "memory": 6 << 30}
-    assert cpu.job is not None
-    assert GPU not in cpu.job.pod_sets[0].template.containers[0].resources.limits
 
 
 def test_a_queue_that_is_not_there_is_named_with_the_nearest_one():
@@ -119,12 +104,6 @@ def test_an_option_may_name_the_cluster_queue():
         Reason.QUEUE_NOT_FOUND,
         "no LocalQueue of namespace team points to ClusterQueue cpu-cq",
     )
-
-
-def test_only_options_that_the_job_allows_are_taken():
-    found = refusal(snapshot(GPU_CQ, CPU_CQ), 1, allowed=frozenset({"gpu"}))
-
-    assert found == (Reason.NOT_ALLOWED, "the Job allows only gpu")
 
 
 def test_a_stopped_queue_is_refused():
@@ -239,46 +218,6 @@ def test_guests_are_counted_by_policy_and_option():
     )
 
 
-@pytest.mark.parametrize(
-    ("place", "is_refused"),
-    [
-        (("light-gpu", "cpu"), True),
-        (("light-gpu", "gpu"), False),
-        (("another", "cpu"), False),
-    ],
-)
-def test_what_keeps_failing_in_an_option_is_refused_there_alone(place, is_refused):
-    of_this, of_another = job(LIGHT), job(container(image="other", limits={GPU: "1"}))
-    key = job_class.of_job(of_this).key
-    state = replace(snapshot(GPU_CQ, CPU_CQ), failing=frozenset({(key, *place)}))
-
-    detail = "Jobs of its class failed 3 times under option cpu and never succeeded"
-    found = assess(state, of=of_this)[1].rejection
-    assert (found is not None) == is_refused
-    assert not found or str(found) == f"keepsFailing: {detail}; they do elsewhere"
-    assert assess(state, of=of_another)[1].rejection is None
-
-
-def test_the_policys_label_tells_which_class_keeps_failing():
-    which = policy(jobClassLabel="model")
-    failing = frozenset({("team/model=a", "light-gpu", "cpu")})
-    state = replace(snapshot(GPU_CQ, CPU_CQ), failing=failing)
-
-    found = [
-        assess(state, which=which, of=job(LIGHT, labels={"model": model}))[1].rejection
-        for model in ("a", "b")
-    ]
-
-    assert [rejection and rejection.reason for rejection in found] == [Reason.KEEPS_FAILING, None]
-
-
-def test_an_option_that_kueue_could_never_take_is_refused():
-    state = snapshot(GPU_CQ, cluster_queue("cpu-cq", {"default": {"cpu": "24"}}))
-
-    detail = "asks for memory 6Gi, which ClusterQueue cpu-cq does not cover"
-    assert refusal(state, 1) == (Reason.NOT_COVERED, detail)
-
-
 def test_an_option_that_the_api_server_would_refuse_is_refused():
     many = {"adaptation": {"resources": {"requests": {"cpu": "4"}}, "containers": ["main"]}}
     limited = container(requests={"cpu": "1"}, limits={"cpu": "2", GPU: "1"})
@@ -324,18 +263,6 @@ def test_an_option_may_be_kept_for_some(only, labels, requester, why):
 
     assert reserved.rejection == (why and Rejection(reason=Reason.NOT_FOR_YOU, detail=why))
     assert other.rejection is None
-
-
-def test_what_a_job_says_of_itself_does_not_make_it_anybodys():
-    claims = dict.fromkeys(("user", "groups", "kueue-fallback.dev/groups"), "ml-research")
-    pretending = job(LIGHT, labels=claims, annotations={"kueue-fallback.dev/allow": "gpu"})
-    which, stranger = policy(RESERVED, CPU_OPTION), Requester(name="mallory")
-
-    found = assess(
-        snapshot(GPU_CQ, CPU_CQ), which=which, of=pretending, requester=stranger, allowed={"gpu"}
-    )
-
-    assert found[0].rejection.reason is Reason.NOT_FOR_YOU
 
 
 def test_a_job_may_stay_in_an_option_that_is_kept_for_some():

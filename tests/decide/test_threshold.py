@@ -17,26 +17,6 @@ def option(name, fit=Fit.WAITS, **rest):
     return Assessment(option=name, queue=f"{name}-lq", cluster_queue=f"{name}-cq", fit=fit, **rest)
 
 
-def test_the_preferred_queue_is_kept_while_it_fits():
-    found = choose(PAPER, [option("gpu", Fit.FITS, pending=50), option("cpu", Fit.FITS)], ASKING)
-
-    assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): starts now")
-
-
-def test_the_preferred_queue_is_kept_while_few_are_pending():
-    found = choose(PAPER, [option("gpu", pending=9), option("cpu", Fit.FITS)], ASKING)
-
-    sentence = "stays in gpu-lq (gpu): 9 pending there, fewer than 10"
-    assert found == Choice(index=0, sentence=sentence)
-
-
-def test_a_long_queue_is_left_for_one_that_fits():
-    found = choose(PAPER, [option("gpu", pending=12), option("cpu", Fit.FITS)], ASKING)
-
-    sentence = "sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
-    assert found == Choice(index=1, sentence=sentence)
-
-
 @pytest.mark.parametrize(
     ("cpu", "because"),
     [
@@ -67,25 +47,12 @@ def test_a_refused_first_option_leaves_the_job_alone_when_no_rule_holds():
     assert found == Choice(index=None, sentence=sentence)
 
 
-def test_a_queue_that_may_preempt_is_not_left():
-    found = choose(PAPER, [option("gpu", Fit.MAY_PREEMPT, pending=50), option("cpu", Fit.FITS)])
-
-    assert found == Choice(index=0, sentence="sent to gpu-lq (gpu): may preempt")
-
-
 def test_quota_may_be_free_behind_a_pending_head():
     gpu = option("gpu", Fit.FITS, pending=12, starts_now=False)
 
     found = choose(PAPER, [gpu, option("cpu", Fit.FITS)], ASKING)
 
     assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): has quota free")
-
-
-def test_a_rule_without_numbers_holds_when_the_option_fits():
-    bare = policy(threshold=[{"option": "cpu"}])
-
-    assert choose(bare, [option("gpu"), option("cpu", Fit.FITS)], ASKING).index == 1
-    assert choose(bare, [option("gpu"), option("cpu", Fit.WAITS)], ASKING).index == 0
 
 
 def test_what_only_observes_says_what_would_be():

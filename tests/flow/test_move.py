@@ -77,19 +77,6 @@ def test_nobody_need_say_why(server):
     assert decision(moved)["reason"] == "moved to cpu-lq (cpu): as asked"
 
 
-def test_moved_back_it_is_as_it_was(server):
-    before = stored(server)
-
-    there, _ = move(server, before, "cpu")
-    back, _ = move(server, there, "gpu")
-
-    unlike = {DECISION, REASON}
-    assert plain(back["spec"]) == plain(before["spec"])
-    assert back["metadata"]["labels"] == before["metadata"]["labels"]
-    assert set(back["metadata"]["annotations"]) == unlike
-    assert (decision(back)["moves"], len(decision(back)["history"])) == (2, 3)
-
-
 def test_the_stays_are_bounded_and_the_moves_counted(server):
     job = stored(server)
     for number in range(12):
@@ -99,28 +86,6 @@ def test_the_stays_are_bounded_and_the_moves_counted(server):
     reasons = [stay["reason"].rpartition(": ")[2] for stay in found["history"]]
     assert found["moves"] == 12
     assert reasons == [f"reason {number}" for number in range(2, 12)]
-
-
-@pytest.mark.parametrize("moves", [("cpu",), ("cpu", "gpu")])
-def test_undoing_a_moved_job_gives_back_what_was_submitted(server, moves):
-    job = stored(server)
-    for option in moves:
-        job, _ = move(server, job, option)
-
-    assert undone_job(job) == pending(light_job())
-
-
-@pytest.mark.parametrize("moves", [("cpu",), ("cpu", "gpu")])
-def test_the_manifest_applied_again_after_a_move_changes_nothing(server, moves):
-    job = stored(server)
-    for option in moves:
-        job, _ = move(server, job, option)
-    job = plain(job)
-    again = pending(light_job(annotations=copy.deepcopy(job["metadata"]["annotations"])))
-
-    restored, warnings = server.update(job, again)
-
-    assert (plain(restored), warnings) == (job, [])
 
 
 def test_a_manifest_applied_again_with_the_wish_moves_the_job_that_is_stored(server):

@@ -48,35 +48,6 @@ def pinned(job, *, from_elsewhere=True):
     return found
 
 
-def test_a_job_sent_elsewhere_is_as_it_was_submitted_and_pinned(server):
-    before = stored(server)
-    assert before["metadata"]["labels"][QUEUE] == "cpu-lq"
-
-    after, warnings = undo(server, before)
-
-    assert plain(after) == plain(pinned(pending(light_job())))
-    assert warnings == [f"kueue-fallback: {UNDONE}"]
-
-
-def test_a_moved_job_is_as_it_was_submitted(server):
-    job = stored(server)
-    for option in ("gpu", "cpu"):
-        job, _ = move(server, job, option, "a reason")
-
-    after, _ = undo(server, job)
-
-    assert plain(after) == plain(pinned(pending(light_job())))
-
-
-def test_moved_back_it_keeps_the_marks_of_the_pods_alone(server):
-    moved, _ = move(server, stored(server), "gpu")
-
-    after, _ = undo(server, moved)
-
-    assert after["spec"] == moved["spec"]
-    assert plain(after["metadata"]) == plain(pinned(pending(light_job()))["metadata"])
-
-
 def test_what_the_job_said_of_policies_gives_way_to_the_pin(server):
     server.show(with_spec(reconsidering(), options=UNNAMED))
     before = stored(server, light_job(annotations={POLICY: "light-gpu", "note": "mine"}))
@@ -270,22 +241,6 @@ def test_what_came_from_elsewhere_stays_known_when_it_is_undone_again(server):
 
 def env_of(job):
     return pod_of(job)["spec"]["containers"][0]["env"]
-
-
-@pytest.mark.parametrize("merges", [False, True], ids=["replaced", "merged"])
-@pytest.mark.parametrize("entry", [{"name": "RUN_ENV", "value": "gpu"}, {"name": "RUN_ENV"}])
-def test_the_manifest_of_a_job_that_reads_from_annotations_applied_again_changes_nothing(
-    merges, entry
-):
-    server = Server(paper_snapshot())
-    job = light_job()
-    env_of(job)[0] = entry
-    undone, _ = undo(server, stored(server, job))
-    again = copy.deepcopy(undone)
-    (read,) = env_of(undone)
-    pod_of(again)["spec"]["containers"][0]["env"] = [{**(read if merges else {}), **entry}]
-
-    assert server.update(undone, again) == (undone, [])
 
 
 def test_an_undone_job_lets_anybody_apply_the_variable_that_it_reads_from_an_annotation():

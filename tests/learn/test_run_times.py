@@ -34,10 +34,6 @@ def test_a_class_and_its_coarse_class_are_learned_by_flavors():
     assert found.estimates()["k", "t4"].seconds == pytest.approx(70)
 
 
-def test_failed_runs_teach_nothing_of_run_times():
-    assert learned_from([ended(succeeded=False)]).estimates() == {}
-
-
 def test_what_did_not_change_stays_the_same_object():
     found = learned_from([ended(), ended("other", coarse="~d")])
     before = found.estimates()
@@ -50,15 +46,6 @@ def test_what_did_not_change_stays_the_same_object():
     assert after is not before
     assert after["other", "t4"] is before["other", "t4"]
     assert (before["k", "t4"].runs, after["k", "t4"].runs) == (1, 2)
-
-
-def test_a_class_alone_in_its_coarse_class_is_estimated_once_for_both():
-    found = learned_from([ended(), ended("k", 2000, flavors="p"), ended("other", coarse="~d")])
-
-    estimates = found.estimates()
-
-    assert estimates["k", "t4"] is estimates["~c", "t4"]
-    assert estimates["k", "p"] is estimates["~c", "p"]
 
 
 def test_many_new_classes_are_learned_a_few_at_a_time():

@@ -10,7 +10,6 @@ import yaml
 from tests.builders import container, job
 from tests.learn.finished import ADMITTED, finished, ran
 from tests.state.objects import RESERVED, condition, reserving, workload
-from webhook.api.resources import key_of
 from webhook.jobs import batch
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
@@ -26,18 +25,6 @@ BARE = job_class.of_job(job(container(image="x", requests={"cpu": "4"})))
 
 def ended(*conditions, **rest):
     return read_workload(ran(*conditions, **rest)).ended
-
-
-def test_a_pending_workload_tells_its_class_and_nothing_more():
-    found = read_workload(workload())
-
-    assert (found.job_class, found.flavors, found.admitted, found.ended) == (BARE, "", 0, None)
-
-
-def test_workloads_of_one_class_hold_it_once():
-    one, another = (read_workload(workload(name)) for name in ("job-a", "job-b"))
-
-    assert one.job_class is another.job_class
 
 
 def template_of(source):
@@ -124,19 +111,6 @@ def said_of(source):
     read_workload(workload())
     found = read_workload(source)
     return found.job_class, found.pod_sets
-
-
-def test_workloads_of_one_namespace_hold_its_name_once():
-    one, another = (key_of(json.loads(json.dumps(workload(name)))) for name in ("job-a", "job-b"))
-
-    assert one[0] is another[0]
-
-
-def test_workloads_of_one_second_hold_its_number_once():
-    one, another = (read_workload(json.loads(json.dumps(workload(name)))) for name in ("a", "b"))
-
-    assert one.created > 0
-    assert one.created is another.created
 
 
 def test_pods_with_more_text_than_is_read_again_have_no_class():

@@ -84,42 +84,6 @@ def test_nobody_goes_for_less_than_the_minimum():
     assert plan(Queues(candidates, {GPU: 1, CPU: 3})) == ()
 
 
-def test_a_part_of_what_is_left_is_asked_for_too():
-    line = [candidate(n, cpu=25.0, least_part=0.0) for n in range(2)]
-    assert len(plan(Queues(line, {GPU: 1, CPU: 1}))) == 1
-
-    line = [candidate(n, cpu=25.0, least_part=0.9) for n in range(2)]
-    assert plan(Queues(line, {GPU: 1, CPU: 1})) == ()
-
-
-def test_those_go_who_lose_least():
-    slow = [candidate(n, cpu=400.0) for n in range(4)]
-    fast = [candidate(n, cpu=30.0) for n in range(4, 8)]
-
-    found = plan(Queues([*slow, *fast], {GPU: 1, CPU: 2}))
-
-    assert found
-    assert {move.candidate.runs for move in found} == {20.0}
-    assert all(move.way.runs == 30.0 for move in found)
-
-
-def test_the_loss_of_those_it_overtakes_counts():
-    # The old one would go to the front of the CPU's line, and ten wait there already.
-    others = [(100 + n, f"other-{n}", CPU, 10.0) for n in range(10)]
-    queues = Queues([candidate(0, gpu=20.0, cpu=70.0), candidate(1)], {GPU: 1, CPU: 1}, others)
-
-    assert plan(queues) == ()
-
-
-def test_it_comes_back_when_the_gpu_is_free():
-    waiting = [candidate(n, here=CPU) for n in range(6)]
-
-    found = plan(Queues(waiting, {GPU: 4, CPU: 1}))
-
-    assert len(found) >= 4
-    assert {move.way.option for move in found} == {GPU}
-
-
 def test_at_most_so_many_at_once():
     queues = Queues([candidate(n) for n in range(40)], {GPU: 1, CPU: 10})
 
@@ -172,13 +136,6 @@ def test_the_longer_it_runs_the_earlier_it_is_moved(left, moved):
     queues = Queues(waiting, {GPU: 1, CPU: 1}, busy(left))
 
     assert len(plan(queues)) == moved
-
-
-def test_who_starts_soon_is_moved_though_runs_end_far_beyond_their_middle():
-    waiting = [candidate(0), candidate(1, cpu=30.0)]
-    queues = Queues(waiting, {GPU: 1, CPU: 1}, busy(0.9), error=lambda: 10.0)
-
-    assert len(plan(queues)) == 1
 
 
 def test_who_is_about_to_start_where_it_is_leaves_for_a_queue_that_moves_later():

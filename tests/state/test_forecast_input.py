@@ -13,13 +13,11 @@ from tests.model.team_policies import team_policy as team_policy_object
 from tests.state.objects import (
     PENDING,
     condition,
-    local_queue,
     named,
     reserving,
     state_with,
     workload,
 )
-from tests.state.objects import cluster_queue as cluster_queue_object
 from webhook.api import resources as kinds
 from webhook.model.forecasts import Basis, JobClass, RunTime
 from webhook.model.queues import LocalQueue
@@ -63,28 +61,6 @@ def steps(found):
 
 def test_quota_comes_free_when_runs_end():
     assert steps(profile(running("a", 0), running("b", 0))) == [(0, 0), (21, 8)]
-
-
-def test_who_waits_takes_what_comes_free():
-    found = profile(*(running(n, 0) for n in "ab"), *(waiting(n) for n in "cde"))
-
-    assert steps(found) == [(0, 0), (42, 4), (63, 8)]
-
-
-def test_what_has_run_for_a_while_ends_sooner():
-    (_, free), (left, _) = steps(profile(running("a", 15), cpu="4"))
-
-    assert free == 0
-    assert 1 <= left < 20
-
-
-def test_the_unknown_run_as_long_as_those_that_are_known_there():
-    unknown = reserving("x", guest=("", ""), cpu="4")
-
-    found = profile(running("a", 0), unknown)
-
-    assert (found.unknown_seconds, found.uncertain) == (20.0, ("runTimes",))
-    assert steps(found) == [(0, 0), (21, 8)]
 
 
 def test_where_nothing_is_known_the_profile_says_so():
@@ -163,24 +139,6 @@ def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, 
     rule = policy(threshold=threshold, **({"strategy": strategy} if strategy else {}))
 
     assert forecast_input.watched(replace(snapshot(*queues), policies=(rule,))) == expected
-
-
-def test_of_two_queues_that_share_quota_the_older_workload_is_served_first():
-    state = state_with(
-        waiting("young", cpu="8", age=10),
-        waiting("old", queue="other-lq", age=20),
-        cohortName="all",
-    )
-    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    other = cluster_queue_object("other-cq", cpu="0", cohortName="all")
-    state.replace(kinds.CLUSTER_QUEUES, [cluster_queue_object(cohortName="all"), other])
-    state.replace(kinds.LOCAL_QUEUES, [local_queue(), local_queue("other-lq", "other-cq")])
-    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
-
-    profiles = forecast_input.with_profiles(state, found, NOW).profiles
-
-    # The one of 4 CPUs runs before the one of 8.
-    assert steps(profiles["gpu-cq"]) == [(0, 4), (21, 0), (42, 8)]
 
 
 def test_who_waits_keeps_all_that_its_group_asks_for():
@@ -307,17 +265,6 @@ def test_those_who_wait_tell_it_too_and_nobody_counts_twice():
     found = forecast_input.came(state.contents_of("gpu-cq"))
 
     assert [round(NOW - each.created) for each in found[1000]] == list(range(0, 160, 10))
-
-
-def test_a_newcomer_is_forecast_with_those_who_outrank_it_and_are_to_come():
-    held = [running("first", 5, priority=1000), running("second", 5, priority=1000)]
-    history = [came(f"past-{ago}", ago, over=True) for ago in range(10, 170, 10)]
-
-    alone, busy = profile(*held), profile(*held, *history)
-
-    assert alone.later is None
-    assert busy.later is not None
-    assert busy.expected_per_second > 0.0
 
 
 def test_a_teams_policy_leads_to_the_queues_of_its_namespace_alone():

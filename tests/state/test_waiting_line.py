@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
-import pytest
-
 from tests.builders import policy
 from tests.state.objects import (
     PENDING,
@@ -18,7 +16,6 @@ from tests.state.objects import (
     state_with,
     workload,
 )
-from tests.state.objects import cluster_queue as cluster_queue_object
 from webhook.api import resources as kinds
 from webhook.state import forecast_input
 from webhook.state.waiting_line import all_waiting
@@ -58,19 +55,6 @@ def starts(found):
     return [(each.position, each.key, round(each.start.seconds)) for each in found]
 
 
-def test_each_starts_when_those_before_it_have_ended():
-    found = line(
-        running("a"), running("b"), *(waiting(n, age=30 - i) for i, n in enumerate("cdef"))
-    )
-
-    assert starts(found) == [
-        (1, "team/c", 21),
-        (2, "team/d", 21),
-        (3, "team/e", 42),
-        (4, "team/f", 42),
-    ]
-
-
 def test_the_order_is_kueues_and_equal_ones_are_told_apart():
     found = line(
         running("a"),
@@ -101,11 +85,6 @@ def test_whom_nothing_is_known_of_counts_for_those_behind_alone():
     assert [(each.key, each.start.unseen) for each in found] == [("team/x", 0), ("team/d", 1)]
 
 
-@pytest.mark.parametrize("change", [{"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}])
-def test_nobody_starts_where_a_queue_is_stopped(change):
-    assert [each.start.seconds for each in line(waiting("a"), **change)] == [inf]
-
-
 def test_who_is_in_a_local_queue_that_is_stopped_is_in_no_line():
     state = state_with(waiting("a"))
     state.replace(kinds.LOCAL_QUEUES, [local_queue(stopPolicy="Hold")])
@@ -121,24 +100,6 @@ def test_one_that_backs_off_says_until_when():
     (found,) = line(late)
 
     assert (found.until, round(found.start.seconds)) == (NOW + 60, 60)
-
-
-def test_a_queue_of_another_tree_is_forecast_too():
-    state = state_with(running("a", cpu="8"), waiting("b"))
-    state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    state.replace(
-        kinds.CLUSTER_QUEUES, [cluster_queue_object(), cluster_queue_object("other-cq", cpu="4")]
-    )
-    state.replace(kinds.LOCAL_QUEUES, [local_queue(), local_queue("other-lq", "other-cq")])
-    state.apply(kinds.WORKLOADS, "ADDED", waiting("c", queue="other-lq"))
-
-    found = all_waiting(state, known(state), NOW)
-
-    assert [(each.cluster_queue, each.position) for each in found] == [
-        ("gpu-cq", 1),
-        ("other-cq", 1),
-    ]
-    assert found[1].start.seconds == 0.0
 
 
 def test_many_that_wait_are_forecast_by_parts_and_none_is_lost():
