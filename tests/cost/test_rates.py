@@ -49,60 +49,6 @@ def test_of_the_entries_that_hold_the_last_counts_resource_by_resource():
     assert steps(found.prices.rates["h100", "cpu"]) == [("25 00:00", 0.1)]
 
 
-def test_hours_past_midnight_count_each_part_to_its_own_day():
-    found = compiled(
-        "2026-11-26 12:00",
-        electricity=[{"price": 3}, {"days": ["Fri"], "hours": "22:00-06:00", "price": 1}],
-    )
-
-    assert steps(found.prices.electricity, most=5) == [
-        ("26 12:00", 3.0),
-        ("27 00:00", 1.0),
-        ("27 06:00", 3.0),
-        ("27 22:00", 1.0),
-        ("28 00:00", 3.0),
-    ]
-
-
-def test_an_hour_that_the_clock_skips_begins_when_it_is_skipped():
-    found = compiled(
-        "2026-03-29 00:00", electricity=[{"price": 3}, {"hours": "02:30-04:00", "price": 1}]
-    )
-
-    assert steps(found.prices.electricity, most=3) == [
-        ("29 00:00", 3.0),
-        ("29 03:00", 1.0),
-        ("29 04:00", 3.0),
-    ]
-
-
-def test_an_hour_that_the_clock_goes_through_twice_holds_twice():
-    found = compiled(
-        "2026-10-25 00:00", electricity=[{"price": 3}, {"hours": "02:00-02:30", "price": 1}]
-    )
-
-    rate, start = found.prices.electricity, unix("2026-10-25 00:00")
-    assert rate.over(start, start + 25 * HOUR) == pytest.approx(24 * 3 + 1 * 1)
-
-
-def test_dates_and_months_limit_an_entry():
-    found = compiled(
-        "2026-11-29 00:00",
-        carbon=[
-            {"intensity": 400},
-            {"months": ["Dec"], "until": "2026-12-02", "intensity": 300},
-            {"from": "2026-12-02", "until": "2026-12-02", "intensity": 200},
-        ],
-    )
-
-    assert steps(found.prices.carbon, most=5) == [
-        ("29 00:00", 400.0),
-        ("01 00:00", 300.0),
-        ("02 00:00", 200.0),
-        ("03 00:00", 400.0),
-    ]
-
-
 def test_while_no_entry_holds_a_rate_is_not_known():
     found = compiled(
         rates=[{"flavors": ["h100"], "hours": "08:00-18:00", "resources": {"nvidia.com/gpu": 3}}]
@@ -150,22 +96,6 @@ def test_a_series_stands_where_it_reaches():
     ]
 
 
-def test_points_out_of_all_proportion_are_clipped_and_counted():
-    start = unix("2026-11-25 00:00")
-    points = Points(
-        steps={start: 10.0, start + HOUR: 1e9, start + 2 * HOUR: -4.0}, end=start + 3 * HOUR
-    )
-    found = compiled(series=SeriesPoints(carbon=points), carbon=[{"intensity": 10}])
-
-    assert found.clipped == 2
-    assert steps(found.prices.carbon) == [
-        ("25 00:00", 10.0),
-        ("25 01:00", 200.0),
-        ("25 02:00", 0.0),
-        ("25 03:00", 10.0),
-    ]
-
-
 def test_a_series_of_rates_stands_above_the_entries_of_its_flavor_where_it_reaches():
     points = Points(
         steps={unix("2026-11-25 02:00"): 1.5, unix("2026-11-25 04:00"): 1.0},
@@ -208,14 +138,6 @@ def test_interruptions_are_of_flavors_with_a_series_too():
 
     assert compiled(interruptions="0.1").prices.interruptions == {"": 0.1}
     assert compile_tariff(spec, now=0.0, zone=BERLIN).prices.interruptions == {"spot": 0.1}
-
-
-def test_a_series_that_is_over_is_not_used():
-    start = unix("2026-11-25 00:00")
-    points = Points(steps={start - 5 * HOUR: 7.0}, end=start - HOUR)
-    found = compiled(series=SeriesPoints(electricity=points), electricity=[{"price": 3}])
-
-    assert found.prices.electricity.values == (3.0,)
 
 
 clock = st.builds("{:02d}:{:02d}".format, st.integers(0, 23), st.integers(0, 59))

@@ -204,22 +204,6 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
     assert found.moved_unix == 1795240800.0 + 11 * 60
 
 
-def test_a_job_that_was_never_moved_says_nothing_of_it():
-    text = decision_record.to_json(decision(), {})
-
-    found = read(text)
-    assert not {"moves", "history"} & set(json.loads(text))
-    assert (found.moves, found.history, found.moved_unix) == (0, (), 0.0)
-
-
-def test_a_decision_that_left_the_job_alone_names_no_option():
-    text = decision_record.to_json(decision(option=None), {})
-
-    assert "option" not in json.loads(text)
-    assert read(text).option is None
-    assert read('{"version":1,"option":""}').option is None
-
-
 def test_of_a_newer_version_only_the_version_is_taken_for_known():
     found = read('{"version":2,"id":7,"mode":"Suggest","original":{"/a":1}}')
 
@@ -251,10 +235,3 @@ def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
 def test_the_reason_on_the_job_has_at_most_256_characters():
     assert decision_record.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
     assert len(decision_record.reason_of(decision(reason="x" * 999))) == 256
-
-
-def test_what_a_decision_changes_is_written_and_read_back():
-    text = decision_record.to_json(replace(decision(), changed=("queue", "nvidia.com/gpu")), {})
-
-    assert json.loads(text)["changed"] == ["queue", "nvidia.com/gpu"]
-    assert read(text).changed == ("queue", "nvidia.com/gpu")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.builders import policy
-from tests.flow.moves import asking, decision, pending, with_spec
+from tests.flow.moves import asking, pending, with_spec
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import OPTION_LABEL, PRIORITY_LABEL
@@ -26,25 +26,6 @@ def serving(*options, **changes):
     return Server(with_spec(paper_snapshot(), options=policy(*options).spec.options, **changes))
 
 
-def rejected(job):
-    return {
-        each["name"]: each["rejected"].partition(":")[0]
-        for each in decision(job)["options"]
-        if "rejected" in each
-    }
-
-
-@pytest.mark.parametrize(("user", "queue"), [(MEMBER, "cpu-lq"), (STRANGER, "gpu-lq")])
-def test_an_option_is_given_to_whom_it_is_for(user, queue):
-    job = light_job()
-    job["metadata"]["labels"]["groups"] = "ml-research"
-
-    decided, _ = serving(GPU, {**CPU, **RESEARCH}).create(job, userInfo=user)
-
-    assert decided["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == queue
-    assert rejected(decided) == ({} if user is MEMBER else {"cpu": "notForYou"})
-
-
 @pytest.mark.parametrize("kept", [RESEARCH, {"only": {"users": ["alice"]}}])
 def test_who_asks_is_neither_written_on_the_job_nor_logged(kept):
     server = serving(GPU, {**CPU, **kept})
@@ -54,16 +35,6 @@ def test_who_asks_is_neither_written_on_the_job_nor_logged(kept):
     told = json.dumps([decided, warnings, server.logged()])
     assert "notForYou" in told
     assert not any(name in told for name in ("mallory", "system:authenticated"))
-
-
-def test_a_policy_decides_for_whom_it_is():
-    server = serving(GPU, CPU, match=policy(match={"users": ["alice"]}).spec.match)
-
-    mine, _ = server.create(light_job("mine"), userInfo=MEMBER)
-    theirs, _ = server.create(light_job("theirs"), userInfo=STRANGER)
-
-    assert decision(mine)["option"] == "cpu"
-    assert theirs == light_job("theirs")
 
 
 @pytest.mark.parametrize(

@@ -205,27 +205,6 @@ def test_of_one_that_exists_only_the_queue_changes(adaptation, reason):
     assert APPWRAPPER.obstacle_to(APPWRAPPER.edits(before, adapt(before, cpu))) == reason
 
 
-@pytest.mark.parametrize(
-    ("spec", "reason"),
-    [
-        ({"suspend": True}, None),
-        ({}, "notSuspended"),
-        ({"suspend": True, "status": {"phase": "Succeeded"}}, "finished"),
-        (
-            {
-                "suspend": True,
-                "status": {"conditions": [{"type": "QuotaReserved", "status": "True"}]},
-            },
-            "podsActive",
-        ),
-        ({"suspend": True, "managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy"),
-        ({"suspend": True, "managedBy": "workload.codeflare.dev/appwrapper-controller"}, None),
-    ],
-)
-def test_it_is_held_back_for_a_reason(spec, reason):
-    assert APPWRAPPER.held_back(appwrapper(JOB, **spec)) == reason
-
-
 def test_a_light_one_goes_to_cpus_and_stays_so_when_it_is_applied_again():
     known = paper_snapshot()
     (rule,) = known.policies

@@ -2,6 +2,7 @@
 
 import pytest
 
+from webhook.jobs import BY_NAME
 from webhook.jobs.batch import held_back
 from webhook.model.fields import FieldError
 
@@ -66,3 +67,64 @@ def test_a_wrong_type_is_named_with_its_place():
         held_back(pending(status={"active": "1"}))
 
     assert str(caught.value) == "status.active: expected a whole number, got a string"
+
+
+SUSPENDED = {"suspend": True}
+ELSEWHERE = {"suspend": True, "managedBy": "kueue.x-k8s.io/multikueue"}
+
+
+def ray(state):
+    return {"jobDeploymentStatus": state}
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "status", "reason"),
+    [
+        ("JobSet", SUSPENDED, {}, None),
+        ("JobSet", {}, {}, "notSuspended"),
+        ("JobSet", SUSPENDED, {"replicatedJobsStatus": [{"active": 1}]}, "podsActive"),
+        ("JobSet", SUSPENDED, condition("Completed"), "finished"),
+        ("JobSet", ELSEWHERE, {}, "managedBy"),
+        ("PyTorchJob", {"runPolicy": SUSPENDED}, {}, None),
+        ("PyTorchJob", {"runPolicy": {}}, {}, "notSuspended"),
+        (
+            "PyTorchJob",
+            {"runPolicy": SUSPENDED},
+            {"replicaStatuses": {"Worker": {"active": 1}}},
+            "podsActive",
+        ),
+        ("PyTorchJob", {"runPolicy": SUSPENDED}, condition("Succeeded"), "finished"),
+        ("PyTorchJob", {"runPolicy": ELSEWHERE}, {}, "managedBy"),
+        (
+            "PyTorchJob",
+            {"runPolicy": {"suspend": True, "managedBy": "kubeflow.org/training-operator"}},
+            {},
+            None,
+        ),
+        ("AppWrapper", SUSPENDED, {}, None),
+        ("AppWrapper", {}, {}, "notSuspended"),
+        ("AppWrapper", SUSPENDED, {"phase": "Succeeded"}, "finished"),
+        ("AppWrapper", SUSPENDED, condition("QuotaReserved"), "podsActive"),
+        ("AppWrapper", ELSEWHERE, {}, "managedBy"),
+        (
+            "AppWrapper",
+            {"suspend": True, "managedBy": "workload.codeflare.dev/appwrapper-controller"},
+            {},
+            None,
+        ),
+        ("RayJob", SUSPENDED, {}, None),
+        ("RayJob", SUSPENDED, ray("Suspended"), None),
+        ("RayJob", {"suspend": True, "managedBy": "ray.io/kuberay-operator"}, {}, None),
+        ("RayJob", {}, {}, "notSuspended"),
+        ("RayJob", SUSPENDED, ray("Suspending"), "podsActive"),
+        ("RayJob", SUSPENDED, ray("Complete"), "finished"),
+        ("RayJob", ELSEWHERE, {}, "managedBy"),
+        ("TrainJob", SUSPENDED, {}, None),
+        ("TrainJob", {}, {}, "notSuspended"),
+        ("TrainJob", SUSPENDED, {"jobsStatus": [{"name": "node", "active": 1}]}, "podsActive"),
+    ],
+)
+def test_another_kind_is_held_back_by_its_own_fields(kind, spec, status, reason):
+    job = {"metadata": {"name": "train", "namespace": "team"}, "spec": spec, "status": status}
+
+    assert BY_NAME[kind].held_back(job) == reason

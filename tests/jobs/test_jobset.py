@@ -80,20 +80,3 @@ def test_what_its_webhook_refuses_is_an_obstacle(adaptation, reason):
     (cpu,) = policy(option).spec.options
 
     assert JOBSET.obstacle_to(JOBSET.edits(before, adapt(before, cpu))) == reason
-
-
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        (jobset(suspend=True), None),
-        (jobset(), "notSuspended"),
-        (jobset(suspend=True, status={"replicatedJobsStatus": [{"active": 1}]}), "podsActive"),
-        (
-            jobset(suspend=True, status={"conditions": [{"type": "Completed", "status": "True"}]}),
-            "finished",
-        ),
-        (jobset(suspend=True, managedBy="kueue.x-k8s.io/multikueue"), "managedBy"),
-    ],
-)
-def test_a_jobset_is_held_back_for_a_reason(source, reason):
-    assert JOBSET.held_back(source) == reason

@@ -137,27 +137,6 @@ def test_of_a_launcher_that_exists_only_scheduling_changes(adaptation, reason):
     assert MPIJOB.obstacle_to(MPIJOB.edits(workers, adapt(workers, of_workers))) is None
 
 
-@pytest.mark.parametrize(
-    ("run_policy", "status", "reason"),
-    [
-        ({"suspend": True}, {}, None),
-        ({}, {}, "notSuspended"),
-        ({"suspend": True}, {"replicaStatuses": {"Worker": {"active": 1}}}, "podsActive"),
-        (
-            {"suspend": True},
-            {"conditions": [{"type": "Succeeded", "status": "True"}]},
-            "finished",
-        ),
-        ({"suspend": True, "managedBy": "kueue.x-k8s.io/multikueue"}, {}, "managedBy"),
-        ({"suspend": True, "managedBy": "kubeflow.org/training-operator"}, {}, None),
-    ],
-)
-def test_it_is_held_back_for_a_reason(run_policy, status, reason):
-    source = kubeflow_job(run_policy=run_policy, status=status, Worker=replica())
-
-    assert BY_NAME["PyTorchJob"].held_back(source) == reason
-
-
 def test_wrong_types_are_named_with_their_path():
     with pytest.raises(FieldError, match=r"Specs\.Worker\.replicas"):
         read(kubeflow_job(Worker=replica(replicas="2")))

@@ -175,23 +175,6 @@ def test_everything_may_change_while_it_is_suspended():
     assert RAYJOB.obstacle_to(RAYJOB.edits(before, adapt(before, cpu))) is None
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        (rayjob(suspend=True), None),
-        (rayjob(suspend=True, status={"jobDeploymentStatus": "Suspended"}), None),
-        (rayjob(suspend=True, managedBy="ray.io/kuberay-operator"), None),
-        (rayjob(), "notSuspended"),
-        (rayjob(suspend=True, status={"jobDeploymentStatus": "Suspending"}), "podsActive"),
-        (rayjob(suspend=True, status={"jobDeploymentStatus": "Complete"}), "finished"),
-        (rayjob(suspend=True, managedBy="kueue.x-k8s.io/multikueue"), "managedBy"),
-        (rayjob(suspend=True, metadata={"deletionTimestamp": "x"}), "beingDeleted"),
-    ],
-)
-def test_a_rayjob_is_held_back_for_a_reason(source, reason):
-    assert RAYJOB.held_back(source) == reason
-
-
 def test_a_raycluster_is_counted_without_a_submitter_and_never_finishes():
     source = {"metadata": {"name": "c", "namespace": "team"}, "spec": cluster()}
 

@@ -1,7 +1,5 @@
 """TrainJobs: pods of a runtime, with what the TrainJob says instead; edits go to the TrainJob."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.builders import policy
@@ -209,16 +207,6 @@ def test_once_it_exists_only_marks_and_places_may_change():
 
     assert refused == {Obstacle.IMMUTABLE_ENV, Obstacle.IMMUTABLE_RESOURCES}
     assert TRAINJOB.obstacle_to(TRAINJOB.edits(before, moved)) is None
-
-
-def test_one_that_runs_is_held_back():
-    suspended = trainjob(suspend=True)
-    running = {**suspended, "status": {"jobsStatus": [{"name": "node", "active": 1}]}}
-
-    assert TRAINJOB.held_back(suspended) is None
-    assert TRAINJOB.held_back(trainjob()) is Obstacle.NOT_SUSPENDED
-    assert TRAINJOB.held_back(running) is Obstacle.PODS_ACTIVE
-    assert replace(read(suspended), name="x").reference == "trainjob/x"
 
 
 @pytest.mark.parametrize("others", [[], ["example.com/team"]])

@@ -26,7 +26,7 @@ LOWER = Preemption(within_cluster_queue="LowerPriority")
 NEWER = Preemption(within_cluster_queue="LowerOrNewerEqualPriority")
 
 
-def tree(*, more=(), **queues):
+def tree(*, more=(), grain=0.0, **queues):
     """Return ClusterQueues of one cohort, each with CPUs of some flavors and the rest."""
     state = snapshot(
         *(
@@ -41,7 +41,7 @@ def tree(*, more=(), **queues):
         kueue=KueueConfig(),
     )
     state = replace(state, local_queues=state.local_queues | {("team", q.name): q for q in more})
-    return state, next(iter(schedules(state, requeue=1.0).values()))
+    return state, next(iter(schedules(state, requeue=1.0, grain=grain).values()))
 
 
 def hold(schedule, name, cpus, seconds, *, flavor="f0", priority=0, key=""):
@@ -336,3 +336,72 @@ def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors()
     schedule.follow(0.0, wakes=False, drawn={})
 
     assert [(begun.key, begun.flavors) for begun in schedule.begun] == [("urgent", ("f0",))]
+
+
+def starts(schedule, until):
+    return [(key, at) for key, _, at in events(schedule, until)[0]]
+
+
+def test_a_strict_head_takes_what_is_released_before_the_batch_whatever_its_priority():
+    state, schedule = tree(strict=({"f0": "0"}, STRICT), other=({"f0": "2"}, {}))
+    hold(schedule, "other", 2, 10.0)
+    come(state, schedule, ("strict", "strict-lq", 1, 0, 0.0), ("urgent", "other-lq", 1, 9, 0.0))
+
+    assert starts(schedule, 50.0) == [("strict", 10.0), ("urgent", 11.0)]
+
+
+def test_a_preemptor_takes_its_quota_as_its_victim_stops_and_others_wait_for_the_batch():
+    state, schedule = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "1"}, {}))
+    hold(schedule, "own", 2, 100.0, key="victim")
+    hold(schedule, "other", 1, 100.0)
+    come(state, schedule, ("urgent", "own-lq", 1, 9, 0.0), ("small", "other-lq", 1, 0, 0.0))
+
+    assert starts(schedule, 10.0) == [("urgent", 1.0), ("small", 2.0)]
+
+
+def test_who_finds_its_quota_taken_in_a_cycle_preempts_in_the_next():
+    state, schedule = tree(own=({"f0": "1"}, {"preemption": LOWER}), lender=({"f0": "3"}, {}))
+    hold(schedule, "own", 1, 100.0, key="victim")
+    hold(schedule, "lender", 3, 10.0)
+    come(state, schedule, ("lends", "lender-lq", 3, 0, 0.0), ("urgent", "own-lq", 1, 9, 0.0))
+
+    found = starts(schedule, 20.0)
+
+    assert [victims.key for victims in schedule.preempted] == ["victim"]
+    assert sorted(found) == [("lends", 11.0), ("urgent", 1.0)]
+
+
+def test_a_head_that_was_only_skipped_does_not_wait_for_the_batch():
+    state, schedule = tree(
+        strict=({"f0": "2"}, STRICT), other=({"f0": "0"}, {}), third=({"f0": "2"}, {})
+    )
+    hold(schedule, "other", 1, 90.0)
+    hold(schedule, "third", 2, 10.0)
+    # One CPU is free, which is set aside for the strict head.
+    come(state, schedule, ("wide", "strict-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
+
+    assert starts(schedule, 50.0) == [("wide", 10.0), ("skipped", 10.0)]
+
+
+@pytest.mark.parametrize("grain", [0.0, 0.01])
+def test_what_can_never_fit_takes_its_turn_after_a_batch(grain):
+    rest = {"preemption": LOWER}
+    state, schedule = tree(first=({"f0": "0"}, rest), other=({"f0": "2"}, rest), grain=grain)
+    hold(schedule, "other", 2, 10.0, priority=9)
+    come(
+        state,
+        schedule,
+        ("never", "first-lq", 9, 5, 0.0),
+        ("next", "first-lq", 2, 5, 0.0),
+        ("low", "other-lq", 2, 0, 0.0),
+    )
+
+    assert [key for key, _ in starts(schedule, 50.0)] == ["low"]
+
+
+def test_quota_is_kept_for_a_head_in_its_cycle_alone_and_not_in_the_first():
+    state, schedule = tree(waits=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    hold(schedule, "waits", 1, 90.0)
+    come(state, schedule, ("wide", "waits-lq", 2, 0, 0.0), ("narrow", "other-lq", 1, 0, 0.0))
+
+    assert starts(schedule, 60.0) == [("narrow", 0.0)]

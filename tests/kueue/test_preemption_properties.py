@@ -387,39 +387,6 @@ def test_a_head_like_one_that_was_skipped_would_be_skipped_too(world, data):
             assert outcome is Outcome.SKIPPED or not is_in_vain
 
 
-def test_of_equal_heads_that_are_skipped_one_stands_for_all_below_its_cohort():
-    owner = Preemption(reclaim_within_cohort="Any")
-    queues = [
-        cluster_queue(f"{index}-cq", {"default": {"cpu": "4m"}}, cohort=team, preemption=owner)
-        for index, team in enumerate(["x", "x", "x", "x", "y"])
-    ]
-    teams = [cohort("x", parent="all"), cohort("y", parent="all"), cohort("all")]
-    (tree,) = trees(snapshot(*queues, cohorts=teams))
-    tree = tree.copy()
-    leaves = list(tree.leaves.values())
-    borrower = QuotaHolder(
-        key="low", leaf=leaves[0], taken=((0, 20),), priority=0, reserved_at=0, queued_at=0
-    )
-    tree.charge(borrower.leaf, borrower.taken)
-    world = World(
-        tree=tree,
-        policies=dict.fromkeys(leaves, owner),
-        holders=[borrower],
-        preemptor=Preemptor(leaf=leaves[1], taken=(), priority=0, queued_at=0),
-        strategies=None,
-    )
-    cycle = CyclePreemptions(tree, held_in(world))
-    cycle.begin({})
-    first, second, third, apart = (head(world, leaf, ((0, 4),), 0, leaf) for leaf in leaves[1:])
-
-    outcomes = [attempt(cycle, tree, first), attempt(cycle, tree, second)]
-
-    assert outcomes == [Outcome.PREEMPTS, Outcome.SKIPPED]
-    assert [cycle.is_in_vain(heads) for heads in (second, third, apart)] == [True, True, False]
-    cycle.charge(leaves[4], ((0, 1),), 1)
-    assert not cycle.is_in_vain(third)
-
-
 CHANGES = ["ends", "is evicted", "moves"]
 
 

@@ -48,26 +48,6 @@ def multiplied(demand, times):
 
 
 @given(st.data())
-def test_who_asks_for_more_starts_no_earlier(data):
-    state, waits, new = drawn(data)
-    found = profile_of(state, waits, new.cluster_queue)
-
-    once, twice = (start_of(found, multiplied(new.demand, times)).start.seconds for times in (1, 2))
-
-    assert once <= twice
-
-
-@given(st.data())
-def test_who_has_a_higher_priority_starts_no_later(data):
-    state, waits, new = drawn(data)
-    found = profile_of(state, waits, new.cluster_queue, newcomers=(0, 1, 2))
-
-    starts = [start_of(found, new.demand, priority=n).start.seconds for n in (0, 1, 2)]
-
-    assert starts == sorted(starts, reverse=True)
-
-
-@given(st.data())
 def test_a_placement_lets_nobody_start_earlier(data):
     state, waits, new = drawn(data)
     before = profile_of(state, waits, new.cluster_queue)

@@ -46,62 +46,54 @@ def test_workloads_that_differ_in_what_nothing_depends_on_hold_class_and_shape_o
 
 
 @pytest.mark.parametrize(
-    "field",
+    ("place", "field"),
     [
-        {"name": "sidecar"},
-        {"image": "y"},
-        {"command": ["run"]},
-        {"args": ["--fast"]},
-        {"resources": {"requests": {"cpu": "4", "memory": "1Gi"}}},
-        {"restartPolicy": "Always"},
+        *(
+            ("container", field)
+            for field in (
+                {"name": "sidecar"},
+                {"image": "y"},
+                {"command": ["run"]},
+                {"args": ["--fast"]},
+                {"resources": {"requests": {"cpu": "4", "memory": "1Gi"}}},
+                {"restartPolicy": "Always"},
+            )
+        ),
+        *(
+            ("pods", field)
+            for field in (
+                {"initContainers": [{"name": "first", "image": "x"}]},
+                {"nodeSelector": {"zone": "a"}},
+                {"tolerations": [{"operator": "Exists"}]},
+                {"affinity": {"nodeAffinity": {}}},
+                {"runtimeClassName": "gvisor"},
+                {"overhead": {"cpu": "1"}},
+                {"resources": {"requests": {"cpu": "8"}}},
+            )
+        ),
+        *(
+            ("pod set", field)
+            for field in (
+                {"name": "workers"},
+                {"count": 2},
+                {"count": 2, "minCount": 1},
+                {"topologyRequest": {"podSetGroupName": "all"}},
+            )
+        ),
+        ("annotations", {"kueue.x-k8s.io/podset-required-topology": "rack"}),
     ],
+    ids=str,
 )
-def test_each_field_of_a_container_that_counts_counts(field):
+def test_each_field_that_counts_counts(place, field):
     other = workload()
-    template_of(other)["spec"]["containers"][0].update(field)
-
-    assert said_of(other) != said_of(workload())
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"initContainers": [{"name": "first", "image": "x"}]},
-        {"nodeSelector": {"zone": "a"}},
-        {"tolerations": [{"operator": "Exists"}]},
-        {"affinity": {"nodeAffinity": {}}},
-        {"runtimeClassName": "gvisor"},
-        {"overhead": {"cpu": "1"}},
-        {"resources": {"requests": {"cpu": "8"}}},
-    ],
-)
-def test_each_field_of_pods_that_counts_counts(field):
-    other = workload()
-    template_of(other)["spec"].update(field)
-
-    assert said_of(other) != said_of(workload())
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        {"name": "workers"},
-        {"count": 2},
-        {"count": 2, "minCount": 1},
-        {"topologyRequest": {"podSetGroupName": "all"}},
-    ],
-)
-def test_each_field_of_a_pod_set_that_counts_counts(field):
-    other = workload()
-    other["spec"]["podSets"][0].update(field)
-
-    assert said_of(other) != said_of(workload())
-
-
-def test_what_a_template_says_to_kueue_counts():
-    other = workload()
-    topology = {"kueue.x-k8s.io/podset-required-topology": "rack"}
-    template_of(other)["metadata"]["annotations"].update(topology)
+    template = template_of(other)
+    places = {
+        "container": template["spec"]["containers"][0],
+        "pods": template["spec"],
+        "pod set": other["spec"]["podSets"][0],
+        "annotations": template["metadata"]["annotations"],
+    }
+    places[place].update(field)
 
     assert said_of(other) != said_of(workload())
 

@@ -62,25 +62,6 @@ def test_a_series_may_stand_in_binary_data():
     assert electricity(found) == 0.7
 
 
-def test_a_series_that_is_deleted_and_made_again_is_the_same_one():
-    found = state(with_series(), config_maps=[config_map(data={"kr.json": json.dumps(POINTS)})])
-
-    found.apply("series day-ahead", "DELETED", config_map())
-    gone = electricity(found)
-    found.apply("series day-ahead", "ADDED", config_map(data={"kr.json": json.dumps(POINTS)}))
-
-    assert (gone, electricity(found)) == (0.3, 0.7)
-
-
-def test_a_series_that_cannot_be_used_is_named_and_the_entries_count():
-    found = state(with_series(), config_maps=[config_map(data={"kr.json": "[1]"})])
-
-    assert electricity(found) == 0.3
-    assert [str(problem) for problem in found.snapshot(1.0, NOW).tariffs[0].problems] == [
-        "spec.series.electricity: ConfigMap day-ahead.kr.json[0]: expected an object, got a number"
-    ]
-
-
 def test_prices_are_compiled_anew_each_hour_and_not_in_between():
     found = state(tariff_object(electricity=[{"price": "0.3"}]))
 
@@ -90,15 +71,6 @@ def test_prices_are_compiled_anew_each_hour_and_not_in_between():
     assert soon.prices is first.prices
     assert later.prices[""].electricity.end == first.prices[""].electricity.end + 3600
     assert later.generation == soon.generation + 1
-
-
-def test_of_two_tariffs_of_a_cluster_the_first_by_name_counts_and_the_other_fills_in():
-    one = tariff_object("a", electricity=[{"price": 1}])
-    two = tariff_object("b", electricity=[{"price": 2}], carbon=[{"intensity": 300}])
-
-    prices = state(two, one).snapshot(1.0, NOW).prices[""]
-
-    assert (prices.electricity.at(NOW), prices.carbon.at(NOW)) == (1.0, 300.0)
 
 
 def test_a_tariff_that_comes_first_and_says_no_overhead_leaves_it_to_the_next():
