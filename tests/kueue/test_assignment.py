@@ -12,7 +12,9 @@ from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.pods import Taint, Toleration
 from webhook.model.queues import (
+    PREEMPTION_OVER_BORROWING,
     KueueConfig,
+    Preemption,
     Quota,
     ResourceFlavor,
 )
@@ -103,6 +105,22 @@ def test_a_taint_needs_a_toleration_of_the_pod_or_of_the_flavor():
     assert assign(needs({GPU: "1"}, pods=tolerant), queue, flavors=[bare]).fit is Fit.FITS
     assert assign(needs({GPU: "1"}), queue, flavors=[helped]).fit is Fit.FITS
     assert assign(needs({GPU: "1"}), queue, flavors=[soft]).fit is Fit.FITS
+
+
+def test_a_resource_that_borrows_hides_one_that_would_preempt_and_so_the_job_waits():
+    queue = cluster_queue(
+        "a-cq",
+        {"near": {"cpu": "1", GPU: "1"}},
+        cohort="all",
+        preemption=Preemption(reclaim_within_cohort="Any"),
+        preference=PREEMPTION_OVER_BORROWING,
+    )
+    other = cluster_queue("b-cq", {"near": {"cpu": "9", GPU: "0"}}, cohort="all")
+    borrowed = {"b-cq": held({"near": {GPU: "1"}}, reserving=1)}
+
+    found = assign(needs({"cpu": "2", GPU: "1"}), queue, other, held=borrowed)
+
+    assert (found.fit, found.detail) == (Fit.WAITS, "needs nvidia.com/gpu 1 (flavor near), 0 free")
 
 
 def test_pod_sets_that_together_need_more_than_there_can_be_are_refused():

@@ -146,25 +146,3 @@ def test_what_a_localqueue_holds_counts_as_use_at_each_sample(seconds, served):
     come(state, schedule, ("x", "x", 1, 0, 0.0, 1.0), ("y", "y", 1, 0, 0.0, 1.0))
 
     assert run(schedule) == served
-
-
-@given(st.data())
-def test_shares_never_let_more_be_used_than_quota_allows(data):
-    state = data.draw(snapshots(fair_sharing=st.just(True)))
-    found = schedules(state)
-    seconds = st.sampled_from([1.0, 2.0, 3.0])
-    for wanted in data.draw(arrivals(state, priorities=3)):
-        at = data.draw(st.sampled_from([0.0, 1.0, 2.0]))
-        pending = waiting(wanted, state, seconds=data.draw(seconds), at=at)
-        found[pending.cluster_queue].add_waiting(pending)
-
-    for schedule in set(found.values()):
-        for _ in range(500):
-            if schedule.next_event() == inf:
-                break
-            schedule.step()
-            tree = schedule.tree
-            assert all(amount >= 0 for amount in tree.used)
-            assert all(map(int.__le__, tree.used, (max(0, most) for most in tree.potentials)))
-        assert schedule.next_event() == inf
-        assert not any(schedule.tree.used)

@@ -145,17 +145,6 @@ def test_those_who_ask_for_a_topology_take_quota_as_others_do():
     assert (found.uncertain, found.free[0]) == (("topology",), (0,))
 
 
-def test_a_low_priority_is_preempted_by_those_who_wait_and_begins_again():
-    preempts = Preemption(within_cluster_queue="LowerPriority")
-    running = [replace(runs("long", since=-10.0, gpus=2), priority=0)]
-    waiting = [waits("short", gpus=2, priority=5)]
-
-    # The other runs for 20 s after the eviction of a second, and the victim for 100 s after that;
-    # what either of them releases lies idle for a second.
-    assert starts(state(preemption=preempts), running, waiting, gpus=2) == 123.0
-    assert starts(state(), running, waiting, gpus=2) == 112.0
-
-
 def by_use(gpus="1", **rest):
     """One queue that serves x-lq, which has used much, and y-lq, which has used nothing."""
     return snapshot(
@@ -198,17 +187,6 @@ def start(queues, running, waiting=(), *, gpus=1, priority=0):
 
 def ranked_state(**rest):
     return replace(state(**rest), priority_classes={"high": 9})
-
-
-@pytest.mark.parametrize(
-    ("priority", "gpus", "seconds"), [(9, 2, 1.0), (9, 3, float("inf")), (0, 2, 101.0)]
-)
-def test_a_newcomer_starts_when_those_have_stopped_that_it_preempts(priority, gpus, seconds):
-    running = [replace(runs("long", gpus=2), priority=0)]
-
-    found = start(ranked_state(preemption=PREEMPTS), running, gpus=gpus, priority=priority)
-
-    assert (found.seconds, found.preempts) == (seconds, seconds == 1.0)
 
 
 def test_who_borrows_from_as_high_up_comes_after_those_of_a_higher_priority():

@@ -241,28 +241,6 @@ def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_onc
             assert count + pending.get(key, 0) == let_in[key].count
 
 
-@given(st.data())
-def test_victims_are_of_lower_priority_or_in_a_queue_that_borrowed(data):
-    state = data.draw(snapshots(fair_sharing=st.just(False)))
-    found = schedules(state)
-    priorities, queues = {}, {}
-    for wanted in data.draw(arrivals(state, priorities=3)):
-        at = data.draw(st.sampled_from([0.0, 1.0, 2.0, 4.0]))
-        pending = waiting(wanted, state, seconds=data.draw(seconds), at=at)
-        priorities[pending.key], queues[pending.key] = pending.priority, pending.cluster_queue
-        found[pending.cluster_queue].add_waiting(pending)
-
-    for schedule in set(found.values()):
-        run(schedule)
-        for victim in schedule.preempted:
-            policies = state.cluster_queues[queues[victim.by]].preemption
-            if queues[victim.by] == victim.cluster_queue:
-                assert policies.within_cluster_queue == "LowerPriority"
-                assert priorities[victim.key] < priorities[victim.by]
-            else:
-                assert policies.reclaim_within_cohort != "Never"
-
-
 @pytest.mark.parametrize("grain", [0.0, 0.01])
 def test_a_head_preempts_in_its_own_clusterqueue_and_takes_quota_back_at_once(grain):
     policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
