@@ -49,6 +49,27 @@ def test_of_the_entries_that_hold_the_last_counts_resource_by_resource():
     assert steps(found.prices.rates["h100", "cpu"]) == [("25 00:00", 0.1)]
 
 
+def test_an_hour_that_the_clock_skips_begins_when_it_is_skipped():
+    found = compiled(
+        "2026-03-29 00:00", electricity=[{"price": 3}, {"hours": "02:30-04:00", "price": 1}]
+    )
+
+    assert steps(found.prices.electricity, most=3) == [
+        ("29 00:00", 3.0),
+        ("29 03:00", 1.0),
+        ("29 04:00", 3.0),
+    ]
+
+
+def test_an_hour_that_the_clock_goes_through_twice_holds_twice():
+    found = compiled(
+        "2026-10-25 00:00", electricity=[{"price": 3}, {"hours": "02:00-02:30", "price": 1}]
+    )
+
+    rate, start = found.prices.electricity, unix("2026-10-25 00:00")
+    assert rate.over(start, start + 25 * HOUR) == pytest.approx(24 * 3 + 1 * 1)
+
+
 def test_while_no_entry_holds_a_rate_is_not_known():
     found = compiled(
         rates=[{"flavors": ["h100"], "hours": "08:00-18:00", "resources": {"nvidia.com/gpu": 3}}]

@@ -209,3 +209,22 @@ def test_what_is_not_known_of_the_first_option_lets_it_stand(first, why):
 
     sentence = f"stays in gpu-lq (gpu): {why}, so the first option is kept"
     assert found == Choice(index=0, sentence=sentence)
+
+
+def starting(name, start, run, **about):
+    """An option whose start is as *about* says."""
+    found = option(name, start, run)
+    begins = replace(found.forecast.start, **about)
+    return replace(found, forecast=replace(found.forecast, start=begins))
+
+
+def test_a_job_may_preempt_where_it_was_submitted_to_but_is_sent_nowhere_to_do_so():
+    stays = choose(DEFAULTS, [starting("gpu", 1.0, 60.0, preempts=True), option("cpu", 0.0, 210.0)])
+    sent = choose(
+        DEFAULTS, [option("gpu", 9000.0, 60.0), starting("cpu", 1.0, 210.0, preempts=True)]
+    )
+
+    assert stays.sentence == (
+        "sent to gpu-lq (gpu): may preempt, done in 1m1s; cpu-lq would be done in 3m30s"
+    )
+    assert sent.index == 0

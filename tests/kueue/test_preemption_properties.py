@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
-from webhook.kueue.cycle_preemptions import CyclePreemptions
+from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
 from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.preemption import (
     PreemptionReason,
@@ -19,9 +19,12 @@ from webhook.kueue.preemption import (
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_heads import (
+    Claims,
     ClusterQueueHeads,
     PendingGroup,
     QueueEntry,
+    fitting,
+    has_room,
     shape_of,
 )
 from webhook.kueue.quota import UsageTree
@@ -329,6 +332,39 @@ def test_a_cycle_leaves_out_no_head_for_which_kueue_would_preempt(world, data):
         asking = replace(world, preemptor=asked)
         if asking.short and world.preemptions().targets(asked, asking.short):
             assert heads in taking_part
+
+
+def attempt(cycle, tree, heads):
+    claims = Claims(KueueConfig())
+    claims.oracle_of = cycle.oracle
+    return cycle.attempt(heads, fitting(tree, heads, claims, exact_height=True))
+
+
+@pytest.mark.agreement
+@given(shared_worlds(), st.data())
+def test_a_head_like_one_that_was_skipped_would_be_skipped_too(world, data):
+    tree, holders = world.tree, held_in(world)
+    leaves = sorted(tree.leaves.values())
+    wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 2)))
+    first = data.draw(st.sampled_from(leaves[:3]))
+    asked = Preemptor(leaf=first, taken=((0, wanted),), priority=2, queued_at=0)
+    holders.evict(holders.targets(asked, [0])[: data.draw(st.sampled_from([0, 0, 1]))])
+    cycle = CyclePreemptions(tree, holders)
+    cycle.begin({})
+    for order in range(12):
+        heads = head(
+            world,
+            data.draw(st.sampled_from(leaves[:3])),
+            data.draw(st.sampled_from([((0, wanted),), ((0, wanted), (1, 1))])),
+            data.draw(st.sampled_from([1, 1, 2])),
+            data.draw(times) or order,
+        )
+        is_in_vain = cycle.is_in_vain(heads)
+        if data.draw(st.integers(0, 9)) == 0 and tree.available(heads.leaf, 1) > 0:
+            cycle.charge(heads.leaf, ((1, 1),), 1)
+        elif not has_room(tree, heads.leaf, heads.entries[0][2].shape):
+            outcome = attempt(cycle, tree, heads)
+            assert outcome is Outcome.SKIPPED or not is_in_vain
 
 
 CHANGES = ["ends", "is evicted", "moves"]
