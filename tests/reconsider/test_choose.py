@@ -19,6 +19,7 @@ from tests.reconsider.queued_jobs import (
     quota,
     rule,
     running,
+    time,
     waiting,
     why,
 )
@@ -139,7 +140,6 @@ def test_what_of_the_job_keeps_it(given, expected):
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
-        ({"also": (condition("Evicted"), condition("Requeued", "False"))}, Obstacle.BACKOFF),
         ({"annotations": {"kueue.x-k8s.io/admission-gated-by": "x.dev/y"}}, Obstacle.GATED),
         ({"active": False}, Obstacle.DEACTIVATED),
         ({"queue": "cpu-lq"}, Obstacle.MISMATCH),
@@ -149,6 +149,28 @@ def test_what_of_its_workload_keeps_it(changed, expected):
     found = looked([running("first"), waiting(0, **changed)], [pending(0)])
 
     assert why(found) == {expected}
+
+
+def backing_off(requeued, *, seconds):
+    """Whose backoff ends in so many seconds."""
+    evicted = waiting(0, also=(condition("Evicted"), condition("Requeued", requeued)))
+    evicted["status"]["requeueState"] = {"count": 1, "requeueAt": time(-seconds)}
+    return evicted
+
+
+# Kueue holds it back until then whatever the condition says.
+@pytest.mark.parametrize("requeued", ["False", "True"])
+def test_who_backs_off_stays_and_is_asked_again_when_that_ends(requeued):
+    found = looked([running("first"), backing_off(requeued, seconds=40)], [pending(0)])
+
+    assert found.obstacles == Counter({("light-gpu", Obstacle.BACKOFF): 1})
+    assert (found.moves, found.quiet_seconds) == ((), 40.0)
+
+
+def test_whose_backoff_is_over_may_be_moved():
+    found = looked([running("first"), backing_off("True", seconds=-1)], [pending(0)])
+
+    assert (found.obstacles, found.candidates) == (Counter(), 1)
 
 
 def test_evicted_jobs_are_moved_where_their_template_changes_and_by_no_queue_alone():

@@ -407,7 +407,7 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
     # Of one that was evicted, some changes are taken up: which, the options tell.
     if workload.obstacle not in (None, Obstacle.EVICTED):
         return workload.obstacle
-    if workload.requeue_at > 0 and workload.requeue_at > world.unix:
+    if workload.requeue_at > world.unix:
         return Obstacle.BACKOFF
     # Until Kueue has followed an earlier move, the Workload names the queue that was left.
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
