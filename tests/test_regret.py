@@ -1,5 +1,7 @@
 """Who is sent away that would have been done sooner had it stayed; see ``tests.regret``."""
 
+import shlex
+
 import pytest
 
 from tests.conftest import FULL
@@ -24,7 +26,7 @@ def departures(name):
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_of_those_sent_away_at_most_one_in_twenty_would_have_been_done_sooner(name):
+def test_of_those_sent_away_at_most_one_in_twenty_would_have_been_done_sooner(name, request):
     found = departures(name)
 
     # Of few Jobs there is no rate of their own: they count with all others of their world.
@@ -32,6 +34,7 @@ def test_of_those_sent_away_at_most_one_in_twenty_would_have_been_done_sooner(na
     judged = {group: of for group, of in found.items() if of[0] >= FEWEST}
     assert "all" in judged
     wrong = {group: of for group, of in judged.items() if of[1] > 0.05 * of[0]}
-    assert wrong == {}, f"played({name!r}) with each of the seeds {[*SEEDS]}"
+    again = f"{'FULL=1 ' if FULL else ''}pytest {shlex.quote(request.node.nodeid)}"
+    assert wrong == {}, f"seeds {[*SEEDS]}; again: {again}"
     if name == "one priority":
         assert found["all"][0] - found["all"][1] >= 0.8 * RIGHT
