@@ -1,4 +1,4 @@
-"""What a release publishes, made as the release workflow does, and run as users get it.
+"""What a release publishes, made as the release workflow does, and installed as users get it.
 
 Nothing of the checkout is on its path.
 """
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import venv
 import zipfile
 from pathlib import Path
 
@@ -81,6 +82,25 @@ def test_the_wheel_holds_the_two_packages_with_their_files_programs_and_licence(
         for path in (ROOT / top).rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }
+
+
+def test_an_empty_environment_gets_the_commands_from_the_wheel(wheel, tmp_path):
+    venv.create(tmp_path / "empty")
+    install = (sys.executable, "-m", "pip", "--python", str(tmp_path / "empty/bin/python"))
+    install += ("install", "--quiet", "--no-compile")
+    run(*install, "--requirement", str(ROOT / "requirements/run.txt"))
+    # Without an index it is installed only if what it asks for is among the locked versions.
+    run(*install, "--no-index", str(wheel))
+    kueue_fallback, plugin = (
+        str(tmp_path / "empty/bin" / name) for name in ("kueue-fallback", "kubectl-fallback")
+    )
+
+    text = run(plugin, "--help", cwd=tmp_path)
+    listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ")}
+    checked = run(kueue_fallback, "check", "-f", str(POLICY), cwd=tmp_path)
+
+    assert {"check", "control", "explain", "off", "on", "serve"} <= listed
+    assert checked == f"{POLICY}:3: FallbackPolicy light-gpu is valid\n"
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,30 @@ def test_several_documents_are_checked_and_other_kinds_skipped(file):
     assert err == notes(21) + skipped
 
 
+def test_a_mistake_in_a_list_has_the_line_of_its_item(file):
+    broken = policies.policy(mode="Foo")
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [policies.VALID, broken]})
+
+    _, out, _ = run("-f", file(text))
+
+    line = text.splitlines().index("    mode: Foo") + 1
+    assert [found.partition(": expected")[0] for found in out.splitlines()] == [
+        "policy.yaml:3: FallbackPolicy light-gpu is valid",
+        f"policy.yaml:{line}: spec.mode",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "text"),
+    [
+        ("-", 0, "stdin:1: FallbackPolicy light-gpu is valid\n"),
+        ("/nowhere.yaml", 2, "/nowhere.yaml: No such file or directory\n"),
+    ],
+)
+def test_standard_input_is_read_and_a_missing_file_is_named(name, code, text):
+    assert run("-f", name, stdin=VALID)[:2] == (code, text)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -193,6 +217,20 @@ def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
 
     url = f"{POLICIES}/light-gpu?dryRun=All&fieldValidation=Strict"
     assert (code, calls[-1]) == (0, ("PUT", url, STORED))
+
+
+def test_a_status_that_is_written_meanwhile_is_no_mistake(file, tmp_path):
+    writes = iter([(409, {"message": "the object has been modified"}), (200, STORED)])
+    answers = {"POST": (409, {"message": "already exists"}), "GET": (200, STORED)}
+
+    def answer(method, url, body):
+        status, stored = next(writes) if method == "PUT" else answers[method]
+        return status, [], stored
+
+    with serving(answer, tmp_path) as kubeconfig:
+        code, out, _ = run("-f", file(VALID), "--server", "--kubeconfig", kubeconfig)
+
+    assert (code, "API server: FallbackPolicy light-gpu is valid" in out) == (0, True)
 
 
 @pytest.mark.parametrize(

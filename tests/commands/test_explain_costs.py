@@ -118,8 +118,44 @@ def test_a_flavor_that_no_rate_names_has_no_known_money(files):
     ]
 
 
+def test_a_rate_of_0_is_a_known_one(files):
+    free = tariff_object(rates=[{"flavors": ["gpu", "cpu"], "resources": {"cpu": "0"}}])
+
+    found = costs(files(free, L40S))
+
+    assert {name: cost["money"] for name, cost in found.items()} == {"gpu": 0.0, "cpu": 0.0}
+
+
 def test_without_tariffs_and_devices_no_cost_is_said(files):
     arguments = files()
 
     assert "Expected cost" not in told(arguments)
     assert costs(arguments) == {"gpu": None, "cpu": None}
+
+
+def test_an_option_whose_run_is_not_known_has_no_cost_beside_one_that_has(files, tmp_path):
+    arguments = files(RENTED, L40S)
+    path = tmp_path / "policy.yaml"
+    policy = json.loads(path.read_text(encoding="utf-8"))
+    del policy["spec"]["options"][1]["slowdown"]
+    path.write_text(json.dumps(policy), encoding="utf-8")
+
+    assert table(arguments)[1:] == [
+        ["gpu", "1.08", "0.019", "0.0951", "38", "g", "1.1"],
+        ["cpu", "?", "?", "?", "?", "?"],
+    ]
+    assert costs(arguments)["cpu"] is None
+
+
+def test_a_series_that_the_saved_state_has_counts_too(files):
+    source = {"configMap": "day-ahead", "key": "kr.json"}
+    named = tariff_object(electricity=[{"price": "0.20"}], series={"electricity": source})
+    points = [{"from": f"{year}-01-01T00:00:00Z", "value": 1.0} for year in (2020, 2040)]
+    metadata = {"name": "day-ahead", "namespace": "kueue-fallback"}
+    written = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    written["data"] = {"kr.json": json.dumps(points)}
+
+    dear, usual = (costs(files(named, L40S, *more))["gpu"] for more in ([written], []))
+
+    assert dear["electricity"] == dear["kWh"]
+    assert usual["electricity"] == pytest.approx(0.019, rel=0.01)

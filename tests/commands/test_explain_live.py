@@ -208,6 +208,20 @@ def test_a_manifest_is_explained_by_a_dry_run(explain, decided, tmp_path, confli
     assert [row[0] for row in table] == ["gpu", "cpu"]
 
 
+def test_a_manifest_that_the_api_server_refuses_says_why(explain, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job()))
+    cluster = Cluster(
+        forbidden=["/apis/kueue.x-k8s.io/*"],
+        created=lambda *_: (422, [], {"message": "spec.template: wrong"}),
+    )
+
+    result = explain(cluster, "-f", str(path))
+
+    assert result.exit_code == 1
+    assert result.stderr.endswith("The API server refuses the Job: spec.template: wrong (422)\n")
+
+
 SENTENCE = "undone: in gpu-lq as submitted, and decided no more (kueue-fallback.dev/policy: none)"
 PINNED = {"kueue-fallback.dev/policy": "none"}
 

@@ -247,6 +247,17 @@ def test_two_hundred_queues_fit_a_screen_with_those_of_policies_first(status, mo
     assert lines[-1] == "… and 200 more ClusterQueues, 0 with pending Workloads: --all"
 
 
+def test_without_policies_the_busiest_queues_are_shown(status):
+    unruled = [item for item in SNAPSHOT if item["kind"] != "FallbackPolicy"]
+
+    lines = status(*WELL, *many_queues(200), policies=unruled).stdout.splitlines()
+
+    header = next(index for index, line in enumerate(lines) if line.startswith("CLUSTERQUEUE"))
+    shown = [line.split()[0] for line in lines[header + 1 :] if not line.startswith(" ")]
+    assert (len(lines) <= 40, shown[0]) == (True, "gpu-cq")
+    assert shown.index("a-queue-with-a-long-name-000") < shown.index("a-queue-with-a-long-name-001")
+
+
 def test_what_policies_say_of_kueue_stands_for_what_servers_say(status):
     policies = with_status(ready(tested=("True", "it is tested")))
 

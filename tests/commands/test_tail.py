@@ -121,6 +121,20 @@ def test_each_change_of_a_decision_is_a_line(run):
     assert found[2]["reason"] == "undone: as submitted in gpu-lq"
 
 
+@pytest.mark.parametrize(
+    ("since", "names"),
+    [([], ["later"]), (["--since", "10m"], ["middle", "new", "later"])],
+)
+def test_earlier_decisions_are_printed_only_if_asked_for(run, since, names):
+    ages = {"old": 20, "new": 1, "middle": 5}
+    jobs = [job(name, decision=decided(minutes_ago=age)) for name, age in ages.items()]
+    later = event("ADDED", job("later", decision=decided()))
+
+    found = run(Jobs(jobs, events=[[later]]), *since, "-o", "json", "--count", str(len(names)))
+
+    assert [line["name"] for line in lines_of(found)] == names
+
+
 def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
     jobs = Jobs([job(decision=decided(reason="sent to cpu-lq (cpu): " + "word " * 40))])
     words = ("--since", "10m", "--count", "1")
@@ -172,6 +186,21 @@ def test_a_job_of_the_same_name_is_another_job():
 
     assert found is not None
     assert found.event == "created"
+
+
+def test_a_damaged_decision_is_none():
+    found = job()
+    found["metadata"]["annotations"] = {DECISION: "[1"}
+
+    assert Decisions().put(found) is None
+
+
+def test_what_somebody_wrote_on_a_job_does_not_steer_the_terminal(run):
+    jobs = Jobs([job(decision=decided(reason="sent\x1b]0;title\x07 to\ncpu-lq"))])
+
+    (line,) = run(jobs, "--since", "10m", "--count", "1").output.splitlines()
+
+    assert line.endswith("sent ]0;title  to cpu-lq")
 
 
 def test_who_may_not_list_jobs_is_told(run):

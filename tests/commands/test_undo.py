@@ -186,6 +186,26 @@ def test_what_the_webhook_refuses_is_said_in_its_words(server, undo):
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["job/a b/c", "-n", "other"], "There is no Job other/a b/c.\n"),
+        (["job/lihgt"], "There is no Job team/lihgt (there is light).\n"),
+    ],
+)
+def test_a_job_that_is_not_there_is_missing_beside_the_nearest(server, undo, words, text):
+    cluster = Cluster(server, stored(server))
+
+    def answer(method, path, body):
+        if urlsplit(path).path == PATH.rpartition("/")[0]:
+            return 200, [], {"metadata": {}, "items": [cluster.job]}
+        return cluster(method, path, body)
+
+    result = undo(answer, *words)
+
+    assert (result.exit_code, result.stderr, cluster.patched) == (1, text, [])
+
+
 def test_a_job_without_a_decision_is_not_touched(server, undo):
     cluster = Cluster(server, pending(light_job()))
 
@@ -280,3 +300,34 @@ def test_an_option_that_is_not_there_is_refused_with_the_webhooks_reason(server,
     assert result.exit_code == 1
     assert result.stderr.startswith("Warning: kueue-fallback: not moved to tpu: ")
     assert result.stderr.endswith("Job team/light is unchanged.\n")
+
+
+def test_a_move_that_nobody_answers_is_taken_off_again(server, move):
+    cluster = Cluster(server, stored(server), webhook=False)
+
+    result = move(cluster, "light", "--to", "gpu")
+
+    assert MOVE_TO not in cluster.job["metadata"]["annotations"]
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "The webhook did not answer, so Job team/light is unchanged.\n",
+    )
+
+
+NO_OPTION = "Job team/light carries no decision: there is no option to move it to.\n"
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        (merged(pending(light_job()), {"annotations": {}}), NO_OPTION),
+        (None, "There is no Job team/light.\n"),
+    ],
+    ids=["without a decision", "not there"],
+)
+def test_what_cannot_be_moved_is_not_asked_for(server, move, job, text):
+    cluster = Cluster(server, job)
+
+    result = move(cluster, "light", "--to", "gpu")
+
+    assert (result.exit_code, result.stderr, cluster.patched) == (1, text, [])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cost.tariffs import profile
 from tests.hindsight import journals
-from webhook.hindsight import bills
+from webhook.hindsight import bills, journal
 from webhook.hindsight.bills import Sum
 from webhook.hindsight.gains import gains, summed_up
 from webhook.hindsight.gains_table import as_json, as_text
@@ -164,6 +164,12 @@ def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
             "grams": Sum(pytest.approx(200 - 6.4), 1),
         }
     )
+
+
+def test_an_entry_keeps_what_was_held_and_what_was_expected():
+    entry = ran(expected_cost=Cost(money=9.0, carbon_grams=200.0))
+
+    assert list(journal.read(journal.write([entry]))) == [entry]
 
 
 def test_what_is_published_has_the_same_sums():

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from tests.properties.decisions import KIND, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from tests.properties.workloads import workload_of
-from webhook.hindsight import entries
+from webhook.hindsight import entries, journal
 from webhook.model import job_manifest
 from webhook.model.decision import Decided
 
@@ -44,3 +44,14 @@ def test_no_value_that_may_be_secret_is_kept(source):
 
     assert "s3cret" not in repr(entry)
     assert "s3cret" not in json.dumps(job_manifest.manifest(KIND.read(job), "a-class"))
+
+
+@given(jobs())
+def test_the_cluster_that_multikueue_sent_it_to_is_kept(source):
+    job = submitted(source)
+    sent = {**workload_of(job), "status": {"clusterName": "gpu-east"}}
+
+    entry = entries.entry(entries.read_finished(sent), entries.metadata_of(job))
+
+    assert entry.cluster == "gpu-east"
+    assert tuple(journal.read(journal.write([entry]))) == (entry,)
