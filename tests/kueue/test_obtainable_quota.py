@@ -104,3 +104,19 @@ def test_where_shares_decide_what_is_told_beyond_sums_is_what_a_search_finds(dra
             by_sums = held.of(each.name, priority)
             told = held.of(each.name, priority, by_search=True)
             assert told == by_sums or (told > by_sums and held.has(each.name, told, priority))
+
+
+def test_a_borrowing_limit_holds_whoever_is_preempted():
+    reclaim = Preemption(reclaim_within_cohort="Any")
+    limited = {"borrowing": "1", "cohort": "team", "preemption": reclaim}
+    queues = [
+        queue("own", 2, **limited),
+        queue("mate", 4, cohort="team"),
+        queue("far", 0, cohort="other"),
+    ]
+    teams = [cohort("team", parent="all"), cohort("other", parent="all"), cohort("all")]
+    held = Held(*queues, cohorts=teams).hold("own-cq", 2).hold("far-cq", 4)
+
+    assert held.of("own-cq", 0) == 1
+    assert held.has("own-cq", 1, 0)
+    assert not held.has("own-cq", 2, 0)

@@ -204,3 +204,26 @@ def test_where_nothing_is_known_of_the_holders_their_lowest_priority_decides():
     known = full(cluster_queue(quotas=T4, preemption=LOWER), gpu_cq=reserving(0, 9, 9, 9))
 
     assert fit(replace(known, reserving={}), gpus=2) == (Fit.MAY_PREEMPT, 0)
+
+
+def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
+    # It has to borrow, which in another queue would put it behind the head.
+    quotas = {"t4": {"cpu": "4", GPU: "4"}}
+    queues = [
+        cluster_queue("gpu-cq", quotas, cohort="all", queueing=Queueing.STRICT),
+        cluster_queue("other-cq", quotas, cohort="all"),
+    ]
+    state = snapshot(
+        *queues,
+        held={"other-cq": held({"t4": {GPU: "8"}}, reserving=1)},
+        competing={"gpu-cq": (arrival("first", {"cpu": "1", GPU: "4"}, priority=1),)},
+    )
+    found = occupancy_of(state)
+
+    def starts(queue):
+        local_queue = state.local_queues["team", queue.name.replace("-cq", "-lq")]
+        assigned = occupancy.assignment(found, [needs({"cpu": "8"})], queue, priority=2)
+        return occupancy.starts_now(found, assigned, local_queue, queue, priority=2)
+
+    assert found.held("gpu-cq").head is not None
+    assert [starts(queue) for queue in queues] == [True, False]

@@ -334,6 +334,26 @@ def test_a_cycle_leaves_out_no_head_for_which_kueue_would_preempt(world, data):
             assert heads in taking_part
 
 
+@pytest.mark.agreement
+@given(st.one_of(worlds(), shared_worlds(), shared_worlds()), st.data())
+def test_a_head_whose_mode_does_not_matter_borrows_from_no_other_height(world, data):
+    tree = world.tree
+    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
+    held = held_in(replace(world, holders=holders), is_fair=world.strategies is not None)
+    cycle = CyclePreemptions(tree, held)
+    cell = data.draw(st.sampled_from(range(tree.width)))
+    for leaf in sorted(tree.leaves.values()):
+        free = max(0, tree.available(leaf, cell))
+        wanted = data.draw(st.integers(free + 1, free + 3))
+        heads = head(world, leaf, ((cell, wanted),), data.draw(priorities), data.draw(times))
+        heights = []
+        for cycle.tells_modes in (True, False):
+            _, height = cycle.oracle(heads)(cell, wanted)
+            heights.append(height)
+
+        assert heights[0] == heights[1]
+
+
 def attempt(cycle, tree, heads):
     claims = Claims(KueueConfig())
     claims.oracle_of = cycle.oracle

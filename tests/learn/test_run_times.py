@@ -129,13 +129,16 @@ def test_what_was_forgotten_is_not_taken_up_again():
     assert "k102" in found.records
 
 
+CLASSES = 400
+
+
 @pytest.mark.parametrize(("is_said", "most"), [(False, 5e3), (True, 5.6e3)])
 def test_each_class_costs_less_than_5_kb_and_a_little_more_with_what_owners_said(is_said, most):
     """So that 10,000 cost less than 50 MB; to trace all of them takes a minute."""
     tracemalloc.start()
     try:
         found = RunTimeLearner()
-        for number in range(800):
+        for number in range(CLASSES):
             record = full_record(number)
             found.merge(f"{number:016x}", record if is_said else record._replace(said=EMPTY))
         estimates = found.estimates(at_once=None)
@@ -144,8 +147,8 @@ def test_each_class_costs_less_than_5_kb_and_a_little_more_with_what_owners_said
     finally:
         tracemalloc.stop()
 
-    assert (len(estimates), len(starts)) == (3_200, 1_602)
-    assert size < 800 * most
+    assert (len(estimates), len(starts)) == (4 * CLASSES, 2 * CLASSES + 2)
+    assert size < CLASSES * most
 
 
 def test_a_run_in_a_worker_cluster_is_told_apart_and_counted_behind_the_manager():
