@@ -301,6 +301,7 @@ def a_job_gets_defaults_and_a_selector(plane, namespace):
     }
     (container,) = spec["template"]["spec"]["containers"]
     assert container["resources"] == {"limits": {"cpu": "1"}}
+    assert container["imagePullPolicy"] == "Always"
 
 
 def of_a_pod_what_is_limited_is_asked_for(plane, namespace):

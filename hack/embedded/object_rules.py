@@ -27,7 +27,6 @@ _POD: Final[Object] = {
     "terminationGracePeriodSeconds": 30,
 }
 _CONTAINER: Final[Object] = {
-    "imagePullPolicy": "IfNotPresent",
     "resources": {},
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
@@ -85,7 +84,14 @@ def _decode(item: Object) -> None:
 def _fill_pod(spec: Object) -> None:
     _fill(spec, _POD)
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        _fill(container, _CONTAINER)
+        pulled = "Always" if _is_latest(container.get("image") or "") else "IfNotPresent"
+        _fill(container, {**_CONTAINER, "imagePullPolicy": pulled})
+
+
+def _is_latest(image: str) -> bool:
+    """Return whether an image names no version, or the tag ``latest``."""
+    name, _, tag = image.rpartition("/")[2].partition(":")
+    return "@" not in name and tag in ("", "latest")
 
 
 def _fill(item: Object, defaults: Object) -> None:
