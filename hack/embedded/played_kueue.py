@@ -80,6 +80,9 @@ class PlayedKueue:
         if kind == JOBS:
             self._changed[key] = None
             return
+        if kind in (kinds.PRIORITY_CLASSES, kinds.POD_PRIORITIES):
+            # Jobs of this class may have come before it: kinds are watched one by one.
+            self._changed |= dict.fromkeys(self._writer.known[JOBS])
         self._state.apply(kind, event, source)
         if kind == kinds.WORKLOADS:
             self._note_workload(key, event, source)
@@ -145,10 +148,10 @@ class PlayedKueue:
         return None if key is None else self._writer.known[kinds.WORKLOADS].get(key)
 
     def _create_workload(self, job: Object) -> None:
-        if not _end_of(job):
+        priority = self._priority_of(job)
+        if not _end_of(job) and priority is not None:
             path = f"{API}/namespaces/{job['metadata']['namespace']}/{kinds.WORKLOADS}"
-            workload = workload_of(job, self._priority_of(job))
-            self._writer.create(kinds.WORKLOADS, path, workload)
+            self._writer.create(kinds.WORKLOADS, path, workload_of(job, priority))
 
     def _follow(self, job: Object, workload: Object) -> None:
         """Let a Workload follow its Job, and the Job its Workload, by one of Kueue's steps."""
@@ -168,21 +171,23 @@ class PlayedKueue:
             self._start(job, workload)
         elif _is_waiting(workload) and _is(workload, "Requeued", "False"):
             self._set(workload, _condition("Requeued", "True", "Reactivated", _ACTIVE))
-        elif not _is_of(workload, job):
-            spec = {**workload_of(job, self._priority_of(job))["spec"]}
+        elif not _is_of(workload, job) and (priority := self._priority_of(job)) is not None:
+            spec = {**workload_of(job, priority)["spec"]}
             spec.pop("active")
             self._patch(workload, {"spec": spec})
 
-    def _priority_of(self, job: Object) -> Object:
-        """Return what a Workload says of its priority."""
+    def _priority_of(self, job: Object) -> Object | None:
+        """Return what a Workload says of its priority; None: its class is not known yet."""
         name = job["metadata"].get("labels", {}).get(PRIORITY_LABEL, "")
         kind, group = kinds.PRIORITY_CLASSES, kinds.KUEUE_GROUP
         if not name:
             name = job["spec"]["template"]["spec"].get("priorityClassName", "")
             kind, group = kinds.POD_PRIORITIES, "scheduling.k8s.io"
+        if not name:
+            return {"priority": 0}
         found = self._writer.known[kind].get(("", name))
         if found is None:
-            return {"priority": 0}
+            return None
         named = {"group": group, "kind": _KINDS[kind], "name": name}
         return {"priority": found["value"], "priorityClassRef": named}
 

@@ -22,7 +22,7 @@ def test_a_teams_policy_acts_in_its_namespace_and_its_author_nowhere_else(plane,
     theirs = dataclasses.replace(ours, namespace="theirs")
     for names in (ours, theirs):
         metadata = {"name": names.namespace}
-        client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+        client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     client.apply_all([*paper.queues(ours), *paper.queues(theirs)])
     own, others = team_policy(ours), team_policy(theirs)
     lead = team_lead(plane, ours.namespace)

@@ -123,6 +123,21 @@ def test_those_that_wait_get_what_is_given_back_by_priority(plane, names):
     assert workload_of(plane, names, "first-0") is None
 
 
+def test_a_job_waits_for_its_priority_class(plane, names):
+    urgency = f"late-{names.namespace}"
+    create(plane, names, "first", **{"kueue.x-k8s.io/priority-class": urgency})
+    create(plane, names, "second")
+    wait_for(lambda: workload_of(plane, names, "second"), "the later one has a Workload")
+    before = workload_of(plane, names, "first")
+
+    metadata = {"apiVersion": paper.KUEUE, "metadata": {"name": urgency}, "value": 7}
+    plane.client.create({**metadata, "kind": "WorkloadPriorityClass"})
+    found = wait_for(lambda: workload_of(plane, names, "first"), "its class is known")
+
+    assert before is None
+    assert found["spec"]["priority"] == 7
+
+
 def test_a_pending_job_that_changes_its_queue_is_served_there(plane, names):
     fill(plane, names)
     create(plane, names, "moved")
