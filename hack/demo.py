@@ -53,7 +53,9 @@ def main() -> int:
     pace = KUEUE_PACE if given.kueue else PACE
     if given.faster:
         pace = dataclasses.replace(pace, faster=given.faster)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # Also where a shell that runs it in the background lets it ignore one of them.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     try:
         print(KUEUE if given.kueue else PLAYED, flush=True)
         with _cluster(kueue=given.kueue) as installation:
