@@ -283,8 +283,10 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
         return template.annotations, template.node_selector, template.affinity
     selector = pins.without_selector(template.node_selector, is_pin)
     affinity = pins.without_affinity(template.affinity, is_pin)
-    is_pinned = (selector, affinity) != (template.node_selector, template.affinity)
-    if not (is_pinned or _expects_accelerators(template)):
+    given = adaptation.node_selector.set
+    lost = {key for key in template.node_selector if key not in selector and key not in given}
+    is_pinned = bool(lost) or affinity != template.affinity
+    if not (is_pinned or _expects_accelerators(template, adaptation)):
         # Its racks are those of the nodes without accelerators, on which it stays.
         return template.annotations, selector, affinity
     # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none, or for one
@@ -297,17 +299,27 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
     return annotations, selector, affinity
 
 
-def _expects_accelerators(template: PodTemplate) -> bool:
+def _expects_accelerators(template: PodTemplate, adaptation: Adaptation) -> bool:
     """Return whether a pod asks for an accelerator, runs by its runtime or tolerates its nodes.
+
+    What the adaptation itself gives does not count, so that it changes a pod only once.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
+    runtime, added = template.runtime_class, adaptation.tolerations.add
+    given = {_normal(_written(spec)) for spec in added}
     return (
         bool(asked_accelerators(template))
-        or accelerators.is_accelerator_runtime(template.runtime_class)
-        or any(map(pins.tolerates_accelerator, template.tolerations))
+        or (
+            runtime != adaptation.runtime_class_name
+            and accelerators.is_accelerator_runtime(runtime)
+        )
+        or any(
+            pins.tolerates_accelerator(toleration) and _normal(toleration) not in given
+            for toleration in template.tolerations
+        )
     )
 
 
