@@ -165,9 +165,9 @@ class ControlLoop:
                 continue
             try:
                 due = min(controller.act() for controller in self._controllers)
-            except (Unreachable, Gone, KeyError):
-                # The API server is away for a moment, or an object that another one names is not
-                # known yet, as kinds are watched one by one: the same is still to do.
+            except (Unreachable, Gone):
+                # The API server is away for a moment, as it may be; whoever acts finds the same
+                # still to do.
                 due = time.monotonic() + 0.5
 
     def _take(self, due: float) -> None:

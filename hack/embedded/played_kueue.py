@@ -80,8 +80,8 @@ class PlayedKueue:
         if kind == JOBS:
             self._changed[key] = None
             return
-        if kind in (kinds.PRIORITY_CLASSES, kinds.POD_PRIORITIES):
-            # Jobs of this class may have come before it: kinds are watched one by one.
+        if kind in (kinds.FLAVORS, kinds.PRIORITY_CLASSES, kinds.POD_PRIORITIES):
+            # Jobs that need it may have come before it: kinds are watched one by one.
             self._changed |= dict.fromkeys(self._writer.known[JOBS])
         self._state.apply(kind, event, source)
         if kind == kinds.WORKLOADS:
@@ -195,7 +195,11 @@ class PlayedKueue:
         """Let a Job run where its Workload was admitted."""
         (assigned,) = workload["status"]["admission"]["podSetAssignments"]
         flavors = self._writer.known[kinds.FLAVORS]
-        given = [flavors["", name].get("spec", {}) for name in set(assigned["flavors"].values())]
+        names = {("", name) for name in assigned["flavors"].values()}
+        if not names <= flavors.keys():
+            # A flavor is gone, or not known yet; then its event is on the way.
+            return
+        given = [flavors[name].get("spec", {}) for name in names]
         pod = job["spec"]["template"]["spec"]
         selector = dict(pod.get("nodeSelector") or {})
         tolerations = list(pod.get("tolerations") or ())
