@@ -9,6 +9,7 @@ from pathlib import Path
 from certs.issue import new_authority
 from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
+from webhook.admission import review
 
 SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8"))["items"]
 
@@ -16,12 +17,22 @@ SNAPSHOT = json.loads(Path("examples/snapshot.json").read_text(encoding="utf-8")
 PROXY = "/api/v1/namespaces/kf/pods/server-1:9000/proxy/metrics"
 
 
-def status(folder, *objects, words=(), forbidden=(), told=None, **texts):
+def answered(path, query, body):
+    """Answer a probe as the webhook does."""
+    nonce = body["metadata"]["annotations"][review.PROBE]
+    return 201, [("Warning", f'299 - "{review.probe_warning(nonce, seen_by="web-1 0.1.0")}"')], body
+
+
+def unanswered(path, query, body):
+    return 201, [], body
+
+
+def status(folder, *objects, words=(), forbidden=(), told=None, created=answered, **texts):
     """Ask for the status of a cluster whose server tells these metrics."""
     given = {"/version": (200, [], {"gitVersion": "v1.36.0"})}
     given[PROXY] = (200, [], metrics() if told is None else told)
     made = [each() if callable(each) else each for each in objects]
-    cluster = Cluster(*made, forbidden=forbidden, texts={**given, **texts})
+    cluster = Cluster(*made, forbidden=forbidden, created=created, texts={**given, **texts})
     return call_on(cluster, folder, "status", *words, namespace="research")
 
 
@@ -43,12 +54,13 @@ def ready(value="True", message="all options can be taken", generation=1, tested
     return {"conditions": found}
 
 
-def with_status(status, *, generation=1):
+def with_status(status, *, generation=1, hours_old=1):
     """The snapshot, with its policy judged."""
     found = copy.deepcopy(SNAPSHOT)
     for item in found:
         if item["kind"] == "FallbackPolicy":
             item["metadata"]["generation"] = generation
+            item["metadata"]["creationTimestamp"] = from_now(hours=-hours_old).isoformat()
             item["status"] = status
     return found
 
@@ -103,7 +115,21 @@ def worker(name, status=None, message=""):
     }
 
 
-def metrics(*, age="0.4", hours=20, clusters=None, untested=()):
+def deployed(name, *, ready, wanted=2, namespace="kf"):
+    """A Deployment of ours, or Kueue's."""
+    return {
+        "kind": "Deployment",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/name": "kueue-fallback"},
+        },
+        "spec": {"replicas": wanted},
+        "status": {"observedGeneration": 1, **({"readyReplicas": ready} if ready else {})},
+    }
+
+
+def metrics(*, age="0.4", hours=20, clusters=None, untested=(), handshakes=0, matched=()):
     until = from_now(hours=hours, minutes=1).timestamp()
     expires = "kueue_fallback_certificate_expiration_timestamp_seconds"
     lines = [
@@ -123,6 +149,16 @@ def metrics(*, age="0.4", hours=20, clusters=None, untested=()):
     lines += [
         f'kueue_fallback_kueue_untested{{reason="{reason}"}} {float(reason in untested)}'
         for reason in ("VersionUntested", "VersionUnknown")
+    ]
+    lines += [
+        "# TYPE kueue_fallback_unanswered_total counter",
+        f'kueue_fallback_unanswered_total{{reason="handshake"}} {handshakes}',
+        "# TYPE kueue_fallback_decisions_total counter",
+    ]
+    lines += [
+        f'kueue_fallback_decisions_total{{policy="{policy}",option="{option}"}} 1.0'
+        for policy in matched
+        for option in ("gpu", "cpu")
     ]
     return "\n".join(lines) + "\n"
 

@@ -8,6 +8,7 @@ from tests.commands.apiserver import serving
 from webhook.admission import review
 from webhook.commands.probe import command
 
+UNANSWERED = "the API server created the Job (as a dry run) without the webhook's answer"
 JOBS = "/apis/batch/v1/namespaces/team/jobs?dryRun=All"
 
 
@@ -63,8 +64,17 @@ def test_a_webhook_that_comes_later_is_waited_for(run, monkeypatch):
         asked.append(path)
         return 201, seen(body) if len(asked) == 3 else [], body
 
-    assert run(answer, wait=f"{WAIT_SECONDS:.0f}").exit_code == 0
-    assert len(asked) == 3
+    result = run(answer, wait=f"{WAIT_SECONDS:.0f}")
+
+    assert (result.exit_code, len(asked)) == (0, 3)
+    waited = [line.partition("; for ")[0] for line in result.stderr.splitlines()]
+    assert waited == [f"Not yet: {UNANSWERED}"] * 2
+
+
+def test_people_wait_for_five_seconds_unless_they_say_otherwise():
+    (wait,) = (option for option in command.params if option.name == "wait")
+
+    assert wait.default == 5
 
 
 def test_no_answer_is_a_failure_that_says_what_to_look_at(run):

@@ -12,18 +12,24 @@ from tests.commands.release import (
     SNAPSHOT,
     WELL,
     configuration,
+    deployed,
     lease,
     lines_of,
     metrics,
     pod,
     ready,
+    unanswered,
     with_status,
     without,
 )
 from tests.model.team_policies import team_policy
 from tests.state.kueue import deployment
+from webhook.api.resources import KUEUE_DEPLOYMENT
+from webhook.hindsight import savings_record
+from webhook.hindsight.savings_record import GainedHour, SavingsRecord
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.state.published_congestion import config_map_of
+from webhook.state.readers import OUR_WEBHOOK
 
 
 @pytest.fixture
@@ -40,9 +46,10 @@ def test_all_is_well(status):
 
     lines = lines_of(result)
     assert (result.exit_code, lines[0]) == (0, "Decisions on")
-    assert lines[1] == "Kueue (v1beta2) on Kubernetes v1.36.0"
-    assert lines[2].startswith("Leader controller-1, renewed ")
-    assert lines[3].startswith("Certificates the authority for 35")
+    assert re.fullmatch(r"Webhook answers in \d+ ms \(web-1 0.1.0\)", lines[1])
+    assert lines[2] == "Kueue (v1beta2) on Kubernetes v1.36.0"
+    assert lines[3].startswith("Leader controller-1, renewed ")
+    assert lines[4].startswith("Certificates the authority for 35")
     assert any(re.fullmatch("server-1 ready 0s 20h(1m)? -", line) for line in lines)
     assert "light-gpu Enforce Threshold ready gpu, cpu -" in lines
     assert [line for line in lines if line.startswith("cpu-cq")] == [
@@ -57,6 +64,7 @@ def test_programs_get_numbers(status):
     assert found["attention"] == []
     assert found["switch"] == {"off": False, "namespaces": []}
     assert (found["leader"]["holder"], found["leader"]["leads"]) == ("controller-1", True)
+    assert (found["webhook"]["answers"], found["webhook"]["namespace"]) == (True, "research")
     assert found["policies"] == [
         {
             "name": "light-gpu",
@@ -67,6 +75,9 @@ def test_programs_get_numbers(status):
             "message": "all options can be taken",
             "kueueTested": None,
             "kueueMessage": "",
+            "reviewed": None,
+            "reviewedMessage": "",
+            "created": found["policies"][0]["created"],
         }
     ]
     queues = {each["name"]: each for each in found["clusterQueues"]}
@@ -109,6 +120,12 @@ def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
 
     shown = [" ".join(line.split()) for line in lines]
     assert "queue gpu-cq t4 nvidia.com/gpu 1.25 6m40s" in shown
+
+
+def unreviewed(message):
+    """A status that says which Jobs no server was asked about."""
+    said = {"type": "Reviewed", "status": "False", "message": message, "reason": "NoReview"}
+    return {"conditions": [*ready()["conditions"], said]}
 
 
 @pytest.mark.parametrize(
@@ -167,13 +184,111 @@ def test_what_is_scarce_is_shown_with_its_price_and_its_wait(status):
             "the certificate of server-1 is expired",
         ),
         (without(pod, pod(is_ready=False)), {}, "server-1 is not ready"),
+        (
+            WELL,
+            {"created": unanswered},
+            (
+                "the API server gets no answer about a new Job in namespace research, so none is "
+                "decided: kubectl fallback probe says what to check"
+            ),
+        ),
+        (
+            (*WELL, deployed("kueue-fallback", ready=0)),
+            {},
+            "Deployment kueue-fallback: none of 2 pods is ready",
+        ),
+        (
+            (*WELL, deployed(KUEUE_DEPLOYMENT, ready=0, wanted=1, namespace="kueue-system")),
+            {},
+            "Kueue does not run: none of 1 pods of kueue-controller-manager is ready",
+        ),
+        (
+            WELL,
+            {"policies": with_status(unreviewed("3 Jobs were created without a review"))},
+            "policy light-gpu: 3 Jobs were created without a review",
+        ),
+        (
+            WELL,
+            {"policies": with_status(ready(), hours_old=25)},
+            (
+                "policy light-gpu has matched no Job for a day: "
+                "kubectl fallback explain -f JOB.yaml says why"
+            ),
+        ),
     ],
 )
 def test_what_needs_attention_ends_with_1(status, objects, given, trouble):
     result = status(*objects, words=["--release-namespace", "kf"], **given)
 
     assert result.exit_code == 1
-    assert lines_of(result)[-2:] == ["Needs attention:", trouble]
+    _, _, attention = " ".join(lines_of(result)).partition("Needs attention: ")
+    assert attention == trouble
+
+
+def test_a_policy_that_matches_is_well_however_old_it_is(status):
+    old = with_status(ready(), hours_old=100)
+
+    assert status(*WELL, policies=old, told=metrics(matched=["light-gpu"])).exit_code == 0
+
+
+@pytest.mark.parametrize(("hours_ago", "code"), [(3, 0), (30, 1)])
+def test_jobs_that_have_ended_were_matched_too(status, hours_ago, code):
+    hour = GainedHour(
+        at=time.time() - 3600 * hours_ago,
+        policy="light-gpu",
+        namespace="research",
+        is_enforced=False,
+        jobs=1,
+        gained_seconds=0.0,
+        lost_seconds=0.0,
+    )
+    found = savings_record.config_map(
+        savings_record.packed(SavingsRecord(as_of=time.time(), hours=(hour,)))
+    )
+    published = {**found, "metadata": {**found["metadata"], "namespace": "kf"}}
+
+    result = status(*WELL, published, policies=with_status(ready(), hours_old=100))
+
+    assert result.exit_code == code
+
+
+def test_handshakes_that_fail_are_told_where_the_webhook_does_not_answer(status):
+    told = metrics(handshakes=21)
+
+    assert "21 TLS handshakes" not in status(*WELL, told=told).output
+    assert (
+        "server-1 counts 21 TLS handshakes" in status(*WELL, told=told, created=unanswered).output
+    )
+
+
+def test_who_may_not_create_jobs_is_told_nothing_of_the_webhook(status):
+    result = status(*WELL, forbidden=["*/research/jobs"])
+
+    assert (result.exit_code, lines_of(result)[0]) == (0, "Decisions on")
+    assert "You may not see: Webhook (-o json has the reasons)." in lines_of(result)
+
+
+def test_jobs_of_a_namespace_that_is_not_sent_prove_nothing(status):
+    ours = configuration()
+    ours["webhooks"][0] |= {
+        "name": OUR_WEBHOOK,
+        "namespaceSelector": {"matchLabels": {"reviewed": "yes"}},
+    }
+    others = {"kind": "Namespace", "metadata": {"name": "research", "labels": {}}}
+
+    result = status(*without(configuration, ours), others, created=unanswered)
+
+    assert result.exit_code == 0
+    assert "Jobs in namespace research are not sent to it" in " ".join(lines_of(result))
+
+
+def test_a_kueue_with_some_pods_is_no_trouble_but_shown(status):
+    some = deployed(KUEUE_DEPLOYMENT, ready=1, wanted=2, namespace="kueue-system")
+
+    result = status(*WELL, some)
+
+    assert result.exit_code == 0
+    assert "Kueue (v1beta2) on Kubernetes v1.36.0, 1 of 2 ready" in lines_of(result)
 
 
 def test_a_policy_that_has_changed_since_is_not_judged(status):
@@ -201,14 +316,15 @@ def test_what_is_forbidden_is_said_in_one_line(status):
 
     lines = lines_of(result)
     assert (result.exit_code, result.stderr) == (0, "")
-    names = "Decisions, Leader, Certificates, Servers, Policies, Queues"
-    assert lines[:4] == [
+    names = "Decisions, Leader, Certificates, Deployments, Servers, Policies, Queues"
+    assert lines[0].startswith("Webhook answers in ")
+    assert lines[1:5] == [
         "Kueue (v1beta2) on Kubernetes v1.36.0",
         f"You may not see: {names} (-o json has the reasons).",
         "",
         "NAMESPACE LOCALQUEUE CLUSTERQUEUE PENDING RESERVING",
     ]
-    assert {line.split()[1] for line in lines[4:]} == {
+    assert {line.split()[1] for line in lines[5:]} == {
         item["metadata"]["name"] for item in SNAPSHOT if item["kind"] == "LocalQueue"
     }
 
@@ -271,7 +387,7 @@ def test_kueues_line_names_its_version_and_that_it_is_untested(status):
 
     result = status(*WELL, deployment(image="kueue:v0.20.0"), policies=policies)
 
-    assert lines_of(result)[1] == "Kueue v0.20.0 (v1beta2) on Kubernetes v1.36.0, untested"
+    assert lines_of(result)[2] == "Kueue v0.20.0 (v1beta2) on Kubernetes v1.36.0, untested"
 
 
 def test_kinds_are_named_where_some_policy_is_for_others_than_jobs(status):

@@ -47,6 +47,7 @@ def policy(*conditions, name="light-gpu"):
 
 
 READY = {"type": "Ready", "status": "True", "message": "fine"}
+REVIEWED = {"type": "Reviewed", "status": "True", "message": "3 Jobs"}
 
 
 def read(*numbers, newest):
@@ -76,6 +77,11 @@ def test_only_jobs_that_were_sent_somewhere_are_asked_for():
     [
         ((READY,), Judged(is_ready=True, message="fine")),
         (({"type": "Other"}, {**READY, "status": "False"}), Judged(is_ready=False, message="fine")),
+        (
+            (READY, {**REVIEWED, "status": "False"}),
+            Judged(is_ready=True, message="fine", unreviewed="3 Jobs"),
+        ),
+        ((READY, REVIEWED), Judged(is_ready=True, message="fine")),
         ((), None),
     ],
 )

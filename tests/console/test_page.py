@@ -88,6 +88,14 @@ def test_a_stale_state_is_said_in_the_title_the_alert_and_the_age():
     assert "State ✕ stale, 47s old" in said
 
 
+def test_jobs_without_a_review_are_said_at_the_top():
+    missed = "3 Jobs created without a review within an hour, the last before 14:27Z"
+    said = text(views.view(policies=(views.policy(unreviewed=missed),)))
+
+    assert f"Jobs are not decided. Policy light-gpu: {missed}. kubectl fallback status" in said
+    assert "Jobs are not decided" not in text(views.view(policies=(views.policy(),)))
+
+
 def test_the_off_switch_is_said_with_what_it_stops():
     said = text(views.view(off="namespaces team-a and team-b"))
 

@@ -187,6 +187,21 @@ def test_a_status_is_written_only_when_it_changes():
 
 
 @pytest.mark.parametrize(
+    ("until", "status"),
+    [("2026-01-01T00:59:59Z", "False"), ("2026-01-01T01:00:00Z", "True")],
+)
+def test_jobs_without_a_review_are_said_for_an_hour_whoever_counted_them(until, status):
+    missed = replace(READY, unreviewed="3 Jobs created without a review")
+    before = policy_status.status_of(missed, Snapshot(), {}, now="2026-01-01T00:00:00Z")
+
+    after = policy_status.status_of(READY, Snapshot(), before, now=until) or before
+
+    conditions = {each["type"]: each for each in after["conditions"]}
+    assert set(conditions) == {"Ready", "KueueTested", "Reviewed"}
+    assert conditions["Reviewed"]["status"] == status
+
+
+@pytest.mark.parametrize(
     ("reason", "is_restrained", "status", "message"),
     [
         (

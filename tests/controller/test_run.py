@@ -192,6 +192,10 @@ def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
 
     assert (followed, replica.shown("unreviewed_jobs_total", policy="light-gpu")) == (0, 1)
     assert any("Job team/light: created without a review" in line for line in replica.lines)
+    conditions = {each["type"]: each for each in replica.cluster.policy["status"]["conditions"]}
+    told = conditions["Reviewed"]
+    assert (told["status"], told["reason"]) == ("False", "CreatedWithoutReview")
+    assert told["message"].startswith("1 Job created without a review within an hour, the last")
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ _PRIVILEGES = {
     "runAsNonRoot": True,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+_NO_WORD = "the API server created the Job (as a dry run) without the webhook's answer"
 _UNSEEN = """\
 The webhook did not answer within {wait}. New Jobs are admitted as they are submitted.
 Check these, in this order:
@@ -45,7 +46,7 @@ Check these, in this order:
 @click.option(
     "--wait",
     type=click.FloatRange(min=0),
-    default=120,
+    default=5,
     show_default=True,
     help="How long to try, in seconds.",
 )
@@ -53,7 +54,8 @@ Check these, in this order:
 def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> None:
     """Create a Job as a dry run, and wait until the answer shows that the webhook was called.
 
-    Nothing is created. You need the right to create Jobs in the namespace.
+    Nothing is created. You need the right to create Jobs in the namespace. While it waits, it says
+    after each try why it still does.
 
     Exit codes: 0 the webhook is called, 1 it was not called in that time, or the cluster cannot be
     asked.
@@ -72,19 +74,25 @@ def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> Non
         left = wait - (time.monotonic() - started)
         trouble = ""
         try:
-            if seen_by := _ask(client, namespace):
+            if seen_by := ask(client, namespace):
                 break
         except ClusterError as error:
             trouble = str(error)
         if left <= 0:
             terminal.say(trouble or _UNSEEN.format(wait=span(wait), namespace=namespace), err=True)
             sys.exit(FAULT)
+        terminal.say(f"Not yet: {trouble or _NO_WORD}; for {span(left)} more", err=True)
         time.sleep(min(EVERY_SECONDS, left))
     terminal.say(f"The API server calls the webhook: the probe was answered by {seen_by}.")
 
 
-def _ask(client: Client, namespace: str) -> str:
-    """Send one probe; return which replica answered it, or nothing."""
+def ask(client: Client, namespace: str) -> str:
+    """Send one probe; return which replica answered it, or nothing.
+
+    Raises:
+        ClusterError: the API server refuses the Job, or does not answer.
+
+    """
     from webhook.admission import review
 
     nonce = secrets.token_hex(8)

@@ -153,7 +153,17 @@ def _kueue(shown: Mapping[str, Any]) -> str:
         return f"not installed, on Kubernetes {shown['kubernetes']}"
     version = f"{shown['version']} " if shown["version"] else ""
     untested = ", " + terminal.tinted("untested", like="not ready") if shown["untested"] else ""
-    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}{untested}"
+    pods, ready = shown["replicas"], ""
+    if pods and pods["ready"] < pods["wanted"]:
+        of_all = f"{pods['ready']} of {pods['wanted']} ready"
+        ready = ", " + terminal.tinted(of_all, like="not ready")
+    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}{ready}{untested}"
+
+
+def _webhook(shown: Mapping[str, Any]) -> str:
+    if not shown["answers"]:
+        return terminal.tinted("gives no answer", like="not ready")
+    return f"answers in {shown['milliseconds']} ms ({shown['by']})"
 
 
 def _leader(shown: Mapping[str, Any]) -> str:
@@ -264,10 +274,12 @@ def _nothing(_: Any) -> str:
 
 _LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("Decisions", "switch", _switch),
+    ("Webhook", "webhook", _webhook),
     ("Kueue", "kueue", _kueue),
     ("Leader", "leader", _leader),
     ("Dispatcher", "dispatcher", _dispatcher),
     ("Certificates", "certificates", _certificates),
+    ("Deployments", "deployments", _nothing),
     ("Servers", "replicas", _nothing),
     ("Clusters", "clusters", _nothing),
     ("Policies", "policies", _nothing),
@@ -314,10 +326,15 @@ def command(**given: Any) -> None:
     devices, by cohort; --all prints the rest. With -n or -A you also see LocalQueues. If you may
     not see something, one line names it; without ClusterQueues you see your LocalQueues.
 
+    A Job is created as a dry run in the namespace of -n or the context, as by `probe`, if you may
+    create Jobs there.
+
     Exit codes: 0 all is well, 1 something needs attention, or the cluster cannot be asked.
-    Attention is needed if a server's state is stale, no controller leads, a certificate has
-    expired, a policy is not ready, this version of Kueue is not tested, a worker cluster is not
-    active, or Workloads wait without a nominated cluster.
+    Attention is needed if the webhook does not answer, Jobs were created without a review, a
+    Deployment has no ready pod, a server's state is stale, no controller leads, a certificate has
+    expired, a policy is not ready or has matched no Job for a day, Kueue does not run or this
+    version of it is not tested, a worker cluster is not active, or Workloads wait without a
+    nominated cluster.
 
     \b
     Examples:
@@ -342,14 +359,17 @@ def command(**given: Any) -> None:
 
 
 def _parts(client: Client, proxied: Client, asked: _StatusOptions) -> Mapping[str, StatusPart]:
-    from webhook.commands import status_parts
+    from webhook.commands import status_parts, webhook_parts
     from webhook.commands.status_parts import part_of, replicas
 
     kubernetes = _kubernetes(client)
     kueue_namespace, unix = asked.kueue_namespace, time.time()
-    ours, certificates = _installation(client, asked.release_namespace, unix)
+    ours, certificates, configurations = _installation(client, asked.release_namespace, unix)
+    here = namespace_or_current(asked.namespace, asked.access)
     parts = {
         "switch": part_of(lambda: status_parts.switch(client, ours)),
+        "webhook": part_of(lambda: webhook_parts.webhook(client, configurations, here)),
+        "deployments": part_of(lambda: webhook_parts.deployments(client, ours)),
         "kueue": part_of(lambda: status_parts.kueue(client, kueue_namespace, kubernetes)),
         "leader": part_of(lambda: status_parts.leader(client, ours, unix)),
         "certificates": certificates,
@@ -365,16 +385,21 @@ def _parts(client: Client, proxied: Client, asked: _StatusOptions) -> Mapping[st
         lambda: status_parts.dispatcher(client, kueue_namespace, parts["leader"], unix)
     )
     parts["kueue"] = status_parts.untested(parts["kueue"], parts["policies"], parts["replicas"])
+    published = webhook_parts.savings(client, ours)
+    parts["policies"] = webhook_parts.unmatched(
+        parts["policies"], parts["replicas"], published, unix
+    )
+    parts["replicas"] = webhook_parts.with_handshakes(parts["replicas"], parts["webhook"])
     if asked.all_namespaces or asked.namespace or parts["clusterQueues"].forbidden:
-        where = "" if asked.all_namespaces else namespace_or_current(asked.namespace, asked.access)
+        where = "" if asked.all_namespaces else here
         parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, where))
     return parts
 
 
 def _installation(
     client: Client, release_namespace: str | None, unix: float
-) -> tuple[str, StatusPart]:
-    """Return the namespace of the release, if need be by its webhook, and its certificates."""
+) -> tuple[str, StatusPart, Sequence[Mapping[str, Any]]]:
+    """Return the release's namespace, if need be by its webhook, certificates and webhooks."""
     from webhook.api.kubernetes_api import Forbidden
     from webhook.commands import connect, status_parts
     from webhook.commands.status_parts import StatusPart
@@ -383,9 +408,9 @@ def _installation(
     try:
         configurations = connect.configurations(client)
         ours = release_namespace or connect.namespace_of(configurations) or ours
-        return ours, status_parts.certificates(configurations, unix)
+        return ours, status_parts.certificates(configurations, unix), configurations
     except Forbidden as error:
-        return ours, StatusPart(forbidden=str(error))
+        return ours, StatusPart(forbidden=str(error)), ()
 
 
 def _kubernetes(client: Client) -> str:

@@ -85,9 +85,6 @@ def part_of(read: ReadPart) -> StatusPart:
         return StatusPart(forbidden=str(error))
 
 
-_KUEUES_DEPLOYMENT = "/apis/apps/v1/namespaces/{}/deployments/kueue-controller-manager"
-
-
 def policies(client: Client) -> StatusPart:
     try:
         shown = [_policy(source) for source in _listed(client, our_path(POLICIES))]
@@ -99,18 +96,25 @@ def policies(client: Client) -> StatusPart:
         for policy in shown
         if policy["ready"] is False
     ]
+    trouble += [
+        f"policy {policy['name']}: {policy['reviewedMessage']}"
+        for policy in shown
+        if policy["reviewed"] is False
+    ]
     with suppress(NotServed, Forbidden):
         shown += [_policy(source) for source in _listed(client, our_path(TEAM_POLICIES))]
     return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
+_TRUTH = {"True": True, "False": False}
+
+
 def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
     metadata, spec = source["metadata"], source.get("spec") or {}
     conditions = (source.get("status") or {}).get("conditions") or ()
-    ready = next((condition for condition in conditions if condition.get("type") == "Ready"), None)
-    tested: Mapping[str, Any] = next(
-        (condition for condition in conditions if condition.get("type") == "KueueTested"), {}
-    )
+    by_type = {condition.get("type"): condition for condition in conditions}
+    ready = by_type.get("Ready")
+    tested, reviewed = by_type.get("KueueTested", {}), by_type.get("Reviewed", {})
     kinds = list((spec.get("match") or {}).get("kinds") or (PLAIN,))
     shown = {
         "name": "/".join(filter(None, (metadata.get("namespace"), metadata["name"]))),
@@ -122,8 +126,11 @@ def _policy(source: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "ready": None,
         "message": "the controller has not judged it yet",
-        "kueueTested": {"True": True, "False": False}.get(tested.get("status", "")),
+        "kueueTested": _TRUTH.get(tested.get("status", "")),
         "kueueMessage": tested.get("message", ""),
+        "reviewed": _TRUTH.get(reviewed.get("status", "")),
+        "reviewedMessage": reviewed.get("message", ""),
+        "created": metadata.get("creationTimestamp", ""),
     }
     if kinds != [PLAIN]:
         shown["kinds"] = kinds
@@ -229,11 +236,25 @@ def _when(authority: Mapping[str, Any]) -> str:
 
 
 def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
-    served = client.kueue_version()
-    shown = {"kubernetes": kubernetes, "api": served, "version": _kueues_image(client, namespace)}
+    served, manager = client.kueue_version(), _manager(client, namespace)
+    version = None if manager is None else read_kueue_manager(manager).version or None
+    pods = None if manager is None else ready_pods(manager)
+    shown = {"kubernetes": kubernetes, "api": served, "version": version, "replicas": pods}
     if served is None:
         return StatusPart(shown=shown, trouble=("Kueue is not installed",))
+    if pods and pods["wanted"] and not pods["ready"]:
+        why = f"Kueue does not run: none of {pods['wanted']} pods of {KUEUE_DEPLOYMENT} is ready"
+        return StatusPart(shown=shown, trouble=(why,))
     return StatusPart(shown=shown)
+
+
+def ready_pods(deployment: Mapping[str, Any]) -> dict[str, int] | None:
+    """Return how many pods a Deployment is to have, and how many are ready; None: not known."""
+    status = deployment.get("status")
+    if not status:
+        return None
+    wanted = (deployment.get("spec") or {}).get("replicas", 1)
+    return {"ready": status.get("readyReplicas") or 0, "wanted": wanted}
 
 
 def untested(part: StatusPart, policies: StatusPart, replicas: StatusPart) -> StatusPart:
@@ -320,20 +341,17 @@ def _cluster(source: Mapping[str, Any]) -> dict[str, Any]:
     )
     return {
         "name": source["metadata"]["name"],
-        "active": {"True": True, "False": False}.get(str(active.get("status"))),
+        "active": _TRUTH.get(str(active.get("status"))),
         "message": active.get("message", "") if active else "Kueue has not judged it yet",
     }
 
 
-def _kueues_image(client: Client, namespace: str) -> str | None:
-    """Return Kueue's version by the tag of its image; None: it is not known."""
+def _manager(client: Client, namespace: str) -> Mapping[str, Any] | None:
+    """Return Kueue's Deployment; None: there is none, or the user may not see it."""
     try:
-        deployment = client.get(
-            f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}"
-        )
+        return client.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{KUEUE_DEPLOYMENT}")
     except (NotServed, Forbidden):
         return None
-    return read_kueue_manager(deployment).version or None
 
 
 def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:
@@ -467,6 +485,7 @@ _LIMIT_SECONDS = 15.0
 _CLUSTER = "cluster_"
 _CERTIFICATE = "certificate_"
 _UNTESTED = "untested_"
+_MATCHED = "matched_"
 
 
 def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
@@ -513,6 +532,8 @@ def _replica(client: Client, pod: Mapping[str, Any], unix: float) -> dict[str, A
         "clusterStateAgeSeconds": {},
         "staleClusters": [],
         "kueueUntested": [],
+        "handshakeFailures": 0,
+        "matchedPolicies": [],
         "message": "",
     }
     place = f"{metadata['name']}:{_port(pod)}"
@@ -546,6 +567,12 @@ def _measured(samples: Mapping[str, float], unix: float, *, is_ready: bool) -> d
             for name, value in samples.items()
             if name.startswith(_UNTESTED) and value > 0
         ),
+        "handshakeFailures": round(samples.get("handshakes", 0)),
+        "matchedPolicies": sorted(
+            name.removeprefix(_MATCHED)
+            for name, value in samples.items()
+            if name.startswith(_MATCHED) and value > 0
+        ),
     }
 
 
@@ -563,6 +590,11 @@ def _read_samples(text: str) -> Mapping[str, float]:
                 samples[_CLUSTER + sample.labels.get("cluster", "")] = sample.value
             elif name == "kueue_untested":
                 samples[_UNTESTED + sample.labels.get("reason", "")] = sample.value
+            elif name == "decisions_total":
+                policy = _MATCHED + sample.labels.get("policy", "")
+                samples[policy] = samples.get(policy, 0) + sample.value
+            elif name == "unanswered_total" and sample.labels.get("reason") == "handshake":
+                samples["handshakes"] = sample.value
             elif name in ("state_age_seconds", "state_age_limit_seconds"):
                 samples[name] = sample.value
     return samples

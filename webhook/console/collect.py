@@ -132,6 +132,8 @@ class Judged(NamedTuple):
 
     is_ready: bool
     message: str
+    unreviewed: str = ""
+    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 class Leads(NamedTuple):
@@ -337,6 +339,7 @@ def policies(
             mode=str(policy.spec.mode),
             ready=judged[policy.name].is_ready if policy.name in judged else None,
             message=judged[policy.name].message if policy.name in judged else "",
+            unreviewed=judged[policy.name].unreviewed if policy.name in judged else "",
             decided=_decided(
                 policy.name, [*(option.name for option in policy.spec.options), ""], decisions
             ),

@@ -95,11 +95,18 @@ def read_judged(kind: str, source: Mapping[str, Any]) -> ReadObject:
 
 def _judged(source: Mapping[str, Any]) -> Judged | None:
     status = fields.mapping(source, "status", "")
-    for condition, here in fields.objects(status, "conditions", "status"):
-        if condition.get("type") == "Ready":
-            is_ready = fields.text(condition, "status", here) == "True"
-            return Judged(is_ready, fields.text(condition, "message", here))
-    return None
+    said = {
+        fields.text(condition, "type", here): (
+            fields.text(condition, "status", here),
+            fields.text(condition, "message", here),
+        )
+        for condition, here in fields.objects(status, "conditions", "status")
+    }
+    if "Ready" not in said:
+        return None
+    is_ready, message = said["Ready"]
+    reviewed, unreviewed = said.get("Reviewed", ("True", ""))
+    return Judged(is_ready == "True", message, unreviewed if reviewed == "False" else "")
 
 
 def read_leads(kind: str, source: Mapping[str, Any]) -> ReadObject:

@@ -125,6 +125,8 @@ class Policy:
     alone."""
     queues: tuple[str, ...] = ()
     """Names of the LocalQueues or ClusterQueues of its options."""
+    unreviewed: str = ""
+    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

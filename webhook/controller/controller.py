@@ -464,6 +464,7 @@ class Controller:
 
     def _report_unreviewed(self, jobs: UnreviewedJobs) -> None:
         self.metrics.unjudged.inc(jobs.unjudged)
+        self._policies.note_unreviewed(policy for policy, _ in jobs.unreviewed)
         for policy, name in jobs.unreviewed:
             self.metrics.unreviewed.labels(policy_label(policy)).inc()
             if self._naming.lets_pass():

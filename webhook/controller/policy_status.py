@@ -1,7 +1,8 @@
 """Reconciles the status of policies: judges conditions Ready and KueueTested, and writes them.
 
 Ready: the policy's options can be taken in the cluster as it is. KueueTested: forecasts are made
-for this version and configuration of Kueue; it is the same for all policies.
+for this version and configuration of Kueue; it is the same for all policies. Reviewed: it is False
+for an hour after Jobs that the policy matches were created without a review.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.jobs import BY_NAME
+from webhook.model import fields
 from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
@@ -34,8 +36,12 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.queues import LocalQueue, Snapshot
 from webhook.model.reasons import Ready
+from webhook.model.words import rfc3339
 
 READY: Final = "Ready"
+REVIEWED: Final = "Reviewed"
+KEPT_SECONDS: Final = 3600.0
+"""How long a policy says that Jobs were created without a review."""
 KUEUE_TESTED: Final = "KueueTested"
 _KEPT: Final = frozenset({"Keep", "Remove"})
 _LONGEST_MESSAGE: Final = 32768
@@ -49,6 +55,8 @@ class Condition:
     reason: Ready
     message: str
     generation: int = 0
+    unreviewed: str = ""
+    """How many Jobs were created without a review within ``KEPT_SECONDS``; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +146,8 @@ def status_of(
         "reason": str(judged.reason),
         "message": judged.message,
     }
-    said = [ready, {**_kueue_tested(snapshot), "observedGeneration": judged.generation}]
+    others = [_kueue_tested(snapshot), *_reviewed(judged.unreviewed, conditions, now)]
+    said = [ready, *({**each, "observedGeneration": judged.generation} for each in others)]
     new = [dated_condition(written, conditions, now) for written in said]
     if all(condition in conditions for condition in new):
         return None
@@ -146,26 +155,41 @@ def status_of(
     return {"conditions": [*(old for old in conditions if old.get("type") not in types), *new]}
 
 
+def _reviewed(
+    unreviewed: str, before: Iterable[Mapping[str, Any]], now: str
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the condition Reviewed, if it is known.
+
+    Without it nothing was ever missed. What another leader has counted holds as long as our own.
+    """
+    if unreviewed:
+        yield _condition(REVIEWED, "False", "CreatedWithoutReview", unreviewed)
+        return
+    old = next((condition for condition in before if condition.get("type") == REVIEWED), None)
+    if old is None:
+        return
+    # Both are as we write them, so their order is that of the texts.
+    hour_ago = rfc3339(fields.seconds_since_1970(now, "now") - KEPT_SECONDS)
+    if old.get("status") == "False" and str(old.get("lastTransitionTime")) > hour_ago:
+        return
+    message = "no Job that it matches was created without a review within the last hour"
+    yield _condition(REVIEWED, "True", "Reviewed", message)
+
+
 def _kueue_tested(snapshot: Snapshot) -> Mapping[str, str]:
     doubts = snapshot.doubts
     if not doubts:
         reason = KueueTested.TESTED
-        return _kueue_condition("True", reason, reason.meaning)
+        return _condition(KUEUE_TESTED, "True", str(reason), reason.meaning)
     enforced = "they enforce all the same, as the setting untested_kueue says"
     then = "policies that enforce only observe" if snapshot.is_restrained else enforced
     message = _joined(iter([*(doubt.message for doubt in doubts), then]))
-    return _kueue_condition(
-        "False" if doubts[0].is_certain else "Unknown", doubts[0].reason, message
-    )
+    state = "False" if doubts[0].is_certain else "Unknown"
+    return _condition(KUEUE_TESTED, state, str(doubts[0].reason), message)
 
 
-def _kueue_condition(state: str, reason: KueueTested, message: str) -> Mapping[str, str]:
-    return {
-        "type": KUEUE_TESTED,
-        "status": state,
-        "reason": str(reason),
-        "message": message,
-    }
+def _condition(name: str, state: str, reason: str, message: str) -> Mapping[str, str]:
+    return {"type": name, "status": state, "reason": reason, "message": message}
 
 
 def dated_condition(

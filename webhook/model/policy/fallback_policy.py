@@ -115,7 +115,8 @@ class PolicyStatus(Structural):
 
     conditions: Conditions = ()
     """Ready: every option can be taken, as far as is known now. KueueTested: decisions are tested
-    with this version and configuration of Kueue."""
+    with this version and configuration of Kueue. Reviewed: False for an hour after Jobs that the
+    policy matches were created without a review."""
 
 
 class PolicyObject(CustomObject):
