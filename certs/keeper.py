@@ -37,6 +37,12 @@ _MOST_STEPS: Final = 10
 """In one look: two would do for one replica, the others are for those that were second."""
 
 
+class Trouble(str):
+    """A line of the log that an admin must act on; the others say what is done."""
+
+    __slots__ = ()
+
+
 class Storage(Protocol):
     """What is needed of ``store.Store``."""
 
@@ -110,7 +116,7 @@ class Keeper:
         except StoreError as error:
             trouble = str(error)
         if trouble != self._trouble:
-            self._log(trouble or "the API server answers again")
+            self._log(Trouble(trouble) if trouble else "the API server answers again")
         self._trouble = trouble
         self._sign()
         return self._report()
@@ -236,7 +242,7 @@ def _said(action: Change) -> str:
         case Revoke(certificates=certificates):
             return f"{len(certificates)} authorities are revoked; a new one signs"
         case Mend(reason=reason):
-            return f"the authority's Secret {reason}: written anew"
+            return Trouble(f"the authority's Secret {reason}: written anew")
         case Prepare():
             return "the next authority is made"
         case Promote():

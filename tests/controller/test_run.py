@@ -24,6 +24,7 @@ from webhook.api.resources import (
 from webhook.api.watch import WatchUpdate
 from webhook.controller import controller, device_reader
 from webhook.controller.policy_status import PATH
+from webhook.controller.records import RUNS
 from webhook.jobs import JOB
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
@@ -191,7 +192,8 @@ def test_who_follows_leaves_the_count_of_unreviewed_jobs_to_who_leads(replica):
     replica.step(term=1)
 
     assert (followed, replica.shown("unreviewed_jobs_total", policy="light-gpu")) == (0, 1)
-    assert any("Job team/light: created without a review" in line for line in replica.lines)
+    (line,) = [line for line in replica.lines if "Job team/light: created without a review" in line]
+    assert line.level == "warning"
     conditions = {each["type"]: each for each in replica.cluster.policy["status"]["conditions"]}
     told = conditions["Reviewed"]
     assert (told["status"], told["reason"]) == ("False", "CreatedWithoutReview")
@@ -240,6 +242,38 @@ def test_the_silence_of_pending_jobs_is_told_and_makes_the_state_old(replica):
     assert silent >= 0
     assert failing >= 0
     assert replica.shown("controller_watch_age_seconds", resource=kind) < 0
+
+
+WARNED = [
+    WatchUpdate(kind="jobs", at=1.0, error="no route"),
+    WatchUpdate(kind=RUNS.kind, at=1.0, error="no route"),
+    WatchUpdate(kind=POLICIES, at=1.0, error="Response ended prematurely"),
+    WatchUpdate(
+        kind=POLICIES, at=1.0, event=("ADDED", ReadObject(("", "odd"), None, "policies odd: why"))
+    ),
+]
+
+
+@pytest.mark.parametrize("message", WARNED, ids=lambda message: message.error or "skipped")
+def test_what_keeps_the_controller_from_the_cluster_is_a_warning(replica, message):
+    replica.sync()
+    before = len(replica.lines)
+    replica.controller.put(message)
+    replica.step()
+
+    assert [line.level for line in replica.lines[before:]] == ["warning"]
+
+
+def test_a_policy_that_is_not_ready_is_a_warning(replica):
+    replica.cluster.policy["spec"]["options"][0]["queue"] = "no-such-lq"
+    replica.sync()
+    replica.step(term=1)
+
+    levels = {str(line): getattr(line, "level", "info") for line in replica.lines}
+
+    assert levels[LEADS] == "info"
+    (level,) = [level for line, level in levels.items() if "FallbackPolicy light-gpu: not" in line]
+    assert level == "warning"
 
 
 def test_who_leads_writes_on_each_policy_that_kueue_is_untested(replica):

@@ -7,6 +7,8 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from hack.waiting import WAIT_SECONDS
 from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
@@ -260,3 +262,15 @@ def test_a_replica_type_of_any_length_makes_no_line_and_no_answer_long():
     assert line["reason"] == "unmodelled"
     assert len(json.dumps(line)) < 5_000
     assert len(answer.data) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("the observer ended with -9; starting it again in 0.2 s", "error"),
+        ("ValueError: no", "error"),
+        ('{"level": "warning", "process": "observer", "msg": "no route"}', "warning"),
+    ],
+)
+def test_a_line_of_the_observer_keeps_its_level_and_any_other_text_is_an_error(text, level):
+    assert decision_log.observers(text)["level"] == level

@@ -43,6 +43,7 @@ from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
+from webhook.model.faults import Attention, Fault
 from webhook.model.job import OPTION_LABEL, PLAIN
 from webhook.server.addresses import is_loopback, split_address
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
@@ -184,7 +185,7 @@ class Followed:
         self._troubles[message.kind] = message.error
         if message.error:
             if not before:
-                self._log(f"console: {message.kind}: {message.error}")
+                self._log(Attention(f"console: {message.kind}: {message.error}"))
             if message.unreadable:
                 self._listed[message.kind].set()
             return
@@ -370,7 +371,8 @@ class Console:
                 server.serve_forever()
 
         def say(error: OSError) -> None:
-            self._log(f"console: cannot serve {self._settings.console_listen}: {error}")
+            text = f"console: cannot serve {self._settings.console_listen}: {error}"
+            self._log(Attention(text))
 
         serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
 
@@ -390,7 +392,7 @@ class Console:
             ),
             _everybody if self._is_open else self._reviews().rights_of,
             hosts=LOOPBACK if self._is_open else (),
-            on_error=lambda error: self._log(f"console: {type(error).__name__}: {error}"),
+            on_error=lambda error: self._log(Fault(f"console: {type(error).__name__}: {error}")),
         )
 
     def _context(self) -> Source | None:

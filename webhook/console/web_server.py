@@ -16,6 +16,8 @@ from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import WSGIApplication
 
+from webhook.model.faults import Attention
+
 THREADS = "console"
 """Prefix of its threads' names: a failure in one of them does not end the process."""
 AT_ONCE = 8
@@ -120,7 +122,7 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - theirs
-        self._log("console: a connection ended in an error")
+        self._log(Attention("console: a connection ended in an error"))
 
 
 def _named(address: Any) -> tuple[str, int]:

@@ -17,6 +17,7 @@ from webhook.controller.unreviewed import Fetch
 from webhook.cost.congestion import is_off
 from webhook.jobs import referred
 from webhook.kueue.counted_arrivals import occupancy_of
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
 from webhook.model.queues import Snapshot, Stage
@@ -111,7 +112,7 @@ class Adviser:
             try:
                 self._look(running, feed, snapshot, now=now, unix=unix)
             except ClusterError as error:
-                lines.append(f"advice: {error}")
+                lines.append(Attention(f"advice: {error}"))
             lines += self._tell(running, snapshot, unix)
         return Advised(savings=self._savings(), lines=lines)
 
@@ -191,7 +192,7 @@ class Adviser:
                 self._transport.post(f"/api/v1/namespaces/{where[0]}/events", written)
             except ClusterError as error:
                 if not error.is_conflict:
-                    yield f"Job {key}: no Event written: {error}"
+                    yield Attention(f"Job {key}: no Event written: {error}")
                     continue
                 # Before a restart, or by another leader.
             self._told[key] = begun

@@ -22,7 +22,7 @@ from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, 
 from webhook.flow.ledger import ClusterViews
 from webhook.kueue import counted_arrivals
 from webhook.kueue.occupancy import Occupancy
-from webhook.model.faults import attempted
+from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue, Snapshot
 from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
@@ -105,7 +105,7 @@ class ClusterDispatcher:
         """Apply a watch update of Workloads; return the lines to log."""
         before, self._error = self._error, message.error
         if message.error:
-            return () if before else (f"{message.kind}: {message.error}",)
+            return () if before else (Attention(f"{message.kind}: {message.error}"),)
         if message.entries is not None:
             for key in self._waiting.keys() - {entry.key for entry in message.entries}:
                 self._put(key, None)
@@ -180,7 +180,7 @@ class ClusterDispatcher:
             self._due[key] = turn.now + (RETRY_SECONDS if problem else STEP_SECONDS)
             if problem and self._said.get(key) != problem:
                 self._said[key] = problem
-                yield None, f"Workload {'/'.join(key)}: no cluster nominated: {problem}"
+                yield None, Attention(f"Workload {'/'.join(key)}: no cluster nominated: {problem}")
             return
         self._waiting[key] = found._replace(nominated=nominated, nominated_at=int(turn.unix))
         if arrival is not None and len(added) == 1:

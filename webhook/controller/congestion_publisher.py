@@ -15,6 +15,7 @@ from webhook.api.resources import CONGESTION
 from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
 from webhook.cost.late_share import LateShares, weighted
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
+from webhook.model.faults import Attention
 from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
 from webhook.state.feed import Feed
@@ -105,7 +106,7 @@ class CongestionPublisher:
             self._put(place, body)
         except ClusterError as error:
             self._due = now + RETRY_SECONDS
-            said, self._said = self._said, f"congestion prices: {error}"
+            said, self._said = self._said, Attention(f"congestion prices: {error}")
             return () if said == self._said else (self._said,)
         self._said, self._last = "", prices
         return ()

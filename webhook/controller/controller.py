@@ -7,7 +7,6 @@ parts do (status, moves, events, records, savings, keys) is their own.
 
 from __future__ import annotations
 
-import json
 import queue
 import random
 import secrets
@@ -46,7 +45,7 @@ from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.controller.unreviewed import MovedJobs, Unreviewed, UnreviewedJobs, fetching
 from webhook.metric_table import policy_label
-from webhook.model.faults import Failures
+from webhook.model.faults import Attention, Failures, logged
 from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
 from webhook.reconsider import pending_jobs
@@ -468,7 +467,8 @@ class Controller:
         for policy, name in jobs.unreviewed:
             self.metrics.unreviewed.labels(policy_label(policy)).inc()
             if self._naming.lets_pass():
-                self._log(f"Job {name}: created without a review; {reference_of(policy)} matches")
+                text = f"Job {name}: created without a review; {reference_of(policy)} matches"
+                self._log(Attention(text))
 
 
 def serve(settings: Settings) -> None:
@@ -509,7 +509,5 @@ def stamp() -> str:
 
 
 def _log(text: str) -> None:
-    line = json.dumps(
-        {"ts": round(time.time(), 3), "level": "info", "process": "controller", "msg": text}
-    )
+    line = logged("controller", text, time.time())
     print(line, file=sys.stdout, flush=True)  # noqa: T201 - the log is standard output

@@ -25,6 +25,7 @@ from webhook.model.costs.accelerator_profile import (
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
 from webhook.model.costs.tariff import read_tariff
+from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Explained, ProfileReady, TariffReady
@@ -93,9 +94,8 @@ def reconcile_costs(
             again = again or changed or bool(problem)
             state = "ready" if judged.ready else f"not ready: {judged.message}"
             name = f"{plural}/{source['metadata']['name']}"
-            lines.append(
-                f"{name}: status not written: {problem}" if problem else f"{name}: {state}"
-            )
+            line = f"{name}: status not written: {problem}" if problem else f"{name}: {state}"
+            lines.append(line if judged.ready and not problem else Attention(line))
     return CostReport(lines=tuple(lines), again=again)
 
 

@@ -17,6 +17,7 @@ from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
 from webhook.jobs import JOB
 from webhook.learn.others_use import OthersUse
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.holds import release_patch
 from webhook.model.queues import Snapshot
@@ -107,7 +108,7 @@ class HoldKeeper:
                 break
             is_released, problem = self._release(job)
             if problem:
-                lines.append(f"Job {job.key}: not released: {problem}")
+                lines.append(Attention(f"Job {job.key}: not released: {problem}"))
             elif is_released:
                 if self._others is not None and job.hold is not None:
                     begun = hold_plan.released(job, job.hold, snapshot, unix)
@@ -132,7 +133,7 @@ class HoldKeeper:
                 self._published = now
                 self._publish(self._others)
         except ClusterError as error:
-            return (f"what others use beside held Jobs: {error}",)
+            return (Attention(f"what others use beside held Jobs: {error}"),)
         return ()
 
     def _read(self) -> OthersUse:

@@ -16,6 +16,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.decide import decision_record
 from webhook.jobs import referred
 from webhook.model import marks
+from webhook.model.faults import Attention
 from webhook.model.job import DECISION, UNDONE, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
@@ -144,12 +145,14 @@ class JobEvents:
                 lines += self._write(due, now)
             except ClusterError as error:
                 self._due.appendleft(due)
-                lines += [] if self._error == str(error) else [f"Events on Jobs: {error}"]
+                told = Attention(f"Events on Jobs: {error}")
+                lines += [] if self._error == str(error) else [told]
                 self._error = str(error)
                 break
             self._error = ""
         if self._left_out and self._is_leader():
-            lines.append(f"Events on Jobs: {self._left_out} left out, too many at once")
+            text = f"Events on Jobs: {self._left_out} left out, too many at once"
+            lines.append(Attention(text))
         self._left_out = 0
         return tuple(lines)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from webhook.api.lease import Elector
+from webhook.model.faults import Attention
 
 _END_SECONDS: Final = 10.0
 
@@ -59,7 +60,7 @@ class Leadership:
     def notice(self) -> str:
         """Return why we could not lead; empty: we could."""
         trouble = self._elector.trouble
-        return f"the Lease cannot be held: {trouble}" if trouble else ""
+        return Attention(f"the Lease cannot be held: {trouble}") if trouble else ""
 
     def _take_part(self) -> None:
         while not self._ending.is_set():

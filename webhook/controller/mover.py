@@ -18,6 +18,7 @@ from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller.repairs import Instant, Repairs
 from webhook.jobs import BY_NAME
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
@@ -110,7 +111,7 @@ class Mover:
         watch = self._watches.setdefault(message.kind, _Watch())
         before, watch.error = watch.error, message.error
         if message.error:
-            return () if before else (f"{message.kind}: {message.error}",)
+            return () if before else (Attention(f"{message.kind}: {message.error}"),)
         watch.at = message.at
         if message.entries is not None:
             for key in watch.keys:
@@ -204,7 +205,7 @@ class Mover:
             return
         except ClusterError as error:
             stepped.outcomes[policy, "failed"] += 1
-            stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+            stepped.lines.append(Attention(f"Job {key}: not moved to {move.way.option}: {error}"))
             return
         if after is None or after.option != move.way.option:
             self._refused[key] = world.now + REFUSED_SECONDS
@@ -226,7 +227,7 @@ class Mover:
         if kind.changes_with_kubernetes and isinstance(error, Refused) and error.keeps_template:
             self._older_until = max(self._older_until, now + OLDER_SECONDS)
         stepped.outcomes[policy, "refused"] += 1
-        stepped.lines.append(f"Job {key}: not moved to {move.way.option}: {error}")
+        stepped.lines.append(Attention(f"Job {key}: not moved to {move.way.option}: {error}"))
 
     def _follow_up(
         self,

@@ -15,6 +15,7 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import WEBHOOKS
 from webhook.decide import match
 from webhook.model import omitted_namespaces
+from webhook.model.faults import Attention
 from webhook.model.queues import Snapshot
 from webhook.state.readers import OUR_WEBHOOK
 
@@ -124,7 +125,8 @@ class OmissionKeeper:
             self._transport.apply(path, body, manager=MANAGER)
         except ClusterError as error:
             self._again_at = now + RETRY_SECONDS
-            said, self._said = self._said, f"namespaces that are left out: {error}"
+            text = f"namespaces that are left out: {error}"
+            said, self._said = self._said, Attention(text)
             return () if said == self._said else (self._said,)
         self._said = ""
         self._before, self._written, self._written_at = standing, wanted, now

@@ -25,6 +25,7 @@ from webhook.controller.policy_status import (
     reconcile_policies,
     reference_of,
 )
+from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.words import rfc3339
@@ -103,7 +104,7 @@ class PolicyKeeper:
                 self._client, snapshot, unix=time.time(), time=_now(), is_leader=self._is_leader
             )
         except ClusterError as error:
-            self._log(f"policies: {error}")
+            self._log(Attention(f"policies: {error}"))
             return
         for line in costs.lines:
             self._log(line)
@@ -140,9 +141,11 @@ class PolicyKeeper:
         for name, condition in report.written:
             state = "ready" if condition.ready else f"not ready: {condition.message}"
             missed = f"; {condition.unreviewed}" if condition.unreviewed else ""
-            self._log(f"{reference_of(name)}: {state}{missed}")
+            line = f"{reference_of(name)}: {state}{missed}"
+            is_well = condition.ready and not missed
+            self._log(line if is_well else Attention(line))
         for name, message in report.failed:
-            self._log(f"{reference_of(name)}: status not written: {message}")
+            self._log(Attention(f"{reference_of(name)}: status not written: {message}"))
 
 
 def _now() -> str:

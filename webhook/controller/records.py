@@ -27,6 +27,7 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.failing import Failing, Refusal
 from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, config_map, shard_of
 from webhook.learn.workload_runs import is_finished
+from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import GROUP, VERSION, FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import EventReason
@@ -93,7 +94,7 @@ class Keeper:
         """Apply a watch update of Workloads; return the lines to log."""
         before, self._error = self._error, message.error
         if message.error:
-            return () if before else (f"{message.kind}: {message.error}",)
+            return () if before else (Attention(f"{message.kind}: {message.error}"),)
         ended = [entry.value for entry in message.entries or ()]
         if message.event is not None:
             ended.append(message.event[1].value)
@@ -129,7 +130,7 @@ class Keeper:
         try:
             self._read_missing()
         except ClusterError as error:
-            return Written(tried=True, errors=(f"run times: {error}",))
+            return Written(tried=True, errors=(Attention(f"run times: {error}"),))
         by_shard: defaultdict[int, dict[str, ClassRecord]] = defaultdict(dict)
         for key, record in self.records.items():
             by_shard[shard_of(key)][key] = record
@@ -143,7 +144,7 @@ class Keeper:
                 written += self._write(shard, by_shard[shard])
             except ClusterError as error:
                 self._due[shard] = None
-                errors.append(f"run times: {error}")
+                errors.append(Attention(f"run times: {error}"))
         return Written(tried=True, written=written, errors=tuple(errors))
 
     def _read_missing(self) -> None:
@@ -232,14 +233,14 @@ class Teller:
         """Report the refusals that are new at *unix*; *changed* is as for ``Failing.step``."""
         refusals = self._failing.step(records, changed, policies, unix)
         self._reported &= refusals
-        lines = []
+        lines: list[str] = []
         for number, refusal in enumerate(sorted(refusals - self._reported)):
             if not self._is_leader():
                 break
             self._reported.add(refusal)
             end = self._failing.ends[refusal]
             text = message(refusal, records[refusal[0]], end)
-            lines.append(f"{reference_of(refusal[1])}: {text}")
+            lines.append(Attention(f"{reference_of(refusal[1])}: {text}"))
             if number < MOST_AT_ONCE:
                 lines += self._write(refusal, text, end, unix)
         return FailingReport(
@@ -257,7 +258,7 @@ class Teller:
                 self._transport.post(place.events, made)
         except ClusterError as error:
             if not error.is_conflict:
-                return [f"{place}: no Event written: {error}"]
+                return [Attention(f"{place}: no Event written: {error}")]
             # An Event of the same name was written before a restart, or by another controller.
         return []
 

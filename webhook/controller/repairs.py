@@ -17,6 +17,7 @@ from webhook.api.resources import kueue_path
 from webhook.controller.job_events import Happening, event
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
 from webhook.model.queues import Snapshot, Stage
@@ -126,7 +127,8 @@ class Repairs:
                 # It has changed: the next step checks it again.
                 del self._later[job.key, "take back"]
                 return
-            repaired.lines.append(f"Job {job.key}: its Workload is not repaired: {error}")
+            text = f"Job {job.key}: its Workload is not repaired: {error}"
+            repaired.lines.append(Attention(text))
             return
         repaired.policies.append(job.policy or job.undone)
         where = f"admitted in ClusterQueue {workload.cluster_queue}"

@@ -17,6 +17,7 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SAVINGS
 from webhook.controller.look_back_process import LookBack, LookBackError, LookBackTask
 from webhook.hindsight import savings_record
+from webhook.model.faults import Attention
 from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
 
@@ -94,7 +95,7 @@ class SavingsPublisher:
         try:
             wait = AGAIN_SECONDS if self.publish(snapshot) else 0.0
         except ClusterError as error:
-            said = f"savings: {error}"
+            said = Attention(f"savings: {error}")
         if said and said != self._said:
             self._log(said)
         self._said = said

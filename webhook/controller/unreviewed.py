@@ -23,6 +23,7 @@ from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind, referred
 from webhook.model import fields, holds, job_manifest
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, OURS, Job
 from webhook.model.policy.fallback_policy import Mode
@@ -245,7 +246,7 @@ class Unreviewed:
             self._errors[kind] = message.error
             if message.unreadable:
                 self._known.pop(kind, None)
-            return () if before else (f"{message.kind}: {message.error}",)
+            return () if before else (Attention(f"{message.kind}: {message.error}"),)
         if message.entries is not None:
             listed = [entry.value for entry in message.entries if entry.value is not None]
             self._take_list(kind, listed, message.at)

@@ -1,7 +1,11 @@
-"""Errors that nobody expected: what may be said of them, and how one object's stays its own."""
+"""Errors that nobody expected: what may be said of them, and how one object's stays its own.
+
+And the lines of the log, of which some are for an admin to act on.
+"""
 
 from __future__ import annotations
 
+import json
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +21,28 @@ CONTROLLER_PARTS: Final = (
 )
 """Parts of a controller's turn."""
 T = TypeVar("T")
+
+
+class Attention(str):
+    """A line of the log that an admin must act on; the others say what is done."""
+
+    __slots__ = ()
+    level = "warning"
+
+
+class Fault(Attention):
+    """A line about a failure that nobody expected."""
+
+    __slots__ = ()
+    level = "error"
+
+
+def logged(process: str, text: str, unix: float) -> str:
+    """Return the JSON of a line of the log of *process*."""
+    level = text.level if isinstance(text, Attention) else "info"
+    return json.dumps({"ts": round(unix, 3), "level": level, "process": process, "msg": text})
+
+
 _PLACES = 4
 _LONGEST = 500
 
@@ -59,7 +85,7 @@ class Failures:
             self.counts[part] += 1
             if problem not in self._named:
                 self._named.add(problem)
-                self._log(f"{part}: {problem}; said once")
+                self._log(Fault(f"{part}: {problem}; said once"))
         return outcome, not problem
 
 

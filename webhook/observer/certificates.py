@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives import hashes
 
 from certs.client import CONNECTIONS, ApiServer, Client
 from certs.errors import Unavailable
-from certs.keeper import Keeper, Report
+from certs.keeper import Keeper, Report, Trouble
 from certs.leaf import Leaf
 from certs.plan import Lifetimes
 from certs.store import Store
 from webhook.api.connection import connection
 from webhook.api.kubernetes_api import Unreachable
-from webhook.model.faults import CERTIFICATES, Failures
+from webhook.model.faults import CERTIFICATES, Attention, Failures
 from webhook.server.tls import Certificates, Served
 from webhook.settings import Settings
 
@@ -65,6 +65,11 @@ class Certifier:
                 self._news = certificates
 
 
+def _named(text: str) -> str:
+    line = f"certificates: {text}"
+    return Attention(line) if isinstance(text, Trouble) else line
+
+
 def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
     service = f"{settings.service}.{settings.namespace}.svc"
     return Keeper(
@@ -82,7 +87,7 @@ def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
         ),
         now=lambda: datetime.now(UTC),
         monotonic=time.monotonic,
-        log=lambda text: log(f"certificates: {text}"),
+        log=lambda text: log(_named(text)),
     )
 
 

@@ -9,7 +9,6 @@ what changes mean is the feed's to know.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import queue
 import random
@@ -27,7 +26,7 @@ from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import Console
 from webhook.console.web_server import THREADS
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.faults import OBSERVER_PARTS, Failures
+from webhook.model.faults import OBSERVER_PARTS, Failures, logged
 from webhook.model.kueue_support import Restraint
 from webhook.model.pod_groups import GroupAgreed, GroupAsked
 from webhook.observer.group_claims import GroupClaims
@@ -334,7 +333,7 @@ def _freeze() -> None:
 
 
 def _log(text: str) -> None:
-    line = json.dumps({"ts": round(time.time(), 3), "process": "observer", "msg": text})
+    line = logged("observer", text, time.time())
     print(line, file=sys.stderr, flush=True)  # noqa: T201 - the server passes it on
 
 

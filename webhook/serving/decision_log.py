@@ -219,13 +219,16 @@ def taken(decision: Decision) -> tuple[str, str]:
 def observers(text: str) -> dict[str, Any]:
     """Parse a line of the observer's log.
 
-    Anything but a JSON object (a traceback) becomes its text.
+    Anything but a JSON object becomes its text: a traceback, or the server's own words on how its
+    observer ended.
     """
     try:
         parsed = json.loads(text)
     except ValueError:
         parsed = None
-    return parsed if isinstance(parsed, dict) else {"process": "observer", "msg": text}
+    if isinstance(parsed, dict):
+        return parsed
+    return {"level": "error", "process": "observer", "msg": text}
 
 
 def _text(source: Mapping[str, Any], *path: str) -> str:

@@ -24,6 +24,7 @@ from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import NOTHING_LENT
 from webhook.model import fields
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
@@ -365,7 +366,7 @@ class ClusterWatches:
         }
         for name, problem in problems.items():
             if self._problems.get(name) != problem:
-                lines.append(f"cluster {name}: not watched: {problem}")
+                lines.append(Attention(f"cluster {name}: not watched: {problem}"))
         self._problems = problems
         read_names = {kubeconfig.cluster for kubeconfig in kubeconfigs}
         self._is_known |= self._names is not None and read_names.issuperset(self._names)

@@ -13,6 +13,7 @@ from typing import Any
 from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, ReadObject, Resource
 from webhook.api.watch import WatchUpdate
 from webhook.learn.run_records import ClassRecord
+from webhook.model.faults import Attention
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
@@ -129,7 +130,7 @@ class Feed:
             self._alive[kind] = max(self._alive[kind], message.at)
 
     def _skipped(self) -> tuple[str, ...]:
-        return tuple(f"skipped: {problem}" for problem in self._state.take_problems())
+        return tuple(Attention(f"skipped: {problem}") for problem in self._state.take_problems())
 
     def expect(self, kind: str, now: float) -> None:
         """Let the age of one more resource count for the state's age."""
@@ -231,4 +232,4 @@ class Feed:
         if message.kind in self._errors:
             return ()
         self._errors[message.kind] = message.error
-        return (f"{message.kind}: {message.error}",)
+        return (Attention(f"{message.kind}: {message.error}"),)

@@ -19,6 +19,7 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
 from webhook.api.resources import SIGNING_KEYS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.model import fields
+from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.signatures import SigningKey, SigningKeys
 
@@ -168,7 +169,7 @@ class KeyKeeper:
                 # It was changed in between: read it again at once.
                 self._next = now
                 return ()
-            line = f"signing keys: {error}"
+            line = Attention(f"signing keys: {error}")
         said, self._said = self._said, line
         return (line,) if line and line != said else ()
 
@@ -181,7 +182,7 @@ class KeyKeeper:
         try:
             before = read_keys(source)
         except FieldError as error:
-            before, line = None, f"signing keys: {error}; new ones are made"
+            before, line = None, Attention(f"signing keys: {error}; new ones are made")
         after = renewed(before, self._unix())
         if after is before or not self._is_leader():
             return line
