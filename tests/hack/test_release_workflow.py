@@ -5,6 +5,7 @@ What it makes without credentials is made really, by tests/test_packaging.py.
 
 import os
 import re
+import shutil
 import subprocess
 import tomllib
 
@@ -21,6 +22,7 @@ JOBS = WORKFLOW["jobs"]
 PINNED = re.compile(r"\S+/\S+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 DIGEST = "sha256:" + "0" * 64
+BASE_DIGEST = "sha256:" + "b" * 64
 EXPRESSIONS = {
     "github.ref_type == 'tag' && github.ref_name || ''": "v0.1.0",
     "github.ref_name": "v0.1.0",
@@ -39,7 +41,9 @@ PLAYED = f"""\
 printf '%q ' "${{0##*/}}" "$@" | sed 's/ $/\\n/' >> "$ASKED"
 case "${{0##*/}} $1 $2" in
   "docker buildx build") echo '{{"containerimage.digest": "{DIGEST}"}}' > metadata.json ;;
-  "docker buildx imagetools") echo '{{"spdxVersion": "SPDX-2.3"}}' ;;
+  "docker buildx imagetools") case "$*" in
+    *.Manifest.Digest*) echo "$BASE_DIGEST" ;;
+    *) echo '{{"spdxVersion": "SPDX-2.3"}}' ;; esac ;;
   "helm push "*) printf 'Pushed: there\\nDigest: {DIGEST}\\n' >&2 ;;
   "cosign sign-blob "*) touch "$4" ;;
 esac
@@ -64,7 +68,7 @@ def run(tmp_path):
         (programs / name).write_text(PLAYED)
         (programs / name).chmod(0o755)
 
-    def run(job, folder):
+    def run(job, folder, **more):
         for step in steps(job):
             given = {**JOBS[job].get("env", {}), **step.get("env", {})}
             done = subprocess.run(
@@ -73,7 +77,9 @@ def run(tmp_path):
                 env={
                     "PATH": f"{programs}:{os.environ['PATH']}",
                     "ASKED": str(asked),
+                    "BASE_DIGEST": BASE_DIGEST,
                     **ENVIRONMENT,
+                    **more,
                     **{name: filled(value) for name, value in given.items()},
                 },
                 capture_output=True,
@@ -126,11 +132,15 @@ def test_what_needs_no_credentials_is_a_target_of_make(run, tmp_path):
 
 
 def test_the_image_is_built_for_both_architectures_with_an_sbom_and_signed(run, tmp_path):
-    login, build, sign, *sboms = run("image", tmp_path)
+    shutil.copy(ROOT / "Dockerfile", tmp_path)
+
+    login, base, build, sign, *sboms = run("image", tmp_path)
 
     image = artifacts.image_of("Some-Org/kueue-fallback")
     assert login == "docker login ghcr.io --username somebody --password-stdin"
     assert "--platform linux/amd64\\,linux/arm64 --push --sbom=true --provenance=mode=max" in build
+    assert base.startswith("docker buildx imagetools inspect python:3.13-slim ")
+    assert f"--build-arg BASE=python:3.13-slim@{BASE_DIGEST} " in build
     assert f"--tag {image}:0.1.0" in build
     assert sign == f"cosign sign --yes {image}@{DIGEST}"
     assert len(sboms) == 2
@@ -138,6 +148,16 @@ def test_the_image_is_built_for_both_architectures_with_an_sbom_and_signed(run, 
         "image-amd64.spdx.json",
         "image-arm64.spdx.json",
     }
+
+
+@pytest.mark.parametrize("answer", ["", "latest", BASE_DIGEST[:-1]])
+def test_an_image_whose_base_has_no_digest_is_not_built(run, tmp_path, answer):
+    shutil.copy(ROOT / "Dockerfile", tmp_path)
+
+    with pytest.raises(AssertionError, match=f"no digest of python:3.13-slim: {answer}\n"):
+        run("image", tmp_path, BASE_DIGEST=answer)
+
+    assert "docker buildx build" not in (tmp_path / "asked").read_text()
 
 
 def test_the_chart_is_pushed_and_signed_and_all_files_are_published(run, tmp_path):
