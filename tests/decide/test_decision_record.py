@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.decide.decisions import SENTENCE, decision
 from webhook.decide import decision_record
 from webhook.decide.decision_record import RecordedOption
-from webhook.model.decision import Assessment, Decision, Stay
+from webhook.model.decision import Assessment, Decision, PassedOver, Stay
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.reasons import LeftAlone
+from webhook.model.reasons import LeftAlone, Stayed
 
 RECORDED = Path(__file__).parent / "recorded.jsonl"
 """Annotations as they were written before the sentence stood beside them alone."""
@@ -55,6 +55,16 @@ def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it()
     found = decision_record.to_json(replace(decision(), options=(gpu,)), {})
 
     assert '"fits":false,"preempts":2,"pending":12,"startsIn":1,"mayBePreemptedBy":3}]' in found
+
+
+def test_why_a_better_option_was_passed_over_is_written_and_read_back():
+    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    there = replace(decision().options[1], passed_over=passed)
+
+    found = read_back(replace(decision(), options=(there,)), {}).options[0]
+
+    said = "smallGain: 9s sooner is less than the minimum"
+    assert (found.passed_over, found.outdone) == ("smallGain", said)
 
 
 def test_what_was_written_is_read_back():

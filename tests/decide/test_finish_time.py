@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from webhook.decide.strategies import Asking, Choice, choose
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Fit, Rejection
+from webhook.model.decision import Assessment, Fit, PassedOver, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
-from webhook.model.reasons import Reason
+from webhook.model.reasons import Reason, Stayed
+from webhook.model.words import span
 
 STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue cpu-cq has stopPolicy Hold")
 DEFAULTS = policy()
@@ -110,6 +111,51 @@ def test_how_likely_a_gain_must_be_is_a_setting():
 
     assert taken(worth("2s"), *unsure, probability=0.8) == "cpu"
     assert taken(worth("2s"), *unsure, probability=0.81) == "gpu"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "draw", "reason", "sentence"),
+    [
+        (
+            between(option("gpu", 80.0, 20.0), start=(18.0, 80.0)),
+            0.0,
+            Stayed.UNSURE_GAIN,
+            "sooner is not likely enough (79 %, 80 % needed)",
+        ),
+        (
+            option("gpu", 69.0, 20.0),
+            0.0,
+            Stayed.SMALL_GAIN,
+            "29s sooner is less than the minimum of 30s",
+        ),
+        (
+            option("gpu", 71.0, 20.0),
+            0.9,
+            Stayed.NEAR_TIE,
+            "31s sooner is a near tie with the minimum of 30s",
+        ),
+    ],
+)
+def test_why_a_sooner_option_is_not_taken_is_said_with_its_numbers(gpu, draw, reason, sentence):
+    cpu = option("cpu", 40.0, 20.0)
+
+    found = choose(worth("30s", 10), (gpu, cpu), asking(draw=draw))
+
+    done = span(gpu.forecast.finish)
+    said = f"stays in gpu-lq (gpu): done in {done}; cpu-lq would be done in 1m: {sentence}"
+    passed = {1: PassedOver(reason=reason, detail=sentence)}
+    assert found == Choice(index=0, sentence=said, passed_over=passed)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=4), st.floats(0.0, 0.99))
+def test_no_option_is_sooner_than_the_one_taken_without_a_reason(times, draw):
+    options = tuple(option(str(number), *each) for number, each in enumerate(times))
+
+    found = choose(DEFAULTS, options, asking(draw=draw))
+
+    finishes = [each.forecast.finish for each in options]
+    sooner = {n for n, finish in enumerate(finishes) if finish < finishes[found.index]}
+    assert set(found.passed_over) == sooner
 
 
 def test_a_job_that_runs_long_in_one_option_does_so_in_the_other():

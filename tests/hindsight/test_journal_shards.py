@@ -16,7 +16,13 @@ from webhook.settings import Settings
 TEXTS = st.text(max_size=8)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
 OFFERS = st.builds(
-    OptionFigures, name=TEXTS, queue=TEXTS, starts_in=SECONDS, runs=SECONDS, finishes_in=SECONDS
+    OptionFigures,
+    name=TEXTS,
+    queue=TEXTS,
+    starts_in=SECONDS,
+    runs=SECONDS,
+    finishes_in=SECONDS,
+    passed_over=st.sampled_from(["", "smallGain"]),
 )
 ENTRIES = st.builds(
     JournalEntry,

@@ -38,6 +38,7 @@ def test_a_policy_that_observes_tells_what_it_would_have_decided_and_saved():
     assert {each.reason for each in record.decisions} == {
         "a replay of the journal would send it to cpu-lq (cpu)",
         "a replay of the journal would leave it where it is (best)",
+        "a replay of the journal would leave it where it is (unsureGain)",
         "a replay of the journal would leave it where it is (onlyOption)",
     }
 

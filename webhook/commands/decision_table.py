@@ -245,7 +245,7 @@ def _names(option: Assessment, width: int) -> tuple[str, ...]:
 
 
 def _why(option: Assessment) -> str:
-    return str(option.rejection) if option.rejection is not None else option.detail
+    return str(option.rejection or option.passed_over or option.detail)
 
 
 def _counted(option: Assessment, width: int) -> tuple[str, ...]:
@@ -285,7 +285,12 @@ def _rests_on(option: Assessment, forecast: Forecast) -> str:
     if forecast.run is None:
         return "no run time is known"
     waits = (forecast.dispatch, forecast.delay)
-    parts = [f"run: {basis_of(forecast.run)}", *(wait.by for wait in waits if wait is not None)]
+    passed = [str(option.passed_over)] if option.passed_over is not None else []
+    parts = [
+        *passed,
+        f"run: {basis_of(forecast.run)}",
+        *(wait.by for wait in waits if wait is not None),
+    ]
     if forecast.finish_low is not None and forecast.finish_high is not None:
         parts.append(f"done within {span(forecast.finish_low)} to {span(forecast.finish_high)}")
     if option.preempts or forecast.start.preempts:
@@ -454,7 +459,7 @@ def _row(option: Mapping[str, Any], *, taken: str) -> tuple[str, ...]:
         _in(option.get("startsIn")),
         _lasting(option.get("runs")),
         _in(option.get("finishesIn")),
-        refused,
+        refused or _text(option, "passedOver"),
     )
 
 

@@ -122,7 +122,11 @@ def _decision(
 
 def _option(option: RecordedOption) -> ShownOption:
     return ShownOption.of(
-        option, pending=option.pending, rejected=option.because, cluster=option.cluster
+        option,
+        pending=option.pending,
+        rejected=option.because,
+        passed_over=option.outdone,
+        cluster=option.cluster,
     )
 
 

@@ -365,8 +365,8 @@ def outcome(decision: ShownDecision) -> str:
 def why_not(decision: ShownDecision, option: ShownOption) -> str:
     """Return why an option was not taken; empty: it was, or the figures do not tell."""
     taken = next((each for each in decision.options if each.name == decision.option), None)
-    if option.rejected or option == taken:
-        return option.rejected
+    if option.rejected or option.passed_over or option == taken:
+        return option.rejected or option.passed_over
     finishes = option.finishes_in
     if taken is None or taken.finishes_in is None or finishes is None:
         return ""

@@ -100,6 +100,8 @@ class OptionFigures:
     finishes_in: float | None = None
     rejected: str = ""
     """Why it was refused, a value of ``Reason``; empty: it was not."""
+    passed_over: str = ""
+    """Why it was not taken though it was better, a value of ``Stayed``; empty: it was not."""
 
     @classmethod
     def of(cls, option: OptionFigures, **others: Any) -> Self:
@@ -120,6 +122,10 @@ def _cost(given: Any) -> Cost | None:
     return Cost(**amounts) if amounts else None
 
 
+def _reason_alone(because: str) -> str:
+    return because.partition(":")[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOption(OptionFigures):
     """An option as it is read back from a Job; the journal, which holds many, keeps its figures."""
@@ -130,10 +136,13 @@ class RecordedOption(OptionFigures):
     starts_in: _Seconds = None
     runs: _Seconds = None
     finishes_in: _Seconds = None
-    rejected: Annotated[str, AfterValidator(lambda because: because.partition(":")[0])] = ""
+    rejected: Annotated[str, AfterValidator(_reason_alone)] = ""
+    passed_over: Annotated[str, AfterValidator(_reason_alone)] = ""
     cluster_queue: str = ""
     because: Annotated[str, Field(validation_alias="rejected")] = ""
     """The refusal in words, with its reason first; empty: it was not refused."""
+    outdone: Annotated[str, Field(validation_alias="passedOver")] = ""
+    """Likewise why it was passed over."""
     pending: _Count = None
     cluster: str = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
@@ -414,6 +423,8 @@ def _option_json(option: Assessment) -> dict[str, Any]:
         entry["cost"] = cost_json(option.cost)
     if option.rejection is not None:
         entry["rejected"] = str(option.rejection)
+    if option.passed_over is not None:
+        entry["passedOver"] = str(option.passed_over)
     return entry
 
 

@@ -8,7 +8,7 @@ written on the Job.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import hypot, inf
 from statistics import NormalDist
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from webhook.decide.objective import TIED
 from webhook.decide.wishes import NONE, Wishes
-from webhook.model.decision import Assessment, Fit
+from webhook.model.decision import Assessment, Fit, PassedOver
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
@@ -26,6 +26,7 @@ from webhook.model.policy.fallback_policy import (
     seconds,
 )
 from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
+from webhook.model.reasons import Stayed
 from webhook.model.words import clip, figure, span
 
 
@@ -46,12 +47,16 @@ class Asking:
 
 UNASKED = Asking()
 
+_PassedOver: TypeAlias = Mapping[int, PassedOver]
+"""Index of an option, in the policy's order, to why it was not taken though it is better."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     index: int | None
     """Index of the option taken, in the policy's order; None: the Job is left as submitted."""
     sentence: str
+    passed_over: _PassedOver = field(default_factory=dict)
 
 
 def take(
@@ -61,6 +66,7 @@ def take(
     *,
     submitted: str,
     because: Iterable[str],
+    passed_over: _PassedOver | None = None,
 ) -> Choice:
     """Return the choice of one option: ``sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending``.
 
@@ -76,7 +82,8 @@ def take(
     # MultiKueue chooses the cluster; the one named is expected to take the Job.
     reasons = "; ".join(because)
     place = f"{taken.option} on {taken.cluster}" if taken.cluster else taken.option
-    return Choice(index=index, sentence=clip(f"{verb} {taken.queue} ({place}): {reasons}"))
+    sentence = clip(f"{verb} {taken.queue} ({place}): {reasons}")
+    return Choice(index=index, sentence=sentence, passed_over=passed_over or {})
 
 
 def leave(assessments: Sequence[Assessment]) -> Choice:
@@ -176,10 +183,17 @@ def choose_by_finish_time(
         return known
     # A Job's own ``max-wait`` comes before the comparison of finishes.
     taken = _within_wait(known, asking.wishes)
-    best = taken or _best(known, _gain(policy), asking)
+    best, passed = (taken, {}) if taken else _best(known, _gain(policy), asking)
     extra = _first_in_time(taken, asking.wishes)
-    because = (_said(best), *extra, *_others(known, best), *_refused(assessments))
-    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+    because = (_said(best), *extra, *_others(known, best, passed), *_refused(assessments))
+    return take(
+        policy,
+        assessments,
+        best.index,
+        submitted=asking.submitted,
+        because=because,
+        passed_over=passed,
+    )
 
 
 def choose_by_cost(
@@ -194,7 +208,7 @@ def choose_by_cost(
         return known
     taken = _within_wait(known, asking.wishes)
     saving = (policy.spec.strategy.least_cost or LeastCost()).minimum_saving
-    cheapest = taken or _cheapest(known, saving, asking.draw)
+    cheapest, passed = (taken, {}) if taken else _cheapest(known, saving, asking.draw)
     best = taken or _least_fragmenting(known, cheapest)
     rivals = [candidate for candidate in known if candidate is not best]
     # What it is compared with: the first option, or the cheapest of the others.
@@ -202,13 +216,21 @@ def choose_by_cost(
     said = best.option.cost.said if best.option.cost is not None else ()
     because = (
         *_compared(best, rival, asking.currency),
+        *(f"{assessments[index].queue}: {why.detail}" for index, why in passed.items()),
         *_first_in_time(taken, asking.wishes),
         *(("others could use less of it",) if best is not cheapest else ()),
         *_congested(known),
         *said,
         *_refused(assessments),
     )
-    return take(policy, assessments, best.index, submitted=asking.submitted, because=because)
+    return take(
+        policy,
+        assessments,
+        best.index,
+        submitted=asking.submitted,
+        because=because,
+        passed_over=passed,
+    )
 
 
 def _comparable(
@@ -238,13 +260,21 @@ def _comparable(
     ]
 
 
-def _cheapest(known: Sequence[_Known], saving: Saving, draw: float) -> _Known:
+def _cheapest(
+    known: Sequence[_Known], saving: Saving, draw: float
+) -> tuple[_Known, dict[int, PassedOver]]:
+    """Return the cheapest option that is worth it, and why those that cost less are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it.
     best, *later = known
+    passed: dict[int, PassedOver] = {}
     for candidate in later:
-        if _saves(candidate, best, saving, draw):
+        why = _against_saving(candidate, best, saving, draw)
+        if why is None:
             best = candidate
-    return best
+        else:
+            passed[candidate.index] = why
+    less = {candidate.index for candidate in later if _total(candidate) < _total(best)}
+    return best, {index: why for index, why in passed.items() if index in less}
 
 
 def _least_fragmenting(known: Sequence[_Known], best: _Known) -> _Known:
@@ -268,16 +298,28 @@ def _fragmentation(candidate: _Known) -> float | None:
     return candidate.option.cost.fragmentation if candidate.option.cost is not None else None
 
 
-def _saves(candidate: _Known, best: _Known, saving: Saving, draw: float) -> bool:
-    """Return whether *candidate* saves the minimum on *best*; *draw* decides near ties."""
+def _against_saving(
+    candidate: _Known, best: _Known, saving: Saving, draw: float
+) -> PassedOver | None:
+    """Return why *candidate* does not save enough on *best*, None: it does.
+
+    *draw* decides near ties.
+    """
     before = _total(best)
     saved = before - _total(candidate)
-    least = max(float(saving.amount), before * saving.percent / 100)
+    amount, part = float(saving.amount), before * saving.percent / 100
+    least = max(amount, part)
+    minimum = f"the minimum of {figure(amount) if amount >= part else f'{saving.percent:g} %'}"
     if candidate.run.basis is Basis.PROFILE:
         least *= GUESSED_TIMES
+        minimum = f"twice {minimum}, as for a guess"
     if saved < least or saved <= 0.0:
-        return False
-    return saved - least >= NEAR_PART * before * draw
+        detail = f"saving {figure(saved)} in all is less than {minimum}"
+        return PassedOver(reason=Stayed.SMALL_GAIN, detail=detail)
+    if saved - least < NEAR_PART * before * draw:
+        detail = f"saving {figure(saved)} in all is a near tie with {minimum}"
+        return PassedOver(reason=Stayed.NEAR_TIE, detail=detail)
+    return None
 
 
 def _total(candidate: _Known) -> float:
@@ -372,35 +414,50 @@ def _within_wait(known: Sequence[_Known], wishes: Wishes) -> _Known | None:
     )
 
 
-def _best(known: Sequence[_Known], gain: Gain, asking: Asking) -> _Known:
+def _best(
+    known: Sequence[_Known], gain: Gain, asking: Asking
+) -> tuple[_Known, dict[int, PassedOver]]:
+    """Return the earliest option that is worth it, and why those that are earlier are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it
     # (decision 0010).
     best, *later = known
+    passed: dict[int, PassedOver] = {}
     for candidate in later:
-        if _is_worth(candidate, best, gain, asking.draw) and _is_likely(
-            candidate, best, asking.probability
-        ):
+        why = _against_gain(candidate, best, gain, asking.draw)
+        why = why or _against_doubt(candidate, best, asking.probability)
+        if why is None:
             best = candidate
-    return best
+        else:
+            passed[candidate.index] = why
+    sooner = {candidate.index for candidate in later if candidate.finish < best.finish}
+    return best, {index: why for index, why in passed.items() if index in sooner}
 
 
-def _is_worth(candidate: _Known, best: _Known, gain: Gain, draw: float) -> bool:
-    """Return whether *candidate* gains the minimum on *best*; *draw*, in [0, 1), decides near ties.
+def _against_gain(candidate: _Known, best: _Known, gain: Gain, draw: float) -> PassedOver | None:
+    """Return why *candidate* gains too little on *best*; None: it gains enough.
 
-    The closer a near tie is to the minimum, the fewer decisions take it.
+    *draw*, in [0, 1), decides near ties: the closer one is to the minimum, the fewer decisions
+    take it.
     """
     # Without a draw, replicas that do not know each other's last placements would all leave, or
     # all stay.
     gained = best.finish - candidate.finish
-    least = max(seconds(gain.time), best.finish * gain.percent / 100)
+    time, part = seconds(gain.time), best.finish * gain.percent / 100
+    least = max(time, part)
+    minimum = f"the minimum of {span(time) if time >= part else f'{gain.percent:g} %'}"
     if gained < least or gained <= 0.0:
-        return False
-    near = max(NEAR_SECONDS, NEAR_PART * best.finish)
-    return gained - least >= near * draw
+        # Rounded, both may read the same.
+        just = "just " if span(gained) == span(least) else ""
+        detail = f"{span(gained)} sooner is {just}less than {minimum}"
+        return PassedOver(reason=Stayed.SMALL_GAIN, detail=detail)
+    if gained - least < max(NEAR_SECONDS, NEAR_PART * best.finish) * draw:
+        detail = f"{span(gained)} sooner is a near tie with {minimum}"
+        return PassedOver(reason=Stayed.NEAR_TIE, detail=detail)
+    return None
 
 
-def _is_likely(candidate: _Known, best: _Known, probability: float) -> bool:
-    """Return whether *candidate* finishes before *best* with at least this probability.
+def _against_doubt(candidate: _Known, best: _Known, probability: float) -> PassedOver | None:
+    """Return why *candidate* is not likely enough to finish before *best*; None: it is.
 
     All times are taken to be normally distributed. Of each range the half counts that speaks
     against leaving: *best* starts early, *candidate* late, independently. Both runs are of the same
@@ -413,7 +470,13 @@ def _is_likely(candidate: _Known, best: _Known, probability: float) -> bool:
     if_long = candidate.run.high - best.run.high - slower
     if_short = candidate.run.low - best.run.low - slower
     off = hypot(*early, *late, max(0.0, if_long, if_short))
-    return best.finish - candidate.finish >= margin(off, probability)
+    gained = best.finish - candidate.finish
+    if gained >= margin(off, probability):
+        return None
+    # Rounded down, so that it does not read like what is needed.
+    likely = int(100 * NormalDist().cdf(gained * SIGMAS_OF_A_SIDE / off)) if off else 50
+    detail = f"sooner is not likely enough ({likely} %, {100 * probability:.0f} % needed)"
+    return PassedOver(reason=Stayed.UNSURE_GAIN, detail=detail)
 
 
 def margin(off: float, probability: float) -> float:
@@ -441,13 +504,13 @@ def _said(candidate: _Known) -> str:
     return f"starts now, {done}" if start.seconds == 0.0 else f"{done}{_ahead(candidate.option)}"
 
 
-def _others(known: Sequence[_Known], best: _Known) -> tuple[str, ...]:
-    others = [candidate for candidate in known if candidate is not best][:_NAMED]
-    return tuple(
-        f"{candidate.option.queue} would be done in {span(candidate.finish)}"
-        f"{_ahead(candidate.option)}"
-        for candidate in others
-    )
+def _others(known: Sequence[_Known], best: _Known, passed: _PassedOver) -> Iterator[str]:
+    """Say when the Job would be done elsewhere; where that is sooner, why it is not taken."""
+    others = [candidate for candidate in known if candidate is not best]
+    for candidate in others[:_NAMED]:
+        done = f"{candidate.option.queue} would be done in {span(candidate.finish)}"
+        why = passed.get(candidate.index)
+        yield f"{done}{_ahead(candidate.option)}{f': {why.detail}' if why else ''}"
 
 
 def _ahead(option: Assessment) -> str:

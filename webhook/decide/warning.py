@@ -345,6 +345,8 @@ def _against(alternative: Assessment) -> _Phrase:
     name = alternative.queue or alternative.option
     if alternative.rejection is not None:
         return "{} refused: {}", (name, alternative.rejection.detail)
+    if alternative.passed_over is not None:
+        return "{}: {}", (name, alternative.passed_over.detail)
     if alternative.pending:
         return f"{{}} has {alternative.pending} pending", (name,)
     return (

@@ -253,7 +253,7 @@ def _decide(
         probability=rules.min_gain_probability,
         currency=occupancy.snapshot.currency,
     )
-    chosen = _chosen(partial(decision, options=assessments), policy, assessments, asking)
+    chosen = _chosen(decision, policy, assessments, asking)
     waiting = HoldCase(
         job=case.submitted,
         policy=policy,
@@ -302,10 +302,21 @@ def _chosen(
     """Return the decision with the option that is taken, or why none is."""
     if detail := _unsupported(assessments, asking.submitted):
         reason = clip(f"left as submitted: {detail}")
-        return decision(option=None, left_alone=LeftAlone.UNMODELLED, reason=reason)
+        return decision(
+            option=None,
+            left_alone=LeftAlone.UNMODELLED,
+            reason=reason,
+            options=tuple(assessments),
+        )
     choice = strategies.choose(policy, assessments, asking)
     taken = None if choice.index is None else assessments[choice.index]
     return decision(
+        options=tuple(
+            replace(option, passed_over=choice.passed_over[index])
+            if index in choice.passed_over
+            else option
+            for index, option in enumerate(assessments)
+        ),
         option=None if taken is None else taken.option,
         left_alone=LeftAlone.NO_OPTION if taken is None else None,
         reason=_restrained(policy, choice.sentence),

@@ -426,7 +426,7 @@ def _why(job: ReplayedJob) -> str:
         return job.promised.why if job.promised else ""
     if not entry.policy:
         return str(Stayed.UNDECIDED)
-    offers = [(offer.name, offer.rejected) for offer in entry.offers]
+    offers = [(offer.name, offer.rejected, offer.passed_over) for offer in entry.offers]
     return why_stayed(entry.option, entry.left_alone, offers)
 
 

@@ -171,7 +171,8 @@ def _cost_line(cost: Cost | None) -> list[float | None]:
 
 def _offer_line(offer: OptionFigures) -> list[Any]:
     seconds = (offer.starts_in, offer.runs, offer.finishes_in)
-    return [offer.name, offer.queue, *seconds, offer.rejected]
+    passed = [offer.passed_over] if offer.passed_over else []
+    return [offer.name, offer.queue, *seconds, offer.rejected, *passed]
 
 
 def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
@@ -214,7 +215,7 @@ def _shared(field_name: str, text: str) -> str:
 
 
 def _offer(line: Any) -> OptionFigures:
-    option, queue, starts_in, runs, finishes_in, rejected = line
+    option, queue, starts_in, runs, finishes_in, rejected, *passed = line
     return OptionFigures(
         name=intern(str(option)),
         queue=intern(str(queue)),
@@ -222,6 +223,7 @@ def _offer(line: Any) -> OptionFigures:
         runs=_known(runs),
         finishes_in=_known(finishes_in),
         rejected=intern(str(rejected)),
+        passed_over=intern(str(passed[0])) if passed else "",
     )
 
 

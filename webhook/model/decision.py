@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.model.holds import Hold
     from webhook.model.job import Job
     from webhook.model.queues import Arrival, PodSetNeeds
-    from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
+    from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip, Stayed
 
 
 class Fit(IntEnum):
@@ -32,6 +32,18 @@ class Rejection:
     reason: Reason
     detail: str
     """With the numbers, for people: ``limits cpu 4 below its request 8 in container main``."""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """Why an option that is expected to be better than the one taken was not taken."""
+
+    reason: Stayed
+    detail: str
+    """With the numbers, to follow the option's own: ``22s sooner is less than ...``."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
@@ -79,6 +91,8 @@ class Assessment:
     detail: str = ""
     """The numbers behind ``fit``: ``needs nvidia.com/gpu 1 (flavor t4), 0 free``."""
     rejection: Rejection | None = None
+    passed_over: PassedOver | None = None
+    """None: it was refused, taken, or is expected to be no better than what was taken."""
     forecast: Forecast | None = None
     """None: nothing is forecast for its queue, or nobody asked."""
     cost: Cost | None = None

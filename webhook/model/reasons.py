@@ -775,6 +775,21 @@ class Stayed(Explained):
         "the strategy takes the option where it was submitted",
         "Nothing.",
     )
+    UNSURE_GAIN = (
+        "unsureGain",
+        "another option is expected to be sooner, but not likely enough",
+        "Nothing: each run that is seen narrows the ranges; or lower `min_gain_probability`.",
+    )
+    SMALL_GAIN = (
+        "smallGain",
+        "another option gains less than the policy's minimum",
+        "Nothing, if that is meant; else lower the policy's `minimumGain` or `minimumSaving`.",
+    )
+    NEAR_TIE = (
+        "nearTie",
+        "another option gains hardly more than the policy's minimum, and chance decided",
+        "Nothing: of equal Jobs some go and some stay, so that not all go to one queue at once.",
+    )
     ONLY = (
         "onlyOption",
         "its policy has no other option",
@@ -787,14 +802,16 @@ class Stayed(Explained):
     )
 
 
-def why_stayed(taken: str, left_alone: str, options: Iterable[tuple[str, str]]) -> str:
-    """Say it of a decision; *options* are pairs of names and why they were refused, or nothing.
+def why_stayed(taken: str, left_alone: str, options: Iterable[tuple[str, str, str]]) -> str:
+    """Say it of a decision; *options*: name, why it was refused, and why passed over, or nothing.
 
     Where every other option was refused, the first one's reason says more than that this is best.
     """
     if left_alone:
         return left_alone
-    others = [refused for name, refused in options if name != taken]
+    others = [(refused, passed) for name, refused, passed in options if name != taken]
     if not others:
         return str(Stayed.ONLY)
-    return others[0] if all(others) else str(Stayed.BEST)
+    if all(refused for refused, _ in others):
+        return others[0][0]
+    return next((passed for _, passed in others if passed), str(Stayed.BEST))

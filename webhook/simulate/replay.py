@@ -339,8 +339,12 @@ def accelerators_of(job: Job, snapshot: Snapshot) -> int:
 def _why(decision: Decision | None) -> str:
     if decision is None:
         return ""
-    refused = (
-        (option.option, str(option.rejection.reason) if option.rejection else "")
+    options = (
+        (
+            option.option,
+            str(option.rejection.reason) if option.rejection else "",
+            str(option.passed_over.reason) if option.passed_over else "",
+        )
         for option in decision.options
     )
-    return why_stayed(decision.option or "", str(decision.left_alone or ""), refused)
+    return why_stayed(decision.option or "", str(decision.left_alone or ""), options)
