@@ -1,9 +1,11 @@
 """`undo --recreate`: the Job is deleted and created as submitted, and is never lost."""
 
 import copy
+import re
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 
 from tests.builders import GPU_OPTION, policy
 from tests.commands.apiserver import serving
+from tests.commands.cluster import KUEUE_VERSIONS
 from tests.flow.moves import pending, plain, reconsidering, with_spec
 from tests.reviews import light_job
 from tests.servers import Server
@@ -23,6 +26,7 @@ REASON = "kueue-fallback.dev/reason"
 QUEUE = "kueue.x-k8s.io/queue-name"
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 JOB = f"{JOBS}/light"
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/team/workloads"
 UID = "11111111-2222"
 TOLD = {
     POLICY: "none",
@@ -249,11 +253,78 @@ def test_a_job_that_another_has_created_meanwhile_is_left_alone(undo, tmp_path):
     assert "already exists" in result.stderr
 
 
-def test_what_runs_is_never_deleted(undo):
-    for change in ({"spec": {"suspend": False}}, {"status": {"active": 1}}):
+def running(**status):
+    """The Job after Kueue has started it, with what Kueue then adds, and the Workload of it."""
+    job = stored()
+    workload = {
+        "metadata": {"name": "job-light", "namespace": "team"},
+        "spec": {"podSets": [{"template": copy.deepcopy(job["spec"]["template"])}]},
+    }
+    job["spec"]["suspend"] = False
+    job["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "cpu"}
+    began = datetime.now(UTC) - timedelta(minutes=40)
+    job["status"] = {"active": 1, "startTime": began.strftime("%Y-%m-%dT%H:%M:%SZ"), **status}
+    return job, workload
+
+
+class WithWorkload(ApiServer):
+    def __init__(self, job, workload):
+        super().__init__(job)
+        self.workload, self.read = workload, []
+
+    def __call__(self, method, url, body):
+        path = urlsplit(url).path
+        if path == "/apis/kueue.x-k8s.io":
+            return 200, [], KUEUE_VERSIONS
+        if path == WORKLOADS:
+            self.read.append(parse_qs(urlsplit(url).query)["labelSelector"])
+            if self.workload is None:
+                return 403, [], {"message": "you cannot list workloads"}
+            return 200, [], {"metadata": {}, "items": [self.workload]}
+        return super().__call__(method, url, body)
+
+
+def test_what_runs_is_created_anew_after_it_is_said_what_is_lost(undo):
+    cluster = WithWorkload(*running())
+
+    result = undo(cluster, answers="y\n", yes=False)
+
+    assert cluster.read == [[f"kueue.x-k8s.io/job-uid={UID}"]]
+    assert plain(cluster.asked[-1][1]) == as_submitted()
+    assert re.match("It has run for 40m.*: what it has done until now is lost.\n", result.stderr)
+    assert result.exit_code == 0
+
+
+def test_what_runs_stays_where_its_owner_says_no(undo):
+    job, workload = running()
+    cluster = WithWorkload(job, workload)
+
+    assert undo(cluster, answers="n\n", yes=False).exit_code == 1
+    assert cluster.job is job
+
+
+def test_what_runs_stays_where_nothing_tells_what_kueue_added(undo):
+    job, _ = running()
+    cluster = WithWorkload(job, None)
+
+    result = undo(cluster)
+
+    assert (cluster.job, result.exit_code) == (job, 1)
+    assert (
+        "its Workload alone, and that\ncannot be read: you cannot list workloads" in result.stderr
+    )
+    assert "submitted again with the annotation kueue-fallback.dev/policy: none" in result.stderr
+
+
+def test_what_has_ended_or_is_being_stopped_is_never_deleted(undo):
+    ended = [{"type": "Complete", "status": "True"}]
+    for change in (
+        {"spec": {"suspend": False}, "status": {"conditions": ended}},
+        {"status": {"active": 1}},
+    ):
         job = stored()
         for field, values in change.items():
-            job[field] |= values
+            job.setdefault(field, {}).update(values)
         cluster = ApiServer(job)
 
         result = undo(cluster)

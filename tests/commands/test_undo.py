@@ -227,7 +227,10 @@ def test_what_has_started_is_not_touched(server, undo):
     assert (cluster.patched, result.exit_code) == ([], 1)
     assert result.stderr == (
         "Job team/light is not undone: it is no longer suspended; "
-        "what has started cannot be undone.\n"
+        "what has started cannot be undone in place.\n"
+        "It can be deleted and created as it was submitted, at the end of its queue, whereby what "
+        "it has done is lost:\n"
+        "  kubectl fallback undo light -n team --recreate\n"
     )
 
 

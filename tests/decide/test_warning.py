@@ -10,14 +10,23 @@ from webhook.decide.warning import Differences
 from webhook.jobs import BY_NAME, JOB
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
+from webhook.model.holds import Hold
+from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.policy.patterns import LONGEST_MESSAGE
 from webhook.model.reasons import LeftAlone, Obstacle, Reason
 
 TO_OBJECT = (
-    "kueue-fallback: to object: kubectl fallback undo JOB,"
-    " or submit with annotation kueue-fallback.dev/policy=none"
+    "kueue-fallback: to object: kubectl fallback undo train -n team --recreate",
+    "kueue-fallback: or delete it and submit with annotation kueue-fallback.dev/policy=none",
 )
+IN_PLACE = (
+    (
+        "kueue-fallback: to object: kubectl fallback undo train -n team,"
+        " or submit with kueue-fallback.dev/policy=none"
+    ),
+)
+TRAIN = Job(namespace="team", name="train")
 NO_GPU = Differences(queue=True, lost=("nvidia.com/gpu",), others=("env RUN_ENV",))
 
 
@@ -31,7 +40,7 @@ def option(name, *, queue="", start=0.0, finish=None, **rest):
     )
 
 
-def said(*options, differences=NO_GPU, submitted="gpu-lq", kind=JOB, **rest):
+def said(*options, differences=NO_GPU, submitted="gpu-lq", kind=JOB, job=TRAIN, **rest):
     given = {"mode": Mode.ENFORCE, "option": "cpu", "left_alone": None, "reason": "", **rest}
     decision = Decision(
         id="a",
@@ -42,7 +51,7 @@ def said(*options, differences=NO_GPU, submitted="gpu-lq", kind=JOB, **rest):
         options=options,
         **given,
     )
-    return warning.decided(decision, differences, submitted=submitted, kind=kind)
+    return warning.decided(decision, differences, submitted=submitted, kind=kind, job=job)
 
 
 GPU = option("gpu", start=320.0, finish=340.0, pending=32)
@@ -50,25 +59,64 @@ CPU = option("cpu", finish=116.0, pending=0)
 
 
 def test_it_says_what_is_taken_what_is_gained_and_how_to_object():
-    first, second = said(GPU, CPU)
+    first, *others = said(GPU, CPU)
 
     assert first == (
         "kueue-fallback: runs in cpu-lq without nvidia.com/gpu:"
         " done in ~1m56s, not ~5m40s (32 Jobs ahead in gpu-lq)"
     )
-    assert second == TO_OBJECT
+    assert tuple(others) == TO_OBJECT
+
+
+LATER = option("cpu", start=30.0, finish=116.0)
+
+
+def test_a_job_that_waits_is_undone_in_place():
+    assert said(GPU, LATER)[1:] == IN_PLACE
+
+
+def test_a_held_job_does_not_start_at_once():
+    held = Hold(until=100.0, latest=200.0, saves=1.0, of=2.0)
+
+    assert said(GPU, CPU, hold=held)[1:] == IN_PLACE
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "command"),
+    [
+        ("team", "", "undo JOB -n team"),
+        ("", "", "undo JOB"),
+        ("team", "a b; rm -rf {x}", "undo JOB -n team"),
+        ("n" * 63, "j" * 63, "undo JOB"),
+    ],
+)
+def test_a_command_is_never_one_that_would_not_work(namespace, name, command):
+    job = Job(namespace=namespace, name=name, generate_name="train-")
+
+    (only,) = said(GPU, LATER, job=job)[1:]
+
+    assert only.startswith(f"kueue-fallback: to object: kubectl fallback {command}, or submit with")
 
 
 @pytest.mark.parametrize("name", sorted(BY_NAME.keys() - {"Job"}))
 def test_how_to_object_names_the_kind_and_nothing_that_cannot_be_done(name):
     kind = BY_NAME[name]
 
-    *_, last = said(GPU, CPU, kind=kind)
+    texts = said(GPU, LATER, kind=kind)[1:]
 
-    undo = f"kubectl fallback undo {name.lower()}/NAME, or "
-    assert last.startswith(f"kueue-fallback: to object: {undo if kind.is_movable else ''}submit")
-    assert last.endswith("kueue-fallback.dev/policy=none")
-    assert len(last) < 120
+    undo = f"kubectl fallback undo {name.lower()}/train -n team"
+    assert (undo in "".join(texts)) == kind.is_movable
+    assert texts[-1].endswith("kueue-fallback.dev/policy=none")
+    assert all(len(text) < 120 for text in texts)
+
+
+def test_what_starts_at_once_and_cannot_be_recreated_is_deleted():
+    assert said(GPU, CPU, kind=BY_NAME["RayJob"])[1:] == (
+        (
+            "kueue-fallback: it starts at once; to object: delete it and submit with annotation "
+            "kueue-fallback.dev/policy=none"
+        ),
+    )
 
 
 def test_what_is_decided_at_its_creation_only_is_not_undone():
@@ -83,9 +131,9 @@ def test_what_is_decided_at_its_creation_only_is_not_undone():
 
 
 def test_a_move_of_another_kind_is_taken_back_by_its_type():
-    (text,) = warning.moved(CPU, NO_GPU, left="gpu-lq", kind=BY_NAME["RayJob"])
+    (text,) = warning.moved(CPU, NO_GPU, left="gpu-lq", kind=BY_NAME["RayJob"], job=TRAIN)
 
-    assert text.endswith("; to take it back: kubectl fallback undo rayjob/NAME")
+    assert text.endswith("to take it back: kubectl fallback undo rayjob/train -n team")
 
 
 def test_under_advise_it_says_what_would_be_done_and_nothing_to_object_to():
@@ -154,9 +202,9 @@ def test_it_gives_the_numbers_that_are_known(options, why):
     ],
 )
 def test_it_names_what_differs(differences, text):
-    first, second = said(option("gpu"), option("cpu"), differences=differences)
+    first, *others = said(option("gpu"), option("cpu"), differences=differences)
 
-    assert (text in first, second) == (True, TO_OBJECT)
+    assert (text in first, tuple(others)) == (True, IN_PLACE)
 
 
 def test_it_names_the_worker_cluster():
@@ -175,8 +223,8 @@ def test_it_names_the_worker_cluster():
     ],
 )
 def test_a_move_says_what_it_changes_and_how_to_take_it_back(differences, text):
-    assert warning.moved(CPU, differences, left="gpu-lq", kind=JOB) == (
-        f"kueue-fallback: {text}; to take it back: kubectl fallback undo JOB",
+    assert warning.moved(CPU, differences, left="gpu-lq", kind=JOB, job=TRAIN) == (
+        f"kueue-fallback: {text}; to take it back: kubectl fallback undo train -n team",
     )
 
 
@@ -204,7 +252,7 @@ def test_long_names_lose_their_middle_and_keep_their_ends():
     gpu = option("gpu", queue="g" * 60 + "-1", start=320.0, finish=340.0, pending=32)
     cpu = option("cpu", queue="c" * 100 + "-2", finish=116.0)
 
-    first, second, _ = said(gpu, cpu, submitted=gpu.queue)
+    first, second, *_ = said(gpu, cpu, submitted=gpu.queue)
 
     names = "c" * 35 + "..." + "c" * 32 + "-2"
     assert first == f"kueue-fallback: runs in {names} without nvidia.com/gpu"

@@ -27,13 +27,17 @@ from tests.e2e.plane import (
 )
 
 SENTENCE = "kueue-fallback: sent to cpu-lq (cpu): starts now; gpu-lq has 10 pending"
-WARNINGS = (
-    ("kueue-fallback: runs in cpu-lq without nvidia.com/gpu: starts now; gpu-lq has 10 pending"),
-    (
-        "kueue-fallback: to object: kubectl fallback undo JOB,"
-        " or submit with annotation kueue-fallback.dev/policy=none"
-    ),
-)
+WARNING = "kueue-fallback: runs in cpu-lq without nvidia.com/gpu: starts now; gpu-lq has 10 pending"
+
+
+def warnings(namespace):
+    return (
+        WARNING,
+        f"kueue-fallback: to object: kubectl fallback undo light -n {namespace} --recreate",
+        "kueue-fallback: or delete it and submit with annotation kueue-fallback.dev/policy=none",
+    )
+
+
 BY_KUBERNETES = {
     "controller-uid",
     "batch.kubernetes.io/controller-uid",
@@ -65,7 +69,7 @@ def test_a_light_job_behind_ten_pending_runs_on_cpu_to_its_end_and_heavy_ones_ar
     strict = plane.kubectl("create", "--warnings-as-errors", "-f", str(manifest))
 
     container, template, decision = container_of(job), job["spec"]["template"], decision_of(job)
-    assert answer.warnings == WARNINGS
+    assert answer.warnings == warnings(queues.namespace)
     assert queue_of(job) == queues.cpu_queue
     assert container["resources"] == {"requests": {"cpu": "4", "memory": "6Gi"}}
     assert [entry["name"] for entry in container["env"]] == ["RUN_ENV"]

@@ -23,7 +23,7 @@ WHY = "gpu-lq would start it in 15m, cpu-lq now"
 MOVED = f"moved to cpu-lq (cpu): {WHY}"
 WARNING = (
     "kueue-fallback: moved to cpu-lq without nvidia.com/gpu;"
-    " to take it back: kubectl fallback undo JOB"
+    " to take it back: kubectl fallback undo light -n team"
 )
 
 

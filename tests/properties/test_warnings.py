@@ -15,7 +15,7 @@ from webhook.decide.warning import Differences
 from webhook.jobs import BY_NAME
 from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
-from webhook.model.job import DECISION, OURS
+from webhook.model.job import DECISION, OURS, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Reason
 
@@ -79,10 +79,11 @@ def test_whatever_a_decision_says_its_warnings_are_short_lines_of_ascii(
     )
 
     kind = data.draw(st.sampled_from(list(BY_NAME.values())))
-    found = warning.decided(decision, differences, submitted=left, kind=kind)
+    job = Job(namespace=data.draw(NAMES), name=data.draw(NAMES))
+    found = warning.decided(decision, differences, submitted=left, kind=kind, job=job)
 
     assert bool(found) == bool(differences.names)
-    moved = warning.moved(options[0], differences, left=left, kind=kind)
+    moved = warning.moved(options[0], differences, left=left, kind=kind, job=job)
     said = [*found, *moved, *warning.sentence(reason)]
     for text in (*said, *warning.refused(left[:60], reason)):
         assert len(text) < 120

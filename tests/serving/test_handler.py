@@ -15,8 +15,8 @@ OPTION = "kueue-fallback.dev/option"
 REASON = "kueue-fallback.dev/reason"
 WARNING = "kueue-fallback: runs in cpu-lq without nvidia.com/gpu: starts now; gpu-lq has 10 pending"
 TO_OBJECT = (
-    "kueue-fallback: to object: kubectl fallback undo JOB,"
-    " or submit with annotation kueue-fallback.dev/policy=none"
+    "kueue-fallback: to object: kubectl fallback undo JOB -n team --recreate",
+    "kueue-fallback: or delete it and submit with annotation kueue-fallback.dev/policy=none",
 )
 
 
@@ -117,7 +117,7 @@ def test_a_reinvocation_changes_nothing_says_nothing_again_and_is_counted_once()
     again, repeated = server.create(suspended)
 
     assert (again, repeated) == (suspended, [])
-    assert warnings == [WARNING, TO_OBJECT]
+    assert warnings == [WARNING, *TO_OBJECT]
     assert server.handler.placements() == 1
 
 

@@ -22,21 +22,24 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
+from webhook.api.resources import kueue_path
 from webhook.commands import completion, terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import (
     FAULT,
     connected,
+    listed,
     missing_job,
     named,
     namespace_or_current,
     one_reference,
 )
+from webhook.commands.decision_table import unix_of
 from webhook.commands.kubectl_flags import connection_options, namespace_option
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
-from webhook.jobs import JobKind
+from webhook.jobs import JOB, JobKind
 from webhook.model.fields import FieldError
 from webhook.model.job import (
     DECISION,
@@ -51,11 +54,16 @@ from webhook.model.job import (
 from webhook.model.job_manifest import KUEUES
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
+from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
 
 TRIES = 3
+JOB_UID = "kueue.x-k8s.io/job-uid"
+"""Kueue's label on a Workload, with the UID of its Job:
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/constants/constants.go
+"""
 _INVALID = 422
 _UNPIN = """\
 It is left alone from now on. To let policies decide it again, if they adopt pending Jobs:
@@ -64,8 +72,10 @@ _UNANSWERED = """\
 The webhook did not answer, so {job} is unchanged.
 `kubectl fallback probe` says whether the API server calls it."""
 _RECREATE = """
-It can be deleted and created as it was submitted, at the end of its queue:
+It can be deleted and created as it was submitted, at the end of its queue{lost}:
   kubectl fallback undo {job} -n {namespace} --recreate"""
+_SUBMIT = """
+It can only be deleted, and submitted again with the annotation kueue-fallback.dev/policy: none."""
 _LEFT_BEHIND = "Its annotation {annotation} could not be removed again: {error}"
 
 
@@ -107,14 +117,16 @@ def command(
 
     The Job returns to its queue with what it asked for, and keeps its age. If Kueue gives it quota
     at that very moment, it queues anew. A Job that has started, has quota or is being stopped is
-    not undone. Undo works whatever the policies say, and while decisions are switched off.
+    not undone in place. Undo works whatever the policies say, and while decisions are switched off.
 
     Some fields cannot change on an existing Job, such as an image. With --recreate the Job is
     deleted and created as it was submitted, with another UID and at the end of its queue. You are
-    asked first. With --dry-run the manifest is printed.
+    asked first. With --dry-run the manifest is printed. A batch Job that runs is recreated, too:
+    what it has done until then is lost, and you are told how long it has run.
 
     JOB is a name, or a type and a name. You need the rights to get and patch Jobs in their
-    namespace; with --recreate to get, create and delete them.
+    namespace; with --recreate to get, create and delete them, and of one that runs to list its
+    Workload.
 
     Exit codes: 0 it is undone, 1 it is not, for the reason given, and the Job is unchanged.
 
@@ -183,15 +195,21 @@ def _refusal(target: Target, job: Mapping[str, Any]) -> str:
     if obstacle is None:
         return ""
     has_run = obstacle in (Obstacle.NOT_SUSPENDED, Obstacle.FINISHED)
-    because = "; what has started cannot be undone" if has_run else ""
+    because = "; what has started cannot be undone in place" if has_run else ""
     return f"{target} is not undone: {obstacle.meaning}{because}.{_way_out(target, job)}"
 
 
 def _way_out(target: Target, job: Mapping[str, Any]) -> str:
     """Return what can be done if the Job cannot change in place; empty: nothing."""
-    if not can_be_recreated(target, job):
-        return ""
-    return _RECREATE.format(job=target.reference, namespace=target.namespace)
+    try:
+        # Whether its Workload can be read is known when it is asked for.
+        runs = runs_since(target, job) is not None
+        manifest_of(target, suspended(job, job["spec"]["template"]) if runs else job)
+    except NotUndoneError:
+        is_running = target.kind.held_back(job) is Obstacle.NOT_SUSPENDED
+        return _SUBMIT if is_running else ""
+    lost = ", whereby what it has done is lost" if runs else ""
+    return _RECREATE.format(job=target.reference, namespace=target.namespace, lost=lost)
 
 
 def _wish(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -244,6 +262,13 @@ _SENTENCE = f"undone: deleted and created anew as submitted; decided no more ({P
 _COSTS = """\
 {job} will be deleted, and created anew as it was submitted{where}.
 It gets another UID, and goes to the end of its queue."""
+_LOST = "It has run for {span}: what it has done until now is lost."
+_UNTOLD = (
+    """\
+{job} is not undone: what Kueue has added to it at its start is told by its Workload alone, and that
+cannot be read: {why}."""
+    + _SUBMIT
+)
 _AT_ONCE = "It names no queue, so it starts as soon as it is created."
 _LEFT = """\
 {job} may not exist any more. Its manifest is in {file}.
@@ -259,7 +284,8 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
 
     """
     job = _read(client, target)
-    manifest = manifest_of(target, job)
+    began = runs_since(target, job)
+    manifest = manifest_of(target, job if began is None else _as_queued(client, target, job))
     try:
         created = client.post(
             target.kind.path(target.namespace), nameless(manifest), {"dryRun": "All"}
@@ -270,6 +296,8 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
     if target.is_dry_run:
         terminal.say(terminal.dump(manifest, "yaml"))
         return created
+    if began is not None:
+        terminal.say(_LOST.format(span=span(max(0.0, time.time() - began))), err=True)
     _confirm(target, manifest, is_sure=is_sure)
     with _kept(target, manifest):
         _delete(client, target, job)
@@ -309,12 +337,43 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
     return manifest
 
 
-def can_be_recreated(target: Target, job: Mapping[str, Any]) -> bool:
+def runs_since(target: Target, job: Mapping[str, Any]) -> float | None:
+    """Return since when a batch Job runs, in seconds since 1970; None: it is another, or does not.
+
+    Kinds with objects of their own below them may lose more than the time.
+    """
     try:
-        manifest_of(target, job)
-    except NotUndoneError:
-        return False
-    return True
+        obstacle = target.kind.held_back(job)
+    except FieldError:
+        return None
+    if target.kind is not JOB or obstacle is not Obstacle.NOT_SUSPENDED:
+        return None
+    return unix_of(str((job.get("status") or {}).get("startTime"))) or time.time()
+
+
+def suspended(job: Mapping[str, Any], pods: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a running Job as it was before its start, when it had the template *pods*."""
+    queued = {key: value for key, value in job.items() if key != "status"}
+    return {**queued, "spec": {**job["spec"], "suspend": True, "template": pods}}
+
+
+def _as_queued(client: Client, target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a running Job as Kueue found it: without the node selectors of its flavors.
+
+    Raises:
+        NotUndoneError: its Workload, which has the template as it was, cannot be read.
+
+    """
+    uid = job["metadata"]["uid"]
+    try:
+        path = kueue_path(client.kueue_version(), f"namespaces/{target.namespace}/workloads")
+        workloads = listed(client, path, {"labelSelector": f"{JOB_UID}={uid}"})
+        for workload in workloads:
+            (pod_set,) = workload["spec"]["podSets"]
+            return suspended(job, pod_set["template"])
+    except (NotServed, Forbidden) as error:
+        raise NotUndoneError(_UNTOLD.format(job=target, why=error)) from error
+    raise NotUndoneError(_UNTOLD.format(job=target, why="it has none"))
 
 
 def _read(client: Client, target: Target) -> Mapping[str, Any]:

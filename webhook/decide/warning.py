@@ -23,7 +23,16 @@ from webhook.jobs import JOB, JobKind
 from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
 from webhook.model.holds import Hold
-from webhook.model.job import ENV_PREFIX, OURS, PRIORITY_LABEL, UNDO, Job, PodSet, of_pod_sets
+from webhook.model.job import (
+    ENV_PREFIX,
+    OURS,
+    PRIORITY_LABEL,
+    UNDO,
+    Job,
+    PodSet,
+    of_pod_sets,
+    reference_of,
+)
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode, Spec
 from webhook.model.reasons import Explained, LeftAlone
@@ -151,6 +160,9 @@ _LONGEST_NAME = 40
 _LONGEST_READ = 2000
 """Characters of a sentence that are used at all: it may quote what a user wrote."""
 _AT_SUBMISSION = "submit with annotation kueue-fallback.dev/policy=none"
+_ANEW = f"delete it and {_AT_SUBMISSION}"
+_COMMAND = re.compile(r"[a-z0-9][a-z0-9.-]*")
+"""Names that can be part of a command as they are; admission may see others."""
 _WOULD = "would run in"
 _PLACE = re.compile(r"metadata\.(annotation|label)s\[([^\]]*)\]")
 _PRINTED = re.compile(r"[^ -~]")
@@ -160,9 +172,9 @@ _Phrase: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 def decided(
-    decision: Decision, differences: Differences, *, submitted: str, kind: JobKind
+    decision: Decision, differences: Differences, *, submitted: str, kind: JobKind, job: Job
 ) -> tuple[str, ...]:
-    """Say what a decision changes in a Job of the LocalQueue *submitted*; empty: nothing.
+    """Say what a decision changes in a *job* of the LocalQueue *submitted*; empty: nothing.
 
     A Job that stays as it was submitted gets no warning.
     """
@@ -178,7 +190,13 @@ def decided(
     alternative = _compared(decision.options, taken, submitted)
     # Where the queue stays the same, there is no other queue to compare figures with.
     why = _why(taken, alternative) if differences.queue else ("", ())
-    return (*_lines(head, why), *((_to_object(kind),) if acts else ()))
+    starts = _starts_at_once(taken) and decision.hold is None
+    object_to = _to_object(kind, job, starts=starts) if acts else ()
+    return (*_lines(head, why), *object_to)
+
+
+def _starts_at_once(taken: Assessment) -> bool:
+    return taken.forecast.start.seconds == 0.0 if taken.forecast else taken.starts_now
 
 
 def by_policy(spec: Spec, warnings: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,24 +216,40 @@ def linked(warnings: tuple[str, ...], reason: Explained | None, url: str) -> tup
 
 
 def moved(
-    taken: Assessment, differences: Differences, *, left: str, kind: JobKind
+    taken: Assessment, differences: Differences, *, left: str, kind: JobKind, job: Job
 ) -> tuple[str, ...]:
-    """Say where a pending Job of the LocalQueue *left* was moved, and what that changes."""
+    """Say where a pending *job* of the LocalQueue *left* was moved, and what that changes."""
+    back = f"to take it back: {_undo(kind, job, _ROOM - len('to take it back: '))}"
     head = _head("moved to", taken, differences, left=left)
-    return _lines(head, (f"to take it back: {_undo(kind)}", ()), joint="; ")
+    return _lines(head, (back, ()), joint="; ")
 
 
-def _to_object(kind: JobKind) -> str:
+def _to_object(kind: JobKind, job: Job, *, starts: bool) -> tuple[str, ...]:
+    """Say how to object, in one warning or two; *starts*: it does at once, and can only be anew."""
     # What can never change once it exists has nothing that could be undone.
     if not kind.is_movable:
-        return f"{PREFIX}to object: {_AT_SUBMISSION}"
-    whole = f"{PREFIX}to object: {_undo(kind)}, or {_AT_SUBMISSION}"
+        return (f"{PREFIX}to object: {_AT_SUBMISSION}",)
+    if starts and kind is not JOB:
+        return (f"{PREFIX}it starts at once; to object: {_ANEW}",)
+    intro, flag = "to object: ", " --recreate" if starts else ""
+    undo = intro + _undo(kind, job, _ROOM - len(intro) - len(flag)) + flag
+    otherwise = _ANEW if starts else _AT_SUBMISSION
     # The name of a long kind leaves no room for the word.
-    return whole if len(whole) <= LONGEST else whole.replace("annotation ", "")
+    for whole in (f"{undo}, or {otherwise}", f"{undo}, or {otherwise}".replace("annotation ", "")):
+        if len(whole) <= _ROOM:
+            return (PREFIX + whole,)
+    return PREFIX + undo, f"{PREFIX}or {otherwise}"
 
 
-def _undo(kind: JobKind) -> str:
-    return f"kubectl fallback undo {'JOB' if kind is JOB else f'{kind.kind.lower()}/NAME'}"
+def _undo(kind: JobKind, job: Job, room: int) -> str:
+    """Return the command that undoes a decision, in *room* characters: with what is known of it."""
+    named = _COMMAND.fullmatch(job.name) is not None
+    name = job.name if named else "JOB" if kind is JOB else "NAME"
+    where = f" -n {job.namespace}" if _COMMAND.fullmatch(job.namespace) else ""
+    command = f"kubectl fallback undo {reference_of(kind.kind, name)}{where}"
+    if len(command) <= room:
+        return command
+    return f"kubectl fallback undo {reference_of(kind.kind, 'JOB' if kind is JOB else 'NAME')}"
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:

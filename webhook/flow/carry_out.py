@@ -194,13 +194,17 @@ def _with_changes(
 ) -> tuple[Decision, tuple[str, ...]]:
     """Note in the decision what the option taken changes, and return the warnings that say so."""
     if taken is None or taken.job is None:
-        return decision, warning.decided(decision, Differences(), submitted="", kind=case.kind)
+        return decision, warning.decided(
+            decision, Differences(), submitted="", kind=case.kind, job=case.current
+        )
     # Warnings say what differs from the manifest that the user sent, so that is compared.
     left = match.submission(case.current, occupancy.snapshot).queue
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
     changed = warning.between(case.current, after, left=left, taken=taken.queue)
     decision = replace(decision, changed=changed.names)
-    return decision, warning.decided(decision, changed, submitted=left, kind=case.kind)
+    return decision, warning.decided(
+        decision, changed, submitted=left, kind=case.kind, job=case.current
+    )
 
 
 def unproven(case: RecoveredJob) -> tuple[Edit, ...]:

@@ -211,7 +211,9 @@ def _if_it_fits(case: RecoveredJob, outcome: Decided) -> Decided:
         reason=f"left as submitted: {what}",
         changed=(),
     )
-    warnings = warning.decided(decision, Differences(), submitted="", kind=case.kind)
+    warnings = warning.decided(
+        decision, Differences(), submitted="", kind=case.kind, job=case.current
+    )
     return Decided(decision=decision, warnings=warnings, job=case.submitted)
 
 

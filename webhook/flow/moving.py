@@ -225,7 +225,7 @@ def _recorded(
         decision=decision,
         edits=edits,
         original=original,
-        warnings=warning.moved(taken, changed, left=now.queue, kind=case.kind),
+        warnings=warning.moved(taken, changed, left=now.queue, kind=case.kind, job=now),
     )
 
 
