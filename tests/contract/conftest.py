@@ -43,8 +43,9 @@ class Running:
         fields = Path(f"/proc/{self.worker}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def dial(self):
-        connection = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS)
+    def dial(self, source="127.0.0.1"):
+        """Connect from an address of loopback."""
+        connection = socket.create_connection(("127.0.0.1", self.port), WAIT_SECONDS, (source, 0))
         self.opened.callback(connection.close)
         return connection
 

@@ -1,6 +1,7 @@
 """The worker under a client that behaves like the API server's, message by message."""
 
 import contextlib
+import json
 import socket
 import threading
 
@@ -121,6 +122,29 @@ def test_messages_sent_ahead_are_answered_in_turn(server):
 
     bodies = [part.partition(b"\r\n\r\n")[2] for part in received.split(b"HTTP/1.1 200 OK")[1:]]
     assert bodies == [b"a", b"b", b"c"]
+
+
+def test_a_peer_that_sends_much_keeps_nobody_else_waiting_until_all_of_it_is_answered(
+    server, tmp_path
+):
+    gate = tmp_path / "gate"
+    busy = {f"busy-{number}": server.connect(server.dial("127.0.0.2")) for number in range(8)}
+    connections = {**busy, "other": server.connect()}
+    for connection in connections.values():
+        # The server has done its handshake, too.
+        connection.sendall(ONE + b"a")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+    for name, connection in connections.items():
+        body = f"until {gate} {name}".encode()
+        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+
+    gate.touch()
+
+    for connection in connections.values():
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
+    _, answered = server.post(b"waited")
+    # Before it the one that held the worker up, and one in the busy peer's turn.
+    assert json.loads(answered).index("other") <= 2
 
 
 def test_a_message_that_comes_byte_by_byte_is_answered(server):

@@ -6,12 +6,15 @@ usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS [CLIENT_CA [N
 import json
 import sys
 import time
+from pathlib import Path
 
 from webhook.server import connections as clients
 from webhook.server.gunicorn_app import Server
 from webhook.server.tls import LiveContext
 
 DONE: list[str] = []
+WAITED: list[str] = []
+TOLD = {b"waited": lambda: WAITED, b"unanswered": lambda: SERVER.unanswered}
 
 
 def answer(environ, start_response):
@@ -20,8 +23,13 @@ def answer(environ, start_response):
         raise ValueError(body.decode())
     if body.startswith(b"sleep "):
         time.sleep(float(body[6:]))
-    if body == b"unanswered":
-        body = json.dumps(SERVER.unanswered).encode()
+    if body.startswith(b"until "):
+        _, gate, name = body.decode().split()
+        while not Path(gate).exists():
+            time.sleep(0.01)
+        WAITED.append(name)
+    if body in TOLD:
+        body = json.dumps(TOLD[body]()).encode()
     if body == b"put off":
         SERVER.put_off(lambda: DONE.append("done"))
         body = " ".join(DONE).encode() or b"not done yet"

@@ -24,6 +24,7 @@ from typing import Any
 from webhook.model import faults
 from webhook.server import gunicorn_app
 from webhook.server.http1 import BadMessage, HttpMessage, MessageReader
+from webhook.server.peer_turns import TurnsByPeer
 
 MAX_BODY = (3 << 20) + (256 << 10)
 """Bytes: the API server's limit for objects, and room for the review around them."""
@@ -50,6 +51,7 @@ class Connection:
         "held",
         "inbox",
         "message",
+        "peer",
         "polled",
         "queued",
         "scheduled",
@@ -59,6 +61,8 @@ class Connection:
 
     def __init__(self, client: socket.socket, context: ssl.SSLContext) -> None:
         client.setblocking(False)
+        self.peer = str(client.getpeername()[0])
+        """The client's address, by which messages are answered in turn."""
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.sock = context.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
         self.inbox = MessageReader(MAX_BODY)
@@ -247,6 +251,8 @@ MAX_HELD = 64 << 20
 """Bytes of incomplete and waiting messages, held at once over all connections."""
 GREETING_SECONDS = 0.01
 """Time for handshakes before complete messages are answered again."""
+ANSWERING_SECONDS = 0.01
+"""Time for complete messages before those of others are received that have come meanwhile."""
 
 
 class Clients:
@@ -278,7 +284,7 @@ class Clients:
         # In order of their last activity; those being answered are not in it.
         self._silent: dict[Connection, None] = {}
         self._greeting: deque[Connection] = deque()
-        self._whole: deque[Connection] = deque()
+        self._whole: TurnsByPeer[Connection] = TurnsByPeer()
         self._later: list[Callable[[], object]] = []
         self._held = 0
         self._answering = False
@@ -307,7 +313,8 @@ class Clients:
 
     def work(self) -> None:
         """Answer complete messages, then do some handshakes, then close what is overdue."""
-        for _ in range(len(self._whole)):
+        until = time.monotonic() + ANSWERING_SECONDS
+        while self._whole and time.monotonic() < until:
             self._next(self._whole, self._answer)
         self._do_what_was_put_off()
         # Handshakes are expensive, and a client whose connection becomes free may need no new one.
@@ -368,7 +375,11 @@ class Clients:
 
     # Steps of one connection.
 
-    def _next(self, waiting: deque[Connection], step: Callable[[Connection], None]) -> None:
+    def _next(
+        self,
+        waiting: deque[Connection] | TurnsByPeer[Connection],
+        step: Callable[[Connection], None],
+    ) -> None:
         conn = waiting.popleft()
         conn.queued = False
         if not conn.closed:
@@ -424,7 +435,7 @@ class Clients:
             self._silent.pop(conn, None)
             self._deadlines.clear(conn)
             conn.queued = True
-            self._whole.append(conn)
+            self._whole.append(conn.peer, conn)
             return
         if len(conn.inbox) and not conn.begun:
             conn.begun = True
