@@ -45,7 +45,8 @@ ANN = {"username": "ann", "uid": "7", "groups": ["ops", "ml"], "extra": {"a": ["
 
 
 def test_a_review_is_read():
-    body = json.dumps(message(dryRun=True, userInfo=ANN, oldObject={"a": 1}))
+    options = {"kind": "UpdateOptions", "fieldManager": "kubectl-label"}
+    body = json.dumps(message(dryRun=True, userInfo=ANN, oldObject={"a": 1}, options=options))
 
     assert review.read(body.encode()) == Review(
         uid="705ab4f5",
@@ -57,6 +58,7 @@ def test_a_review_is_read():
         name="light-1",
         dry_run=True,
         requester=Requester(name="ann", groups=frozenset({"ml", "ops"})),
+        manager="kubectl-label",
         object=JOB,
         old_object={"a": 1},
     )
@@ -77,9 +79,17 @@ def test_what_may_be_missing_is_empty():
         name="",
         dry_run=False,
         requester=Requester(),
+        manager="",
         object={},
         old_object=None,
     )
+
+
+@pytest.mark.parametrize("options", [None, [], "x", {}, {"fieldManager": 7}])
+def test_options_that_cannot_be_read_name_no_manager(options):
+    body = json.dumps(message(options=options))
+
+    assert review.read(body.encode()).manager == ""
 
 
 @pytest.mark.parametrize(

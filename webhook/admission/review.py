@@ -62,6 +62,8 @@ class Review:
     name: str
     dry_run: bool
     requester: Requester
+    manager: str
+    """The field manager of who sends the request, such as ``kubectl-label``; or empty."""
     object: dict[str, Any]
     """As parsed; empty where the operation carries none."""
     old_object: dict[str, Any] | None
@@ -133,9 +135,17 @@ def read(body: bytes) -> Review:
         requester=read_requester(
             fields.mapping(request, "userInfo", "request"), "request.userInfo"
         ),
+        manager=_manager(request),
         object=dict(fields.mapping(request, "object", "request")),
         old_object=_old_object(request),
     )
+
+
+def _manager(request: Mapping[str, Any]) -> str:
+    # It decides nothing but a warning, so what cannot be read keeps no review from its answer.
+    options = request.get("options")
+    manager = options.get("fieldManager") if isinstance(options, dict) else None
+    return manager if isinstance(manager, str) else ""
 
 
 def uid_of(body: bytes) -> str:

@@ -35,7 +35,7 @@ from webhook.model.job import (
 )
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import Mode, Spec
-from webhook.model.reasons import Explained, LeftAlone
+from webhook.model.reasons import Explained, LeftAlone, Obstacle
 from webhook.model.words import carbon, figure, span
 
 
@@ -250,6 +250,18 @@ def _undo(kind: JobKind, job: Job, room: int) -> str:
     if len(command) <= room:
         return command
     return f"kubectl fallback undo {reference_of(kind.kind, 'JOB' if kind is JOB else 'NAME')}"
+
+
+def kept(kind: JobKind, job: Job, obstacle: Obstacle | None) -> tuple[str, ...]:
+    """Say that the decided queue of a *job* is kept from a change by hand, and how it is left.
+
+    *obstacle*: what keeps the Job from any other queue.
+    """
+    head = f"{PREFIX}kept in {shortened(_plain(job.queue), _LONGEST_NAME)}, as it was decided"
+    if obstacle is not None:
+        return (f"{head}; {obstacle.meaning}"[:LONGEST],)
+    intro = "to put it back: "
+    return head, PREFIX + intro + _undo(kind, job, _ROOM - len(intro))
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:

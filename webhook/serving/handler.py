@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
@@ -33,9 +33,11 @@ from webhook.model.decision import (
     Restored,
     Skipped,
     Undone,
+    UpdateOutcome,
 )
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
+from webhook.model.job import QUEUE_LABEL
 from webhook.model.pod_groups import GroupClaim, key_of
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Explained, Skip
@@ -180,6 +182,8 @@ class Handler:
         if review.operation == "UPDATE":
             old = review.old_object or {}
             outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
+            if review.manager in _BY_HAND and _QUEUE in {edit.path for edit in outcome.edits}:
+                outcome = _kept_by_hand(outcome, old, kind)
         else:
             outcome = self._create(review, kind, moment, claimed)
         # Verifying applies the patch to the review's own object.
@@ -285,6 +289,19 @@ def _name_namespace(review: Review) -> None:
     if not isinstance(metadata, dict):
         raise FieldError("request.object.metadata", "expected an object")
     metadata["namespace"] = review.namespace or metadata.get("namespace") or "default"
+
+
+_BY_HAND: Final = frozenset({"kubectl-label", "kubectl-edit", "kubectl-patch"})
+"""Field managers of who changes one thing and means it; others apply a whole manifest again."""
+_QUEUE: Final = ("metadata", "labels", QUEUE_LABEL)
+
+
+def _kept_by_hand(outcome: UpdateOutcome, old: Mapping[str, Any], kind: JobKind) -> UpdateOutcome:
+    """Say, where a person meant to change the queue, that it is kept and how it is changed."""
+    if not isinstance(outcome, Restored):
+        return outcome
+    said = warning.kept(kind, kind.read(old), kind.held_back(old))
+    return replace(outcome, warnings=(*outcome.warnings, *said))
 
 
 def _considered(
