@@ -56,7 +56,8 @@ def command(**given: Any) -> None:
 
     Nothing is changed, and nothing has to be installed. Jobs that still exist are replayed twice:
     as they went, and as the policy would have decided. The first replay shows how far the second
-    can be trusted. Without --policy one is suggested from the cluster's queues, with what it
+    can be trusted. Jobs that a policy has decided already are compared with how they went, too.
+    Without --policy one is suggested from the cluster's queues, with what it
     assumes.
 
     \b
@@ -118,8 +119,9 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         snapshot=_observing(snapshot, policies), learned=past.state.learned(until), now=until
     )
     unended = [entry for entry in past.entries if not entry.outcome]
+    entries = estimated_gains.undecided([*ended, *unended])
     found = estimated_gains.estimate(
-        look_back.look_back([*ended, *unended], world), left_out=past.left_out + len(past.unread)
+        look_back.look_back(entries, world), left_out=past.left_out + len(past.unread)
     )
     if asked.output in ("text", "wide"):
         terminal.say(terminal.fitted(estimated_gains.as_text(found), asked.output))

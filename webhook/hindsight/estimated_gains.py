@@ -7,12 +7,13 @@ policies would have decided.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any, Final
 
 from webhook.hindsight.gains import Confidence, gains
+from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.model.words import span
 from webhook.simulate.results import totals
@@ -40,9 +41,9 @@ class Estimate:
     """How many of these a policy matches."""
     moved: int
     hours_back: float
-    """Hours of accelerators that moved Jobs would have left to others."""
+    """Hours of accelerators that Jobs would have left to others; below 0: more would be used."""
     hours_by_flavor: Mapping[str, float]
-    """The same by flavor; below 0: more would have been used there."""
+    """The same by flavor."""
     wait: MeanSeconds | None
     """Mean time from arrival to start; None: nothing was replayed."""
     turnaround: MeanSeconds | None
@@ -61,8 +62,16 @@ class Estimate:
     """What keeps it from saying more."""
 
 
+def undecided(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
+    """Return entries that are all compared with how they went, whoever decided them."""
+    # What was enforced would else be compared with no decision, and the rest with how it went.
+    return [replace(entry, mode="") for entry in entries]
+
+
 def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
     """Sum up what the policies of a look back, which all observe, would have changed.
+
+    Its entries are ``undecided``, so that every figure has the same baseline.
 
     *left_out*: Jobs of which nothing could be read.
     """
@@ -72,7 +81,8 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
     since = min((job.entry.created for job in jobs), default=0.0)
     found = gains(hindsight, since=0.0, until=until)
     matched = [job for job in jobs if job.policy is not None]
-    moved = [job for job in matched if job.promised is not None and job.promised.is_moved]
+    moved = sum(job.promised is not None and job.promised.is_moved for job in matched)
+    hours = _hours_by_flavor(jobs)
     rows = [row for row in found.rows if row.saved is not None]
     doubts = _doubts(
         hindsight,
@@ -84,9 +94,9 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
     return Estimate(
         jobs=len(jobs),
         matched=len(matched),
-        moved=len(moved),
-        hours_back=sum(_hours_by_flavor(moved).values()),
-        hours_by_flavor=_hours_by_flavor(jobs),
+        moved=moved,
+        hours_back=sum(hours.values()),
+        hours_by_flavor=hours,
         wait=_means(jobs, is_wait=True),
         turnaround=_means(jobs, is_wait=False),
         saved=sum(row.saved or 0.0 for row in rows),
@@ -160,7 +170,7 @@ def _doubts(
             f"{left_out} Jobs are left out: their queues are gone, or they cannot be read"
         )
     if decided := sum(bool(job.entry.policy) for job in jobs):
-        doubts.append(f"{decided} Jobs were decided already; they are replayed as they went")
+        doubts.append(f"{decided} Jobs were decided already: all is compared with how they went")
     if unfinished := sum(not job.entry.outcome for job in hindsight.jobs):
         doubts.append(f"{unfinished} Jobs have not ended; they count only as load")
     unseen = sorted({name for job in hindsight.jobs for name in job.unseen})
@@ -175,13 +185,17 @@ def as_text(found: Estimate) -> str:
         return "No Job that has ended could be replayed."
     wait, done = found.wait, found.turnaround
     share = f"Of {found.jobs} Jobs in {span(found.until - found.since)}, {found.moved}"
-    gained = f"{found.hours_back:.1f} GPU hours given back"
-    waited = f"mean wait {span(wait.before)} to {span(wait.after)}"
-    took = f"Mean time until done: {span(done.before)} to {span(done.after)}"
+    more = "given back" if found.hours_back >= 0 else "more used"
+    gained = f"{abs(found.hours_back):.1f} GPU hours {more}"
+    waited = f"mean wait {span(wait.after)} instead of {span(wait.before)}"
+    took = f"Mean time until done: {span(done.after)} instead of {span(done.before)}"
     lines = [
         f"{share} would have moved: {gained}, {waited}.",
         f"{took}. Jobs done later: {found.slower}.",
     ]
+    if found.saved < 0:
+        may = "may have made" if -found.saved <= found.margin else "would have made"
+        lines.append(f"This policy {may} Jobs later: do not use it as it is.")
     if not found.moved:
         lines += ["", *_why_not(found)]
     lines += ["", *_how_sure(found)]
