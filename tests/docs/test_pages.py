@@ -8,6 +8,7 @@ import yaml
 
 from hack import tools
 from tests.docs.pages import PAGES, ROOT
+from webhook.model.policy.fallback_policy import seconds
 
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -92,3 +93,21 @@ def test_the_page_of_installs_names_each_program_and_python():
     }
     named = {each.rpartition(" ")[2] for each in PROJECT["classifiers"] if "Python :: 3." in each}
     assert {version for version in named if version in page} == named
+
+
+def test_the_first_policy_says_how_long_the_first_job_runs():
+    text = (ROOT / "docs/get-started.md").read_text()
+    (policy,) = [
+        document
+        for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+        for document in yaml.safe_load_all(block)
+        if document["kind"] == "FallbackPolicy"
+    ]
+    (job,) = yaml.safe_load_all((ROOT / "examples/light-job.yaml").read_text())
+    runs = job["spec"]["template"]["metadata"]["annotations"]
+    told = policy["spec"]["strategy"]["finishTime"]["runTime"]
+    slowdowns = {option["name"]: option.get("slowdown", 1) for option in policy["spec"]["options"]}
+
+    gpu = seconds(runs["sim.example.com/gpu-run"])
+    assert seconds(told) == gpu
+    assert slowdowns["cpu"] * gpu == seconds(runs["sim.example.com/cpu-run"])
