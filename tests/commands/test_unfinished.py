@@ -23,7 +23,12 @@ def job(name, *, suspend=False, finished=()):
     labels = {"kueue-fallback.dev/option": "cpu", "kueue.x-k8s.io/queue-name": "cpu-lq"}
     conditions = [{"type": kind, "status": "True"} for kind in finished]
     return {
-        "metadata": {"namespace": "team", "name": name, "labels": labels},
+        "metadata": {
+            "namespace": "team",
+            "name": name,
+            "labels": labels,
+            "annotations": {"kueue-fallback.dev/decision": "{}"},
+        },
         "spec": {"suspend": suspend},
         "status": {"conditions": conditions} if conditions else {},
     }
@@ -73,6 +78,20 @@ def test_other_kinds_are_named_and_those_that_may_not_be_listed_left_out(run):
         "team       rayjob/train  cpu     cpu-lq  running",
         "Unfinished Jobs with a decision: 2.",
     ]
+
+
+def test_pods_of_a_decided_job_are_no_jobs(run):
+    pod = job("light-9clkg-dx7gs")
+    del pod["metadata"]["annotations"]
+
+    def answer(method, path, body):
+        items = {"/apis/batch/v1/jobs": [job("light-9clkg")], "/api/v1/pods": [pod]}
+        return 200, [], {"metadata": {}, "items": items.get(path.partition("?")[0], [])}
+
+    result = run(answer)
+
+    assert "Unfinished Jobs with a decision: 1." in result.stdout.splitlines()
+    assert "light-9clkg-dx7gs" not in result.stdout
 
 
 def test_without_such_jobs_it_says_so(run):

@@ -22,7 +22,7 @@ from webhook.commands.kubectl_flags import (
     selector_option,
 )
 from webhook.jobs import JOB, KINDS, JobKind
-from webhook.model.job import OPTION_LABEL, QUEUE_LABEL, reference_of
+from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL, reference_of
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -105,7 +105,9 @@ def _jobs(
     """Yield the decided Jobs of a kind; of one that is not there, or not for the user, none."""
     try:
         for job in listed(client, kind.path(namespace), {"labelSelector": selector}):
-            yield _shown(job, kind)
+            # The pods of a decided Job have its label, from its template, and no decision.
+            if DECISION in (job["metadata"].get("annotations") or {}):
+                yield _shown(job, kind)
     except (Forbidden, NotServed):
         if kind is JOB:
             raise
