@@ -28,6 +28,8 @@ class Cluster:
             return 200, [], {"major": "1", "minor": "36"}
         if path == "/apis/kueue.x-k8s.io":
             return 200, [], KUEUE_VERSIONS
+        if path.startswith("/apis/") and path.count("/") == 2:
+            return 404, [], {"message": "no such group"}
         return self.read(path, query)
 
     def read(self, path, query):

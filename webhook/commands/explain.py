@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
-from webhook.commands import completion, deciding, decision_table, terminal
+from webhook.commands import completion, deciding, decision_table, terminal, told_starts
 from webhook.commands.connect import (
     connected,
     cron_job_named,
@@ -57,6 +58,9 @@ _UNREADABLE = "Its decision cannot be read."
 _INDENT = "  "
 
 
+_RESTRICTED = "you may not list what a decision needs, such as ClusterQueues"
+
+
 def explained(
     client: Client,
     namespace: str,
@@ -95,7 +99,9 @@ def explained(
         for hint in deciding.hints(job, view):
             terminal.say(hint, err=True)
     except Forbidden as error:
-        now = str(error)
+        now = f"{_RESTRICTED}; your admin can let you" if requester is None else str(error)
+        if decision_table.state_of(job, kind) == "pending":
+            waits = told_starts.of_job(client, job, kind).sentences(time.time())
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
@@ -393,7 +399,8 @@ def _of_manifests(
             raise click.UsageError(f"--as: {error}") from error
         titled = [_titled(job) if is_titled else "" for job in jobs]
         answers = [_dry_run(client, job.source, asked.output) for job in jobs]
-        terminal.say(f"{error}: the webhook was asked by a server-side dry run instead", err=True)
+        text = f"{_RESTRICTED}: the webhook was asked by a server-side dry run instead"
+        terminal.say(f"Y{text[1:]}", err=True)
         return [_under(*each) for each in zip(titled, answers, strict=True)]
     return _considered(jobs, view, asked.output, is_titled=is_titled)
 

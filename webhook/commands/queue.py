@@ -36,6 +36,7 @@ from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
+    from webhook.commands.told_starts import ToldStart
     from webhook.jobs import JobKind
     from webhook.state.waiting_line import WaitingWorkload
 
@@ -82,8 +83,10 @@ def command(**given: Any) -> None:
     is changed. Times come from the forecasts that decisions use. About 80 % of Jobs start in the
     range of WITHIN.
 
-    You need the right to list ClusterQueues and Workloads. Without it, ask the console about the
-    Jobs of your namespace: docs/quota-api.md.
+    You need the right to list ClusterQueues and Workloads. Without it you see of the Jobs of your
+    namespace what stands on them: when they were last expected to start, and as of when. Kueue's
+    visibility API adds their positions, if it is served and you may ask it. The console forecasts
+    anew also for you: docs/quota-api.md.
 
     Exit codes: 0 done, 1 there is no such Job, it does not wait, or the cluster cannot be asked,
     2 a file is wrong.
@@ -136,9 +139,15 @@ def _of_file(asked: _QueueOptions) -> None:
 
 
 def _live(asked: _QueueOptions) -> None:
+    from webhook.api.kubernetes_api import Forbidden
+
     with connected(asked.access) as client:
-        view = line_of_cluster(client)
         namespace = namespace_or_current(asked.namespace, asked.access)
+        try:
+            view = line_of_cluster(client)
+        except Forbidden:
+            _as_told(client, asked, namespace)
+            return
         if not asked.job:
             chosen = _chosen(view, "" if asked.all_namespaces else namespace)
             _say_all(chosen, view, asked.output)
@@ -149,6 +158,43 @@ def _live(asked: _QueueOptions) -> None:
             terminal.say(_why_not(client, kind, namespace, name), err=True)
             sys.exit(1)
         _say_one(found, view, asked.output)
+
+
+def _as_told(client: Client, asked: _QueueOptions, namespace: str) -> None:
+    """Show what stands on the Jobs, to a user who may not see ClusterQueues."""
+    from webhook.api.kubernetes_api import NotServed
+    from webhook.commands import told_starts
+    from webhook.commands.decision_table import state_of
+
+    unix = time.time()
+    if asked.job:
+        kind, name = named(asked.job)
+        try:
+            job = client.get(kind.path(namespace, name))
+        except NotServed:
+            job = {}
+        if not job or state_of(job, kind) != "pending":
+            terminal.say(_why_not(client, kind, namespace, name), err=True)
+            sys.exit(1)
+        found: Sequence[ToldStart] = [told_starts.of_job(client, job, kind)]
+    else:
+        found = told_starts.of_jobs(client, "" if asked.all_namespaces else namespace)
+    if asked.output == "name":
+        terminal.say("\n".join(with_type(told.job) for told in found))
+        return
+    if asked.output in FOR_PROGRAMS:
+        terminal.say(terminal.dump({"workloads": [told.figures() for told in found]}, asked.output))
+        return
+    if asked.job:
+        lines = found[0].sentences(unix)
+        terminal.say(terminal.strong(f"{namespace}/{found[0].job}"))
+    else:
+        rows = [told.row(unix) for told in found]
+        lines = terminal.table(told_starts.HEADER, rows, limit=terminal.width(asked.output))
+        lines = lines if rows else ["No Job waits there."]
+    for line in lines:
+        terminal.say(terminal.fitted(line, asked.output) if asked.job else line)
+    terminal.say(terminal.fitted(told_starts.RESTRICTED, asked.output), err=True)
 
 
 def line_of_cluster(client: Client) -> LineView:

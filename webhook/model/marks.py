@@ -11,6 +11,7 @@ from webhook.model.job import (
     DECIDED_BY,
     DECISION,
     DECISION_ID,
+    EXPECTED_START,
     JOB_CLASS,
     MOVE_REASON,
     MOVE_TO,
@@ -28,7 +29,9 @@ LONGEST: Final = 200
 them as they like, and each one is kept in memory many times."""
 MARKS_OF_EDITS = frozenset({OPTION_LABEL, DECISION_ID, DECIDED_BY, JOB_CLASS, HELD})
 """Those that stand among the edits of a decision; the others come and go with its annotation."""
-MARKS = MARKS_OF_EDITS | {DECISION, REASON, MOVE_TO, MOVE_REASON, UNDONE, UNDONE_FROM}
+MARKS = MARKS_OF_EDITS | {
+    *(DECISION, REASON, MOVE_TO, MOVE_REASON, UNDONE, UNDONE_FROM, EXPECTED_START)
+}
 """Labels and annotations that a decision leaves or that ask for one; taken away with it, recorded
 or not."""
 
