@@ -4,9 +4,10 @@ import pytest
 
 from webhook.api.kubernetes_api import Forbidden, Unreachable
 from webhook.console import access
-from webhook.console.access import Reviews, Unanswered, Unknown
+from webhook.console.access import Reviews, TooMany, Unanswered, Unknown
 
 QUEUES = {"group": "kueue.x-k8s.io", "resource": "clusterqueues"}
+PEER = "10.0.0.1"
 USER = {
     "username": "ann",
     "uid": "1",
@@ -46,7 +47,7 @@ class ApiServer:
 def test_a_user_is_asked_about_with_all_that_is_known_of_them():
     server = ApiServer()
 
-    found = server.reviews().rights_of("Bearer good").may_get(["gpu-cq"], **QUEUES)
+    found = server.reviews().rights_of("Bearer good", PEER).may_get(["gpu-cq"], **QUEUES)
 
     assert found == {"gpu-cq"}
     assert server.asked == [
@@ -76,12 +77,12 @@ def test_a_user_is_asked_about_with_all_that_is_known_of_them():
 )
 def test_without_a_token_that_is_known_there_is_nobody(header):
     with pytest.raises(Unknown):
-        ApiServer().reviews().rights_of(header)
+        ApiServer().reviews().rights_of(header, PEER)
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_scheme_may_be_written_anyhow(scheme):
-    assert ApiServer().reviews().rights_of(f"{scheme} good") is not None
+    assert ApiServer().reviews().rights_of(f"{scheme} good", PEER) is not None
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,10 @@ def test_a_token_must_be_meant_for_the_console(audience, audiences, is_known):
     server = ApiServer(audiences=audiences)
 
     if is_known:
-        server.reviews(audience).rights_of("Bearer good")
+        server.reviews(audience).rights_of("Bearer good", PEER)
     else:
         with pytest.raises(Unknown):
-            server.reviews(audience).rights_of("Bearer good")
+            server.reviews(audience).rights_of("Bearer good", PEER)
     _, spec = server.asked[0]
     assert spec.get("audiences") == ([audience] if audience else None)
 
@@ -112,11 +113,11 @@ def test_answers_are_remembered_for_seconds_and_not_longer():
     reviews = server.reviews()
 
     for _ in range(3):
-        reviews.rights_of("Bearer good").may_get(["gpu-cq"], **QUEUES)
+        reviews.rights_of("Bearer good", PEER).may_get(["gpu-cq"], **QUEUES)
     first = len(server.asked)
     server.now = access.REMEMBERED_SECONDS + 0.1
     server.allowed = lambda _: False
-    later = reviews.rights_of("Bearer good").may_get(["gpu-cq"], **QUEUES)
+    later = reviews.rights_of("Bearer good", PEER).may_get(["gpu-cq"], **QUEUES)
 
     assert (first, later, len(server.asked)) == (2, frozenset(), 4)
 
@@ -127,15 +128,37 @@ def test_a_refusal_is_remembered_too():
 
     for _ in range(3):
         with pytest.raises(Unknown):
-            reviews.rights_of("Bearer bad")
+            reviews.rights_of("Bearer bad", PEER)
 
     assert len(server.asked) == 1
+
+
+def test_an_address_that_makes_tokens_up_costs_the_api_server_few_reviews():
+    server = ApiServer()
+    reviews = server.reviews()
+    known = reviews.rights_of("Bearer good", PEER)
+
+    refusals = []
+    for number in range(200):
+        with pytest.raises((Unknown, TooMany)) as refused:
+            reviews.rights_of(f"Bearer made-up-{number}", PEER)
+        refusals.append(refused.type)
+
+    assert refusals == [Unknown] * access.MOST_UNKNOWN + [TooMany] * (200 - access.MOST_UNKNOWN)
+    assert len(server.asked) == 1 + access.MOST_UNKNOWN
+    # Who is known goes on there, others elsewhere, and all of them later.
+    assert reviews.rights_of("Bearer good", PEER).requester == known.requester
+    with pytest.raises(Unknown):
+        reviews.rights_of("Bearer bad", "10.0.0.2")
+    server.now += access.REMEMBERED_SECONDS
+    with pytest.raises(Unknown):
+        reviews.rights_of("Bearer bad", PEER)
 
 
 def test_no_more_answers_are_remembered_than_the_bound(monkeypatch):
     monkeypatch.setattr(access, "REMEMBERED", 3)
     server = ApiServer()
-    rights = server.reviews().rights_of("Bearer good")
+    rights = server.reviews().rights_of("Bearer good", PEER)
 
     for name in ("a", "b", "c", "d", "d", "a"):
         rights.may_get([name], **QUEUES)
@@ -146,7 +169,7 @@ def test_no_more_answers_are_remembered_than_the_bound(monkeypatch):
 def test_who_may_list_is_not_asked_about_one_by_one():
     server = ApiServer()
 
-    found = server.reviews().rights_of("Bearer good").may_get(["a", "b", "c"], **QUEUES)
+    found = server.reviews().rights_of("Bearer good", PEER).may_get(["a", "b", "c"], **QUEUES)
 
     assert (found, server.rights()) == ({"a", "b", "c"}, [("list", "")])
 
@@ -154,7 +177,7 @@ def test_who_may_list_is_not_asked_about_one_by_one():
 def test_who_may_get_some_sees_these():
     server = ApiServer(allowed=lambda asked: asked["name"] == "b")
 
-    found = server.reviews().rights_of("Bearer good").may_get(["c", "b", "a"], **QUEUES)
+    found = server.reviews().rights_of("Bearer good", PEER).may_get(["c", "b", "a"], **QUEUES)
 
     assert found == {"b"}
     assert server.rights() == [("list", ""), ("get", "a"), ("get", "b"), ("get", "c")]
@@ -163,7 +186,7 @@ def test_who_may_get_some_sees_these():
 def test_about_thousands_is_not_asked():
     server = ApiServer(allowed=lambda asked: asked["verb"] == "get")
 
-    found = server.reviews().rights_of("Bearer good").may_get(map(str, range(1000)), **QUEUES)
+    found = server.reviews().rights_of("Bearer good", PEER).may_get(map(str, range(1000)), **QUEUES)
 
     assert len(found) == access.ASKED
 
@@ -171,7 +194,7 @@ def test_about_thousands_is_not_asked():
 def test_jobs_are_asked_about_by_namespace():
     server = ApiServer(allowed=lambda asked: asked["namespace"] == "team")
 
-    found = server.reviews().rights_of("Bearer good").may_list_jobs(["other", "team", "team"])
+    found = server.reviews().rights_of("Bearer good", PEER).may_list_jobs(["other", "team", "team"])
 
     asked = [spec["resourceAttributes"] for _, spec in server.asked[1:]]
     assert found == {"team"}
@@ -195,7 +218,7 @@ def test_an_api_server_that_does_not_say_is_no_yes_and_is_asked_again(error):
     reviews = Reviews(post)
     for _ in range(2):
         with pytest.raises(Unanswered):
-            reviews.rights_of("Bearer good")
+            reviews.rights_of("Bearer good", PEER)
 
     assert len(asked) == 2
 
@@ -204,5 +227,5 @@ def test_an_api_server_that_does_not_say_is_no_yes_and_is_asked_again(error):
 def test_an_answer_that_cannot_be_read_is_none(status):
     with pytest.raises(Unanswered):
         ApiServer(**status).reviews("console" if "audiences" in status else "").rights_of(
-            "Bearer good"
+            "Bearer good", PEER
         )

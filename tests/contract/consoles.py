@@ -12,7 +12,7 @@ from webhook.console.web_server import ConsoleServer
 
 
 @contextlib.contextmanager
-def served(view, *, rights_of=lambda _: Everybody(), context=None, **rest):
+def served(view, *, rights_of=lambda *_: Everybody(), context=None, **rest):
     """Serve the console on a port of loopback."""
     bugs = []
     sources = ConsoleSources(view=view, **rest)

@@ -3,15 +3,20 @@
 import contextlib
 import http.client
 import json
+import math
+import socket
 import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from hack.waiting import WAIT_SECONDS, wait_for
 from tests.console.viewers import Only
 from tests.console.worlds import known
-from tests.contract.consoles import ask, read, served
+from tests.contract.consoles import ask, connection_to, read, served
 from webhook.console import routes, web_server
-from webhook.console.access import Everybody, Unanswered, Unknown
+from webhook.console.access import Everybody, TooMany, Unanswered, Unknown
 from webhook.console.collect import collect
 from webhook.console.routes import ConsoleSources, create_app
 
@@ -90,11 +95,11 @@ def test_a_client_that_says_nothing_keeps_no_other_waiting(console):
         assert read(console, "/workloads?clusterqueue=gpu-cq")[0] == 200
 
 
-def nobody(_):
+def nobody(*_):
     raise Unknown
 
 
-def unanswered(_):
+def unanswered(*_):
     raise Unanswered("TokenReview: timed out")
 
 
@@ -140,7 +145,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_client():
     def fail():
         raise RuntimeError("secret")
 
-    app = create_app(ConsoleSources(view=fail), lambda _: Everybody(), on_error=bugs.append)
+    app = create_app(ConsoleSources(view=fail), lambda *_: Everybody(), on_error=bugs.append)
 
     answer = app.test_client().get("/view")
 
@@ -157,7 +162,7 @@ def test_a_bug_is_told_to_the_log_and_not_to_the_client():
     ],
 )
 def test_without_the_right_not_even_existence_is_told(path, text):
-    with served(lambda: collect(known()), rights_of=lambda _: Nothing()) as port:
+    with served(lambda: collect(known()), rights_of=lambda *_: Nothing()) as port:
         assert read(port, path) == (403, {"error": text})
 
 
@@ -183,8 +188,58 @@ def test_without_a_certificate_nothing_is_answered():
         ask(port, "/view")
 
 
-def test_connections_that_last_too_long_are_ended_so_that_others_are_served(monkeypatch):
-    monkeypatch.setattr(web_server, "AT_ONCE", 1)
+def test_silent_connections_of_one_address_keep_no_other_from_being_answered(monkeypatch):
+    # None ends by itself.
+    monkeypatch.setattr(web_server.RequestHandler, "timeout", None)
+    monkeypatch.setattr(web_server, "LONGEST_SECONDS", math.inf)
+    with served(lambda: collect(known())) as port, contextlib.ExitStack() as stack:
+        address = ("127.0.0.1", port)
+        early = stack.enter_context(contextlib.closing(connection_to(port)))
+        early.connect()
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(address, None, ("127.0.0.2", 0)))
+
+        assert read(port, "/workloads?clusterqueue=gpu-cq")[0] == 200
+        early.request("GET", "/openapi.json")
+        assert early.getresponse().status == 200
+
+
+def test_few_answers_are_made_at_once_and_the_others_wait():
+    lock, gate = threading.Lock(), threading.Event()
+    running, most = 0, 0
+
+    def view():
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        gate.wait(WAIT_SECONDS)
+        with lock:
+            running -= 1
+        return collect(known())
+
+    with served(view) as port, ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(read, port, "/view") for _ in range(20)]
+        wait_for(lambda: running == web_server.AT_ONCE, "as many are made as may be")
+        gate.set()
+
+        assert [answer.result()[0] for answer in answers] == [200] * 20
+    assert most == web_server.AT_ONCE
+
+
+def test_who_makes_many_tokens_up_is_asked_to_come_back_later():
+    def too_many(*_):
+        raise TooMany
+
+    with served(lambda: collect(known()), rights_of=too_many) as port:
+        response, body = ask(port, "/view", Authorization="Bearer made-up")
+
+    assert (response.status, response.headers["Retry-After"]) == (429, "10")
+    text = "too many tokens that the API server does not know came from this address"
+    assert json.loads(body) == {"error": text}
+
+
+def test_connections_that_last_too_long_are_ended(monkeypatch):
     monkeypatch.setattr(web_server, "LONGEST_SECONDS", 0.2)
     with (
         served(lambda: collect(known())) as port,
@@ -204,10 +259,10 @@ def test_a_jobs_page_is_told_to_those_who_may_list_its_kind_there(console):
     assert b"Forecast beside truth" in body
     nonce = policy.split("'nonce-")[1].split("'")[0]
     assert f'<script nonce="{nonce}"'.encode() in body
-    with served(lambda: collect(known()), rights_of=lambda _: Only("other")) as port:
+    with served(lambda: collect(known()), rights_of=lambda *_: Only("other")) as port:
         assert read(port, JOB) == (403, {"error": "needs list jobs in namespace team"})
         assert ask(port, JOB.replace("team", "other").replace("light-1", "none"))[0].status == 404
-    with served(lambda: collect(known()), rights_of=lambda _: Only("team")) as port:
+    with served(lambda: collect(known()), rights_of=lambda *_: Only("team")) as port:
         assert ask(port, JOB)[0].status == 200
 
 

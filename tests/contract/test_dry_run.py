@@ -98,7 +98,7 @@ def test_only_json_of_a_bounded_size_is_read(console):
 def test_who_may_not_create_it_there_gets_no_answer(rights, status):
     view = collect(known())
     with served(
-        lambda: view, rights_of=lambda _: Only(*rights), decide=runs(paper()).decide
+        lambda: view, rights_of=lambda *_: Only(*rights), decide=runs(paper()).decide
     ) as port:
         answered, answer = send(port, "/dry-run", json.dumps(manifest()))
 

@@ -248,7 +248,7 @@ def test_who_waits_is_told_with_place_and_start(console):
 )
 def test_who_is_bound_to_a_namespace_sees_its_jobs_alone(path, status, seen):
     view = collect(known())
-    with served(lambda: view, rights_of=lambda _: Only("team"), waiting=lambda: LINE) as port:
+    with served(lambda: view, rights_of=lambda *_: Only("team"), waiting=lambda: LINE) as port:
         answered, answer = read(port, path)
 
     assert answered == status

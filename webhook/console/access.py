@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -67,6 +67,9 @@ REMEMBERED = 5_000
 ASKED = 200
 """Names checked one by one for one response; the rest is left out."""
 LONGEST_TOKEN = 16_384
+MOST_UNKNOWN = 20
+"""Tokens of nobody's that one address may send within ``REMEMBERED_SECONDS``: each new token costs
+the API server a review."""
 _TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 _ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _Value = TypeVar("_Value")
@@ -74,6 +77,10 @@ _Value = TypeVar("_Value")
 
 class Unknown(Exception):  # noqa: N818 - a refusal, not an error
     """There is no token, or none that the API server knows."""
+
+
+class TooMany(Exception):  # noqa: N818 - likewise
+    """Too many tokens of nobody's came from that address lately to ask about one more."""
 
 
 class Unanswered(Exception):  # noqa: N818 - likewise
@@ -134,12 +141,17 @@ class Reviews:
         self._post, self._audience = post, audience
         self._users: Remembered[Viewer | bool] = Remembered(clock)
         self._allowed: Remembered[bool] = Remembered(clock)
+        self._clock = clock
+        self._unknown: Counter[str] = Counter()
+        """By address, how many tokens of nobody's it has sent since the count began."""
+        self._counted_until = 0.0
 
-    def rights_of(self, authorization: str) -> Rights:
-        """Return the rights of the user who sent a header ``Authorization``.
+    def rights_of(self, authorization: str, peer: str) -> Rights:
+        """Return the rights of the user who sent a header ``Authorization`` from an address.
 
         Raises:
             Unknown: it holds no token, or nobody's.
+            TooMany: nobody's tokens came from *peer* so often that this one is not asked about.
             Unanswered: the API server did not answer.
 
         """
@@ -149,7 +161,7 @@ class Reviews:
             raise Unknown
         # The token itself is stored nowhere.
         key = hashlib.sha256(token.encode()).digest()
-        user = self._users.get(key, lambda: self._user(token))
+        user = self._users.get(key, lambda: self._counted_user(token, peer))
         if not isinstance(user, Viewer):
             raise Unknown
         return _Reviewed(self, user)
@@ -162,6 +174,17 @@ class Reviews:
 
         """
         return self._allowed.get((user, asked), lambda: self._is_allowed(user, asked))
+
+    def _counted_user(self, token: str, peer: str) -> Viewer | bool:
+        now = self._clock()
+        if now >= self._counted_until:
+            self._unknown.clear()
+            self._counted_until = now + REMEMBERED_SECONDS
+        if self._unknown[peer] >= MOST_UNKNOWN:
+            raise TooMany
+        user = self._user(token)
+        self._unknown[peer] += not isinstance(user, Viewer)
+        return user
 
     def _user(self, token: str) -> Viewer | bool:
         """Return whose token it is; False: nobody's."""

@@ -440,5 +440,5 @@ def serve_again(
         wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
 
 
-def _everybody(_: str) -> Rights:
+def _everybody(_header: str, _peer: str) -> Rights:
     return Everybody()

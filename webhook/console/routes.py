@@ -16,7 +16,7 @@ from flask import Flask, Response, request
 from werkzeug.exceptions import HTTPException
 
 from webhook.console import page, page_filters, quota_api
-from webhook.console.access import Rights, Unanswered, Unknown
+from webhook.console.access import REMEMBERED_SECONDS, Rights, TooMany, Unanswered, Unknown
 from webhook.console.collect import restricted, shortened, with_waiting
 from webhook.console.job_story import job_story
 from webhook.console.quota_api import RETRY_SECONDS, Problem
@@ -102,20 +102,25 @@ class ConsoleSources:
 
 def create_app(
     sources: ConsoleSources,
-    rights_of: Callable[[str], Rights],
+    rights_of: Callable[[str, str], Rights],
     *,
     hosts: tuple[str, ...] = (),
     on_error: Callable[[Exception], None],
 ) -> Flask:
-    """Build the application; *rights_of* returns the rights for a header ``Authorization``.
+    """Build the application.
 
-    It answers only for *hosts*, by default for any.
+    *rights_of* returns the rights for a header ``Authorization`` and the address that sent it.
+    Answers are given only for *hosts*, by default for any.
     """
     app = Flask(__name__, static_folder=None)
     description = _description()
 
     def seeing(answer: Callable[[ConsoleSources, Rights], Response]) -> Callable[[], Response]:
-        return lambda: answer(sources, rights_of(request.headers.get("Authorization", "")))
+        def see() -> Response:
+            header, peer = request.headers.get("Authorization", ""), request.remote_addr or ""
+            return answer(sources, rights_of(header, peer))
+
+        return see
 
     def described() -> Response:
         return _to_json(description)
@@ -207,6 +212,13 @@ def _answer_errors(app: Flask, on_error: Callable[[Exception], None]) -> None:
         text = "needs a bearer token that the API server knows"
         response = _to_json({"error": text}, HTTPStatus.UNAUTHORIZED)
         response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    @app.errorhandler(TooMany)
+    def ask_less(_: TooMany) -> Response:
+        text = "too many tokens that the API server does not know came from this address"
+        response = _to_json({"error": text}, HTTPStatus.TOO_MANY_REQUESTS)
+        response.headers["Retry-After"] = f"{REMEMBERED_SECONDS:.0f}"
         return response
 
     @app.errorhandler(Unanswered)

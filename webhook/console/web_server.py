@@ -1,4 +1,4 @@
-"""A small threaded HTTP server for the console: few connections at once, each for a bounded time.
+"""A small threaded HTTP server for the console: few answers at once, each for a bounded time.
 
 It knows sockets and TLS, but not what the application answers.
 """
@@ -10,39 +10,46 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
-from socketserver import TCPServer, ThreadingMixIn
+from collections.abc import Callable, Iterable
+from socketserver import TCPServer
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
-from wsgiref.types import WSGIApplication
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from webhook.model.faults import Attention
+from webhook.server.probes import BoundedServer
 
 THREADS = "console"
 """Prefix of its threads' names: a failure in one of them does not end the process."""
 AT_ONCE = 8
-"""Connections; others wait. Each response takes the interpreter that the observer needs."""
+"""Answers; others wait. Each takes the interpreter that the observer needs."""
+PLACES = 32
+"""Connections, each with a thread; more than are answered, as some ask late or never."""
+GRACE_SECONDS = 0.5
+"""Time to ask while others wait for a place: a handshake takes some milliseconds."""
 SILENT_SECONDS = 10.0
 LONGEST_SECONDS = 30.0
-_STEP_SECONDS = 0.5
+_STEP_SECONDS = 0.05
 
 
-class _Handler(WSGIRequestHandler):
+class RequestHandler(WSGIRequestHandler):
     timeout = SILENT_SECONDS
+    server: ConsoleServer
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name there
         """Keep HTTP requests out of the log; the application logs failures."""
+
+    def parse_request(self) -> bool:
+        is_whole = super().parse_request()
+        self.server.has_asked(self.request)
+        return is_whole
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the client has gone, or said nothing for long
             super().handle()
 
 
-class ConsoleServer(ThreadingMixIn, WSGIServer):
+class ConsoleServer(BoundedServer, WSGIServer):
     """Serves an application until it is shut down."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def __init__(
         self,
@@ -59,11 +66,15 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
 
         """
         self._log, self._context = log, context
-        self._free = threading.Semaphore(AT_ONCE)
-        self._since: dict[Any, float] = {}
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Handler)
-        self.set_app(app)
+        super().__init__(
+            (host, port),
+            RequestHandler,
+            places=PLACES,
+            longest_seconds=LONGEST_SECONDS,
+            grace_seconds=GRACE_SECONDS,
+        )
+        self.set_app(_few_at_once(app))
 
     def server_bind(self) -> None:
         """Bind without a DNS lookup of this machine's name."""
@@ -71,58 +82,54 @@ class ConsoleServer(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = _named(self.server_address)
         self.setup_environ()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        while not self._free.acquire(timeout=_STEP_SECONDS):
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection, to be greeted in its own thread: a client can delay its handshake.
+
+        Raises:
+            OSError: there is no certificate yet.
+
+        """
+        request, client_address = super().get_request()
+        if self._context is None:
+            return request, client_address
+        context = self._context()
+        if context is None:
+            request.close()
+            raise OSError
+        request.settimeout(SILENT_SECONDS)
+        secured = context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+        return secured, client_address
+
+    def makes_room(self) -> bool:
+        """Wait until another connection is served: more may ask at once than are answered."""
+        while not super().makes_room():
+            time.sleep(_STEP_SECONDS)
             self.service_actions()
-        try:
-            super().process_request(request, client_address)
-        except RuntimeError:  # no thread to be had: nobody will give the place back
-            self._free.release()
-            raise
+        return True
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         threading.current_thread().name = f"{THREADS} request"
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
+        super().process_request_thread(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # A client can delay its handshake, so it is never done in the thread that accepts.
-        connection = self._secured(request)
-        if connection is None:
-            return
-        self._since[connection] = time.monotonic()
-        try:
-            if isinstance(connection, ssl.SSLSocket):
-                connection.do_handshake()
-            super().finish_request(connection, client_address)
-        except OSError:
-            return  # no TLS, or not with us
-        finally:
-            del self._since[connection]
-            if connection is not request:
-                connection.close()
-
-    def _secured(self, request: socket.socket) -> socket.socket | None:
-        if self._context is None:
-            return request
-        context = self._context()
-        if context is None:
-            return None
-        request.settimeout(SILENT_SECONDS)
-        return context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
-
-    def service_actions(self) -> None:
-        """Close connections that have lasted too long; called on each poll of the socket."""
-        before = time.monotonic() - LONGEST_SECONDS
-        for request, since in tuple(self._since.items()):
-            if since < before:
-                with contextlib.suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):  # no TLS, or not with us
+            if isinstance(request, ssl.SSLSocket):
+                request.do_handshake()
+            super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - theirs
-        self._log(Attention("console: a connection ended in an error"))
+        self._log("console: a connection ended in an error")
+
+
+def _few_at_once(app: WSGIApplication) -> WSGIApplication:
+    """Let an application make few answers at once; they are sent without a limit."""
+    turns = threading.Semaphore(AT_ONCE)
+
+    def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        with turns:
+            return app(environ, start_response)
+
+    return answer
 
 
 def _named(address: Any) -> tuple[str, int]:

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -67,39 +68,64 @@ LONGEST_SECONDS = 10.0
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """A server that, when full, closes the oldest connection that has sent nothing."""
+    """A server that, when full, closes a connection that has asked nothing.
+
+    It is the oldest of the peer that has most of them, so that a peer with many takes no room from
+    others.
+    """
 
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        *,
+        places: int,
+        longest_seconds: float,
+        grace_seconds: float = 0.0,
+    ) -> None:
+        """Serve so many connections at once, for a while twice as many as some are closed.
+
+        Each has *grace_seconds* to ask before it may be closed in favor of another.
+        """
+        self._places, self._longest_seconds = places, longest_seconds
+        self._grace_seconds = grace_seconds
         self._since: dict[Any, float] = {}
         """Open connections to the monotonic time of their start, oldest first."""
+        self._peers: dict[Any, str] = {}
         self._busy: set[Any] = set()
         """Those that have asked for a path, or are being closed."""
         self._lock = threading.Lock()
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._makes_room():
+        if self.makes_room():
             with self._lock:
                 self._since[request] = time.monotonic()
+                self._peers[request] = str(client_address[0])
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
-    def _makes_room(self) -> bool:
+    def makes_room(self) -> bool:
+        """Return whether one more connection is served, after closing another one if needed."""
         with self._lock:
             count = len(self._since)
-            if count < AT_ONCE:
+            if count < self._places:
                 return True
-            idle = next((request for request in self._since if request not in self._busy), None)
-            if idle is None or count >= 2 * AT_ONCE:
+            idle = [request for request in self._since if request not in self._busy]
+            if not idle or count >= 2 * self._places:
                 return False
-            self._busy.add(idle)
+            of_peers = Counter(self._peers[request] for request in idle)
+            closed = max(idle, key=lambda request: of_peers[self._peers[request]])
+            if time.monotonic() - self._since[closed] < self._grace_seconds:
+                return False
+            self._busy.add(closed)
         # Its thread notices and ends by itself.
-        _hang_up(idle)
+        _hang_up(closed)
         return True
 
     def has_asked(self, request: Any) -> None:
@@ -109,6 +135,7 @@ class BoundedServer(ThreadingHTTPServer):
     def shutdown_request(self, request: Any) -> None:
         with self._lock:
             self._since.pop(request, None)
+            self._peers.pop(request, None)
             self._busy.discard(request)
         super().shutdown_request(request)
 
@@ -117,7 +144,7 @@ class BoundedServer(ThreadingHTTPServer):
 
         Called on each poll of the listening socket.
         """
-        before = time.monotonic() - LONGEST_SECONDS
+        before = time.monotonic() - self._longest_seconds
         with self._lock:
             late = [request for request, since in self._since.items() if since < before]
         for request in late:
@@ -129,7 +156,8 @@ class BoundedServer(ThreadingHTTPServer):
 
 def _hang_up(request: Any) -> None:
     with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
+        # Under TLS, too: its own shutdown would take the state from under the other thread.
+        socket.socket.shutdown(request, socket.SHUT_RDWR)
 
 
 def serve(address: str, table: Routes) -> BoundedServer:
@@ -156,6 +184,8 @@ def serve(address: str, table: Routes) -> BoundedServer:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             """Keep probes and scrapes out of the decision log."""
 
-    server = BoundedServer(split_address(address), Handler)
+    server = BoundedServer(
+        split_address(address), Handler, places=AT_ONCE, longest_seconds=LONGEST_SECONDS
+    )
     threading.Thread(target=server.serve_forever, name=f"http {address}", daemon=True).start()
     return server
