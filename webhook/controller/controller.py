@@ -43,6 +43,7 @@ from webhook.controller.policy_keeper import PolicyKeeper
 from webhook.controller.policy_status import reference_of
 from webhook.controller.records import RUNS, Records, read_run
 from webhook.controller.savings_publisher import SavingsPublisher
+from webhook.controller.start_writer import StartWriter
 from webhook.controller.unreviewed import MovedJobs, Unreviewed, UnreviewedJobs, fetching
 from webhook.metric_table import policy_label
 from webhook.model.faults import Attention, Failures, logged
@@ -162,6 +163,9 @@ class Controller:
             settings.namespace,
             is_leader=self.is_leader,
         )
+        self._starts = StartWriter(
+            client, max_state_age=settings.max_state_age, is_leader=self.is_leader
+        )
         self._holds = HoldKeeper(client, settings.namespace, is_leader=self.is_leader)
         self._devices = self._reading_devices(settings.prometheus)
         self._dispatcher = self._dispatching(settings, client) if settings.dispatcher else None
@@ -268,6 +272,8 @@ class Controller:
         self._survive("events", lambda: self._log_all(self._events.step()))
         self._survive("congestion", self._publish_congestion)
         self._survive("advice", self._advise)
+        if self._watches.with_workloads:
+            self._survive("starts", self._write_starts)
         if self._watches.with_pending:
             self._survive("moves", self._move)
         # Of what is switched on it is known soon whether it is served, or why that is not known.
@@ -450,6 +456,10 @@ class Controller:
         if advised is not None:
             self.metrics.costs.show_advised(advised.savings)
             self._log_all(tuple(advised.lines))
+
+    def _write_starts(self) -> None:
+        now, unix = time.monotonic(), time.time()
+        self._log_all(self._starts.step(self._feed, self._snapshot, now=now, unix=unix))
 
     def _judge_unreviewed(self, as_of: float) -> None:
         now = time.monotonic()

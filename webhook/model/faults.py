@@ -16,7 +16,7 @@ OBSERVER_PARTS: Final = ("messages", "state", CERTIFICATES)
 """Parts of an observer's turn: reading messages, building the state, keeping certificates."""
 CONTROLLER_PARTS: Final = (
     *("messages", "state", "policies", "records"),
-    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds"),
+    *("events", "moves", "jobs", "keys", "savings", "congestion", "holds", "starts"),
     *("nominations", "advice", "prometheus", "namespaces"),
 )
 """Parts of a controller's turn."""

@@ -1,0 +1,110 @@
+"""Writes on pending Jobs when each is expected to start, for owners who may see only Jobs.
+
+Only on Jobs that a policy decided, only while Workloads are followed anyway, and only where a start
+has changed by a tenth (decision 0052). Who leads anew writes each once more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from math import isfinite
+from typing import Final
+
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.jobs import referred
+from webhook.model.expected_start import ExpectedStart, written
+from webhook.model.faults import Attention
+from webhook.model.job import EXPECTED_START
+from webhook.model.queues import Snapshot
+from webhook.state import forecast_input
+from webhook.state.feed import Feed
+from webhook.state.waiting_line import WaitingWorkload, waiting_in
+
+STEP_SECONDS: Final = 60.0
+REST: Final = 20.0
+"""So many times as long as it took, a forecast rests: at most a twentieth of a CPU's time."""
+MOST_AT_ONCE: Final = 10
+"""Jobs written in one step: each is a call, and the loop moves and releases Jobs meanwhile."""
+
+
+class StartWriter:
+    def __init__(
+        self, transport: KubernetesApi, *, max_state_age: float, is_leader: Callable[[], bool]
+    ) -> None:
+        """Write while *is_leader*, which is called before each write."""
+        self._transport, self._is_leader = transport, is_leader
+        self._max_state_age = max_state_age
+        self._told: dict[str, ExpectedStart] = {}
+        """What stands on each Job, as we have written it."""
+        self._news: deque[tuple[str, ExpectedStart]] = deque()
+        self._due = 0.0
+        self._said = ""
+
+    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> tuple[str, ...]:
+        """Forecast if it is time, and write what is new; return the lines to log.
+
+        *now* is on the clock of ``Snapshot.as_of``, *unix* the same moment in seconds since 1970.
+        """
+        if not self._is_leader():
+            self._told.clear()
+            self._news.clear()
+            return ()
+        is_fresh = now - snapshot.as_of <= self._max_state_age and feed.lists_workloads
+        if now >= self._due and is_fresh:
+            began = time.monotonic()
+            self._look(feed, snapshot, now=now, unix=unix)
+            self._due = now + max(STEP_SECONDS, REST * (time.monotonic() - began))
+        for _ in range(min(MOST_AT_ONCE, len(self._news))):
+            if not self._is_leader():
+                break
+            key, start = self._news.popleft()
+            if problem := self._write(key, start):
+                said, self._said = self._said, problem
+                return () if said == problem else (Attention(problem),)
+        return ()
+
+    def _look(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> None:
+        names = forecast_input.trees_of(snapshot.policies, snapshot)
+        contents = {name: feed.contents_of(name) for name in names}
+        waiting = waiting_in(contents, snapshot, unix - (now - snapshot.as_of))
+        starts = {
+            each.key: _expected(each, unix)
+            for each in waiting
+            # A person's Job that no policy decided is none of ours to write on.
+            if each.workload.job and each.workload.policy and isfinite(each.start.seconds)
+        }
+        self._told = {key: told for key, told in self._told.items() if key in starts}
+        news = (
+            (key, start)
+            for key, start in starts.items()
+            if start.differs(self._told.get(key), unix)
+        )
+        self._news = deque(sorted(news, key=lambda each: each[1].at))
+
+    def _write(self, key: str, start: ExpectedStart) -> str:
+        """Write one start; return why that failed, empty: it did not, or the Job has gone."""
+        namespace, _, reference = key.partition("/")
+        kind, name = referred(reference)
+        if not kind.is_movable:
+            return ""
+        body = {"metadata": {"annotations": {EXPECTED_START: written(start)}}}
+        try:
+            self._transport.patch(kind.path(namespace, name), body)
+        except (NotServed, Refused):
+            return ""
+        except ClusterError as error:
+            return f"expected starts: {error}"
+        self._told[key], self._said = start, ""
+        return ""
+
+
+def _expected(waiting: WaitingWorkload, unix: float) -> ExpectedStart:
+    return ExpectedStart(
+        at=unix + waiting.start.seconds,
+        as_of=unix,
+        cluster_queue=waiting.cluster_queue,
+        position=waiting.position,
+        pending=waiting.pending,
+    )
