@@ -11,7 +11,7 @@ from webhook.admission.original import original_of, restoration
 from webhook.admission.patch import operations
 from webhook.jobs import KINDS
 from webhook.model.edits import ABSENT, Edit, Original
-from webhook.model.job import DECISION, QUEUE_LABEL
+from webhook.model.job import DECISION, OPTION_LABEL, QUEUE_LABEL
 
 ALLOWED = KINDS["batch", "v1", "Job"].allowed
 POD = ("spec", "template", "spec")
@@ -152,10 +152,191 @@ def test_other_quantities_are_not_restored(other):
 
 def test_a_parent_that_was_absent_comes_back_with_what_kueue_injected():
     stored, original = running()
-    new = deepcopy(stored)
+    new = applied(stored)
     del new["spec"]["template"]["spec"]["nodeSelector"]
 
     assert restored(stored, new, original) == stored
+
+
+def with_queue(job: dict[str, Any]) -> None:
+    job["metadata"]["labels"][QUEUE_LABEL] = "gpu-lq"
+
+
+def with_tolerations(job: dict[str, Any]) -> None:
+    job["spec"]["template"]["spec"]["tolerations"] = [dict(TOLERATION)]
+
+
+def with_image(job: dict[str, Any]) -> None:
+    main_of(job)["image"] = "sd"
+
+
+def without_what_was_added(job: dict[str, Any]) -> None:
+    del job["spec"]["template"]["spec"]["nodeSelector"]
+    del main_of(job)["resources"]["requests"]["memory"]
+
+
+def with_amounts(job: dict[str, Any]) -> None:
+    resources = main_of(job)["resources"]
+    resources["limits"] = {"nvidia.com/gpu": "1"}
+    resources["requests"]["cpu"] = "1"
+
+
+@pytest.mark.parametrize("starts", [False, True])
+@pytest.mark.parametrize(
+    "change", [with_tolerations, with_image, with_amounts, without_what_was_added]
+)
+def test_one_place_alone_is_somebodys_change_and_passes(change, starts):
+    stored, original = decided()
+    new = deepcopy(stored)
+    change(new)
+
+    assert restoration(stored, new, original, starts=starts) == ()
+
+
+def test_all_places_but_one_are_no_manifest():
+    stored, original = decided()
+    new = applied(stored)
+    main_of(new)["image"] = "sd-cpu"
+
+    edits = restoration(stored, new, original)
+
+    assert [edit.path for edit in edits] == [("metadata", "labels", QUEUE_LABEL)]
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_the_queue_is_given_back_alone_as_the_pods_stay_those_of_the_option(starts):
+    stored, original = decided()
+    new = deepcopy(stored)
+    with_queue(new)
+    operations(restoration(stored, new, original, starts=starts), new, ALLOWED)
+
+    assert new == stored
+
+
+def without_its_own_label(job: dict[str, Any]) -> None:
+    job["metadata"]["labels"].pop(OPTION_LABEL)
+
+
+def without_the_labels(job: dict[str, Any]) -> None:
+    job["metadata"]["labels"] = decided()[0]["metadata"]["labels"]
+
+
+def without_what_others_schedule(job: dict[str, Any]) -> None:
+    job["spec"]["template"]["spec"].pop("tolerations")
+
+
+def with_a_merged_variable(job: dict[str, Any]) -> None:
+    main_of(job)["env"] = [{**READ, **GPU}]
+
+
+def running_it(job: dict[str, Any]) -> None:
+    job["spec"]["suspend"] = False
+
+
+WAYS = {
+    "client-side": [],
+    "server-side, whose manager does not own suspend": [running_it],
+    "by an operator that sets all labels": [without_its_own_label],
+    "the spec alone": [without_the_labels],
+    "without what other admission had added": [without_what_others_schedule],
+    "without its own label, of the spec alone": [without_its_own_label, without_the_labels],
+    "server-side over a variable that is read": [with_a_merged_variable, running_it],
+}
+
+
+@pytest.mark.parametrize("changes", WAYS.values(), ids=WAYS)
+def test_in_whatever_way_the_manifest_comes_again_the_decided_values_stay(changes):
+    stored, original = decided()
+    original = {**original, ("metadata", "labels", OPTION_LABEL): ABSENT}
+    stored["metadata"]["labels"][OPTION_LABEL] = "cpu"
+    if with_a_merged_variable in changes:
+        main_of(stored)["env"] = [dict(READ)]
+    new = applied(stored)
+    for change in changes:
+        change(new)
+    expected = {**stored, "spec": {**stored["spec"], "suspend": new["spec"]["suspend"]}}
+    if without_the_labels in changes:
+        expected["metadata"] = new["metadata"] | {"labels": stored["metadata"]["labels"]}
+
+    starts = not new["spec"]["suspend"]
+    operations(restoration(stored, new, original, starts=starts), new, ALLOWED)
+
+    assert new == expected
+
+
+QUEUED = {("metadata", "labels", QUEUE_LABEL): "gpu-lq", (*POD, "tolerations"): [TOLERATION]}
+"""What was submitted, of a decision that changed no container."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "starts", "back"),
+    [
+        ([with_queue, with_tolerations], False, {QUEUE_LABEL, "tolerations"}),
+        ([with_queue, with_tolerations], True, {QUEUE_LABEL, "tolerations"}),
+        ([with_queue], False, {QUEUE_LABEL}),
+        ([with_tolerations], False, set()),
+        ([with_tolerations], True, set()),
+    ],
+    ids=["applied", "applied and started", "queue alone", "tolerations alone", "started by Kueue"],
+)
+def test_if_no_container_was_changed_all_submitted_values_have_to_come(changes, starts, back):
+    stored, _ = decided()
+    new = deepcopy(stored)
+    for change in changes:
+        change(new)
+
+    edits = restoration(stored, new, QUEUED, starts=starts)
+
+    assert {edit.path[-1] for edit in edits} == back
+
+
+def test_the_flavors_tolerations_alone_are_no_manifest_at_a_start():
+    stored, _ = decided()
+    new = deepcopy(stored)
+    with_tolerations(new)
+
+    assert restoration(stored, new, {(*POD, "tolerations"): [TOLERATION]}, starts=True) == ()
+
+
+@pytest.mark.parametrize("name", ["labels", "tolerations", "affinity", "requests"])
+def test_a_container_may_have_the_name_of_a_field(name):
+    stored, new = submitted(), submitted()
+    main_of(stored).update(name=name, image="sd-cpu")
+    main_of(new).update(name=name)
+    with_tolerations(new)
+    del stored["spec"]["template"]["spec"]["tolerations"]
+    place = (*POD, "containers", name, "image")
+
+    edits = restoration(stored, new, {place: "sd", (*POD, "tolerations"): [TOLERATION]})
+
+    assert {edit.path[-1] for edit in edits} == {"image", "tolerations"}
+
+
+def test_a_value_that_kueue_gave_back_at_the_start_is_no_reason_to_leave_the_others():
+    stored, original = decided()
+    stored["spec"]["suspend"] = False
+    with_tolerations(stored)
+
+    assert restored(stored, applied(stored), original) == stored
+
+
+ADDED = {
+    ("metadata", "labels", OPTION_LABEL): ABSENT,
+    (*POD, "nodeSelector", "pool"): ABSENT,
+    (*MAIN, "resources", "requests", "memory"): ABSENT,
+}
+
+
+def test_what_was_only_added_is_given_back_if_all_of_it_is_taken_off():
+    stored, _ = decided()
+    stored["metadata"]["labels"][OPTION_LABEL] = "cpu"
+    some, every = deepcopy(stored), deepcopy(stored)
+    without_what_was_added(some)
+    without_what_was_added(every)
+    del every["metadata"]["labels"][OPTION_LABEL]
+
+    assert restoration(stored, some, ADDED) == ()
+    assert restored(stored, every, ADDED) == stored
 
 
 def test_a_missing_container_is_skipped():
@@ -182,7 +363,7 @@ def test_a_forged_record_gives_back_only_what_is_stored():
     new = deepcopy(stored)
     new["spec"]["suspend"] = False
 
-    edits = restoration(stored, new, {("spec", "suspend"): False, ("a", "b", "c"): "x"})
+    edits = restoration(stored, new, {("spec", "suspend"): False, ("a", "b", "c"): ABSENT})
 
     assert edits == (Edit(path=("spec", "suspend"), value=True, was=False),)
 
@@ -197,6 +378,18 @@ def test_a_variable_that_was_merged_into_the_decided_one_is_given_back(first, de
     found = restoration(old, new, {place: dict(first)})
 
     assert found == (Edit(path=place, value=decided, was={**decided, **first}),)
+
+
+@pytest.mark.parametrize("empty", [{"name": "EMPTY"}, {"name": "EMPTY", "value": ""}])
+def test_an_empty_variable_that_is_merged_keeps_no_other_from_coming_back(empty):
+    read = {**READ, "name": "EMPTY"}
+    old, new = submitted(), submitted()
+    env_of(old)[:] = [dict(READ), dict(read)]
+    env_of(new)[:] = [{**READ, **GPU}, dict(read)]
+
+    found = restoration(old, new, {(*MAIN, "env", each["name"]): each for each in (GPU, empty)})
+
+    assert [edit.value for edit in found] == [READ]
 
 
 def test_a_variable_changed_by_its_owner_passes():

@@ -2,6 +2,8 @@
 
 import ast
 import json
+from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,9 @@ from webhook.model.signatures import SigningKey, SigningKeys, signed_record
 
 KEYS = SigningKeys(keys=(SigningKey(id="a", made=100, secret=b"s"),), signing="a", since=100)
 LABEL = "/metadata/labels/kueue.x-k8s.io~1queue-name"
-RECORD = decision_record.to_json(decision(), {LABEL: "gpu-lq"})
+MADE = replace(decision(), id=f"0a1b-{decided_job.name_digest('team', 'a')}")
+RECORD = decision_record.to_json(MADE, {LABEL: "gpu-lq"})
+ANOTHERS = decision_record.to_json(decision(), {LABEL: "gpu-lq"})
 SIGNED = signed_record(RECORD, "team", KEYS)
 ELSEWHERE = signed_record(RECORD, "other", KEYS)
 NEWER = json.dumps({"version": decision_record.VERSION + 1})
@@ -44,8 +48,21 @@ def carrying(text):
         ("{", 200.0, False, Obstacle.FOREIGN_DECISION),
         ("{", 50.0, False, Obstacle.UNREADABLE),
         (NEWER, 200.0, False, Obstacle.NEWER_DECISION),
+        (signed_record(ANOTHERS, "team", KEYS), 200.0, False, Obstacle.FOREIGN_DECISION),
+        (signed_record(ANOTHERS, "team", KEYS), inf, True, None),
     ],
-    ids=["none", "signed", "before signatures", "unsigned", "copied", "forged", "damaged", "newer"],
+    ids=[
+        "none",
+        "signed",
+        "before signatures",
+        "unsigned",
+        "copied",
+        "forged",
+        "damaged",
+        "newer",
+        "of another Job",
+        "in a manifest of another Job",
+    ],
 )
 def test_only_a_decision_of_our_own_is_relied_on_and_undone(text, created, is_believed, doubt):
     found = decided_job.read(carrying(text), KIND, KEYS, created=created)

@@ -46,7 +46,9 @@ def test_a_restoration_is_logged_without_what_it_puts_back():
     job = secretive()
     decided, _ = server.create(job)
 
-    server.update(decided, {**decided, "spec": job["spec"]}, userInfo=user())
+    labels = decided["metadata"]["labels"] | job["metadata"]["labels"]
+    metadata = {**decided["metadata"], "labels": labels}
+    server.update(decided, {**decided, "metadata": metadata, "spec": job["spec"]}, userInfo=user())
 
     decision, restoration = server.logged()
     assert restoration["msg"] == "restored"

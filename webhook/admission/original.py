@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 from webhook.admission.paths import (
@@ -266,38 +267,139 @@ _FREE = frozenset({"nodeSelector", "requests", "limits", "env"})
 """Fields of which every member may be patched, so that the whole field can be put back."""
 
 
+_QUEUE: Path = ("metadata", "labels", jobs.QUEUE_LABEL)
+
+
 def restoration(
-    old: Mapping[str, Any], new: Mapping[str, Any], original: Original
+    old: Mapping[str, Any], new: Mapping[str, Any], original: Original, *, starts: bool = False
 ) -> tuple[Edit, ...]:
     """List the edits to *new* that give back the values of *old*, the stored object.
 
     *original* is what was submitted; a value that differs from it is the user's own change and
-    passes. A container that one of the two lacks is skipped. Whether the recorded places may be
-    edited is checked where edits become a patch.
+    passes. *starts*: *new* lets the Job run, as an apply does if its manifest does not suspend it,
+    and as Kueue does. A container that one of the two lacks is skipped. Whether the recorded places
+    may be edited is checked where edits become a patch.
     """
+    changes = _recorded_changes(old, new, original)
+    if not _is_manifest(changes, starts=starts):
+        # Nobody wants pods of one option in the queue of another, and Kueue never writes the queue.
+        changes = [change for change in changes if change.path == _QUEUE]
     edits: dict[Path, Edit] = {}
+    for change in changes:
+        if change.is_parent:
+            is_missing = change.submitted is ABSENT and change.now is ABSENT
+            members = _members(change.path, change.decided) if is_missing else ()
+            edits.update((edit.path, edit) for edit in members)
+        # Only a submitted value that comes back is replaced (decision 0002).
+        elif change.is_written and change.is_back:
+            path = change.path
+            edits[path] = Edit(path=path, value=change.decided, was=change.now)
+    return tuple(edits.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Change:
+    """What an update does at a recorded place."""
+
+    path: Path
+    submitted: Json | Absent
+    decided: Any | Absent
+    now: Any | Absent
+    is_parent: bool
+    """Whether the decision had to create it, for other places below it."""
+
+    @property
+    def is_written(self) -> bool:
+        return bool(self.now != self.decided)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether ``kubectl apply`` has merged the submitted variable into the stored one.
+
+        The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
+        comes back; the API server would refuse the two together.
+        """
+        if self.path[-2:-1] != ("env",):
+            return False
+        if not isinstance(self.decided, Mapping) or not isinstance(self.submitted, Mapping):
+            return False
+        return self.now in (
+            {**self.decided, **self.submitted},
+            # An empty value leaves the variable as it is.
+            {**self.decided, **_without_empty(self.submitted)},
+        )
+
+    @property
+    def is_back(self) -> bool:
+        return self.is_merged or same_value(self.path, self.now, self.submitted)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the API server would refuse the merged variable."""
+        now = self.now if self.is_merged and isinstance(self.now, Mapping) else {}
+        return "value" in now and "valueFrom" in now
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether it is of what pods are made of, and not of where they are scheduled."""
+        *_, above, parent, last = ("", *self.path)
+        # An element may have any name, such as that of a field.
+        if parent in _AMOUNTS or parent == "env" or above in LISTED:
+            return True
+        return parent not in _TEXTS and last not in ("tolerations", "affinity")
+
+
+def _recorded_changes(
+    old: Mapping[str, Any], new: Mapping[str, Any], original: Original
+) -> list[_Change]:
     # A parent that a decision had to create is recorded as ABSENT, beside the leaves in it.
     above = {path[:end] for path in original for end in range(1, len(path))}
-    for path, submitted in original.items():
-        values = _in_both(old, new, path)
-        if values is None:
-            continue
-        decided, now = values
-        if path in above:
-            is_missing = submitted is ABSENT and now is ABSENT
-            edits.update((edit.path, edit) for edit in _members(path, decided) if is_missing)
-        # Only a submitted value that comes back is replaced (decision 0002).
-        elif now != decided and (
-            _is_merged(path, now, decided, submitted) or _same(path, now, submitted)
-        ):
-            edits[path] = Edit(path=path, value=decided, was=now)
-    return tuple(edits.values())
+    return [
+        _Change(path=path, submitted=submitted, decided=decided, now=now, is_parent=path in above)
+        for path, submitted in original.items()
+        for decided, now in _in_both(old, new, path)
+    ]
+
+
+def _is_manifest(changes: Iterable[_Change], *, starts: bool) -> bool:
+    """Return whether an update writes the submitted manifest again.
+
+    That writes all that it said of the pods' containers and of their number, which nobody else
+    changes. If the decision changed none of it, the update has to write all submitted values: one
+    alone is somebody's change. So are a node selector and tolerations in an update that starts the
+    Job, because Kueue then writes those of the flavor.
+    """
+    leaves = [change for change in changes if not change.is_parent]
+    said = [change for change in leaves if change.submitted is not ABSENT]
+    of_pods = [change for change in said if change.is_of_pods]
+    # If nothing was submitted there, the manifest takes off again what the decision has added.
+    needed = of_pods or said or leaves
+    if starts and not any(_is_never_kueues(change) for change in needed):
+        return False
+    # Nothing else merges two variables.
+    if any(change.is_refused for change in changes):
+        return True
+    is_whole = all(
+        change.is_written or change.is_merged or _is_settled(change) for change in needed
+    )
+    return is_whole and any(change.is_written for change in needed)
+
+
+def _is_never_kueues(change: _Change) -> bool:
+    """Return whether Kueue does not write this place when it starts a Job."""
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go#L135
+    return change.is_of_pods or change.path[:1] == ("metadata",)
+
+
+def _is_settled(change: _Change) -> bool:
+    """Return whether the stored value is the submitted one, as where Kueue gave it back."""
+    return same_value(change.path, change.decided, change.submitted)
 
 
 def _in_both(
     old: Mapping[str, Any], new: Mapping[str, Any], path: Path
-) -> tuple[Any | Absent, Any | Absent] | None:
-    """Return the value at *path* in both; None: one lacks the container that *path* is in.
+) -> Iterator[tuple[Any | Absent, Any | Absent]]:
+    """Yield the value at *path* in both, unless one lacks the container that *path* is in.
 
     Likewise for the group of pods that it is in.
     """
@@ -305,21 +407,15 @@ def _in_both(
         if part in LISTED:
             element = path[: index + 2]
             if ABSENT in (value_at(old, element), value_at(new, element)):
-                return None
-    return value_at(old, path), value_at(new, path)
+                return
+    yield value_at(old, path), value_at(new, path)
 
 
-def _is_merged(path: Path, now: Any, decided: Any | Absent, submitted: Json | Absent) -> bool:
-    """Return whether the submitted variable is merged into the stored one, as by ``kubectl apply``.
-
-    The manifest does not know the stored ``valueFrom``, so that stays beside the ``value`` that
-    comes back; the API server would refuse the two together.
-    """
-    if len(path) < 2 or path[-2] != "env":  # noqa: PLR2004
-        return False
-    if not isinstance(decided, Mapping) or not isinstance(submitted, Mapping):
-        return False
-    return bool(now == {**decided, **submitted})
+def _without_empty(variable: Any) -> Any:
+    """Return a variable as the API server sends it: without a value that is empty."""
+    if isinstance(variable, Mapping) and variable.get("value") == "":
+        return {key: value for key, value in variable.items() if key != "value"}
+    return variable
 
 
 def _members(path: Path, decided: Any | Absent) -> Iterator[Edit]:
@@ -338,9 +434,10 @@ def _named(parent: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
             yield entry["name"], entry
 
 
-def _same(path: Path, value: Any, submitted: Json | Absent) -> bool:
-    if value == submitted:
+def same_value(path: Path, value: Any, submitted: Json | Absent) -> bool:
+    """Return whether two values at *path* are one, as amounts such as 1 and 1000m are."""
+    if value == submitted or _without_empty(value) == _without_empty(submitted):
         return True
-    # Clients write one amount in several ways, such as 1 and 1000m.
+    # Clients write one amount in several ways.
     is_amount = len(path) > 2 and path[-2] in ("requests", "limits")  # noqa: PLR2004
     return is_amount and quantity.is_same(value, submitted)

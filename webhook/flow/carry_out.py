@@ -17,7 +17,7 @@ from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
 from webhook.decide.wishes import said_seconds
-from webhook.flow.decided_job import RecoveredJob
+from webhook.flow.decided_job import RecoveredJob, is_made_for
 from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs, own_priority
@@ -153,7 +153,7 @@ def apply(
         # A manifest that carries an older decision keeps that record, since it alone can undo it.
         # Marks on the pod template always go: a new Job has none of its own (decision 0024).
         proven = marks.off_templates(case.current)
-        recorded = proven if case.recorded is not None else annotated(proven, decision, {}, keys)
+        recorded = proven if _is_its_own(case) else annotated(proven, decision, {}, keys)
         edits = case.kind.edits(case.current, recorded)
         return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
     class_text = class_text_of(case, policy, occupancy)
@@ -208,15 +208,21 @@ def _with_changes(
 
 
 def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
-    """List the edits that take unsigned decisions and copied marks off a Job that is not decided.
+    """List the edits that take foreign decisions and copied marks off a Job that is not decided.
 
-    Marks on a new Job's pod template are never our own: they came with the manifest.
+    Foreign are those that are not signed, or were made for another Job. Marks on a new Job's pod
+    template are never our own: they came with the manifest.
     """
     after = marks.off_templates(case.current)
-    if jobs.DECISION in after.annotations and case.recorded is None:
+    if jobs.DECISION in after.annotations and not _is_its_own(case):
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
         after = replace(after, annotations=left)
     return case.kind.edits(case.current, after) if after is not case.current else ()
+
+
+def _is_its_own(case: RecoveredJob) -> bool:
+    """Return whether the Job carries a decision that is relied on, and was made for it."""
+    return case.recorded is not None and is_made_for(case.recorded, case.current)
 
 
 def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:

@@ -43,7 +43,6 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
-from webhook.model.signatures import unsigned_id
 from webhook.model.words import clip, span
 
 _NEVER_QUEUED = frozenset(
@@ -94,6 +93,8 @@ class Rules:
     own_namespace: str = ""
     decides_groups: bool = False
     """Whether pods of groups are decided; what the first one decides, the others follow."""
+    kueue_namespace: str = "kueue-system"
+    """Where Kueue runs: what its ServiceAccount writes is never put back."""
     may_hold: bool = True
     """Whether a controller runs that releases held Jobs; without one, none is held."""
     min_gain_probability: float = 0.8
@@ -411,7 +412,7 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
     # the Job (decision 0008).
     return (
         0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
-        and unsigned_id(recorded.id).endswith("-" + _name_digest(job))
+        and decided_job.is_made_for(recorded, job)
         and recorded.id not in moment.visible
     )
 
@@ -419,9 +420,5 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
 def decision_id(job: Job, moment: Moment) -> str:
     """Make an id from the review's UID and a digest of the Job's namespace and name."""
     random_part = _NOT_IN_IDS.sub("", moment.uid.lower())[:12]
-    return f"{random_part or '0'}-{_name_digest(job)}"
-
-
-def _name_digest(job: Job) -> str:
-    name = f"{job.namespace}/{job.name or job.generate_name}"
-    return f"{zlib.crc32(name.encode()):08x}"
+    name = job.name or job.generate_name
+    return f"{random_part or '0'}-{decided_job.name_digest(job.namespace, name)}"

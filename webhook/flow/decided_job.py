@@ -7,6 +7,7 @@ controller, journal and commands do.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf
@@ -21,7 +22,7 @@ from webhook.model.edits import Original
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
 from webhook.model.reasons import Obstacle
-from webhook.model.signatures import SigningKeys, is_own_record
+from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,8 +164,24 @@ def _recorded(
     # What a newer version wrote is not read and the Job is left as it is, signed or not.
     if recorded.is_newer:
         return recorded, Obstacle.NEWER_DECISION
-    # Anybody can write a decision on a Job, so one without our signature undoes nothing.
+    # Anybody can write a decision on a Job, so one without our signature undoes nothing. Nor does
+    # one that was made for another Job, once it is stored on this one.
+    is_stored = keys is not None and keys.since <= created < inf
+    is_own = is_own and (not is_stored or is_made_for(recorded, job))
     return recorded, None if is_own else Obstacle.FOREIGN_DECISION
+
+
+def is_made_for(recorded: Recorded, job: Job) -> bool:
+    """Return whether a decision's id has the digest of this Job's name."""
+    digest = unsigned_id(recorded.id).rpartition("-")[2]
+    # It was made before the API server put a name in the place of ``generateName``.
+    names = (job.name, job.generate_name)
+    return any(name and digest == name_digest(job.namespace, name) for name in names)
+
+
+def name_digest(namespace: str, name: str) -> str:
+    """Return what a decision's id says of the Job that it was made for."""
+    return f"{zlib.crc32(f'{namespace}/{name}'.encode()):08x}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

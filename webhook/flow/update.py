@@ -1,7 +1,7 @@
 """Turns the UPDATE of a Job into an outcome: decided values put back, moved or undone as asked.
 
-What is put back in a manifest that is applied again depends on the old and the new object and the
-signing keys alone, never on mode, policy, state or off switch.
+What is put back in a manifest that is applied again depends on the old and the new object, who
+writes, and the signing keys alone, never on mode, policy, state or off switch.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from webhook.model.holds import GATE, HELD, is_released
 from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, UNDO
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
+from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
 
 
@@ -57,7 +58,10 @@ def respond(
     """
     keys = occupancy.snapshot.signing
     wanted = asked(old, new)
-    edits, warnings = restored(old, new, kind, keys)
+    edits: tuple[Edit, ...] = ()
+    warnings: tuple[str, ...] = ()
+    if not _is_kueues(moment.requester, rules):
+        edits, warnings = restored(old, new, kind, keys)
     if wanted is None:
         return Restored(edits=edits, warnings=warnings)
     # What is asked for is done to the Job as it is with the decided values put back.
@@ -68,6 +72,12 @@ def respond(
     # A value that comes back and is then changed by the move gets one edit.
     by_path = {edit.path: edit for edit in (*edits, *outcome.edits)}
     return replace(outcome, edits=tuple(by_path.values()))
+
+
+def _is_kueues(requester: Requester | None, rules: Rules) -> bool:
+    """Return whether Kueue writes, whose node selectors and tolerations are no manifest's."""
+    accounts = f"system:serviceaccount:{rules.kueue_namespace}:"
+    return requester is not None and requester.name.startswith(accounts)
 
 
 def restored(
@@ -85,7 +95,7 @@ def restored(
     original, warnings = _submitted(old, new, kind, keys)
     if is_released(*(source.get("metadata") or {} for source in (old, new))):
         original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
-    edits = restoration(old, new, original)
+    edits = restoration(old, new, original, starts=kind.is_started(old, new))
     return () if patch.too_large(new, edits) else edits, warnings
 
 

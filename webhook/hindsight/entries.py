@@ -198,7 +198,7 @@ def _values_of(container: Mapping[str, Any], path: str) -> dict[str, Any]:
 _LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
 _ALMOST_A_SECOND: Final = 0.999
 """Times are in whole seconds: a Job was created within the second that it names."""
-_KEPT: Final = ("name", "namespace", "uid", "labels", "creationTimestamp")
+_KEPT: Final = ("name", "generateName", "namespace", "uid", "labels", "creationTimestamp")
 
 
 def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:

@@ -231,6 +231,14 @@ class JobKind:
         """Return whether the object says that it shall not run yet."""
         return _at(source, self.suspend) not in (None, False)
 
+    def is_started(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+        """Return whether an update lets the object run, or ends one of several waits for that."""
+        before, after = _at(old, self.suspend), _at(new, self.suspend)
+        if isinstance(before, list):
+            # A Pod's gates, each of which somebody else takes off.
+            return any(gate not in (after or ()) for gate in before)
+        return self.is_suspended(old) and not self.is_suspended(new)
+
 
 def creation_only(*_of_what: object) -> Obstacle:
     """Return why a Job of a kind that is decided at its creation only is never changed later."""

@@ -120,6 +120,7 @@ class _Server:
                 may_hold=settings.holds,
                 max_state_age_seconds=settings.max_state_age,
                 own_namespace=settings.namespace,
+                kueue_namespace=settings.kueue_namespace,
                 min_gain_probability=settings.min_gain_probability,
             ),
             self.metrics,
