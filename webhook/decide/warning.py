@@ -286,6 +286,11 @@ def foreign() -> tuple[str, ...]:
     return sentence("its decision was not made by this installation; taken as submitted")
 
 
+def no_longer_its_own(place: str) -> tuple[str, ...]:
+    """Say that an earlier decision in the manifest is not undone, as *place* has another value."""
+    return sentence(f"its earlier decision is not undone, as it wrote another {place}")
+
+
 def held(hold: Hold | None, currency: str) -> tuple[str, ...]:
     """Say until when a Job is held, what that saves, and how to start it now; empty: it is not."""
     if hold is None:

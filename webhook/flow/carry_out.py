@@ -141,13 +141,20 @@ def _asking(job: Job, needs: tuple[PodSetNeeds, ...], snapshot: Snapshot) -> par
 
 
 def apply(
-    case: RecoveredJob, policy: FallbackPolicy, decision: Decision, occupancy: Occupancy
+    case: RecoveredJob,
+    policy: FallbackPolicy,
+    decision: Decision,
+    occupancy: Occupancy,
+    *,
+    keys: SigningKeys | None,
 ) -> Decided:
-    """Return a decision's outcome: all its edits, its record alone, or none, by the mode."""
+    """Return a decision's outcome: all its edits, its record alone, or none, by the mode.
+
+    It is signed with *keys*; None: not at all.
+    """
     if policy.spec.mode is Mode.OBSERVE:
         return Decided(decision=decision, job=case.submitted)
     taken = decision.taken
-    keys = occupancy.snapshot.signing
     decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
     if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
         # A manifest that carries an older decision keeps that record, since it alone can undo it.
@@ -163,7 +170,8 @@ def apply(
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
         after = gated(after) if decision.hold is not None else after
-        outcome = _changed(case, after, decision, taken, occupancy=occupancy, class_text=class_text)
+        arrival = decided(after, taken, decision, occupancy.snapshot, class_text=class_text)
+        outcome = _changed(case, after, decision, arrival, keys=keys)
         return replace(outcome, warnings=warnings)
     # The edits to the template are known already (decision 0008); what is left are the Job's own
     # labels and annotations.
@@ -269,15 +277,13 @@ def _changed(
     case: RecoveredJob,
     after: Job,
     decision: Decision,
-    taken: Assessment,
+    arrival: Arrival,
     *,
-    occupancy: Occupancy,
-    class_text: str,
+    keys: SigningKeys | None,
 ) -> Decided:
     """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
     changed = case.kind.edits(case.submitted, after)
     original = original_of(changed, case.submitted_source)
-    keys = occupancy.snapshot.signing
     recorded = annotated(after, decision, original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
@@ -288,7 +294,7 @@ def _changed(
         decision=decision,
         edits=edits,
         original=original,
-        arrival=decided(after, taken, decision, occupancy.snapshot, class_text=class_text),
+        arrival=arrival,
         job=case.submitted,
     )
 

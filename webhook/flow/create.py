@@ -29,7 +29,7 @@ from webhook.decide.holding import HoldCase
 from webhook.decide.strategies import Asking
 from webhook.decide.warning import Differences
 from webhook.decide.wishes import Wishes, check_own_keys, read_wishes
-from webhook.flow import carry_out, decided_job
+from webhook.flow import carry_out, copied, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
@@ -43,6 +43,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
+from webhook.model.signatures import SigningKeys
 from webhook.model.words import clip, span
 
 _NEVER_QUEUED = frozenset(
@@ -82,6 +83,8 @@ class Moment:
     """Ids of decisions whose Workloads have been observed lately."""
     requester: Requester | None = None
     """The user who asks; None: unknown."""
+    is_dry_run: bool = False
+    """Whether nothing follows from the answer, so that nothing in it is signed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,8 @@ class Rules:
     """Whether pods of groups are decided; what the first one decides, the others follow."""
     kueue_namespace: str = "kueue-system"
     """Where Kueue runs: what its ServiceAccount writes is never put back."""
+    undoes_all: bool = False
+    """Whether a decision is undone whatever else has changed the Job, as for one that exists."""
     may_hold: bool = True
     """Whether a controller runs that releases held Jobs; without one, none is held."""
     min_gain_probability: float = 0.8
@@ -138,6 +143,9 @@ def consider(
 def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Skipped | None:
     """Return the outcome of a Job that was decided in this very admission; None: it was not."""
     recorded, raw = incoming.believed, incoming.current
+    if moment.is_dry_run and incoming.doubt is Obstacle.FOREIGN_DECISION:
+        # What the first call of a dry run decided is not signed.
+        recorded = incoming.recorded
     if recorded is None or not _is_reinvocation(raw, recorded, moment):
         return None
     # The API server has passed on the warnings of the first call already.
@@ -151,14 +159,18 @@ def _outcome(
     """Return the outcome of a Job that this admission has not decided yet."""
     if incoming.doubt is Obstacle.NEWER_DECISION:
         return Skipped(skip=Skip.DECIDED_ALREADY, warnings=incoming.warnings)
-    case = incoming.recovered_if_possible()
+    if rules.undoes_all:
+        case, said = incoming.recovered_if_possible(), incoming.warnings
+    else:
+        case, said = copied.undone(incoming, occupancy)
+        said = (*incoming.warnings, *said)
     unmarked = marks.unmarked(case.submitted)
     if unmarked is not case.submitted:
         case = replace(case, submitted=unmarked)
     outcome, policy = _anew(case, occupancy, moment, rules)
     warns = policy is None or policy.spec.warn
-    if incoming.warnings and warns:
-        outcome = replace(outcome, warnings=(*incoming.warnings, *outcome.warnings))
+    if said and warns:
+        outcome = replace(outcome, warnings=(*said, *outcome.warnings))
     return outcome
 
 
@@ -191,7 +203,8 @@ def _anew(
         edits = carry_out.unproven(case)
         return Skipped(skip=Skip.NO_POLICY, edits=edits, job=case.submitted), None
     decision = _decide(case, policy, occupancy, moment, rules)
-    outcome = _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy))
+    keys = signing(snapshot, moment)
+    outcome = _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy, keys=keys))
     said = warning.by_policy(policy.spec, outcome.warnings)
     return (outcome if said is outcome.warnings else replace(outcome, warnings=said)), policy
 
@@ -415,6 +428,14 @@ def _is_reinvocation(job: Job, recorded: decision_record.Recorded, moment: Momen
         and decided_job.is_made_for(recorded, job)
         and recorded.id not in moment.visible
     )
+
+
+def signing(snapshot: Snapshot, moment: Moment) -> SigningKeys | None:
+    """Return the keys to sign an answer with; None: it is not signed.
+
+    Who only asks what would be decided could carry a signature elsewhere.
+    """
+    return None if moment.is_dry_run else snapshot.signing
 
 
 def decision_id(job: Job, moment: Moment) -> str:

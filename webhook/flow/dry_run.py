@@ -40,6 +40,7 @@ def considered(
         # A decision made seconds ago must not count as one of this very admission.
         visible=frozenset() if recorded is None else frozenset({recorded.id}),
         requester=requester,
+        is_dry_run=True,
     )
-    rules = create.Rules(own_namespace=own_namespace)
+    rules = create.Rules(own_namespace=own_namespace, undoes_all=True)
     return create.consider(source, kind, occupancy_of(snapshot, ()), moment, rules)

@@ -125,7 +125,9 @@ def _followed(
         submitted=case.current.submitted,
         options=(assessment,),
     )
-    outcome = carry_out.apply(case, policy, decision, occupancy)
+    outcome = carry_out.apply(
+        case, policy, decision, occupancy, keys=create.signing(snapshot, moment)
+    )
     return replace(outcome, warnings=warning.by_policy(policy.spec, outcome.warnings))
 
 

@@ -59,6 +59,8 @@ class _MoveRequest:
     option: str
     blocked: Obstacle | None
     """Why its Workload rules out a move; None: it does not, as far as is known."""
+    keys: SigningKeys | None
+    """What its new decision is signed with; None: it is not."""
 
 
 def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Moved | Refusal:
@@ -75,7 +77,12 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     snapshot, raw = occupancy.snapshot, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
     blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
-    asked = _MoveRequest(case=case, option=raw.annotations[jobs.MOVE_TO], blocked=blocked)
+    asked = _MoveRequest(
+        case=case,
+        option=raw.annotations[jobs.MOVE_TO],
+        blocked=blocked,
+        keys=create.signing(snapshot, moment),
+    )
     if skipped := match.skip(asked.case.submitted, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
         return Refusal(obstacle=obstacle, detail=skipped.meaning)
@@ -180,7 +187,7 @@ def _carried_out(
     taken: Assessment,
     occupancy: Occupancy,
 ) -> Moved | Refusal:
-    case, kind, keys = asked.case, asked.case.kind, occupancy.snapshot.signing
+    case, kind, keys = asked.case, asked.case.kind, asked.keys
     class_text = carry_out.class_text_of(case, policy, occupancy)
     signed = carry_out.signed(decision, class_text, case.submitted, keys)
     after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
@@ -267,7 +274,7 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    after = _remembered(raw, after, case, moment.time, snapshot.signing)
+    after = _remembered(raw, after, case, moment.time, create.signing(snapshot, moment))
     return _pinned(raw, after, kind, sentence)
 
 

@@ -259,6 +259,7 @@ class Handler:
             uid=review.uid,
             visible=self._visible,
             requester=review.requester,
+            is_dry_run=review.dry_run,
         )
 
 
