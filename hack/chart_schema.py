@@ -30,8 +30,6 @@ GIVEN_BY_VALUES: Final = frozenset(
         "service",
         "tls_cert",
         "tls_key",
-        "pod_group_wait",
-        "pod_groups",
         "kinds",
         "kubeconfig",
         "drain_seconds",

@@ -27,7 +27,7 @@ MORE: Final = (
     "accelerators.watchNodes=true",
     "teamPolicies.enabled=true",
     "kinds={Job,TrainJob}",
-    "kinds={Job,Pod},podGroups.enabled=true",
+    "kinds={Job,Pod}",
 )
 LESS: Final = ("certificates.mode=certManager", "console.followJobs=false")
 _PLACES: Final = {NAMESPACE: "the release's namespace", "kueue-system": "Kueue's namespace"}

@@ -15,7 +15,6 @@ CLOCKS = ("monotonic", "perf_counter", "time", "process_time")
 TIMEOUTS = ("timeout", "timeout_seconds")
 WAITS = ("wait", "join", "get", "acquire", "communicate", "result")
 """Methods whose first argument may be how long to wait."""
-POD_GROUPS = "time.sleep(max(0.0, gone['unix'] + REMEMBERED_SECONDS - time.time()))"
 EXCEPTIONS = {
     ("api/test_prometheus.py", "time.sleep(0.02)"): "a server that sends byte by byte",
     ("contract/worker_server.py", "time.sleep(float(body[6:]))"): "an application that takes long",
@@ -24,7 +23,6 @@ EXCEPTIONS = {
         "e2e/test_chaos.py",
         "time.sleep(self.seed.uniform(0, 2 * PAUSE_SECONDS))",
     ): "it takes time",
-    ("e2e/test_pod_groups.py", POD_GROUPS): "what is remembered for a time",
     **dict.fromkeys(
         (
             ("e2e/played_controllers.py", f"now - runs[-1].began > {seconds}")

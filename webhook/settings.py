@@ -189,14 +189,6 @@ class Settings(BaseModel):
     """ConfigMaps that Tariffs may name, with prices or carbon intensities by the hour. They are in
     our namespace, or name their own (``kube-system/carbon-intensity``)."""
 
-    pod_groups: bool = False
-    """Whether groups of pods are decided. Their reviews then come to a separate path. A pod is
-    refused there while the decision of its group is not certain."""
-
-    pod_group_wait: Seconds = 1.0
-    """Longest wait for the decision of a group of pods, in seconds. The default is half of the
-    time that the API server waits for an answer."""
-
     watch_workers: bool = False
     """Whether to also watch the queues of MultiKueue's worker clusters. Each needs a Secret
     ``kueue-fallback-worker-<MultiKueueCluster>`` in our namespace."""

@@ -8,30 +8,6 @@ admission; a later submission moves the time on, and a copy within the same seco
 */ -}}
 
 {{- define "kueue-fallback.conditionsCREATE" -}}
-{{- include "kueue-fallback.conditionsOfNew" . }}
-{{- if .Values.podGroups.enabled }}
-- name: not-a-pod-of-a-group
-  expression: request.kind.kind != 'Pod' || !{{ include "kueue-fallback.ofGroup" . | nindent 4 | trim }}
-{{- end }}
-{{- end -}}
-
-{{- /* A pod of a group that Kueue queues: it is never admitted without the one decision of its group. */ -}}
-
-{{- define "kueue-fallback.conditionsOfGroups" -}}
-- name: a-pod-of-a-group-with-a-queue
-  expression: >-
-    {{ include "kueue-fallback.ofGroup" . | nindent 4 | trim }}
-    && has(object.metadata.labels) && 'kueue.x-k8s.io/queue-name' in object.metadata.labels
-{{ include "kueue-fallback.conditionsOfNew" . }}
-{{- end -}}
-
-{{- define "kueue-fallback.ofGroup" -}}
-((has(object.metadata.labels) && 'kueue.x-k8s.io/pod-group-name' in object.metadata.labels)
-|| (has(object.metadata.annotations)
-&& 'kueue.x-k8s.io/pod-group-name' in object.metadata.annotations))
-{{- end -}}
-
-{{- define "kueue-fallback.conditionsOfNew" -}}
 {{- if has "Pod" .Values.kinds }}
 - name: not-a-pod-of-another-object-or-of-a-node
   expression: >-

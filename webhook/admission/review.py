@@ -71,7 +71,7 @@ class Review:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The answer to a review; it allows, unless all pods of a group must go one way."""
+    """The answer to a review; it always allows."""
 
     uid: str
     patch: Sequence[Mapping[str, Any]] | None = None
@@ -79,13 +79,9 @@ class Verdict:
     warnings: Sequence[str] = ()
     audit: Mapping[str, str] = field(default_factory=dict)
     """Audit annotations; the API server puts the webhook's name before the keys."""
-    refusal: str = ""
-    """Why the object is refused for now; empty: it is allowed."""
 
     def to_bytes(self) -> bytes:
-        response: dict[str, Any] = {"uid": self.uid, "allowed": not self.refusal}
-        if self.refusal:
-            response["status"] = _try_again(self.refusal)
+        response: dict[str, Any] = {"uid": self.uid, "allowed": True}
         # The API server expects the patch in base64, as it is bytes to it.
         if self.patch:
             response["patchType"] = "JSONPatch"
@@ -96,17 +92,6 @@ class Verdict:
         if self.audit:
             response["auditAnnotations"] = dict(self.audit)
         return _dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
-
-
-def _try_again(message: str) -> dict[str, Any]:
-    """Return the status of an answer after which clients of Kubernetes try again by themselves."""
-    return {
-        "status": "Failure",
-        "message": f"kueue-fallback: {message}",
-        "reason": "ServiceUnavailable",
-        "code": 503,
-        "details": {"retryAfterSeconds": 1},
-    }
 
 
 def read(body: bytes) -> Review:

@@ -101,6 +101,8 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
         (Skip.OPTED_OUT, job.annotations.get(POLICY) == OPT_OUT),
         (Skip.KIND_NOT_MANAGED, not _kind_is_managed(job, snapshot)),
         (Skip.NAMESPACE_NOT_MANAGED, not _namespace_is_managed(job, snapshot)),
+        # Each pod has a review of its own: a group with pods in two queues would never start.
+        (Skip.POD_GROUP, bool(job.group)),
         (Skip.NO_POD_SETS, not (job.pod_sets or job.unmodelled)),
     ):
         if applies:

@@ -94,8 +94,6 @@ class Rules:
     max_state_age_seconds: float = 15.0
     """Longest age of a snapshot that decisions may use."""
     own_namespace: str = ""
-    decides_groups: bool = False
-    """Whether pods of groups are decided; what the first one decides, the others follow."""
     kueue_namespace: str = "kueue-system"
     """Where Kueue runs: what its ServiceAccount writes is never put back."""
     undoes_all: bool = False
@@ -180,8 +178,6 @@ def _anew(
     """Return the outcome of a Job as it was submitted, and the policy that applies; None: none."""
     snapshot = occupancy.snapshot
     skipped = match.skip(case.submitted, snapshot)
-    if skipped is None and case.submitted.group and not rules.decides_groups:
-        skipped = Skip.POD_GROUP
     if skipped is not None:
         # A manager cluster copies its marks to the worker; anywhere else they are forged or copied.
         edits = () if skipped in _MARKED_ELSEWHERE else carry_out.unproven(case)

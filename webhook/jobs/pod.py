@@ -1,5 +1,7 @@
 """Pods: plain ones, each a Workload of its own, and those of a group, which are one together.
 
+Single ones are decided; those of a group are only counted.
+
 A Pod is its own template, so its labels and annotations are both the Job's and the template's.
 Nothing of weight can change once it exists: it is decided at its creation only.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobs/pod/pod_webhook.go
@@ -30,10 +32,12 @@ from webhook.model.job import (
     PodSets,
 )
 from webhook.model.marks import MARKS
-from webhook.model.pod_groups import GROUP, TOTAL
 from webhook.model.pods import PodTemplate
 from webhook.model.reasons import Obstacle
 
+_GROUP = "kueue.x-k8s.io/pod-group-name"
+"""A label or an annotation of its pods, of which Kueue reads the annotation first."""
+_TOTAL = "kueue.x-k8s.io/pod-group-total-count"
 _ITSELF: Path = ()
 _GATE = "kueue.x-k8s.io/admission"
 """Kueue's, on a Pod that waits."""
@@ -67,7 +71,7 @@ def read(source: Mapping[str, Any]) -> Job:
         pod_sets=PodSets(),
         active_deadline_seconds=fields.integer(spec, "activeDeadlineSeconds", "spec"),
     )
-    group = group_of(source)
+    group = _group_of(source)
     of_job = {key: text for key, text in job.annotations.items() if not _is_of_template(key)}
     endless = fields.text(spec, "restartPolicy", "spec", "Always") == "Always"
     job = replace(job, annotations=of_job, is_endless=endless, group=group)
@@ -78,7 +82,7 @@ def read(source: Mapping[str, Any]) -> Job:
     return replace(job, pod_sets=_pod_sets(spec, job.labels, annotations, count))
 
 
-def group_of(source: Mapping[str, Any]) -> str:
+def _group_of(source: Mapping[str, Any]) -> str:
     """Return the name of a Pod's group, as Kueue's ``GetPodGroupName`` does; empty: it has none.
 
     Raises:
@@ -87,7 +91,7 @@ def group_of(source: Mapping[str, Any]) -> str:
     """
     metadata = fields.mapping(source, "metadata", "")
     annotations = fields.texts(metadata, "annotations", "metadata")
-    return annotations.get(GROUP) or fields.texts(metadata, "labels", "metadata").get(GROUP, "")
+    return annotations.get(_GROUP) or fields.texts(metadata, "labels", "metadata").get(_GROUP, "")
 
 
 def _total(annotations: Mapping[str, str]) -> int:
@@ -97,9 +101,9 @@ def _total(annotations: Mapping[str, str]) -> int:
         FieldError: it is no number; Kueue's webhook refuses that, too.
 
     """
-    text = annotations.get(TOTAL, "")
+    text = annotations.get(_TOTAL, "")
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and int(text) > 0):
-        raise FieldError(f"metadata.annotations[{TOTAL}]", f"expected a number, got {text!r}")
+        raise FieldError(f"metadata.annotations[{_TOTAL}]", f"expected a number, got {text!r}")
     return int(text)
 
 
@@ -149,7 +153,7 @@ def _kept(source: Mapping[str, Any]) -> Obstacle | None:
     gates = {gate.get("name") for gate in fields.mappings(spec, "schedulingGates", "spec")}
     if metadata.get("deletionTimestamp") is not None:
         return Obstacle.BEING_DELETED
-    if group_of(source):
+    if _group_of(source):
         return Obstacle.CREATION_ONLY
     return None if _GATE in gates else Obstacle.NOT_SUSPENDED
 

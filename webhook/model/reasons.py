@@ -54,7 +54,7 @@ class Ready(Explained):
     TOO_MANY = (
         "TooMany",
         "its namespace has more policies of its own than count",
-        "Merge policies of the namespace, or delete some; the highest priorities count first.",
+        "Merge policies of the namespace, or delete some; those whose names come first count.",
     )
     QUEUE_NOT_FOUND = (
         "QueueNotFound",
@@ -707,8 +707,8 @@ class Skip(Explained):
     )
     POD_GROUP = (
         "podGroup",
-        "it is a pod of a group, and all pods of that group stay as they were submitted",
-        "Nothing; where no group at all is decided, the chart's value `podGroups.enabled` is off.",
+        "it is a pod of a group, and pods of groups stay as they were submitted",
+        "Nothing, or submit a Job or a JobSet in place of the group: those are decided whole.",
     )
     NO_POD_SETS = (
         "noPodSets",

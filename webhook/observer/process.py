@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
 
@@ -28,15 +28,13 @@ from webhook.console.web_server import THREADS
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
 from webhook.model.kueue_support import Restraint
-from webhook.model.pod_groups import GroupAgreed, GroupAsked
-from webhook.observer.group_claims import GroupClaims
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
-from webhook.state.pipe import frame, read_asked, write_frame
+from webhook.state.pipe import frame, write_frame
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched
@@ -44,7 +42,7 @@ from webhook.state.watched import proven, signing_keys, training_runtimes, watch
 COALESCE_SECONDS = 0.005
 """Changes within so long are published together."""
 HEARTBEAT_SECONDS = 0.5
-_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable | GroupAgreed
+_Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
 MESSAGES, STATE, _ = OBSERVER_PARTS
 NAME = "observer"
 """The process's, as ``ps -o comm`` shows it."""
@@ -61,16 +59,11 @@ class Watching:
     workers: ClusterWatches | None
     ring: KeyRing
     failures: Failures
-    agreed: list[GroupAgreed] = field(default_factory=list)
-    """Answers about groups of pods that the next update brings."""
 
     def take(self, message: _Found) -> tuple[str, ...]:
         """Apply one message; return the lines to log."""
         if isinstance(message, ForecastResult):
             return self.forecaster.take(message, self.feed)
-        if isinstance(message, GroupAgreed):
-            self.agreed.append(message)
-            return ()
         if isinstance(message, WatchUpdate):
             self.ring.take(message)
             return self.feed.take(message)
@@ -95,27 +88,16 @@ def run(settings: Settings, *, rests: bool) -> NoReturn:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.excepthook = end_with
     console = Console(settings, _log)
-    questions: queue.SimpleQueue[GroupAsked] = queue.SimpleQueue()
-    take_line = partial(_take_line, questions, console)
-    threading.Thread(target=listen, args=(take_line,), daemon=True).start()
+    threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console, questions, rests=rests)
-
-
-def _take_line(questions: queue.SimpleQueue[GroupAsked], console: Console, line: bytes) -> None:
-    asked = read_asked(line)
-    if asked is None:
-        console.take_line(line)
-    else:
-        questions.put(asked)
+    observe(settings, frames, console, rests=rests)
 
 
 def observe(
     settings: Settings,
     frames: BinaryIO,
     console: Console,
-    questions: queue.SimpleQueue[GroupAsked],
     *,
     rests: bool,
 ) -> NoReturn:
@@ -125,10 +107,6 @@ def observe(
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
     _follow(settings, resources, client, messages, rests=rests)
-    if settings.pod_groups:
-        claims = GroupClaims(client, settings.namespace, unix=time.time, keys=ring.keys)
-        answering = partial(claims.run, questions.get, messages.put)
-        threading.Thread(target=answering, name="pod groups", daemon=True).start()
     feed = _feed(settings, resources)
     forecaster = Forecaster(messages.put)
     forecaster.start()
@@ -286,18 +264,11 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
         forecasts_as_of=forecaster.as_of(now),
         certificates=news,
         failures=dict(watching.failures.counts),
-        agreed=_taken(watching.agreed),
     )
     if workers is not None:
         workers.follow(feed.published)
         update = workers.with_clusters(update, now, unix)
     return frame(update)
-
-
-def _taken(agreed: list[GroupAgreed]) -> tuple[GroupAgreed, ...]:
-    taken = tuple(agreed)
-    agreed.clear()
-    return taken
 
 
 def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
@@ -319,7 +290,7 @@ def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
         wait = until - time.monotonic()
 
 
-def _is_news(message: WatchUpdate | FromCluster | Reachable | GroupAgreed) -> bool:
+def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
     content = message.found if isinstance(message, FromCluster) else message
     if isinstance(content, WatchUpdate):
         return content.entries is not None or content.event is not None

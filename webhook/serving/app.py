@@ -34,14 +34,13 @@ from webhook.server.addresses import read_paths
 from webhook.server.tls import Source
 from webhook.serving import decision_log, observer_child
 from webhook.serving.decision_log import DecisionLog
-from webhook.serving.group_agreement import PodGroups
 from webhook.serving.handler import Considered, Handler
 from webhook.serving.mutate import Mutate
 from webhook.serving.observer_child import ForkedChild
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.settings import Settings
-from webhook.state.pipe import Update, line_of
+from webhook.state.pipe import Update
 
 
 def create_app(
@@ -116,7 +115,6 @@ class _Server:
         )
         self.handler = Handler(
             create.Rules(
-                decides_groups=settings.pod_groups,
                 may_hold=settings.holds,
                 max_state_age_seconds=settings.max_state_age,
                 own_namespace=settings.namespace,
@@ -128,11 +126,6 @@ class _Server:
             tell=self._tell,
         )
         self.handler.reasons_url = settings.reasons_url
-        if settings.pod_groups:
-            self.handler.groups = PodGroups(
-                lambda asked: self._link.tell(line_of(asked)),
-                wait_seconds=settings.pod_group_wait,
-            )
 
     def _tell(self, considered: Considered, seconds: float) -> None:
         # The API server waits for the answer, and nobody for the log.

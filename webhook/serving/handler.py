@@ -18,11 +18,9 @@ from typing import Any, Final
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
 from webhook.decide import warning
-from webhook.flow import create, follow, update
-from webhook.flow.follow import CannotFollow
+from webhook.flow import create, update
 from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.jobs import KINDS, JobKind
-from webhook.jobs.pod import POD, group_of
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
     CreateOutcome,
@@ -38,11 +36,9 @@ from webhook.model.decision import (
 from webhook.model.edits import Operation
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL
-from webhook.model.pod_groups import GroupClaim, key_of
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Explained, Skip
 from webhook.model.words import rfc3339
-from webhook.serving.group_agreement import NotAgreedError, PodGroups
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
 
@@ -81,8 +77,6 @@ class Handler:
         self._tell = tell
         self._clock = clock
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
-        self.groups: PodGroups | None = None
-        """What pods of groups follow; None: they are not decided."""
         self._lock = threading.Lock()
         self._here = ClusterView(placement_ttl_seconds, healthy_seconds=_HEALTHY_SECONDS)
         self._clusters = ClusterViews(placement_ttl_seconds)
@@ -113,8 +107,6 @@ class Handler:
 
     def update(self, update: Update) -> None:
         """Apply what the observer published; placements that it contains leave the ledger."""
-        if self.groups is not None:
-            self.groups.take(update.agreed)
         with self._lock:
             now = self._clock()
             self._forget(self._here.update(update, now), now)
@@ -130,7 +122,6 @@ class Handler:
         Raises:
             FieldError: the object in it cannot be read as a Job of its kind.
             PatchError: the patch did not verify.
-            NotAgreedError: it is a pod of a group, and it is not certain what they follow.
 
         """
         kind = KINDS.get(review.kind)
@@ -140,42 +131,12 @@ class Handler:
             return probed
         started = time.perf_counter()
         _name_namespace(review)
-        claimed = self._claimed(review, kind) if review.operation == "CREATE" else None
         with self._lock:
-            considered = self._consider(review, kind, claimed)
+            considered = self._consider(review, kind)
         self._tell(considered, time.perf_counter() - started)
         return considered.verdict
 
-    def _claimed(self, review: Review, kind: JobKind) -> GroupClaim | CreateOutcome | None:
-        """Return what all pods of a group follow, or the outcome of the one that decides it.
-
-        None: this is no pod of a group that is decided. Waiting for an answer must not hold the
-        lock: the thread that brings it takes the lock, too.
-
-        Raises:
-            NotAgreedError: it is not certain what they follow.
-
-        """
-        group = group_of(review.object) if self.groups is not None and kind is POD else ""
-        if self.groups is None or not group:
-            return None
-        namespace, unix = review.object["metadata"]["namespace"], int(time.time())
-        if not key_of(namespace, group):
-            return GroupClaim(unix=unix)
-        if claim := self.groups.known(namespace, group, unix):
-            return claim
-        with self._lock:
-            moment = self._moment(review)
-            outcome = create.consider(review.object, kind, self._occupancy(), moment, self._rules)
-        if isinstance(outcome, Skipped) and outcome.skip in _OF_ITS_OWN:
-            return outcome
-        proposed = follow.claim_of(outcome, unix)
-        claim = self.groups.agree(namespace, group, proposed, dry_run=review.dry_run)
-        return outcome if claim == proposed else claim
-
-    def _consider(
-        self, review: Review, kind: JobKind, claimed: GroupClaim | CreateOutcome | None
-    ) -> Considered:
+    def _consider(self, review: Review, kind: JobKind) -> Considered:
         source = review.object
         moment = self._moment(review)
         outcome: Outcome
@@ -185,7 +146,7 @@ class Handler:
             if review.manager in _BY_HAND and _QUEUE in {edit.path for edit in outcome.edits}:
                 outcome = _kept_by_hand(outcome, old, kind)
         else:
-            outcome = self._create(review, kind, moment, claimed)
+            outcome = self._create(review, kind, moment)
         # Verifying applies the patch to the review's own object.
         prepared = outcome.prepared if isinstance(outcome, Decided) else None
         operations = patch.operations(outcome.edits, source, kind.allowed, prepared)
@@ -195,22 +156,11 @@ class Handler:
             self._enter(outcome, moment.now)
         return _considered(review, outcome, operations, self.reasons_url)
 
-    def _create(
-        self,
-        review: Review,
-        kind: JobKind,
-        moment: create.Moment,
-        claimed: GroupClaim | CreateOutcome | None,
-    ) -> CreateOutcome:
+    def _create(self, review: Review, kind: JobKind, moment: create.Moment) -> CreateOutcome:
         source, now = review.object, moment.now
         self._forget(self._here.expire(now), now)
         self._clusters.expire(now)
-        if isinstance(claimed, GroupClaim):
-            outcome = _able(follow.follow(source, kind, claimed, self._occupancy(), moment))
-        else:
-            outcome = claimed or create.consider(
-                source, kind, self._occupancy(), moment, self._rules
-            )
+        outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
         if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, kind, now):
             return Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
         return outcome
@@ -261,18 +211,6 @@ class Handler:
             requester=review.requester,
             is_dry_run=review.dry_run,
         )
-
-
-_OF_ITS_OWN = frozenset(
-    {Skip.DECIDED_ALREADY, Skip.MULTIKUEUE_ORIGIN, Skip.OWNER_MANAGED, Skip.PREBUILT_WORKLOAD}
-)
-"""Why a pod goes its own way, whatever its group does."""
-
-
-def _able(outcome: CreateOutcome | CannotFollow) -> CreateOutcome:
-    if isinstance(outcome, CannotFollow):
-        raise NotAgreedError(outcome.reason)
-    return outcome
 
 
 def _is_unmarked(outcome: CreateOutcome) -> bool:

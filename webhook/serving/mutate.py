@@ -20,15 +20,12 @@ from webhook.server import gunicorn_app
 from webhook.server.addresses import PATH
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
-from webhook.serving.group_agreement import NotAgreedError
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 Environ = dict[str, Any]
 
-POD_GROUPS = "/pod-groups"
-"""Ends the path of the webhook for pods of groups, whose failurePolicy is Fail."""
 _SHORTEST_TIMEOUT_SECONDS = 1.0
 """The smallest ``timeoutSeconds`` that a webhook configuration may have."""
 _TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
@@ -62,32 +59,25 @@ class Mutate:
             return ()
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(length)
-        answer = self._answer(
-            body, is_late=_is_late(environ), is_of_group=path.endswith(POD_GROUPS)
-        )
-        status, content_type, body = answer
+        status, content_type, body = self._answer(body, is_late=_is_late(environ))
         size = ("Content-Length", str(len(body)))
         start_response(status, [("Content-Type", content_type), size])
         return (body,)
 
     def _answers_at(self, path: str) -> bool:
         """Compare with every path, in a time that does not depend on where they differ."""
-        given = path.removesuffix(POD_GROUPS).encode("latin-1")
+        given = path.encode("latin-1")
         return sum(hmac.compare_digest(given, answered) for answered in self._paths) > 0
 
-    def _answer(self, body: bytes, *, is_late: bool, is_of_group: bool) -> tuple[str, str, bytes]:
+    def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
         started, metrics = time.perf_counter(), self._metrics
         try:
             review = reviews.read(body)
         except reviews.TooCostlyError as error:
-            return self._refuse(error) if is_of_group else self._unread(body, error)
+            return self._unread(body, error)
         except FieldError as error:
             return self._refuse(error)
         verdict, code = self._late(review) if is_late else self._admit(review)
-        if is_of_group and code != "200":
-            # Any error could have been about a pod whose group goes elsewhere.
-            refusal = verdict.refusal or f"what its group of pods follows is not known ({code})"
-            verdict = reviews.Verdict(uid=review.uid, refusal=refusal)
         answer = verdict.to_bytes()
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
@@ -114,9 +104,6 @@ class Mutate:
         """
         try:
             return self._handler.admit(review), "200"
-        except NotAgreedError as error:
-            _report(self._log, review, "refused", str(error))
-            return reviews.Verdict(uid=review.uid, refusal=str(error)), "refused"
         except FieldError as error:
             _report(self._log, review, "unreadable", str(error))
             return reviews.Verdict(uid=review.uid), "unreadable"

@@ -46,7 +46,7 @@ DECIDED: Final = "decided"
 """Reason of a decision that took an option."""
 A_CLUSTER: Final = "a worker cluster that is watched"
 OPERATIONS: Final = ("CREATE", "UPDATE", "other", "unknown")
-CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error", "refused")
+CODES: Final = ("200", "400", "404", "unreadable", "unpatchable", "late", "error")
 MOVED: Final = "moved"
 UNDONE: Final = "undone"
 REFUSED: Final = "refused"

@@ -7,16 +7,14 @@ is read in a tenth of a millisecond.
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import struct
 from array import array
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import IO, Any
 
 from webhook.model.forecasts import Profile
-from webhook.model.pod_groups import GroupAgreed, GroupAsked, GroupClaim
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
 from webhook.state.seen_workload import SeenWorkload
@@ -63,8 +61,6 @@ class Update:
     """Part of the observer's loop to how often it has failed."""
     certificates: Certificates | None = None
     """None: unchanged, or renewed by another program."""
-    agreed: tuple[GroupAgreed, ...] = ()
-    """Answers to the server's questions about groups of pods."""
     clusters: Mapping[str, Update] = field(default_factory=dict)
     """Updates of worker clusters; those without news are left out."""
     watched_clusters: tuple[str, ...] | None = None
@@ -186,19 +182,3 @@ def _unpacked(
 
 
 _DISPATCH: Mapping[type, Callable[[Any], Any]] = {Profile: _packed}
-
-
-_ASKED = b'{"podGroup":'
-
-
-def line_of(asked: GroupAsked) -> bytes:
-    """Write the server's question as a line for the observer, among those of its decision log."""
-    return json.dumps({"podGroup": asdict(asked)}, separators=(",", ":")).encode()
-
-
-def read_asked(line: bytes) -> GroupAsked | None:
-    """Read what ``line_of`` wrote; None: the line is another one."""
-    if not line.startswith(_ASKED):
-        return None
-    asked = json.loads(line)["podGroup"]
-    return GroupAsked(**{**asked, "claim": GroupClaim(**asked["claim"])})
