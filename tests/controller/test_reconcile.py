@@ -191,3 +191,17 @@ def test_a_write_carries_the_version_that_was_read():
     (_, body) = server.patches[0]
     assert body["metadata"] == {"resourceVersion": "9"}
     assert body["status"]["conditions"][0]["message"] == READY.message
+
+
+def test_a_teams_policy_of_any_size_is_not_kept():
+    team = of_team("large")
+    team["spec"]["message"] = "x" * 40_000
+
+    found = look_at_teams(WithTeams(teams=[team]))
+
+    ((name, condition),) = found.written
+    assert (name, str(condition.reason), condition.message) == (
+        "team/large",
+        "Invalid",
+        "spec: more than 32768 characters as JSON",
+    )

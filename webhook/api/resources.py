@@ -38,6 +38,14 @@ def our_path(rest: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """How many objects are read: those that come first in a list, which is ordered by name."""
+
+    in_namespace: int
+    in_cluster: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
     kind: str
     """The plural name; for ConfigMaps, Secrets and Kueue's Deployment, the object's own name."""
@@ -51,6 +59,8 @@ class Resource:
     """Without it the state is not synced, and the time without its updates is the state's age."""
     awaited: bool = False
     """The state is not synced before it was listed once, or was found to be forbidden."""
+    limit: Limit | None = None
+    """None: all are read."""
     unserved_seconds: float = 8.0
     """Between attempts while it is not served; by default below the age at which state is stale."""
 

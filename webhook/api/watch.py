@@ -20,7 +20,8 @@ from webhook.api.kubernetes_api import (
     TooLarge,
     Unreachable,
 )
-from webhook.api.resources import ReadObject, Resource
+from webhook.api.limited import LimitedReads
+from webhook.api.resources import Key, ReadObject, Resource
 
 _Item = TypeVar("_Item")
 
@@ -160,6 +161,7 @@ class Follower:
         self.rests = True
         """Whether the next list is read with rests, in small pages; those after it always are."""
         self._read = resource.read
+        self._limited = LimitedReads(resource.limit)
         self._version = ""
         """The resourceVersion to watch from; empty: list first."""
         self._failures = 0
@@ -198,13 +200,21 @@ class Follower:
         entries: list[ReadObject] = []
         at, version = self._clock(), ""
         most = PAGE if self.rests else FIRST_PAGE
+        self._limited.forget()
+        left_out: dict[Key, ReadObject] = {}
         for page in list_pages(self._transport, path, self._resource.params, most=most):
             # Each page is reduced at once: whole objects of a large list would fill the memory.
             items = self._paced(page.get("items") or ())
-            entries.extend(self._read(self._resource.kind, source) for source in items)
+            for source in items:
+                unread = self._limited.left_out(source)
+                if unread is None:
+                    entries.append(self._read(self._resource.kind, source))
+                else:
+                    left_out[unread.key] = unread
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
             del page, items
         self._version, self.rests = version, True
+        entries += left_out.values()
         self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))
 
     def _paced(self, items: Iterable[_Item]) -> Iterable[_Item]:
@@ -224,6 +234,8 @@ class Follower:
             self._take(event)
             del event  # which may be large, before the next one is waited for
         self._tell()
+        if self._limited.is_old:
+            self._version = ""
         self._proven = True
         if self._clock() - opened < _TOO_SHORT_SECONDS:
             self._back_off()
@@ -242,7 +254,8 @@ class Follower:
         version = (source.get("metadata") or {}).get("resourceVersion")
         change = None
         if event_type != "BOOKMARK":
-            change = event_type, self._read(self._resource.kind, source)
+            unread = self._limited.left_out(source, event_type)
+            change = event_type, unread or self._read(self._resource.kind, source)
         self._emit(WatchUpdate(kind=self._resource.kind, at=self._clock(), event=change))
         self._version = str(version or self._version)
 

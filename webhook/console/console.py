@@ -50,6 +50,7 @@ from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
 from webhook.state.queue_contents import QueueContents
+from webhook.state.watched import OF_TEAMS
 from webhook.state.workload import Workload
 
 FIRST_SECONDS = 2.0
@@ -233,7 +234,9 @@ def _apply(message: WatchUpdate, known: dict[Key, Any]) -> None:
 
 
 JUDGED: Final = Resource(kind=POLICIES, path=our_path(POLICIES), required=False, read=read_judged)
-TEAMS_JUDGED: Final = replace(JUDGED, kind=TEAM_POLICIES, path=our_path(TEAM_POLICIES))
+TEAMS_JUDGED: Final = replace(
+    JUDGED, kind=TEAM_POLICIES, path=our_path(TEAM_POLICIES), limit=OF_TEAMS
+)
 
 
 def lease_in(namespace: str) -> Resource:

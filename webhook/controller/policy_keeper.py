@@ -28,6 +28,7 @@ from webhook.controller.policy_status import (
 from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Snapshot
+from webhook.model.reasons import Ready
 from webhook.model.words import rfc3339
 from webhook.settings import Settings
 
@@ -138,7 +139,14 @@ class PolicyKeeper:
         self._metrics.show(report.ready)
         self._metrics.writes.labels("written").inc(len(report.written))
         self._metrics.writes.labels("failed").inc(len(report.failed))
+        crowded: set[str] = set()
         for name, condition in report.written:
+            if condition.reason is Ready.TOO_MANY:
+                # A namespace may have hundreds of them, and one line says it.
+                namespace = reference_of(name).namespace
+                if namespace in crowded:
+                    continue
+                crowded.add(namespace)
             state = "ready" if condition.ready else f"not ready: {condition.message}"
             missed = f"; {condition.unreviewed}" if condition.unreviewed else ""
             line = f"{reference_of(name)}: {state}{missed}"

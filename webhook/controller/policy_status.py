@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
+from webhook.api.limited import LimitedReads
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
 from webhook.api.watch import list_pages
 from webhook.decide import match, undo_limits
@@ -29,7 +31,6 @@ from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
     Option,
     PolicyError,
-    in_order,
     read_policy,
     read_team_policy,
     selector,
@@ -37,6 +38,7 @@ from webhook.model.policy.fallback_policy import (
 from webhook.model.queues import LocalQueue, Snapshot
 from webhook.model.reasons import Ready
 from webhook.model.words import rfc3339
+from webhook.state.watched import OF_TEAMS
 
 READY: Final = "Ready"
 REVIEWED: Final = "Reviewed"
@@ -367,14 +369,14 @@ def reconcile_policies(
         ClusterError: the policies cannot be read.
 
     """
-    stored = [*_stored(transport, POLICIES, read_policy)]
-    stored += _stored(transport, TEAM_POLICIES, read_team_policy) if of_teams else ()
-    valid = (each.policy for each in stored if isinstance(each.policy, FallbackPolicy))
-    counted = {policy.name for policy in in_order(valid)}
+    stored = _stored(transport, POLICIES, read_policy)
+    if of_teams:
+        stored = chain(stored, _stored(transport, TEAM_POLICIES, read_team_policy))
     ready: dict[str, bool] = {}
     outcomes: list[PolicyReport] = []
+    # One after the other: together they may be as large as their authors like.
     for each in stored:
-        condition = _judge(each, snapshot, judge, is_counted=each.name in counted)
+        condition = _judge(each, snapshot, judge)
         ready[each.name] = condition.ready
         before = each.source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
@@ -391,8 +393,8 @@ def reconcile_policies(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stored:
     source: Mapping[str, Any]
-    policy: FallbackPolicy | PolicyError
-    """The error where it cannot be read."""
+    policy: FallbackPolicy | PolicyError | None
+    """The error where it cannot be read; None: it is left out, as there are too many."""
 
     @property
     def name(self) -> str:
@@ -402,33 +404,44 @@ class _Stored:
 def _stored(
     transport: KubernetesApi, plural: str, read: Callable[[Mapping[str, Any]], FallbackPolicy]
 ) -> Iterator[_Stored]:
+    # As in the watches, so that what is said of a policy is what holds for it.
+    limited = LimitedReads(OF_TEAMS if plural == TEAM_POLICIES else None)
     with contextlib.suppress(NotServed):
         for page in list_pages(transport, our_path(plural)):
             # The items of a list carry neither kind nor apiVersion; reading needs neither.
             for source in page.get("items") or ():
-                try:
-                    policy: FallbackPolicy | PolicyError = read(source)
-                except PolicyError as error:
-                    policy = error
+                policy: FallbackPolicy | PolicyError | None = None
+                if limited.left_out(source) is None:
+                    policy = _read_or_error(read, source)
                 yield _Stored(source=source, policy=policy)
+            del page  # which may take megabytes, before the next one is read
+
+
+def _read_or_error(
+    read: Callable[[Mapping[str, Any]], FallbackPolicy], source: Mapping[str, Any]
+) -> FallbackPolicy | PolicyError:
+    try:
+        return read(source)
+    except PolicyError as error:
+        return error
 
 
 def _judge(
     stored: _Stored,
     snapshot: Snapshot,
     judge: Callable[[FallbackPolicy, Snapshot], Condition],
-    *,
-    is_counted: bool,
 ) -> Condition:
+    generation = stored.source["metadata"].get("generation", 0)
+    if stored.policy is None:
+        return _too_many(generation)
     if isinstance(stored.policy, PolicyError):
-        return invalid(stored.policy, stored.source["metadata"].get("generation", 0))
-    return judge(stored.policy, snapshot) if is_counted else _too_many(stored.policy)
+        return invalid(stored.policy, generation)
+    return judge(stored.policy, snapshot)
 
 
-def _too_many(policy: FallbackPolicy) -> Condition:
+def _too_many(generation: int) -> Condition:
     reason = Ready.TOO_MANY
     message = f"metadata.namespace: {reason.meaning}: {MOST_OF_TEAM}"
-    generation = policy.generation
     return Condition(ready=False, reason=reason, message=message, generation=generation)
 
 

@@ -40,9 +40,11 @@ from webhook.api.resources import (
     TRAINING_RUNTIMES,
     WEBHOOKS,
     WORKLOADS,
+    Limit,
     Resource,
     our_path,
 )
+from webhook.model.policy.fallback_policy import MOST_OF_TEAM, MOST_OF_TEAMS
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing
 
@@ -58,6 +60,9 @@ _KUEUE = (
     MULTIKUEUE_CLUSTERS,
     PRIORITY_CLASSES,
 )
+
+
+OF_TEAMS = Limit(in_namespace=MOST_OF_TEAM, in_cluster=MOST_OF_TEAMS)
 
 
 NODES_WITH_ROOM = Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False)
@@ -77,7 +82,7 @@ def watched(
     With *nodes* Nodes are, with *team_policies* these are, too.
     """
     return (
-        *((_ours(TEAM_POLICIES),) * team_policies),
+        *((replace(_ours(TEAM_POLICIES), limit=OF_TEAMS),) * team_policies),
         *((NODES_WITH_ROOM,) * nodes),
         *(series(name, namespace) for name in series_names),
         *(

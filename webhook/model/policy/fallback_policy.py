@@ -5,6 +5,7 @@ Its models are the one source of the CRD's schema, too.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from webhook.model import quantity
+from webhook.model.fields import FieldError
 from webhook.model.pods import Expression, Operator, Selector
 from webhook.model.policy.changes import (
     Accelerator,
@@ -147,8 +149,20 @@ class TeamPolicyObject(CustomObject):
     status: PolicyStatus | None = None
 
 
+_LONGEST_OF_TEAM: Final = 32_768
+"""Characters of a team's spec as JSON; one with four options has some 2,000."""
+
+
 def read_team_policy(source: Mapping[str, Any]) -> FallbackPolicy:
-    """Read a team's policy as ``read_policy`` does; it says less, and means the same by it."""
+    """Read a team's policy as ``read_policy`` does; it says less, and means the same by it.
+
+    Raises:
+        PolicyError: it breaks a rule, or is so large that many would fill the memory.
+
+    """
+    if len(json.dumps(source.get("spec"))) > _LONGEST_OF_TEAM:
+        error = FieldError("spec", f"more than {_LONGEST_OF_TEAM} characters as JSON")
+        raise PolicyError((error,))
     metadata = read_object(TeamPolicyObject, source).metadata
     plain = {"name": "team", "generation": metadata.generation}
     policy = read_policy({"metadata": plain, "spec": source["spec"]})
@@ -212,6 +226,8 @@ def sort_key(policy: FallbackPolicy) -> tuple[str, int, str]:
 
 MOST_OF_TEAM: Final = 16
 """Policies of one namespace; who may write them there may not take everybody's memory."""
+MOST_OF_TEAMS: Final = 1000
+"""Policies of all namespaces, for the same reason."""
 
 
 def in_order(policies: Iterable[FallbackPolicy]) -> tuple[FallbackPolicy, ...]:
