@@ -80,6 +80,8 @@ def test_tolerations_are_taken_and_added_once():
     [
         (REMOVE, "nvidia", None),
         (REMOVE, "gvisor", "gvisor"),
+        (REMOVE, "kata-qemu-nvidia-gpu", "kata-qemu-nvidia-gpu"),
+        (REMOVE, "nvidia-sandboxed", "nvidia-sandboxed"),
         ({}, "nvidia", "nvidia"),
         ({"runtimeClassName": "Remove"}, "gvisor", None),
         ({**REMOVE, "runtimeClassName": "kata"}, "nvidia", "kata"),

@@ -147,3 +147,8 @@ def test_a_job_that_keeps_its_accelerator_may_stay_pinned():
     before, after = template(GPU, **pins), template(GPU, labels={"tier": "two"}, **pins)
 
     assert refusal(job(pods=before), job(pods=after), ()) is None
+
+
+@pytest.mark.parametrize("sandbox", ["kata-qemu-nvidia-gpu", "kata-qemu-nvidia-gpu-snp"])
+def test_a_sandbox_that_needs_a_device_is_kept_and_the_option_refused(sandbox):
+    assert str(left_over(runtime_class=sandbox)) == f"stillPinned: runtime class {sandbox}"

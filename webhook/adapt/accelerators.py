@@ -69,7 +69,9 @@ _SHARES = re.compile(r"mem|core-|-core$|cores$|percentage|priority|millicores|ti
 
 _LABELS = _any_of(
     (
-        "nvidia.com/*",  # gpu-feature-discovery, also mig.*, cuda.*, vgpu.*
+        # gpu-feature-discovery and the GPU operator; other labels of this domain are people's own.
+        *(f"nvidia.com/{name}*" for name in ("gpu", "mig", "cuda", "vgpu", "gfd", "mps", "mdev")),
+        "nvidia.com/device-plugin*",
         "gpu.nvidia.com/*",  # CoreWeave
         "amd.com/gpu*",  # node-labeller
         "beta.amd.com/gpu*",
@@ -101,7 +103,11 @@ _LABELS_BY_VALUE = frozenset({("accelerator", "nvidia")})
 _TAINTS = _any_of(("nvidia.com/*", "amd.com/*", "habana.ai/*", "google.com/tpu", "gpu.intel.com/*"))
 _TAINTS_BY_VALUE = frozenset({("sku", "gpu")})
 """AKS taints its GPU node pools ``sku=gpu:NoSchedule``."""
-_RUNTIME_CLASSES = _any_of(("nvidia*", "*-nvidia-gpu*", "habana*", "ascend*", "amd-gpu*"))
+_RUNTIME_CLASSES = frozenset(
+    {"nvidia", "nvidia-cdi", "nvidia-legacy", "nvidia-experimental", "habana", "ascend", "amd-gpu"}
+)
+"""A list, as a pattern also takes sandboxes: ``kata-qemu-nvidia-gpu`` is one."""
+_NEEDING_DEVICES = _any_of(("*nvidia*", "*habana*", "*ascend*", "*amd-gpu*"))
 
 NEGATIVE = frozenset({"false", "no", "none", "0", ""})
 """Label values that select nodes without the accelerator."""
@@ -155,4 +161,10 @@ def pins_taint(key: str, value: str) -> bool:
 
 
 def is_accelerator_runtime(runtime_class: str | None) -> bool:
-    return runtime_class is not None and _RUNTIME_CLASSES.match(runtime_class) is not None
+    """Return whether a RuntimeClass gives pods an accelerator's driver, and nothing else."""
+    return runtime_class in _RUNTIME_CLASSES
+
+
+def needs_device(runtime_class: str | None) -> bool:
+    """Return whether pods of a RuntimeClass seem to need an accelerator, sandboxed or not."""
+    return runtime_class is not None and _NEEDING_DEVICES.match(runtime_class) is not None

@@ -340,6 +340,11 @@ def _pinned(before: PodTemplate, after: PodTemplate) -> Iterator[str]:
     if had and not has:
         yield from pins.left_over(before, after)
         yield from _processes_by_device(after)
+        # Taken off it would take a sandbox from people who rely on it.
+        if after.runtime_class == before.runtime_class and accelerators.needs_device(
+            after.runtime_class
+        ):
+            yield f"runtime class {after.runtime_class}"
     elif had and had.isdisjoint(has):
         yield from pins.left_over_product(before, after)
 
