@@ -58,7 +58,7 @@ def test_only_jobs_that_we_hold_are_counted_as_held():
 
     state.apply(kinds.WORKLOADS, "DELETED", workload("b", job="b"))
 
-    assert (first, again, state.snapshot(2.0, 0.0).jobs_on_hold) == (1, 1, 0)
+    assert (first, again, state.snapshot(2.0, 0.0).jobs_on_hold) == ({"team": 1}, {"team": 1}, {})
 
 
 def test_thousands_that_only_wait_are_not_in_it():

@@ -104,8 +104,12 @@ def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: 
         return f"Kueue's feature gate {_GATE_NAME} is off"
     if forecast.run is None or forecast.run.basis not in _KNOWN:
         return "its run time is neither learned nor said"
-    if snapshot.jobs_on_hold >= rules.jobs:
-        return f"{snapshot.jobs_on_hold} are held, of at most {rules.jobs}"
+    total, own = sum(snapshot.jobs_on_hold.values()), snapshot.jobs_on_hold.get(job.namespace, 0)
+    if total >= rules.jobs:
+        return f"{total} are held, of at most {rules.jobs}"
+    # So one namespace takes half of them, a second one half of the rest, and some are always left.
+    if own >= rules.jobs - total:
+        return f"{own} of its namespace are held, and {rules.jobs - total} more may be in all"
     return ""
 
 

@@ -530,8 +530,8 @@ class Snapshot:
     """(job class, policy, option) whose runs keep failing."""
     obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)
     """(namespace, name) of Jobs to what of their Workloads keeps them from being moved."""
-    jobs_on_hold: int = 0
-    """How many of them our own gate keeps from admission."""
+    jobs_on_hold: Mapping[str, int] = field(default_factory=dict)
+    """Namespace to how many of its Jobs our own gate keeps from admission."""
     generation: int = 0
     as_of: float = 0.0
     """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last

@@ -206,7 +206,7 @@ class _Replay:
         view = self._workers.around(self._here.view(job, now), job, now)
         if not self._holds.count:
             return view
-        return replace(view, snapshot=replace(view.snapshot, jobs_on_hold=self._holds.count))
+        return replace(view, snapshot=replace(view.snapshot, jobs_on_hold=self._holds.counts))
 
     def _wait(
         self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int

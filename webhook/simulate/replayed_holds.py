@@ -5,6 +5,7 @@ Its own plan decides. A minute in which nothing has changed keeps the plan of th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
@@ -64,6 +65,11 @@ class Holds:
     @property
     def count(self) -> int:
         return len(self._held)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Namespace to how many of its Jobs are held."""
+        return dict(Counter(withheld.held.namespace for withheld in self._held.values()))
 
     def add(self, job: Job, decision: Decision, made: tuple[Submission, Arrival, int]) -> None:
         """Hold a Job; *made* is its submission, where it will wait, and its age there."""

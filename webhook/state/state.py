@@ -156,10 +156,15 @@ class State:
 
     def _with_obstacles(self, built: Snapshot) -> Snapshot:
         obstacles = self._workloads.obstacles()
-        if obstacles is self._snapshot.obstacles:
-            held = self._snapshot.jobs_on_hold
-        else:
-            held = sum(obstacle is Obstacle.HELD for obstacle in obstacles.values())
+        held = self._snapshot.jobs_on_hold
+        if obstacles is not self._snapshot.obstacles:
+            counted = Counter(
+                namespace
+                for (namespace, _), obstacle in obstacles.items()
+                if obstacle is Obstacle.HELD
+            )
+            # What is equal stays the same object, so that it is not published again.
+            held = held if counted == held else dict(counted)
         return replace(built, obstacles=obstacles, jobs_on_hold=held)
 
     def _with_congestion(self, snapshot: Snapshot, unix: float) -> Snapshot:
