@@ -26,6 +26,14 @@ def test_a_run_that_takes_longer_than_expected_is_never_expected_to_end_at_once(
     assert spread > 0.0
 
 
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_an_overdue_run_is_expected_to_take_as_long_again(factor):
+    run = run_time(factor=factor)
+
+    assert remaining(run, 201.0 * factor)[0] == 201.0 * factor
+    assert remaining(run, 199.0 * factor)[0] < 150.0 * factor
+
+
 def test_what_is_left_after_a_part_is_more_than_the_rest_where_the_run_time_is_not_sure():
     sure, unsure = remaining(run_time(factor=1.01), 90.0), remaining(run_time(factor=3.0), 90.0)
 

@@ -27,6 +27,9 @@ _RUNS_TO_TRUST_THE_SKEW = 10
 """From so many learned runs on, their middle is taken for a median, which is below the mean."""
 _LEAST_PART_OF_ELAPSED = 0.05
 """What is left of a run at least, as a part of the time that it has taken."""
+_OVERDUE_FACTOR = 2.0
+"""Beyond so many times the upper end of what was expected a run is overdue: nothing was known of
+it, and it is taken to last as long again as it has, as for a run of any length."""
 _LEAST_SECONDS = 1.0
 """What is left at least of a run that has begun, in seconds."""
 _NORMAL = NormalDist()
@@ -164,9 +167,12 @@ def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:
     """Return the mean and the standard deviation of what is left of a run, in seconds.
 
     For a lognormal run time X and *elapsed* e, the mean is E[X - e | X > e]. Of a run that
-    has begun, a part of the time that it has taken is always left, however long it has lasted.
+    has begun, a part of the time that it has taken is always left, however long it has lasted; of
+    one that is overdue, as much as it has taken.
     """
     least = max(_LEAST_SECONDS, _LEAST_PART_OF_ELAPSED * elapsed) if elapsed > 0 else 0.0
+    if elapsed > _OVERDUE_FACTOR * max(run.seconds, run.high):
+        return elapsed, elapsed
     sigma = _log_sigma(run)
     if sigma == 0.0 or run.seconds <= 0.0:
         left = run.seconds - elapsed
