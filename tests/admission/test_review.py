@@ -217,3 +217,11 @@ def test_a_long_warning_is_cut():
 
 def test_warnings_are_at_most_4096_characters_together():
     assert answer(Verdict(uid="u", warnings=["x" * 256] * 20))["warnings"] == ["x" * 256] * 16
+
+
+@pytest.mark.parametrize("namespace", ["..", ".", "a/b", "A", "a.b", "-a", "a" * 64])
+def test_a_namespace_that_is_no_dns_label_is_refused(namespace):
+    in_object = {**JOB, "metadata": {"name": "light-1", "namespace": namespace}}
+
+    for sent in (message(namespace=namespace), message(namespace=..., object=in_object)):
+        assert refused(sent) == "request.namespace: expected a DNS label"

@@ -54,6 +54,16 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
     assert "s3cret" not in json.dumps(line)
 
 
+def test_a_name_of_any_length_makes_no_line_long():
+    server = Server(paper_snapshot())
+    server.create(light_job("x" * 500_000), uid="u" * 500_000)
+    server.create(light_job(None, generateName="y" * 500_000))
+
+    lengths = [len(json.dumps(decision_log.about(each.review))) for each in server.considered]
+
+    assert max(lengths) < 1_000
+
+
 def test_a_skipped_job_and_a_restored_one_are_told_too():
     server = Server(paper_snapshot())
     server.create(light_job(labels={}))

@@ -114,7 +114,7 @@ def read(body: bytes) -> Review:
         kind=_names(request, "kind", "kind"),
         resource=_names(request, "resource", "resource"),
         subresource=fields.text(request, "subResource", "request"),
-        namespace=fields.text(request, "namespace", "request"),
+        namespace=_namespace(request),
         name=fields.text(request, "name", "request"),
         dry_run=fields.flag(request, "dryRun", "request"),
         requester=read_requester(
@@ -226,6 +226,21 @@ def _required(request: Mapping[str, Any], key: str) -> str:
     if not text:
         raise FieldError(f"request.{key}", "expected a string, got nothing")
     return text
+
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+
+
+def _namespace(request: Mapping[str, Any]) -> str:
+    """Return the namespace; empty: the object is in none. It goes into paths of the API server."""
+    named = fields.text(request, "namespace", "request")
+    # What has the wrong shape is refused where the Job is read.
+    metadata = fields.mapping(request, "object", "request").get("metadata")
+    in_object = metadata.get("namespace") if isinstance(metadata, dict) else None
+    for namespace in (named, in_object):
+        if namespace and not (isinstance(namespace, str) and _LABEL.fullmatch(namespace)):
+            raise FieldError("request.namespace", "expected a DNS label")
+    return named
 
 
 def _names(request: Mapping[str, Any], key: str, last: str) -> tuple[str, str, str]:

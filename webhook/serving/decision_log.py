@@ -30,6 +30,8 @@ from webhook.serving.handler import Considered
 from webhook.serving.server_metrics import DECIDED
 
 CAPACITY = 10_000
+_LONGEST_NAME = 253
+"""Characters of a Kubernetes name."""
 _TOGETHER = 20
 """Lines in one write: more would keep the interpreter from a review for too long."""
 PAUSE_SECONDS = 0.05
@@ -199,11 +201,13 @@ def about(review: Review) -> dict[str, Any]:
 
     A batch Job's kind goes without saying.
     """
-    name = review.name or _text(review.object, "name")
-    named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
+    # Whoever reaches the port writes them at any length.
+    name = (review.name or _text(review.object, "name"))[:_LONGEST_NAME]
+    generated = _text(review.object, "generateName")[:_LONGEST_NAME]
+    named = {"name": name} if name else {"generateName": generated}
     kind = {} if review.kind[2] == PLAIN else {"kind": review.kind[2]}
     return {
-        "uid": review.uid,
+        "uid": review.uid[:_LONGEST_NAME],
         "operation": review.operation,
         **kind,
         "namespace": review.namespace,
