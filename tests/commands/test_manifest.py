@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 
 from webhook.commands import manifest
@@ -73,3 +75,13 @@ def test_what_is_not_yaml_is_refused(text):
 def test_nesting_is_bounded(depth):
     with pytest.raises(manifest.ManifestError, match="deeper than 100 levels"):
         value("[" * depth + "]" * depth)
+
+
+def test_aliases_of_aliases_are_counted_as_what_they_stand_for():
+    names = "abcdefghij"
+    lines = ["a: &a [x]"]
+    for above, name in itertools.pairwise(names):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{above}'] * 10)}]")
+
+    with pytest.raises(manifest.ManifestError, match="more than 100000 values"):
+        list(manifest.read("\n".join(lines)))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import LeftAlone, Stayed
+from webhook.model.words import harmless
 
 RECORDED = Path(__file__).parent / "recorded.jsonl"
 """Annotations as they were written before the sentence stood beside them alone."""
@@ -126,13 +127,19 @@ def test_whatever_is_written_is_read_back_and_any_part_of_it_harms_nobody(decide
     found = read_back(decided, original)
 
     for name in ("id", "time", "policy", "mode", "option", "reason", "from_queue", "moves"):
-        assert getattr(found, name) == getattr(decided, name)
+        assert getattr(found, name) == on_one_line(getattr(decided, name))
     assert (found.left_alone, found.original) == (str(decided.left_alone or ""), original)
     assert [(each.name, each.queue, each.cluster_queue) for each in found.options] == [
-        (each.option, each.queue, each.cluster_queue) for each in decided.options
+        tuple(map(on_one_line, (each.option, each.queue, each.cluster_queue)))
+        for each in decided.options
     ]
     with pytest.raises(FieldError):
         read(text[: len(text) // 2])
+
+
+def on_one_line(value):
+    """Replace control characters, which would make lines and rows of what people read."""
+    return harmless(value) if isinstance(value, str) else value
 
 
 def test_what_stands_elsewhere_on_the_job_is_written_once():
@@ -245,3 +252,29 @@ def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
 def test_the_reason_on_the_job_has_at_most_256_characters():
     assert decision_record.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
     assert len(decision_record.reason_of(decision(reason="x" * 999))) == 256
+
+
+def test_no_text_of_a_decision_makes_another_line_or_colours_one():
+    forged = "gpu\x1b[2J\r\nFAKE\u202e"
+    names = ("name", "queue", "clusterQueue", "cluster", "rejected", "passedOver")
+    texts = dict.fromkeys(names, forged)
+    stay = dict.fromkeys(("time", "option", "reason"), forged)
+    said = dict.fromkeys(("id", "time", "policy", "option", "reason", "leftAlone"), forged)
+    lists = {"options": [texts], "history": [stay], "changed": [forged]}
+    text = json.dumps({"version": 1, "from": {"queue": forged}, **said, **lists})
+
+    found = decision_record.from_annotations({DECISION: text})
+
+    shown = list(texts_in(asdict(found)))
+    assert len(shown) > len([*texts, *stay, *said])
+    assert all(each.isprintable() for each in shown), shown
+
+
+def texts_in(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from texts_in(each)
+    elif isinstance(value, str):
+        yield value

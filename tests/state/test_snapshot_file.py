@@ -131,3 +131,19 @@ def test_a_live_cluster_is_listed_once():
 def test_what_may_not_be_listed_is_named():
     with pytest.raises(Forbidden, match="clusterqueues"):
         fetch_snapshot(Cluster(clusterqueues=Forbidden("clusterqueues")), now=0.0, unix=0.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[" * 200_000, "- " * 200_000, '{"a":' * 200_000, "a: don't\nb: " + "{a: " * 200_000],
+    ids=["brackets", "dashes", "JSON", "after an apostrophe"],
+)
+def test_a_file_of_any_depth_is_refused(tmp_path, text):
+    with pytest.raises(FieldError, match="nested more than 128 deep"):
+        read_snapshot(written(tmp_path, text), 0.0, 0.0)
+
+
+def test_brackets_in_texts_are_no_depth(tmp_path):
+    text = yaml.safe_dump_all([*OBJECTS, {"kind": "Pod", "metadata": {"name": "[" * 500}}])
+
+    assert read_snapshot(written(tmp_path, text), 0.0, 0.0).cluster_queues

@@ -33,7 +33,7 @@ from webhook.commands.kubectl_flags import (
 )
 from webhook.jobs import BY_NAME, JobKind
 from webhook.model.fields import FieldError
-from webhook.model.words import figure, span
+from webhook.model.words import figure, harmless, span
 from webhook.reconsider import advice
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ def as_text(found: Sequence[Advice], *, limit: int | None) -> str:
     lines = terminal.table(_HEADER, [_cells(each) for each in found], limit=limit)
     for each in found:
         job = f"{each.job.job.kind} {each.job.job.namespace}/{each.job.job.name}"
-        lines += ["", terminal.strong(_BEFORE.format(terminal.harmless(job)))]
-        lines += [f"  {terminal.harmless(line)}" for line in each.recipe]
+        lines += ["", terminal.strong(_BEFORE.format(harmless(job)))]
+        lines += [f"  {harmless(line)}" for line in each.recipe]
     return "\n".join(lines)
 
 
@@ -65,7 +65,7 @@ def _cells(found: Advice) -> tuple[str, ...]:
     here, there = found.here.forecast, found.there.forecast
     cost = found.here.cost
     return (
-        terminal.harmless(found.job.key),
+        harmless(found.job.key),
         f"{found.here.queue} ({found.here.option})",
         span((here.finish if here else None) or 0.0),
         f"{found.there.queue} ({found.there.option})",

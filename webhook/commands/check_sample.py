@@ -31,7 +31,7 @@ from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN, Job
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
-from webhook.model.words import nearest
+from webhook.model.words import harmless, nearest
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -162,7 +162,7 @@ class _Trials:
             or match.of_another_kind(wanted, self._job)
             or match.unlike(wanted, self._job)
         )
-        notes = (terminal.harmless(f"no Job for this policy: {unlike}"),) if unlike else ()
+        notes = (harmless(f"no Job for this policy: {unlike}"),) if unlike else ()
         for option in policy.spec.options:
             queue, missing = self._queue(option)
             trial = Trial(policy=policy.name, option=option.name, queue=queue, notes=notes)

@@ -25,7 +25,7 @@ from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Ski
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Basis, Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
-from webhook.model.words import clip, figure, span
+from webhook.model.words import clip, figure, harmless, span
 
 WIDTH = 100
 _LEAST = 40
@@ -96,7 +96,7 @@ def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, s
 
 def _unmatched(mismatches: Mapping[str, str], width: int) -> Iterator[str]:
     for name, reason in islice(mismatches.items(), _MOST_MISMATCHES):
-        line = terminal.harmless(f"Policy {name}: {reason}")
+        line = harmless(f"Policy {name}: {reason}")
         yield from textwrap.wrap(line, width, subsequent_indent="  ")
     if (more := len(mismatches) - _MOST_MISMATCHES) > 0:
         yield f"… and {more} more"
@@ -364,8 +364,8 @@ def undone_on(job: Mapping[str, Any]) -> str:
         return ""
     reason = str(annotations.get(REASON, ""))
     if not reason and UNDONE in annotations:
-        return f"undone: what policy {terminal.harmless(annotations[UNDONE])} had decided"
-    return terminal.harmless(reason.removeprefix(PREFIX))
+        return f"undone: what policy {harmless(annotations[UNDONE])} had decided"
+    return harmless(reason.removeprefix(PREFIX))
 
 
 def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
@@ -479,7 +479,7 @@ def _is_number(value: Any) -> bool:
 
 def _text(source: Mapping[str, Any], key: str) -> str:
     value = source.get(key)
-    return "" if value is None else terminal.harmless(str(value))
+    return "" if value is None else harmless(str(value))
 
 
 def _objects(source: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:

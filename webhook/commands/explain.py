@@ -44,6 +44,7 @@ from webhook.decide.wishes import DEADLINE, read_wishes
 from webhook.jobs import JOB, kind_of
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.job import DECISION, PLAIN, reference_of
+from webhook.model.words import harmless
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -190,7 +191,7 @@ def _diff(title: str, changes: Sequence[str], output: str) -> list[str]:
         _INDENT + terminal.tinted(part, like=tones[line[0]])
         for line in changes
         for part in textwrap.wrap(
-            terminal.harmless(line), width, subsequent_indent="    ", break_on_hyphens=False
+            harmless(line), width, subsequent_indent="    ", break_on_hyphens=False
         )
     ]
     return ["", terminal.strong(title), *painted] if changes else []

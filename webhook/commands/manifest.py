@@ -81,6 +81,10 @@ def read(text: str) -> Iterator[Document]:
         raise ManifestError(f"deeper than {DEEPEST} levels") from None
 
 
+_MOST_VALUES = 100_000
+"""In one document, as in a review; aliases count as what they stand for."""
+
+
 class _Reader:
     """Turns one document's nodes into a value."""
 
@@ -88,8 +92,13 @@ class _Reader:
         self._loader = loader
         self.lines: dict[str, int] = {}
         self.notes: list[tuple[str, str]] = []
+        self._values = 0
 
     def read(self, node: yaml.Node, path: str, depth: int) -> Any:
+        self._values += 1
+        if self._values > _MOST_VALUES:
+            # Aliases of aliases make any number of values from a few lines.
+            raise ManifestError(f"more than {_MOST_VALUES} values", node.start_mark.line + 1)
         self.lines.setdefault(path, node.start_mark.line + 1)
         if depth > DEEPEST:
             raise ManifestError(f"deeper than {DEEPEST} levels", node.start_mark.line + 1)

@@ -24,12 +24,11 @@ from webhook.commands.kubectl_flags import (
     selector_option,
 )
 from webhook.commands.label_query import read_query
-from webhook.commands.terminal import harmless
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
-from webhook.model.words import nearest, rfc3339, span
+from webhook.model.words import harmless, nearest, rfc3339, span
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory

@@ -25,7 +25,7 @@ from webhook.commands.kubectl_flags import (
 )
 from webhook.commands.status_parts import StatusPart
 from webhook.model.job import PLAIN
-from webhook.model.words import figure, span
+from webhook.model.words import figure, harmless, span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -60,7 +60,7 @@ def as_text(parts: Mapping[str, StatusPart], *, limit: int | None, is_whole: boo
         lines += [f"You may not see: {', '.join(hidden)} (-o json has the reasons)."]
     for header, rows in _tables(parts):
         lines += ["", *_some(terminal.table(header, rows, limit=limit), is_whole=is_whole)]
-    whys = [f"  {terminal.harmless(why)}" for part in parts.values() for why in part.trouble]
+    whys = [f"  {harmless(why)}" for part in parts.values() for why in part.trouble]
     trouble = [line for why in whys for line in terminal.broken(why, limit)]
     end: list[str] = []
     if trouble:
@@ -137,7 +137,7 @@ _SCARCE = ("SCARCE IN", "FLAVOR", "RESOURCE", "CONGESTION PRICE", "WAIT")
 
 def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
     wait = cell["waitSeconds"]
-    names = (terminal.harmless(cell[key]) for key in ("tree", "flavor", "resource"))
+    names = (harmless(cell[key]) for key in ("tree", "flavor", "resource"))
     return (*names, figure(cell["price"]), "-" if wait is None else span(wait))
 
 

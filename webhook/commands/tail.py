@@ -33,7 +33,7 @@ from webhook.commands.kubectl_flags import (
 )
 from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
 from webhook.model.job import PLAIN, QUEUE_LABEL, reference_of
-from webhook.model.words import rfc3339
+from webhook.model.words import harmless, rfc3339
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -405,10 +405,8 @@ def _cells(line: DecisionLine, limit: int | None) -> Iterator[str]:
     job = f"{line.namespace}/{reference_of(line.kind, line.name)}"
     used = 0
     for text, size in zip((times, line.event, job, line.option or "-"), _WIDTHS, strict=True):
-        shown = terminal.cut(terminal.harmless(text), None if limit is None else size)
+        shown = terminal.cut(harmless(text), None if limit is None else size)
         cell = f"{shown:<{size}}  "
         used += len(cell)
         yield terminal.tinted(cell, like=text) if text == line.event else cell
-    yield terminal.cut(
-        terminal.harmless(line.reason), None if limit is None else max(limit - used, 10)
-    )
+    yield terminal.cut(harmless(line.reason), None if limit is None else max(limit - used, 10))

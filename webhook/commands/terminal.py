@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import click
 
-from webhook.model.words import span
+from webhook.model.words import harmless, span
 
 ELLIPSIS: Final = "…"
 GAP: Final = "  "
@@ -103,11 +103,6 @@ def tinted(text: str, *, like: str = "") -> str:
 
 def strong(text: str) -> str:
     return click.style(text, bold=True) if has_colours() else text
-
-
-def harmless(text: str) -> str:
-    """Replace control characters in a text, which could come from anyone."""
-    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _painted(line: str) -> str:

@@ -54,7 +54,7 @@ from webhook.model.job import (
 from webhook.model.job_manifest import KUEUES
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
-from webhook.model.words import span
+from webhook.model.words import harmless, span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -429,7 +429,7 @@ def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
         raise
     except ClusterError as error:
         left = _LEFT.format(job=target, file=name)
-        raise NotUndoneError(f"{terminal.harmless(str(error))}\n{left}") from error
+        raise NotUndoneError(f"{harmless(str(error))}\n{left}") from error
     except BaseException:
         terminal.say(_LEFT.format(job=target, file=name), err=True)
         raise

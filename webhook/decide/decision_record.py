@@ -45,7 +45,7 @@ from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.holds import Hold
 from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.words import clip, rfc3339
+from webhook.model.words import clip, harmless, rfc3339
 
 VERSION = 1
 PREFIX = "kueue-fallback: "
@@ -77,12 +77,20 @@ _Seconds = Annotated[
 ]
 """What is no number cannot be meant, and counts as not known."""
 _Count = Annotated[int | None, BeforeValidator(lambda given: given if type(given) is int else None)]
-_Name = Annotated[str, Field(max_length=253)]
+_Shown = Annotated[str, AfterValidator(harmless)]
+"""Anybody may write it, and people see it in lines and tables, of which it must not make more."""
+_Name = Annotated[_Shown, Field(max_length=253)]
 """Kubernetes allows no longer name of any object."""
-_Stay = Annotated[
-    Stay,
-    BeforeValidator(lambda given: {**_NO_STAY, **given} if isinstance(given, dict) else given),
-]
+
+
+def _stay(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    texts = {key: text for key, text in given.items() if isinstance(text, str)}
+    return {**_NO_STAY, **given, **{key: harmless(text) for key, text in texts.items()}}
+
+
+_Stay = Annotated[Stay, BeforeValidator(_stay)]
 _History = Annotated[
     tuple[_Stay, ...], FailFast(), AfterValidator(lambda stays: stays[-HISTORY_KEPT:])
 ]
@@ -132,19 +140,20 @@ class RecordedOption(OptionFigures):
 
     __pydantic_config__ = _AS_WRITTEN
 
-    name: str = ""
+    name: _Shown = ""
+    queue: _Shown = ""
     starts_in: _Seconds = None
     runs: _Seconds = None
     finishes_in: _Seconds = None
-    rejected: Annotated[str, AfterValidator(_reason_alone)] = ""
-    passed_over: Annotated[str, AfterValidator(_reason_alone)] = ""
-    cluster_queue: str = ""
-    because: Annotated[str, Field(validation_alias="rejected")] = ""
+    rejected: Annotated[_Shown, AfterValidator(_reason_alone)] = ""
+    passed_over: Annotated[_Shown, AfterValidator(_reason_alone)] = ""
+    cluster_queue: _Shown = ""
+    because: Annotated[_Shown, Field(validation_alias="rejected")] = ""
     """The refusal in words, with its reason first; empty: it was not refused."""
-    outdone: Annotated[str, Field(validation_alias="passedOver")] = ""
+    outdone: Annotated[_Shown, Field(validation_alias="passedOver")] = ""
     """Likewise why it was passed over."""
     pending: _Count = None
-    cluster: str = ""
+    cluster: _Shown = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
     cost: Annotated[Cost | None, BeforeValidator(_cost)] = None
 
@@ -180,20 +189,20 @@ class Recorded:
 
     version: Annotated[StrictInt, Field(ge=1)]
     id: _Name = ""
-    time: str = ""
+    time: _Shown = ""
     policy: _Name = ""
     mode: Annotated[Mode, BeforeValidator(_known_mode)] = Mode.OBSERVE
     """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
     option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
-    reason: str = ""
+    reason: _Shown = ""
     from_queue: Annotated[_Name, Field(validation_alias=AliasPath("from", "queue"))] = ""
     original: dict[str, Any] = field(default_factory=dict)
     """JSON Pointer to what was submitted there, as ``admission.paths`` writes it."""
-    left_alone: str = ""
+    left_alone: _Shown = ""
     """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
     moves: Annotated[StrictInt, Field(ge=0)] = 0
     history: _History = ()
-    changed: Annotated[tuple[str, ...], FailFast()] = ()
+    changed: Annotated[tuple[_Shown, ...], FailFast()] = ()
     hold: Annotated[Hold | None, BeforeValidator(_hold)] = None
     """How long it was to be held; None: it was not, or that cannot be read."""
     options: Annotated[tuple[RecordedOption, ...], FailFast()] = ()

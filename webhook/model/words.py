@@ -27,6 +27,11 @@ def rfc3339(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def harmless(text: str) -> str:
+    """Replace control characters in a text, which could come from anyone, by spaces."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+
+
 def clip(text: str, limit: int = LIMIT) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 

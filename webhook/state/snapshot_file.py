@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
 
@@ -300,14 +302,38 @@ def _documents(content: str, path: str) -> Iterator[Any]:
     if content.lstrip().startswith("{"):
         try:
             yield json.loads(content)
+        except RecursionError:
+            raise FieldError(path, f"nested more than {fields.DEEPEST} deep") from None
         except json.JSONDecodeError as error:
             where = f"{path} line {error.lineno}"
             raise FieldError(where, f"expected JSON: {error.msg}") from error
         return
     try:
+        if _is_deep(content):
+            raise FieldError(path, f"nested more than {fields.DEEPEST} deep")
         yield from yaml.load_all(content, Loader=FastLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path} line {mark.line + 1}" if mark else path
         problem = getattr(error, "problem", None) or error
         raise FieldError(where, f"expected YAML: {problem}") from error
+
+
+_IN_ONE_LINE = re.compile(rf"^ *(?:[-?:][ \t]+){{{fields.DEEPEST}}}", re.MULTILINE)
+_NO_BRACKETS = re.compile(r"[^][{}]+")
+
+
+def _is_deep(content: str) -> bool:
+    """Return whether a few characters a level nest it so deeply that libyaml's stack overflows."""
+    # Brackets in strings only cost the time to look closely.
+    brackets = _NO_BRACKETS.sub("", content)
+    depths = accumulate(1 if bracket in "[{" else -1 for bracket in brackets)
+    if max(depths, default=0) <= fields.DEEPEST and not _IN_ONE_LINE.search(content):
+        return False
+    depth = 0
+    for event in yaml.parse(content, Loader=FastLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > fields.DEEPEST:
+            return True
+    return False
