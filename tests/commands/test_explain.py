@@ -207,18 +207,29 @@ def test_every_policy_of_an_example_is_valid(path):
     assert (checked.exit_code, " is valid" in checked.stdout) == (0, True), checked.output
 
 
-def test_what_a_decision_changes_is_shown_line_by_line():
+def test_what_a_decision_changes_is_shown_in_a_line_a_thing():
     found = explain("-f", LIGHT, "--snapshot", SNAPSHOT)
 
     _, _, diff = found.output.partition("\nIt changes:\n")
+    assert [line.strip() for line in diff.splitlines()] == [
+        "queue gpu-lq → cpu-lq",
+        "nvidia.com/gpu 1 → none",
+        "env RUN_ENV gpu → cpu",
+    ]
+
+
+def test_what_a_decision_changes_is_shown_by_path_where_it_is_wide():
+    found = explain("-f", LIGHT, "--snapshot", SNAPSHOT, "-o", "wide")
+
+    _, _, diff = found.output.partition("\nIt changes:\n")
     container = "spec.template.spec.containers[diffusion]"
+    read = "metadata.annotations['kueue-fallback.dev/env.RUN_ENV']"
     assert [line.strip() for line in diff.splitlines()] == [
         "- metadata.labels[kueue.x-k8s.io/queue-name]: gpu-lq",
         "+ metadata.labels[kueue.x-k8s.io/queue-name]: cpu-lq",
         f"- {container}.env[RUN_ENV].value: gpu",
         f"+ {container}.env[RUN_ENV].valueFrom.fieldRef.apiVersion: v1",
-        f"+ {container}.env[RUN_ENV].valueFrom.fieldRef.fieldPath:",
-        "metadata.annotations['kueue-fallback.dev/env.RUN_ENV']",
+        f"+ {container}.env[RUN_ENV].valueFrom.fieldRef.fieldPath: {read}",
         f"- {container}.resources.limits[nvidia.com/gpu]: 1",
     ]
 
@@ -233,4 +244,4 @@ def test_of_a_policy_that_observes_it_is_shown_what_it_would_change(tmp_path):
 
     _, title, diff = found.output.partition("\nIf the policy were enforced, it would change:\n")
     assert title
-    assert "  + metadata.labels[kueue.x-k8s.io/queue-name]: cpu-lq" in diff.splitlines()
+    assert "  queue gpu-lq → cpu-lq" in diff.splitlines()

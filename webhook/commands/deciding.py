@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
-from webhook.commands import job_diff
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import read_policies
 from webhook.decide import match
@@ -205,22 +204,20 @@ def enforced(view: DecidingView) -> DecidingView:
     return dataclasses.replace(view, snapshot=dataclasses.replace(view.snapshot, policies=policies))
 
 
-def changes(job: Mapping[str, Any], view: DecidingView) -> list[str]:
-    """Return line by line what would be changed in a manifest if policies were enforced."""
+def as_enforced(job: Mapping[str, Any], view: DecidingView) -> Mapping[str, Any]:
+    """Return a manifest as it would be created if policies were enforced."""
     outcome = consider_manifest(job, enforced(view))
-    return job_diff.lines(job, patched(job, outcome)) if outcome.edits else []
+    return patched(job, outcome) if outcome.edits else job
 
 
-def changed(job: Mapping[str, Any]) -> list[str]:
-    """Return line by line what the decision that a Job carries has changed in it."""
+def as_submitted(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Job as it was before the decision that it carries; where none can be read, as is."""
     try:
         case = decided_job.read(job, kind_of(job))
-        if case.recorded is None:
-            return []
-        return job_diff.lines(case.recovered().submitted_source, job)
+        return job if case.recorded is None else case.recovered().submitted_source
     except FieldError:
         # What cannot be read is said elsewhere.
-        return []
+        return job
 
 
 def patched(job: Mapping[str, Any], outcome: CreateOutcome) -> Any:

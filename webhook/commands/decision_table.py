@@ -173,6 +173,8 @@ def _compared_cells(decision: Decision, costs: _Costs, *, remote: bool) -> list[
     for option in decision.options:
         forecast = option.forecast
         starts = "-" if forecast is None else _starts(forecast.start)
+        if decision.hold is not None and option.option == decision.option:
+            starts = _HELD
         finish = forecast.finish if forecast is not None else None
         cost = costs.get(option.option, EMPTY)
         names = (option.option, option.queue, option.cluster)[: 1 + len(places)]
@@ -330,6 +332,8 @@ _BELOW = " " * 6
 _MOVES = ("SINCE", "OPTION", "REASON")
 
 
+_HELD: Final = "held"
+"""In place of the start of a Job that is kept from starting."""
 _ENDED = dict.fromkeys(("Complete", "Completed", "Succeeded"), "complete") | {"Failed": "failed"}
 """What a Job's condition, or the status of a RayJob or AppWrapper, says of its end."""
 
@@ -381,8 +385,9 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
         lines.append(f"Its version is {decision.get('version')}: some of it may not be shown.")
     lines += _hold(decision.get("hold"))
     options = _objects(decision, "options")
+    is_held = isinstance(decision.get("hold"), dict)
     if options:
-        lines += ["", *_table(options, _text(decision, "option"), limit)]
+        lines += ["", *_table(options, _text(decision, "option"), limit, is_held=is_held)]
         costs = {
             _text(option, "name"): option["cost"]
             for option in options
@@ -409,9 +414,11 @@ def _hold(hold: Any) -> Iterator[str]:
         yield f"Held until {until}, at the latest until {latest} (kubectl fallback release)."
 
 
-def _table(options: Sequence[Mapping[str, Any]], taken: str, limit: int | None) -> Iterator[str]:
+def _table(
+    options: Sequence[Mapping[str, Any]], taken: str, limit: int | None, *, is_held: bool
+) -> Iterator[str]:
     """Yield the options; the reason of a rejection is beside its numbers, or below for room."""
-    rows: list[tuple[str, ...]] = [_row(option, taken=taken) for option in options]
+    rows: list[tuple[str, ...]] = [_row(option, taken=taken, is_held=is_held) for option in options]
     header: tuple[str, ...] = ("  " + _HEADER[0], *_HEADER[1:])
     at = _HEADER.index("CLUSTER")
     if not any(_text(option, "cluster") for option in options):
@@ -445,7 +452,7 @@ def unix_of(text: str) -> float | None:
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
-def _row(option: Mapping[str, Any], *, taken: str) -> tuple[str, ...]:
+def _row(option: Mapping[str, Any], *, taken: str, is_held: bool) -> tuple[str, ...]:
     name = _text(option, "name")
     refused = _text(option, "rejected")
     fits = "yes" if option.get("fits") is True else "waits" if "fits" in option else "-"
@@ -456,7 +463,7 @@ def _row(option: Mapping[str, Any], *, taken: str) -> tuple[str, ...]:
         _text(option, "cluster"),
         "refused" if refused else fits,
         _text(option, "pending"),
-        _in(option.get("startsIn")),
+        _HELD if is_held and name == taken else _in(option.get("startsIn")),
         _lasting(option.get("runs")),
         _in(option.get("finishesIn")),
         refused or _text(option, "passedOver"),

@@ -14,7 +14,14 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
-from webhook.commands import completion, deciding, decision_table, terminal, told_starts
+from webhook.commands import (
+    completion,
+    deciding,
+    decision_table,
+    job_diff,
+    terminal,
+    told_starts,
+)
 from webhook.commands.connect import (
     connected,
     cron_job_named,
@@ -178,17 +185,20 @@ def _as_text(
     else:
         lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
         lines += decision_table.as_text(decision, terminal.width(output))
-        lines += _diff("It changed:", deciding.changed(job), output)
+        lines += _diff("It changed:", deciding.as_submitted(job), job, output)
     lines += ["", terminal.strong("If you submitted it again now:")]
     return [*lines, now]
 
 
-def _diff(title: str, changes: Sequence[str], output: str) -> list[str]:
-    """Return a part that shows what is changed; none if nothing is."""
+def _diff(
+    title: str, before: Mapping[str, Any], after: Mapping[str, Any], output: str
+) -> list[str]:
+    """Return a part that shows what is changed, where it is wide by path; none if nothing is."""
+    changes = (job_diff.lines if output == "wide" else job_diff.things)(before, after)
     tones = {"-": "refused", "+": "accepted"}
     width = terminal.columns(output) - len(_INDENT)
     painted = [
-        _INDENT + terminal.tinted(part, like=tones[line[0]])
+        _INDENT + terminal.tinted(part, like=tones.get(line[0], ""))
         for line in changes
         for part in textwrap.wrap(
             harmless(line), width, subsequent_indent="    ", break_on_hyphens=False
@@ -483,12 +493,12 @@ def _render(
     outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str
 ) -> str | Mapping[str, Any]:
     mismatches = deciding.mismatches(job, outcome, view)
-    changes = deciding.changes(job, view)
+    enforced = deciding.as_enforced(job, view)
     if output in ("text", "wide"):
         title = "It changes:" if outcome.edits else "If the policy were enforced, it would change:"
         shown = table(outcome, terminal.columns(output), mismatches)
-        return "\n".join([shown, *_diff(title, changes, output)])
-    answer = {**_outcome_json(outcome, mismatches), "changes": changes}
+        return "\n".join([shown, *_diff(title, job, enforced, output)])
+    answer = {**_outcome_json(outcome, mismatches), "changes": job_diff.lines(job, enforced)}
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)
     return answer

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from webhook.admission import patch
 from webhook.decide import (
@@ -44,7 +44,7 @@ from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
-from webhook.model.words import clip, span
+from webhook.model.words import clip, rfc3339, span
 
 _NEVER_QUEUED = frozenset(
     {
@@ -276,6 +276,10 @@ def _decide(
     return _held(chosen, waiting, may_hold=rules.may_hold)
 
 
+_NOW: Final = "starts now"
+"""What a strategy says of a Job that could start at once."""
+
+
 def _held(chosen: Decision, case: HoldCase, *, may_hold: bool) -> Decision:
     """Return a decision with its hold, or with why there is none though the Job may wait."""
     taken = chosen.taken
@@ -284,7 +288,13 @@ def _held(chosen: Decision, case: HoldCase, *, may_hold: bool) -> Decision:
         hold = "not held: no controller is installed that would release it"
     if isinstance(hold, str):
         return replace(chosen, reason=clip(f"{chosen.reason}; {hold}"))
-    return replace(chosen, hold=hold) if hold is not None else chosen
+    if hold is None:
+        return chosen
+    until = f"held until {rfc3339(hold.until)}" if hold.saves else "held until there is room"
+    told = chosen.reason.replace(_NOW, f"{until} (figures are of a start now)", 1)
+    if _NOW not in chosen.reason:
+        told = f"{chosen.reason}; {until}"
+    return replace(chosen, hold=hold, reason=clip(told))
 
 
 def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapshot) -> str:
