@@ -1,15 +1,18 @@
 """The controller notices Jobs that came past the webhook, and no others."""
 
+import json
 import re
 import time
 import urllib.request
 
 import pytest
+from click.testing import CliRunner
 
 from hack import paper
 from hack.install import NAMESPACE
 from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, decision_of, probe
+from webhook.commands import status
 from webhook.controller.unreviewed import MARGIN_SECONDS
 
 NAMES = paper.names_with("unreviewed", namespace="enforced")
@@ -68,6 +71,29 @@ def test_jobs_that_came_while_the_webhook_was_down_are_counted_and_named(own_pla
 
     assert decision_of(reviewed)["policy"] == NAMES.policy
     assert named(own_plane) == ["first", "last"]
+
+
+def status_of(plane):
+    words = ["--kubeconfig", str(plane.kubeconfig), "-n", NAMES.namespace, "-o", "json"]
+    result = CliRunner().invoke(status.command, words)
+    return result.exit_code, json.loads(result.stdout)
+
+
+def test_status_says_that_nothing_is_decided_and_how_many_were_not(own_plane, own_webhook):
+    missed = f"policy {NAMES.policy}: 2 Jobs created without a review"
+
+    def is_told():
+        return any(why.startswith(missed) for why in status_of(own_plane)[1]["attention"])
+
+    wait_for(is_told, "the policy says how many")
+    _, answering = status_of(own_plane)
+    own_webhook.kill()
+    code, silent = status_of(own_plane)
+    own_webhook.start()
+
+    assert (answering["webhook"]["answers"], silent["webhook"]["answers"]) == (True, False)
+    assert code == 1
+    assert any("the API server gets no answer" in why for why in silent["attention"])
 
 
 def test_jobs_of_a_cluster_without_the_configuration_are_counted(own_plane, own_webhook):

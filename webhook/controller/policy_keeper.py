@@ -91,7 +91,9 @@ class PolicyKeeper:
         """Judge all, and write what has changed; *unserved* are kinds that are not served."""
         # Whatever goes wrong before the end is tried again.
         self.is_due = True
-        self._told, self._told_at = self._missing(), time.time()
+        missing = self._missing()
+        if missing != self._told:
+            self._told, self._told_at = missing, time.time()
         try:
             report = reconcile_policies(
                 self._client,
