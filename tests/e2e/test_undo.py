@@ -68,3 +68,27 @@ def test_a_job_sent_to_the_cpu_goes_back_and_stays_there(plane, queues, policy):
     assert (queue_of(done), decision_of(done)) == (queues.gpu_queue, None)
     again = undo(plane, queues, "light")
     assert (again.exit_code, "carries no decision" in again.stderr) == (1, True)
+
+
+def test_a_job_that_started_at_once_is_created_anew_as_it_was_submitted(plane, queues, policy):
+    client = plane.client
+    fill(plane, queues, gpu=0, cpu=0)
+    hold(client, queues.gpu_cluster_queue, "Hold")
+    wait_for(lambda: is_refused(client, queues, "gpu"), "the GPU queue is known to be stopped")
+    job = client.create(paper.light_job("light", queues, faster=1))
+    wait_for(lambda: not job_of(client, queues.namespace, "light")["spec"]["suspend"], "it runs")
+
+    in_place = undo(plane, queues, "light")
+    result = undo(plane, queues, "light", "--recreate", "--yes")
+
+    assert queue_of(job) == queues.cpu_queue
+    assert in_place.exit_code == 1
+    assert f"undo light -n {queues.namespace} --recreate" in in_place.stderr
+    assert result.exit_code == 0, result.output
+    assert "what it has done until now is lost" in result.stderr
+    anew = job_of(client, queues.namespace, "light")
+    submitted = paper.light_job("light", queues, faster=1)
+    assert anew["metadata"]["uid"] != job["metadata"]["uid"]
+    assert queue_of(anew) == queues.gpu_queue
+    assert container_of(anew)["resources"] == container_of(submitted)["resources"]
+    assert "nodeSelector" not in anew["spec"]["template"]["spec"]
