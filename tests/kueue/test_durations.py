@@ -34,6 +34,18 @@ def test_an_overdue_run_is_expected_to_take_as_long_again(factor):
     assert remaining(run, 199.0 * factor)[0] < 150.0 * factor
 
 
+def test_no_more_is_left_of_a_run_before_it_is_overdue_than_after():
+    run = run_time(factor=100.0)
+
+    (before, _), (after, _) = remaining(run, 19_999.0), remaining(run, 20_001.0)
+
+    assert 20_001.0 < before < after
+
+
+def test_a_run_of_which_nothing_is_expected_may_end_at_any_moment():
+    assert remaining(run_time(0.0), 3_600.0)[0] == 180.0
+
+
 def test_what_is_left_after_a_part_is_more_than_the_rest_where_the_run_time_is_not_sure():
     sure, unsure = remaining(run_time(factor=1.01), 90.0), remaining(run_time(factor=3.0), 90.0)
 
@@ -61,3 +73,30 @@ def test_an_unknown_run_time_goes_by_the_known_ones_of_its_queue_with_a_wide_ran
     assert (round(in_gpu[0]), round(in_cpu[0])) == (30, 600)
     assert in_gpu[1] > 30.0
     assert durations.unknown == {"gpu-cq", "cpu-cq"}
+
+
+@pytest.mark.parametrize(
+    ("runs", "basis", "seconds"),
+    [
+        (8, Basis.LEARNED, (8 * 100.0 + 2 * 4 * 600.0) / 12),
+        (0, Basis.POLICY, (100.0 + 2 * 4 * 600.0) / 5),
+        (0, None, (600.0 + 2 * 4 * 4801.0) / 5),
+    ],
+    ids=["learned", "stated", "not known"],
+)
+def test_an_overdue_run_is_one_more_of_its_class_that_takes_twice_as_long_as_it_has(
+    runs, basis, seconds
+):
+    known = run_time(runs=runs, basis=basis) if basis is not None else None
+    durations = Durations(lambda name, _: known if name == "long" else None, 600.0)
+    durations.learn("gpu-cq", "long", "t4")
+    elapsed = 600.0 if known else 4801.0
+
+    durations.observe("gpu-cq", "long", "t4", elapsed=elapsed, count=4)
+    durations.observe("gpu-cq", "long", "t4", elapsed=190.0, count=4)
+
+    assert durations.whole("gpu-cq", "long", "t4")[0] == pytest.approx(seconds)
+    assert durations.whole("gpu-cq", "long", "l40s")[0] == (100.0 if known else 600.0)
+    assert durations.left("gpu-cq", "long", "t4", elapsed=10.0)[0] == pytest.approx(
+        90.0 if known else 590.3, abs=0.1
+    )

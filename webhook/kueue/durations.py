@@ -7,7 +7,8 @@ seconds. Run times are taken to be lognormal. Where they were learned from is no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import exp, log, sqrt
 from statistics import NormalDist, median
 from typing import TypeAlias
@@ -30,6 +31,8 @@ _LEAST_PART_OF_ELAPSED = 0.05
 _OVERDUE_FACTOR = 2.0
 """Beyond so many times the upper end of what was expected a run is overdue: nothing was known of
 it, and it is taken to last as long again as it has, as for a run of any length."""
+_STATED_RUNS = 1
+"""As how many runs a run time counts that is stated or assumed."""
 _LEAST_SECONDS = 1.0
 """What is left at least of a run that has begun, in seconds."""
 _NORMAL = NormalDist()
@@ -55,6 +58,8 @@ class Durations:
         self._known: dict[tuple[str, str], RunTime | None] = {}
         """What was looked up before, by class or by ``of_queue``, and flavors."""
         self._of_queue: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        self._overdue: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+        """Class and flavors to how long its overdue runs have lasted so far."""
         self._whole: dict[tuple[str, str, str, int], tuple[float, float]] = {}
         self._by_flavors: dict[
             tuple[str, str, tuple[str, ...], int], Mapping[str, tuple[float, float]]
@@ -72,6 +77,20 @@ class Durations:
         if not is_known:
             self.unknown.add(cluster_queue)
         return is_known
+
+    def observe(
+        self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, count: int
+    ) -> None:
+        """Count *count* runs that have lasted for *elapsed* seconds, if they are overdue.
+
+        Each is then one more run of its class: a censored one, of which is known only that it
+        takes at least so long, and which is expected to take twice that (``remaining``). What has
+        not begun is expected to take the mean of the class's learned runs and of these. Call it
+        before asking for any run time.
+        """
+        run = self._expected(cluster_queue, job_class, flavors) or self._unknown(cluster_queue)
+        if _is_overdue(run, elapsed):
+            self._overdue[job_class, flavors] += [elapsed] * count
 
     def is_settled(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
         """Return whether learning this run time, too, would leave all others as they are."""
@@ -119,11 +138,15 @@ class Durations:
 
         *elapsed*: seconds that it has taken. *limit*: seconds after which it is ended; 0: never.
         """
-        run = self._expected(cluster_queue, job_class, flavors)
+        expected = self._expected(cluster_queue, job_class, flavors)
+        run = expected or self._unknown(cluster_queue)
+        # What has begun shows by itself how long it takes.
+        if not elapsed:
+            run = _with_overdue(run, self._overdue.get((job_class, flavors), ()))
         if not limit:
-            return remaining(run or self._unknown(cluster_queue), elapsed)
+            return remaining(run, elapsed)
         most = max(0.0, limit - elapsed)
-        if run is None:
+        if expected is None:
             # Of an unknown run only its limit is known: any end before that is equally likely.
             return most / 2, most / _SIGMAS_OF_AN_EVEN_CHANCE
         seconds, spread = remaining(run, elapsed)
@@ -168,11 +191,9 @@ def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:
 
     For a lognormal run time X and *elapsed* e, the mean is E[X - e | X > e]. Of a run that
     has begun, a part of the time that it has taken is always left, however long it has lasted; of
-    one that is overdue, as much as it has taken.
+    one that is overdue, at least as much as it has taken.
     """
-    least = max(_LEAST_SECONDS, _LEAST_PART_OF_ELAPSED * elapsed) if elapsed > 0 else 0.0
-    if elapsed > _OVERDUE_FACTOR * max(run.seconds, run.high):
-        return elapsed, elapsed
+    least = _least_left(run, elapsed) if elapsed > 0.0 else 0.0
     sigma = _log_sigma(run)
     if sigma == 0.0 or run.seconds <= 0.0:
         left = run.seconds - elapsed
@@ -183,6 +204,27 @@ def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:
         return _moments(middle, sigma)
     left, spread = _moments_after(middle, sigma, elapsed)
     return (left, spread) if left > least else (least, least)
+
+
+def _least_left(run: RunTime, elapsed: float) -> float:
+    if _is_overdue(run, elapsed):
+        return elapsed
+    return max(_LEAST_SECONDS, _LEAST_PART_OF_ELAPSED * elapsed)
+
+
+def _is_overdue(run: RunTime, elapsed: float) -> bool:
+    # Of a run of no seconds nothing is expected: it may end at any moment.
+    return run.seconds > 0.0 and elapsed > _OVERDUE_FACTOR * max(run.seconds, run.high)
+
+
+def _with_overdue(run: RunTime, overdue: Sequence[float]) -> RunTime:
+    """Return the run time of a class of which some runs are overdue: the mean of all its runs."""
+    if not overdue:
+        return run
+    known = max(_STATED_RUNS, run.runs)
+    seconds = (known * run.seconds + 2 * sum(overdue)) / (known + len(overdue))
+    factor = seconds / run.seconds
+    return replace(run, seconds=seconds, low=run.low * factor, high=run.high * factor)
 
 
 def _log_sigma(run: RunTime) -> float:

@@ -144,6 +144,14 @@ def prepare(
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     count = sum(group.arrival.count for _, group in contents.queued)
     unseen = _learned(run_times, contents.occupants, asked)
+    for occupant in contents.occupants:
+        run_times.observe(
+            occupant.cluster_queue,
+            occupant.job_class,
+            _flavors(occupant.usage),
+            elapsed=_elapsed(occupant, case.now),
+            count=occupant.count,
+        )
     return PreparedWorkloads(
         run_times=run_times,
         running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
@@ -305,20 +313,23 @@ def _flavors(usage: Amounts) -> str:
 
 def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
     """Return mean and standard deviation of what is left of running Workloads, in seconds."""
-    # What has reserved quota and is not admitted yet has its whole run before it.
-    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
     return run_times.left(
         occupant.cluster_queue,
         occupant.job_class,
         _flavors(occupant.usage),
-        elapsed=elapsed,
+        elapsed=_elapsed(occupant, now),
         limit=occupant.limit_seconds,
     )
 
 
+def _elapsed(occupant: Occupant, now: float) -> float:
+    """Return for how long Workloads have run, in seconds."""
+    # What has reserved quota and is not admitted yet has its whole run before it.
+    return 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+
+
 def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
     seconds, spread = left_of(occupant, now, run_times)
-    elapsed = 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
     flavors = _flavors(occupant.usage)
     return Running(
         cluster_queue=occupant.cluster_queue,
@@ -329,7 +340,7 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
         priority=occupant.priority,
         # Of equal age, those that hold quota have come before those that wait.
         order=_age(occupant.created) - 1,
-        reserved_at=-elapsed,
+        reserved_at=-_elapsed(occupant, now),
         local_queue=occupant.local_queue,
         whole=run_times.whole(
             occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds

@@ -417,7 +417,9 @@ def class_name(job_class: JobClass, policy: str, option: str) -> str:
 class LentRunTimes:
     """Expected run times of Workloads, by the class, policy and option that their marks name.
 
-    They count from the admission on, so the time until pods are ready is included.
+    They count from the admission on, so the time until pods are ready is included. What a team's
+    policy states (run time, slowdown, start delay) is for decisions of its own Jobs: others wait
+    for these as for Jobs of no policy, by learned run times alone.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -441,7 +443,7 @@ class LentRunTimes:
         policy = self._policies.get(policy_name)
         options = policy.spec.options if policy is not None else ()
         option = next((candidate for candidate in options if candidate.name == option_name), None)
-        if policy is None or option is None:
+        if policy is None or policy.namespace or option is None:
             return learned_on(run_times, of_class, flavors)
         expecting = Expecting(
             run_times=run_times,
