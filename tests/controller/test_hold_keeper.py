@@ -32,6 +32,8 @@ class Server:
         self.stored, self.unread = None, None
 
     def patch(self, path, body):
+        if "/noisy/" in path:
+            raise Refused(422, "too large")
         if "/configmaps/" in path:
             if self.stored is None:
                 raise NotServed(path)
@@ -206,6 +208,16 @@ def test_many_are_released_step_by_step():
     step(keeper, 9.01)
 
     assert (first, len(server.patched)) == (MOST_AT_ONCE, MOST_AT_ONCE + 5)
+
+
+def test_jobs_that_cannot_be_released_keep_no_other_namespace_waiting():
+    noisy = [held(f"n{n:02}", namespace="noisy", latest=1.0) for n in range(MOST_AT_ONCE)]
+    server, keeper = keeping(*noisy, held("a"))
+
+    released = step(keeper, 2.0)
+
+    assert released.reasons == {Release.PLANNED: 1}
+    assert [path for path, _ in server.patched] == ["/apis/batch/v1/namespaces/team/jobs/a"]
 
 
 def test_other_kinds_and_jobs_that_are_gone_are_left_alone():

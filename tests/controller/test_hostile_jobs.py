@@ -110,3 +110,17 @@ def test_what_is_known_of_jobs_has_a_limit_in_bytes(monkeypatch):
 
     assert sum(len(each.packed) for each in keeping.journal.known()) <= 1000
     assert keeping.journal.known()[-1].uid == "j-19"
+
+
+def test_a_namespace_with_many_jobs_leaves_those_of_others_known(monkeypatch):
+    monkeypatch.setattr("webhook.hindsight.journal_keeper.MOST_JOBS", 8)
+    keeping = Keeping(Objects())
+    keeping.show_job(job())
+    for number in range(20):
+        source = job()
+        source["metadata"] |= {"uid": f"n-{number}", "namespace": "noisy"}
+        keeping.show_job(source)
+
+    known = [each.uid for each in keeping.journal.known()]
+
+    assert known == ["j-1", "n-16", "n-17", "n-18", "n-19"]

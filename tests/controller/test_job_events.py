@@ -164,7 +164,7 @@ def test_who_does_not_lead_tells_nothing_and_who_comes_to_lead_tells_the_last_se
 def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
     replica = Replica()
 
-    jobs = [entry(decided(f"light-{number}")) for number in range(MOST_WAITING + 7)]
+    jobs = [entry(decided(f"light-{number}")) for number in range(MOST_WAITING // 2 + 7)]
     for each in jobs:
         replica.events.take(WatchUpdate(kind="jobs", at=0.0, event=("ADDED", each)))
     lines = replica.events.step()
@@ -178,6 +178,18 @@ def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
     assert lines == ("Events on Jobs: 7 left out, too many at once",)
     assert (at_once, in_a_minute) == (MOST_AT_ONCE, EVENTS_A_MINUTE)
     assert replica.tried == EVENTS_A_MINUTE + MOST_AT_ONCE
+
+
+def test_a_burst_of_one_namespace_delays_and_drops_no_event_of_another():
+    replica = Replica()
+    for number in range(MOST_WAITING + 7):
+        noisy = entry(decided(f"noisy-{number}"))._replace(key=("noisy", f"noisy-{number}"))
+        replica.events.take(WatchUpdate(kind="jobs", at=0.0, event=("ADDED", noisy)))
+
+    replica.see(decided("quiet"))
+
+    names = [body["involvedObject"]["name"] for _, body in replica.written.values()]
+    assert names[:3] == ["noisy-0", "quiet", "noisy-1"]
 
 
 @pytest.mark.parametrize(

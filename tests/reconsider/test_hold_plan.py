@@ -9,7 +9,7 @@ from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
 from webhook.learn.others_use import OthersUse
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.queues import Held, OffSwitch
-from webhook.reconsider.hold_plan import Release, due, plan, reason, released
+from webhook.reconsider.hold_plan import MOST_PLANNED, Release, due, plan, reason, released
 
 
 def hours(found):
@@ -28,6 +28,15 @@ def test_jobs_that_want_the_same_hour_take_turns_and_the_urgent_first():
     jobs = [held("a", latest=9.0), held("b", latest=4.0), held("c", latest=8.0)]
 
     assert starts(jobs, world(gpus=1)) == {"team/b": 2.0, "team/c": 3.0, "team/a": 4.0}
+
+
+def test_however_many_urgent_jobs_a_namespace_holds_those_of_others_are_planned():
+    noisy = [held(f"n{n:03}", namespace="noisy", latest=4.0) for n in range(MOST_PLANNED)]
+
+    found = starts([*noisy, held("a", until=7.0)], world(gpus=1000))
+
+    assert found["team/a"] == 2.0
+    assert found[f"noisy/n{MOST_PLANNED - 1}"] == 2.0
 
 
 @pytest.mark.parametrize(("minutes", "next_start"), [(66, 3.0), (70, 3.25), (1, 2.25)])

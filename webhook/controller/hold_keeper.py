@@ -20,6 +20,7 @@ from webhook.learn.others_use import OthersUse
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.holds import release_patch
+from webhook.model.namespace_shares import in_turn
 from webhook.model.queues import Snapshot
 from webhook.reconsider import hold_plan
 from webhook.reconsider.hold_plan import MEANINGS, HeldJob, Release
@@ -103,7 +104,8 @@ class HoldKeeper:
             jobs = self._jobs.values()
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
         due = hold_plan.due(tuple(self._jobs.values()), snapshot, self._plan, unix)
-        for job, why in list(due)[:MOST_AT_ONCE]:
+        # What cannot be released is due again at each step, and must not keep others back.
+        for job, why in in_turn(due, lambda pair: pair[0].namespace)[:MOST_AT_ONCE]:
             if not self._is_leader():
                 break
             is_released, problem = self._release(job)

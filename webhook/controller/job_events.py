@@ -6,9 +6,10 @@ another leader writes it twice. A replica that does not lead follows along and w
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
@@ -18,6 +19,7 @@ from webhook.jobs import referred
 from webhook.model import marks
 from webhook.model.faults import Attention
 from webhook.model.job import DECISION, UNDONE, Job
+from webhook.model.namespace_shares import has_place, in_turn
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import EventReason
 from webhook.model.words import rfc3339
@@ -50,8 +52,10 @@ RECENT_SECONDS: Final = 300.0
 HANDED_OVER_SECONDS: Final = 15.0
 """A replica that does not lead keeps an Event for so long; by then the leader has written it."""
 MOST_AT_ONCE: Final = 20
+"""In one step, of each namespace in turn, as all that a minute lets pass."""
 EVENTS_A_MINUTE: Final = 240
 MOST_WAITING: Final = 1000
+"""Shared by the namespaces (``namespace_shares``)."""
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
 
@@ -75,6 +79,10 @@ class _Due(NamedTuple):
     uid: str
     happening: Happening
     since: float
+
+    @property
+    def namespace(self) -> str:
+        return self.key[0]
 
 
 def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happening | None:
@@ -109,7 +117,10 @@ class JobEvents:
         self._unix = unix
         self._marks: dict[str, dict[str, str]] = {}
         """For each kind: UID of each Job with an event, to the mark of its last event."""
-        self._due: deque[_Due] = deque()
+        self._due: list[_Due] = []
+        """The oldest first."""
+        self._waiting: Counter[str] = Counter()
+        """Namespace to how many of these are its."""
         self._left_out = 0
         self._error = ""
         self._pace = RateLimit(EVENTS_A_MINUTE, clock)
@@ -134,17 +145,17 @@ class JobEvents:
         """Write due Events, within the rate limit; return the lines to log."""
         now = self._unix()
         kept = RECENT_SECONDS if self._is_leader() else HANDED_OVER_SECONDS
-        while self._due and self._due[0].since < now - kept:
-            self._due.popleft()
+        self._due = [due for due in self._due if due.since >= now - kept]
+        self._waiting = Counter(due.namespace for due in self._due)
         lines: list[str] = []
-        for _ in range(MOST_AT_ONCE):
-            if not (self._due and self._is_leader() and self._pace.lets_pass()):
+        for due in in_turn(self._due, attrgetter("namespace"))[:MOST_AT_ONCE]:
+            if not (self._is_leader() and self._pace.lets_pass()):
                 break
-            due = self._due.popleft()
+            self._due.remove(due)
             try:
                 lines += self._write(due, now)
             except ClusterError as error:
-                self._due.appendleft(due)
+                self._due.insert(0, due)
                 told = Attention(f"Events on Jobs: {error}")
                 lines += [] if self._error == str(error) else [told]
                 self._error = str(error)
@@ -174,8 +185,9 @@ class JobEvents:
         at = happening.unix or watched.created
         if last == happening.mark or not (has_changed or at >= now - RECENT_SECONDS):
             return
-        if len(self._due) < MOST_WAITING:
+        if has_place(key[0], self._waiting, MOST_WAITING):
             self._due.append(_Due(key, watched.uid, happening, now))
+            self._waiting[key[0]] += 1
         else:
             self._left_out += 1
 

@@ -22,6 +22,7 @@ from webhook.model.forecasts import Basis, Forecast
 from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.job import PLAIN, Job
 from webhook.model.kueue_support import is_on
+from webhook.model.namespace_shares import share_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, seconds
 from webhook.model.policy.strategy import HoldRules
 from webhook.model.queues import Snapshot
@@ -104,12 +105,12 @@ def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: 
         return f"Kueue's feature gate {_GATE_NAME} is off"
     if forecast.run is None or forecast.run.basis not in _KNOWN:
         return "its run time is neither learned nor said"
-    total, own = sum(snapshot.jobs_on_hold.values()), snapshot.jobs_on_hold.get(job.namespace, 0)
-    if total >= rules.jobs:
-        return f"{total} are held, of at most {rules.jobs}"
-    # So one namespace takes half of them, a second one half of the rest, and some are always left.
-    if own >= rules.jobs - total:
-        return f"{own} of its namespace are held, and {rules.jobs - total} more may be in all"
+    on_hold = snapshot.jobs_on_hold
+    share = share_of(job.namespace, on_hold, rules.jobs)
+    if not share:
+        return f"{sum(on_hold.values())} are held, of at most {rules.jobs}"
+    if (own := on_hold.get(job.namespace, 0)) >= share:
+        return f"{own} of its namespace are held, whose share is {share} of at most {rules.jobs}"
     return ""
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.decide import match
 from webhook.hindsight import entries, journal
@@ -24,6 +25,7 @@ from webhook.jobs import BY_NAME
 from webhook.model.faults import attempted
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
+from webhook.model.namespace_shares import has_place
 from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
 from webhook.state.forecast_input import queues_of
@@ -39,10 +41,11 @@ MOST_FETCHED: Final = 100
 """Jobs asked for in one step; the others wait for the next."""
 GRACE_SECONDS: Final = 2.0
 """Wait after a Workload's end: by then its Job's last change is known, too."""
-MOST_JOBS: Final = 20_000
-"""Jobs whose metadata are kept, at about a kilobyte each; beyond, the oldest is forgotten."""
+MOST_JOBS: Final = 40_000
+"""Jobs whose metadata are kept, at about a kilobyte each. Namespaces share them, and forget their
+own oldest ones: one alone keeps half."""
 MOST_BYTES: Final = 60_000_000
-"""Of the metadata of all Jobs."""
+"""Of the metadata of all Jobs, shared likewise."""
 LONGEST_KNOWN: Final = 8_192
 """Bytes of one Job's metadata, compressed; a Job that has more gets no entry."""
 MOST_ENDED: Final = 20_000
@@ -78,10 +81,14 @@ class Journal:
         self._is_leader = is_leader
         self._unix = unix
         self._days = days
-        self._jobs: OrderedDict[str, JobMetadata] = OrderedDict()
-        self._bytes = 0
-        """Bytes of all metadata kept."""
-        self._gone: deque[tuple[float, str]] = deque()
+        self._jobs: dict[str, dict[str, JobMetadata]] = {}
+        """Namespace to its Jobs by their UIDs, the oldest first."""
+        self._counts: Counter[str] = Counter()
+        """Namespace to how many Jobs are kept of it,"""
+        self._bytes: Counter[str] = Counter()
+        """and to the bytes of their metadata."""
+        self._gone: deque[tuple[float, str, str]] = deque()
+        """When Jobs were deleted, their namespaces and UIDs."""
         self._ended: deque[tuple[float, FinishedWorkload]] = deque()
         self._due: dict[int, list[JournalEntry]] = {}
         """Slot to the entries to add to it."""
@@ -91,19 +98,22 @@ class Journal:
         """The newest slot of which it is known that its ConfigMap holds nothing too old."""
 
     def known(self) -> tuple[JobMetadata, ...]:
-        """Return the Jobs whose metadata are known, the oldest first."""
-        return tuple(self._jobs.values())
+        """Return the Jobs whose metadata are known, the oldest of each namespace first."""
+        return tuple(
+            known for of_namespace in self._jobs.values() for known in of_namespace.values()
+        )
 
     def take_jobs(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
-        for event_type, value in _values(message):
-            if isinstance(known := getattr(value, "known", None), JobMetadata):
-                self._take_job(event_type, known)
+        for event_type, entry in _entries(message):
+            if isinstance(known := getattr(entry.value, "known", None), JobMetadata):
+                self._take_job(event_type, entry.key[0], known)
         return ()
 
     def take_over(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of finished Workloads; return the lines to log: none."""
-        for _, value in _values(message):
+        for _, entry in _entries(message):
+            value = entry.value
             if not isinstance(value, FinishedRun) or value.past is None:
                 continue
             if len(self._ended) >= MOST_ENDED:
@@ -111,15 +121,31 @@ class Journal:
             self._ended.append((self._unix(), value.past))
         return ()
 
-    def _take_job(self, event_type: str, known: JobMetadata) -> None:
-        before = self._jobs.get(known.uid)
+    def _take_job(self, event_type: str, namespace: str, known: JobMetadata) -> None:
+        before = self._take_out(namespace, known.uid)
         if event_type == "DELETED":
-            self._gone.append((self._unix(), known.uid))
+            self._gone.append((self._unix(), namespace, known.uid))
         seen = before.seen if before else self._unix() if event_type == "ADDED" else 0.0
-        self._bytes += len(known.packed) - (len(before.packed) if before else 0)
-        self._jobs[known.uid] = known._replace(seen=seen)
-        while len(self._jobs) > MOST_JOBS or self._bytes > MOST_BYTES:
-            self._bytes -= len(self._jobs.popitem(last=False)[1].packed)
+        while namespace in self._jobs and not self._has_place(namespace):
+            self._take_out(namespace, next(iter(self._jobs[namespace])))
+        if self._has_place(namespace):
+            self._jobs.setdefault(namespace, {})[known.uid] = known._replace(seen=seen)
+            self._counts[namespace] += 1
+            self._bytes[namespace] += len(known.packed)
+
+    def _has_place(self, namespace: str) -> bool:
+        return has_place(namespace, self._counts, MOST_JOBS) and has_place(
+            namespace, self._bytes, MOST_BYTES
+        )
+
+    def _take_out(self, namespace: str, uid: str) -> JobMetadata | None:
+        known = self._jobs.get(namespace, {}).pop(uid, None)
+        if known is not None:
+            self._counts[namespace] -= 1
+            self._bytes[namespace] -= len(known.packed)
+            if not self._jobs[namespace]:
+                del self._jobs[namespace], self._counts[namespace], self._bytes[namespace]
+        return known
 
     def read_again(self) -> None:
         """Read at the next step what other leaders have written."""
@@ -160,8 +186,8 @@ class Journal:
     def _forget(self) -> None:
         unix = self._unix()
         while self._gone and self._gone[0][0] < unix - GONE_SECONDS:
-            gone = self._jobs.pop(self._gone.popleft()[1], None)
-            self._bytes -= len(gone.packed) if gone else 0
+            _, namespace, uid = self._gone.popleft()
+            self._take_out(namespace, uid)
         if self._is_leader():
             return
         self._due.clear()
@@ -188,7 +214,7 @@ class Journal:
     def _entry(
         self, ended: FinishedWorkload, keys: SigningKeys | None, named: Named
     ) -> JournalEntry | None:
-        known = self._jobs.get(ended.job_uid)
+        known = self._jobs.get(ended.namespace, {}).get(ended.job_uid)
         if known is not None and not known.packed:
             return None
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
@@ -285,9 +311,9 @@ def known_of(source: Mapping[str, Any]) -> JobMetadata:
     return JobMetadata(str(metadata.get("uid") or ""), 0.0, packed if is_kept else b"")
 
 
-def _values(message: WatchUpdate) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a watch update, with the type of the event that brought them."""
+def _entries(message: WatchUpdate) -> Iterator[tuple[str, ReadObject]]:
+    """Yield the objects of a watch update, with the type of the event that brought them."""
     for entry in message.entries or ():
-        yield "", entry.value
+        yield "", entry
     if message.event is not None:
-        yield message.event[0], message.event[1].value
+        yield message.event

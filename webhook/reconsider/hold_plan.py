@@ -19,11 +19,13 @@ from webhook.cost.terms import Span
 from webhook.learn.others_use import OthersUse, QueueCell, ReleasedJob
 from webhook.model.costs.prices import Prices
 from webhook.model.holds import SLOT_SECONDS, Hold
+from webhook.model.namespace_shares import in_turn
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Amounts, FlavorResource, Held, Snapshot
 
 MOST_PLANNED: Final = 500
-"""Jobs that are planned anew at a time, the most urgent first; the others keep their plan."""
+"""Jobs that are planned anew at a time, the most urgent of each namespace first; the others keep
+their plan."""
 _SIGMAS_NOW: Final = 0.25
 """At a release room stays free for so many standard deviations of what runs."""
 _WORTH_WAITING: Final = 0.02
@@ -233,15 +235,24 @@ def plan(
     for released in others.released:
         room.take_until(released)
     known = [(job, job.hold) for job in jobs if job.hold is not None]
-    ordered = sorted(known, key=lambda pair: (pair[1].latest, pair[0].key))
-    planned = {job.key: before.get(job.key) or _by_decision(hold) for job, hold in ordered}
-    for job, hold in ordered[:MOST_PLANNED]:
+    planned = {job.key: before.get(job.key) or _by_decision(hold) for job, hold in known}
+    for job, hold in _planned_anew(known):
         if costs := _costs(job, hold, snapshot, unix):
             start = _cheapest(job, hold, costs, room)
             most = costs[start] + _WORTH_WAITING * hold.of
             planned[job.key] = PlannedStart(start, _soonest(costs, start, most))
         room.take(job, hold, planned[job.key].at)
     return planned
+
+
+def _planned_anew(known: Iterable[tuple[HeldJob, Hold]]) -> list[tuple[HeldJob, Hold]]:
+    """Return the Jobs that are planned anew, the most urgent first."""
+
+    def urgency(pair: tuple[HeldJob, Hold]) -> tuple[float, str]:
+        return _urgency(pair[0])
+
+    taken = in_turn(sorted(known, key=urgency), lambda pair: pair[0].namespace)[:MOST_PLANNED]
+    return sorted(taken, key=urgency)
 
 
 def _cheapest(job: HeldJob, hold: Hold, costs: Mapping[float, float], room: _Room) -> float:

@@ -123,7 +123,8 @@ class HoldRules(Structural):
     """The least saving in rates, electricity and CO2 for which a Job is held until a later hour.
     Both parts must hold."""
     jobs: Annotated[int, Field(strict=True, ge=1, le=10_000)] = 200
-    """The most Jobs held in the cluster at once."""
+    """The most Jobs held in the cluster at once. A namespace holds at most half of what the others
+    leave."""
 
 
 class LeastCost(Structural):
