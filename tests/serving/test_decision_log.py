@@ -64,6 +64,30 @@ def test_a_name_of_any_length_makes_no_line_long():
     assert max(lengths) < 1_000
 
 
+def test_a_job_with_thousands_of_names_makes_no_line_long_and_the_line_says_what_it_lacks():
+    many = {f"kueue-fallback.dev/x{number}": "y" for number in range(5000)}
+    server = Server(paper_snapshot())
+
+    server.create(light_job(labels={**light_job()["metadata"]["labels"], **many}))
+
+    (line,) = server.logged()
+    assert len(json.dumps(line)) < 2_000
+    assert line["left_out"] == ["job"]
+    assert (line["option"], line["decision"]["policy"]) == ("cpu", "light-gpu")
+
+
+def test_a_line_that_is_long_without_its_job_lacks_its_decision_too_and_texts_are_cut():
+    written = io.StringIO()
+    log = DecisionLog(written, lambda: None)
+
+    log.put({"msg": "decided", "error": "e" * 5000, "decision": {"x": "x" * 40_000}, "job": "j"})
+    log.close()
+
+    line = json.loads(written.getvalue())
+    assert line["left_out"] == ["job", "decision"]
+    assert (line["msg"], line["error"]) == ("decided", "e" * 1024)
+
+
 def test_a_skipped_job_and_a_restored_one_are_told_too():
     server = Server(paper_snapshot())
     server.create(light_job(labels={}))
@@ -104,7 +128,7 @@ def test_the_page_knows_every_key():
     used = {key for line in written for key in line}
     table = re.findall(r"^\| (`.*?) \|", PAGE.read_text(), re.MULTILINE)
     explained = {key for keys in table for key in re.findall("`(.*?)`", keys)}
-    assert explained - used == {"process", "error"}
+    assert explained - used == {"process", "error", "left_out"}
     assert used <= explained
 
 

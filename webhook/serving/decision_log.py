@@ -32,6 +32,10 @@ from webhook.serving.server_metrics import DECIDED
 CAPACITY = 10_000
 _LONGEST_NAME = 253
 """Characters of a Kubernetes name."""
+_LONGEST_LINE = 32_768
+"""Characters of a line: who writes a Job writes names, keys and values in it, in any number."""
+_LONGEST_TEXT = 1024
+"""Characters of a text in a line that would be longer."""
 _TOGETHER = 20
 """Lines in one write: more would keep the interpreter from a review for too long."""
 PAUSE_SECONDS = 0.05
@@ -102,12 +106,20 @@ class DecisionLog:
         Empty if it cannot be encoded: it is dropped, and an error logged.
         """
         try:
-            return self._encoder.encode(line)
+            return self._in_bounds(line)
         except Exception as error:  # noqa: BLE001 - one line must not end the server
             self._on_dropped()
             which = {"uid": str(line.get("uid", "")), "error": faults.describe(error)}
             self.put({"level": "error", "msg": "line not written", **which})
             return ""
+
+    def _in_bounds(self, line: Mapping[str, Any]) -> str:
+        """Return a line as JSON, without the Job and even the decision if it is too long."""
+        text = self._encoder.encode(line)
+        for left_out in (["job"], ["job", "decision"]):
+            if len(text) > _LONGEST_LINE:
+                text = self._encoder.encode(_shortened(line, left_out))
+        return text
 
     def _written(self, value: Any) -> Any:
         """Convert a Job to its manifest, in the writer's thread, since a review has no time for it.
@@ -142,6 +154,16 @@ class DecisionLog:
             # The reader may come back; a thread that has ended would write nothing any more.
             for _ in lines:
                 self._on_dropped()
+
+
+def _shortened(line: Mapping[str, Any], left_out: list[str]) -> dict[str, Any]:
+    """Return a line without some of its values, which it names, and with its texts cut."""
+    kept = {
+        key: value[:_LONGEST_TEXT] if isinstance(value, str) else value
+        for key, value in line.items()
+        if key not in left_out
+    }
+    return {**kept, "left_out": left_out}
 
 
 def line(considered: Considered, seconds: float) -> dict[str, Any]:
@@ -202,9 +224,8 @@ def about(review: Review) -> dict[str, Any]:
     A batch Job's kind goes without saying.
     """
     # Whoever reaches the port writes them at any length.
-    name = (review.name or _text(review.object, "name"))[:_LONGEST_NAME]
-    generated = _text(review.object, "generateName")[:_LONGEST_NAME]
-    named = {"name": name} if name else {"generateName": generated}
+    name = review.name[:_LONGEST_NAME] or _text(review.object, "name")
+    named = {"name": name} if name else {"generateName": _text(review.object, "generateName")}
     kind = {} if review.kind[2] == PLAIN else {"kind": review.kind[2]}
     return {
         "uid": review.uid[:_LONGEST_NAME],
@@ -236,8 +257,8 @@ def observers(text: str) -> dict[str, Any]:
 
 
 def _text(source: Mapping[str, Any], *path: str) -> str:
-    """Return a text below ``metadata``, or empty; in a review that failed it may be anything."""
+    """Return a name below ``metadata``, or empty; in a review that failed it may be anything."""
     node: Any = source.get("metadata")
     for part in path:
         node = node.get(part) if isinstance(node, dict) else None
-    return node if isinstance(node, str) else ""
+    return node[:_LONGEST_NAME] if isinstance(node, str) else ""
