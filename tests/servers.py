@@ -76,8 +76,9 @@ class Server:
             )
         )
 
-    def post(self, body):
-        return self.client.post("/mutate?timeout=2s", data=body)
+    def post(self, body, peer="127.0.0.1"):
+        base = {"REMOTE_ADDR": peer}
+        return self.client.post("/mutate?timeout=2s", data=body, environ_base=base)
 
     def create(self, job, **request):
         """Create a Job; returns it as admitted, with the warnings."""

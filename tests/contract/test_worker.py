@@ -41,6 +41,11 @@ def test_bursts_from_three_api_servers_are_answered_without_an_error(server):
     assert wrong == []
 
 
+def test_the_application_is_told_the_clients_address(server):
+    with contextlib.closing(GoClient(server)) as client:
+        assert client.post(b"peer") == (200, b'"127.0.0.1"')
+
+
 REFUSED = {
     "chunks": (b"Transfer-Encoding: chunked\r\n\r\n0", b"411 Length Required"),
     "too much": (b"Content-Length: 3500000", b"413 Content Too Large"),

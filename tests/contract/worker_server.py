@@ -14,7 +14,11 @@ from webhook.server.tls import LiveContext
 
 DONE: list[str] = []
 WAITED: list[str] = []
-TOLD = {b"waited": lambda: WAITED, b"unanswered": lambda: SERVER.unanswered}
+TOLD = {
+    b"waited": lambda _: WAITED,
+    b"unanswered": lambda _: SERVER.unanswered,
+    b"peer": lambda environ: environ["REMOTE_ADDR"],
+}
 
 
 def answer(environ, start_response):
@@ -29,7 +33,7 @@ def answer(environ, start_response):
             time.sleep(0.01)
         WAITED.append(name)
     if body in TOLD:
-        body = json.dumps(TOLD[body]()).encode()
+        body = json.dumps(TOLD[body](environ)).encode()
     if body == b"put off":
         SERVER.put_off(lambda: DONE.append("done"))
         body = " ".join(DONE).encode() or b"not done yet"

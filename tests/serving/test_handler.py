@@ -1,10 +1,11 @@
 """Creates and updates through the handler: what is decided, remembered, and given back."""
 
 import copy
+import json
 
 import pytest
 
-from tests.reviews import light_job
+from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.decide import decision_record
 from webhook.state.seen_workload import SeenWorkload
@@ -242,3 +243,15 @@ def test_before_enforce_the_spec_stays_as_submitted(mode):
     assert warnings == ([would] if mode == "Advise" else [])
     assert (DECISION in job["metadata"].get("annotations", {})) == (mode == "Advise")
     assert server.considered[0].outcome.decision.option == "cpu"
+
+
+def test_jobs_of_a_namespace_that_another_address_invents_take_nothing_from_its_own():
+    server = Server(paper_snapshot())
+    for number in range(200):
+        server.post(json.dumps(review(light_job(f"phantom-{number}"))), peer="10.0.0.9")
+    server.now += 7
+    server.show(paper_snapshot(as_of=server.now, generation=2))
+
+    reservations(server, 14)
+
+    assert server.handler.placements() == 14

@@ -11,6 +11,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from webhook.decide import remote_options
 from webhook.kueue import counted_arrivals
@@ -35,43 +36,65 @@ _TIMES = 4.0
 _LESS_EACH_TIME = 0.9
 """Factor by which the longest time decays with each Workload that took less."""
 MOST_UNSEEN = 256
-"""Workloads of one namespace that may count while they are not observed."""
+"""Workloads of one namespace that one peer asked about, and that may count while not observed."""
 LEAST_UNSEEN = 8
 """The same after many that led to no Workload."""
 _PER_PLACEMENT = 8
 """So many fewer count after each without a Workload, and more again after each with one."""
+_MOST_CHARGED = 10_000
+"""Namespaces of peers, of which fewer count; beyond, the first of them count as others."""
+
+_Asker: TypeAlias = tuple[str, str]
+"""Who asked, by its address, and about a Job of which namespace. Whoever reaches the port can name
+any namespace, and must not use up what counts of those that the API server asks about."""
+
+
+class _Entry(NamedTuple):
+    arrival: Arrival
+    at: float
+    """When it was entered."""
+    peer: str
+
+    @property
+    def asker(self) -> _Asker:
+        return self.peer, self.arrival.namespace
 
 
 class Ledger:
     def __init__(self, ttl_seconds: float) -> None:
         self._ttl_seconds = ttl_seconds
-        self._entries: dict[str, tuple[Arrival, float]] = {}
-        """Key to the placement and the time at which it was entered."""
-        self._unseen: Counter[str] = Counter()
-        """Namespace to the count of Workloads in its placements."""
-        self._lost: Counter[str] = Counter()
-        """Namespace to how many fewer of its Workloads count."""
+        self._entries: dict[str, _Entry] = {}
+        """By key."""
+        self._unseen: Counter[_Asker] = Counter()
+        """The count of Workloads in placements."""
+        self._lost: Counter[_Asker] = Counter()
+        """How many fewer Workloads count."""
         self._longest = 0.0
         """Longest recent time until a Workload was observed, in seconds."""
         self._names: dict[str, float] = {}
         """Keys of Workloads that claimed by name, to the time at which they may be forgotten."""
         self._clock = 0.0
 
-    def enter(self, arrival: Arrival, now: float) -> None:
-        """Remember a placement; one of the same key is replaced and counts as the newest."""
+    def enter(self, arrival: Arrival, now: float, peer: str = "") -> None:
+        """Remember a placement; one of the same key is replaced and counts as the newest.
+
+        *peer*: the address that asked.
+        """
         self._clock = max(self._clock, now)
         self._pop(arrival.key)
-        self._entries[arrival.key] = arrival, now
-        self._unseen[arrival.namespace] += arrival.count
+        entry = self._entries[arrival.key] = _Entry(arrival, now, peer)
+        self._unseen[entry.asker] += arrival.count
 
-    def room(self, arrival: Arrival) -> int:
+    def room(self, arrival: Arrival, peer: str = "") -> int:
         """Return how many of its Workloads count: the rest of what its namespace may have.
 
-        One of a key that is known replaces that entry.
+        One of a key that is known replaces that entry. *peer*: the address that asks.
         """
-        most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[arrival.namespace])
+        asker = peer, arrival.namespace
+        most = max(LEAST_UNSEEN, MOST_UNSEEN - self._lost[asker])
         entry = self._entries.get(arrival.key)
-        others = self._unseen[arrival.namespace] - (entry[0].count if entry else 0)
+        own = entry.arrival.count if entry is not None and entry.asker == asker else 0
+        others = self._unseen[asker] - own
         return max(0, min(arrival.count, most - others))
 
     def seen(self, workloads: Iterable[SeenWorkload], now: float = 0.0) -> tuple[Arrival, ...]:
@@ -81,16 +104,15 @@ class Ledger:
         for workload in workloads:
             entry = self._pop(workload.key) or self._claim_unnamed(workload)
             if entry is not None:
-                arrival, entered = entry
-                gone.append(arrival)
-                self._longest = max(self._clock - entered, self._longest * _LESS_EACH_TIME)
-                self._trust(arrival.namespace, -_PER_PLACEMENT)
+                gone.append(entry.arrival)
+                self._longest = max(self._clock - entry.at, self._longest * _LESS_EACH_TIME)
+                self._trust(entry.asker, -_PER_PLACEMENT)
         return tuple(gone)
 
     def drop(self, placements: Iterable[Arrival]) -> tuple[Arrival, ...]:
         """Drop placements that will lead to no Workload; return those that were here."""
         popped = (self._pop(placement.key) for placement in placements)
-        return tuple(entry[0] for entry in popped if entry is not None)
+        return tuple(entry.arrival for entry in popped if entry is not None)
 
     def expire(self, now: float, *, healthy: bool = False) -> tuple[Arrival, ...]:
         """Drop and return the placements whose Workloads never appeared.
@@ -102,29 +124,30 @@ class Ledger:
         if healthy:
             life = min(life, max(SOON_SECONDS, self._longest * _TIMES))
         # Both are in the order in which they were entered: the oldest come first.
-        ended = itertools.takewhile(lambda entry: entry[1] + life <= now, self._entries.values())
-        gone = tuple(arrival for arrival, _ in ended)
-        for arrival in gone:
-            self._pop(arrival.key)
+        gone = tuple(
+            itertools.takewhile(lambda entry: entry.at + life <= now, self._entries.values())
+        )
+        for entry in gone:
+            self._pop(entry.arrival.key)
             if healthy:
-                self._trust(arrival.namespace, _PER_PLACEMENT)
+                self._trust(entry.asker, _PER_PLACEMENT)
         # There may be thousands of names, and this runs with each review: do not copy them all.
         names = itertools.takewhile(lambda entry: entry[1] <= now, self._names.items())
         for key in [key for key, _ in names]:
             del self._names[key]
-        return gone
+        return tuple(entry.arrival for entry in gone)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def entries(self) -> tuple[Arrival, ...]:
         """Return the placements, oldest first."""
-        return tuple(arrival for arrival, _ in self._entries.values())
+        return tuple(entry.arrival for entry in self._entries.values())
 
     def knows(self, key: str) -> bool:
         return key in self._entries
 
-    def _claim_unnamed(self, workload: SeenWorkload) -> tuple[Arrival, float] | None:
+    def _claim_unnamed(self, workload: SeenWorkload) -> _Entry | None:
         """Drop and return the oldest unnamed placement that may be this Workload's.
 
         None: there is none, or it has claimed one: each Job claims once, however often it is
@@ -133,26 +156,27 @@ class Ledger:
         if not workload.key.startswith(OF_A_JOB) or workload.key in self._names:
             return None
         self._names[workload.key] = self._clock + _NAMES_KEPT_SECONDS
-        for key, (arrival, _) in self._entries.items():
-            if key.startswith(UNNAMED) and _may_be(arrival, workload):
+        for key, entry in self._entries.items():
+            if key.startswith(UNNAMED) and _may_be(entry.arrival, workload):
                 return self._pop(key)
         return None
 
-    def _pop(self, key: str) -> tuple[Arrival, float] | None:
+    def _pop(self, key: str) -> _Entry | None:
         entry = self._entries.pop(key, None)
         if entry is not None:
-            namespace = entry[0].namespace
-            self._unseen[namespace] -= entry[0].count
-            if not self._unseen[namespace]:
-                del self._unseen[namespace]
+            self._unseen[entry.asker] -= entry.arrival.count
+            if not self._unseen[entry.asker]:
+                del self._unseen[entry.asker]
         return entry
 
-    def _trust(self, namespace: str, lost: int) -> None:
-        now = min(MOST_UNSEEN, self._lost[namespace] + lost)
+    def _trust(self, asker: _Asker, lost: int) -> None:
+        now = min(MOST_UNSEEN, self._lost[asker] + lost)
         if now > 0:
-            self._lost[namespace] = now
+            self._lost[asker] = now
         else:
-            del self._lost[namespace]
+            del self._lost[asker]
+        while len(self._lost) > _MOST_CHARGED:
+            del self._lost[next(iter(self._lost))]
 
 
 def _may_be(arrival: Arrival, workload: SeenWorkload) -> bool:
@@ -248,15 +272,15 @@ class ClusterView:
             self._live.adopt(self.snapshot)
         return gone
 
-    def enter(self, arrival: Arrival, now: float) -> None:
-        self._ledger.enter(arrival, now)
+    def enter(self, arrival: Arrival, now: float, peer: str = "") -> None:
+        self._ledger.enter(arrival, now, peer)
         self._live.add(arrival)
         if self._live.foresee(arrival, now):
             self._not_forecast.enter(arrival, now)
 
-    def room(self, arrival: Arrival) -> int:
+    def room(self, arrival: Arrival, peer: str) -> int:
         """Return how many of its Workloads count."""
-        return self._ledger.room(arrival)
+        return self._ledger.room(arrival, peer)
 
     def is_healthy(self, now: float) -> bool:
         return now - self.snapshot.as_of <= self._healthy_seconds

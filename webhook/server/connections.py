@@ -457,7 +457,11 @@ class Clients:
         self._answering = True
         try:
             answer = gunicorn_app.respond(
-                self._application, conn.message, waited_seconds=waited, close=close
+                self._application,
+                conn.message,
+                peer=conn.peer,
+                waited_seconds=waited,
+                close=close,
             )
         except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
             self._on_error(f"no answer: {faults.describe(error)}")

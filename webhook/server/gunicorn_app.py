@@ -43,11 +43,16 @@ _OURS = frozenset({"connection", "content-length", "date", "keep-alive", "transf
 
 
 def respond(
-    application: Application, message: HttpMessage, *, waited_seconds: float, close: bool
+    application: Application,
+    message: HttpMessage,
+    *,
+    peer: str,
+    waited_seconds: float,
+    close: bool,
 ) -> bytes:
     """Call the application and return its whole answer.
 
-    *close* says that this is the connection's last answer.
+    *peer* is the client's address, and *close* says that this is the connection's last answer.
     """
     started: list[tuple[str, list[tuple[str, str]]]] = []
     body: list[bytes] = []
@@ -57,6 +62,7 @@ def respond(
         return body.append
 
     environ = _environ(message)
+    environ["REMOTE_ADDR"] = peer
     environ[WAITED] = waited_seconds
     answer = application(environ, start_response)
     try:

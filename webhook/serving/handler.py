@@ -116,8 +116,8 @@ class Handler:
             while len(self._visible) > _VISIBLE_KEPT:
                 self._visible.popitem(last=False)
 
-    def admit(self, review: Review) -> Verdict:
-        """Answer one review.
+    def admit(self, review: Review, peer: str = "") -> Verdict:
+        """Answer one review, which came from the address *peer*.
 
         Raises:
             FieldError: the object in it cannot be read as a Job of its kind.
@@ -132,11 +132,11 @@ class Handler:
         started = time.perf_counter()
         _name_namespace(review)
         with self._lock:
-            considered = self._consider(review, kind)
+            considered = self._consider(review, kind, peer)
         self._tell(considered, time.perf_counter() - started)
         return considered.verdict
 
-    def _consider(self, review: Review, kind: JobKind) -> Considered:
+    def _consider(self, review: Review, kind: JobKind, peer: str) -> Considered:
         source = review.object
         moment = self._moment(review)
         outcome: Outcome
@@ -153,7 +153,7 @@ class Handler:
         if review.operation == "UPDATE":
             operations += update.disowned(source, kind)
         elif isinstance(outcome, Skipped | Decided) and not review.dry_run:
-            self._enter(outcome, moment.now)
+            self._enter(outcome, moment.now, peer)
         return _considered(review, outcome, operations, self.reasons_url)
 
     def _create(self, review: Review, kind: JobKind, moment: create.Moment) -> CreateOutcome:
@@ -174,20 +174,20 @@ class Handler:
             reason = UNSEEN if self._here.is_healthy(now) else BLIND
             self._metrics.expired.labels(reason).inc(len(gone))
 
-    def _enter(self, outcome: CreateOutcome, now: float) -> None:
+    def _enter(self, outcome: CreateOutcome, now: float, peer: str) -> None:
         arrival = outcome.arrival
         # In a reinvocation, only another replica's decision is not in the ledger yet.
         if arrival is None or (_was_decided(outcome) and self._here.knows(arrival.key)):
             return
         # The bound by namespace: docs/decisions/0025-placements-that-come-to-nothing.md.
-        room = self._here.room(arrival)
+        room = self._here.room(arrival, peer)
         if room < arrival.count:
             self._metrics.expired.labels(TOO_MANY).inc()
             arrival = replace(arrival, count=room)
         if not room:
             return
         self._clusters.enter(arrival, self._here.occupancy, now)
-        self._here.enter(arrival, now)
+        self._here.enter(arrival, now, peer)
         self._metrics.placements.inc()
 
     def _is_repeated(self, source: Mapping[str, Any], kind: JobKind, now: float) -> bool:

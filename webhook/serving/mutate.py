@@ -59,7 +59,8 @@ class Mutate:
             return ()
         length = int(environ.get("CONTENT_LENGTH") or 0)
         body = environ["wsgi.input"].read(length)
-        status, content_type, body = self._answer(body, is_late=_is_late(environ))
+        peer = str(environ.get("REMOTE_ADDR", ""))
+        status, content_type, body = self._answer(body, peer=peer, is_late=_is_late(environ))
         size = ("Content-Length", str(len(body)))
         start_response(status, [("Content-Type", content_type), size])
         return (body,)
@@ -69,7 +70,7 @@ class Mutate:
         given = path.encode("latin-1")
         return sum(hmac.compare_digest(given, answered) for answered in self._paths) > 0
 
-    def _answer(self, body: bytes, *, is_late: bool) -> tuple[str, str, bytes]:
+    def _answer(self, body: bytes, *, peer: str, is_late: bool) -> tuple[str, str, bytes]:
         started, metrics = time.perf_counter(), self._metrics
         try:
             review = reviews.read(body)
@@ -77,7 +78,7 @@ class Mutate:
             return self._unread(body, error)
         except FieldError as error:
             return self._refuse(error)
-        verdict, code = self._late(review) if is_late else self._admit(review)
+        verdict, code = self._late(review) if is_late else self._admit(review, peer)
         answer = verdict.to_bytes()
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
@@ -97,13 +98,13 @@ class Mutate:
         self._metrics.reviews.labels("unknown", "400").inc()
         return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
 
-    def _admit(self, review: reviews.Review) -> tuple[reviews.Verdict, str]:
+    def _admit(self, review: reviews.Review, peer: str) -> tuple[reviews.Verdict, str]:
         """Return verdict and metric label.
 
         An error of ours is counted, logged, and admits the Job.
         """
         try:
-            return self._handler.admit(review), "200"
+            return self._handler.admit(review, peer), "200"
         except FieldError as error:
             _report(self._log, review, "unreadable", str(error))
             return reviews.Verdict(uid=review.uid), "unreadable"
