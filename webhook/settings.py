@@ -98,7 +98,7 @@ class Settings(BaseModel):
     """Audience of these tokens. Empty: the API server's own."""
 
     console_follow_jobs: bool = True
-    """Whether the console also shows the decisions of other replicas, which it reads from the Jobs.
+    """Whether the console also shows moves and the decisions of other replicas, read from the Jobs.
     Needs list and watch of Jobs."""
 
     tls_cert: str = "/tls/tls.crt"

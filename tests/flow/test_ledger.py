@@ -132,6 +132,21 @@ def test_of_one_object_with_very_many_workloads_only_so_many_count():
     assert ledger.room(huge) == MOST_UNSEEN
 
 
+def test_what_another_peer_asks_about_takes_no_room_whether_it_comes_to_something_or_not():
+    ledger = Ledger(ttl_seconds=30.0)
+    for number in range(MOST_UNSEEN):
+        ledger.enter(arrival(f"phantom-{number}"), now=0.0, peer="10.0.0.9")
+
+    while_they_count = ledger.room(arrival("more", count=MOST_UNSEEN), "10.0.0.1")
+    ledger.expire(now=6.0, healthy=True)
+    afterwards = [
+        ledger.room(arrival("more", count=MOST_UNSEEN), peer) for peer in ("10.0.0.1", "10.0.0.9")
+    ]
+
+    assert while_they_count == MOST_UNSEEN
+    assert afterwards == [MOST_UNSEEN, LEAST_UNSEEN]
+
+
 def test_a_silent_watch_takes_nobodys_room():
     ledger = ledger_with(*(f"d{number}" for number in range(40)))
     ledger.expire(30.0)

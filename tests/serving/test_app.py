@@ -139,7 +139,7 @@ def test_anything_anywhere_in_a_job_is_admitted_without_a_failure(place, value):
 def test_an_error_of_ours_blocks_no_job_and_is_logged_with_the_uid(monkeypatch):
     server = Server(paper_snapshot())
     sent = review(light_job())
-    monkeypatch.setattr(server.handler, "admit", lambda _: 1 / 0)
+    monkeypatch.setattr(server.handler, "admit", lambda *_: 1 / 0)
 
     answer = server.post(json.dumps(sent))
 

@@ -18,8 +18,11 @@ from tests.servers import Server, paper_snapshot
 from webhook.decide import match
 from webhook.jobs import KINDS
 from webhook.learn import job_class
+from webhook.model.job import DECISION
 from webhook.serving import decision_log
+from webhook.serving.app import teller
 from webhook.serving.decision_log import DecisionLog
+from webhook.state.seen_workload import SeenWorkload
 
 KIND = KINDS["batch", "v1", "Job"]
 REPLICA = {"template": {"spec": {"containers": [{"name": "main"}]}}}
@@ -132,17 +135,38 @@ def test_the_page_knows_every_key():
     assert used <= explained
 
 
-def test_decisions_that_come_to_be_are_passed_on_as_they_are_written():
+def test_lines_are_passed_on_as_they_are_written_once_their_workloads_are_observed():
     stream, passed_on = io.StringIO(), []
     log = DecisionLog(stream, lambda: None, pass_on=passed_on.append)
-    log.put({"msg": "skipped", "dry_run": False})
-    log.put({"msg": "decided", "dry_run": True, "decision": {"id": "dry"}})
-    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "first"}})
-    log.put({"msg": "decided", "dry_run": False, "decision": {"id": "second"}})
+    log.seen(["early"])
+    log.put({"msg": "skipped"})
+    log.put({"msg": "decided"}, key="early")
+    log.put({"msg": "decided"}, key="phantom")
+    log.put({"msg": "decided"}, key="late")
     log.close()
+    log.seen(["late", "another"])
 
     written = stream.getvalue().splitlines()
-    assert "\n".join(passed_on).splitlines() == written[2:]
+    assert passed_on == [written[1], written[3]]
+
+
+def test_phantoms_are_passed_on_never_however_many_there_are():
+    server = Server(paper_snapshot())
+    passed_on = []
+    log = DecisionLog(io.StringIO(), lambda: None, pass_on=passed_on.append)
+    server.handler.on_seen = log.seen
+    for number in range(20):
+        server.create(light_job(f"phantom-{number}"))
+    admitted, _ = server.create(light_job("light"))
+    server.create(light_job("asked"), dryRun=True)
+    for considered in server.considered:
+        teller(server.metrics, log)(considered, 0.001)
+    log.close()
+
+    decision_id = json.loads(admitted["metadata"]["annotations"][DECISION])["id"]
+    server.show(paper_snapshot(), seen=[SeenWorkload(decision_id, "team")])
+
+    assert [json.loads(line)["name"] for line in passed_on] == ["light"]
 
 
 def test_a_full_log_drops_lines_and_counts_them():
@@ -161,9 +185,10 @@ def test_a_line_that_cannot_be_written_costs_itself_alone_and_is_named():
     stream, dropped, passed_on = io.StringIO(), [], []
     log = DecisionLog(stream, lambda: dropped.append(1), pass_on=passed_on.append)
 
-    log.put({"msg": "decided", "uid": "u-1", "decision": {"amount": object()}})
-    log.put({"msg": "decided", "uid": "u-2", "decision": {}})
+    log.put({"msg": "decided", "uid": "u-1", "decision": {"amount": object()}}, key="u-1")
+    log.put({"msg": "decided", "uid": "u-2", "decision": {}}, key="u-2")
     log.close()
+    log.seen(["u-2"])
 
     after, error = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert after["uid"] == "u-2"
@@ -193,7 +218,8 @@ def test_whatever_the_stream_and_the_console_raise_ends_no_writer():
     log.put({"n": 1})
     log.close()
     other = DecisionLog(written, lambda: None, pass_on=lambda _: {}["x"])
-    other.put({"msg": "decided", "decision": {}})
+    other.seen(["u-1"])
+    other.put({"msg": "decided", "decision": {}}, key="u-1")
     other.close()
 
     assert dropped == [1]
@@ -277,7 +303,7 @@ def test_a_line_carries_the_job_as_it_was_submitted_without_what_may_be_secret()
 def test_jobs_that_nobody_decides_are_carried_too_and_dry_runs_are_not():
     server = Server(paper_snapshot())
     server.create(light_job(labels={"kueue.x-k8s.io/queue-name": "gpu-lq"}))
-    server.create(light_job(), dry_run=True)
+    server.create(light_job(), dryRun=True)
 
     skipped, tried = written(server)
 

@@ -93,7 +93,7 @@ def test_a_job_that_cannot_be_read_is_logged_without_what_it_holds(path):
 def test_an_error_of_ours_is_logged_without_its_text(error, monkeypatch, capfd):
     server = Server(paper_snapshot())
 
-    def fail(_review):
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(server.handler, "admit", fail)

@@ -62,7 +62,7 @@ def unreadable(server):
 
 def raising(error):
     def traffic(server):
-        def admit(_):
+        def admit(*_):
             raise error
 
         server.handler.admit = admit

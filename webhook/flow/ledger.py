@@ -255,16 +255,17 @@ class ClusterView:
         """Count the placements."""
         return len(self._ledger)
 
-    def update(self, update: Update, now: float) -> Sequence[Arrival]:
-        """Apply an update; return the placements that expired without a Workload."""
+    def update(self, update: Update, now: float) -> tuple[Sequence[Arrival], Sequence[Arrival]]:
+        """Apply an update; return the placements whose Workloads it has, and the expired ones."""
         self.snapshot = apply_update(self.snapshot, update)
         if update.synced:
             self.forecasts_as_of = update.forecasts_as_of
-        self._live.drop(self._ledger.seen(update.seen, now))
+        seen = self._ledger.seen(update.seen, now)
+        self._live.drop(seen)
         self._live.forget(self._not_forecast.seen(update.profiled))
         gone = self._drop_expired(now)
         self._live.adopt(self.snapshot)
-        return gone
+        return seen, gone
 
     def expire(self, now: float) -> Sequence[Arrival]:
         """Drop and return the placements that expired without a Workload."""

@@ -126,6 +126,7 @@ class _Server:
             tell=self._tell,
         )
         self.handler.reasons_url = settings.reasons_url
+        self.handler.on_seen = self.log.seen
 
     def _tell(self, considered: Considered, seconds: float) -> None:
         # The API server waits for the answer, and nobody for the log.
@@ -233,9 +234,18 @@ def teller(metrics: Metrics, log: DecisionLog) -> Callable[[Considered, float], 
         count(metrics, considered.outcome)
         # Most updates of Jobs put nothing back, and nobody needs them in a log.
         if not isinstance(considered.outcome, Restored) or considered.outcome.edits:
-            log.put(decision_log.with_job(decision_log.line(considered, seconds), considered))
+            line = decision_log.with_job(decision_log.line(considered, seconds), considered)
+            log.put(line, key=_key_of_placement(considered))
 
     return tell
+
+
+def _key_of_placement(considered: Considered) -> str:
+    """Return the key of a Job that was decided and may be created; empty: it was not."""
+    match considered.outcome:
+        case Decided(arrival=arrival) if arrival is not None and not considered.review.dry_run:
+            return arrival.key
+    return ""
 
 
 def count(metrics: Metrics, outcome: Outcome) -> None:

@@ -1,12 +1,16 @@
-"""One JSON line a decision, written by a thread, so that a stalled stdout delays no review."""
+"""One JSON line a decision, written by a thread, so that a stalled stdout delays no review.
+
+A line is passed on once a Workload of its Job was observed: whoever reaches the port can ask about
+Jobs that nobody creates, and what shows decisions must not fill with them.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TextIO
 
 from webhook.admission.review import Review
@@ -30,6 +34,9 @@ from webhook.serving.handler import Considered
 from webhook.serving.server_metrics import DECIDED
 
 CAPACITY = 10_000
+_MOST_UNSEEN = 512
+"""Lines that wait for a Workload, and keys of Workloads that wait for a line: both take less than a
+second. The oldest are forgotten."""
 _LONGEST_NAME = 253
 """Characters of a Kubernetes name."""
 _LONGEST_LINE = 32_768
@@ -53,7 +60,7 @@ class DecisionLog:
         pass_on: Callable[[str], None] = lambda _: None,
         named: Callable[[], Named] = Named,
     ) -> None:
-        """Write lines to *stream*; *pass_on* gets those of decisions too, several at a time.
+        """Write lines to *stream*; *pass_on* gets those of decisions that are ``seen``, too.
 
         *named*: the flags and variables of which values may be written.
         """
@@ -62,16 +69,25 @@ class DecisionLog:
         self._pass_on = pass_on
         self._named = named
         self._encoder = json.JSONEncoder(separators=(",", ":"), default=self._written)
-        self._lines: deque[Mapping[str, Any]] = deque()
+        self._lines: deque[tuple[Mapping[str, Any], str]] = deque()
+        """Each with the key of its decision's placement; empty: it is not passed on."""
+        self._unseen: OrderedDict[str, str] = OrderedDict()
+        """Key to its line; empty: its Workload was observed before the line was written."""
+        self._exchange = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._write, name="decision-log", daemon=True)
         self._thread.start()
 
-    def put(self, line: Mapping[str, Any]) -> None:
+    def put(self, line: Mapping[str, Any], *, key: str = "") -> None:
+        """Write a line; *key*: that of the placement with whose Workload it is passed on."""
         if len(self._lines) < CAPACITY:
-            self._lines.append({"ts": round(time.time(), 3), "level": "info", **line})
+            self._lines.append(({"ts": round(time.time(), 3), "level": "info", **line}, key))
         else:
             self._on_dropped()
+
+    def seen(self, keys: Iterable[str]) -> None:
+        """Pass on the lines of placements whose Workloads were observed."""
+        self._pass_together(list(filter(None, (self._meet(key, "") for key in keys))))
 
     @property
     def is_alive(self) -> bool:
@@ -93,12 +109,26 @@ class DecisionLog:
             # Lines leave the bound only when they are written, so that a stalled stream fills it.
             count = min(len(self._lines), _TOGETHER)
             lines = [self._lines[index] for index in range(count)]
-            encoded = [self._encoded(line) for line in lines]
-            shown = [text for line, text in zip(lines, encoded, strict=True) if _is_shown(line)]
-            self._pass_together([text for text in shown if text])
+            encoded = [self._encoded(line) for line, _ in lines]
+            keys = [key for _, key in lines]
+            shown = [self._meet(*pair) for pair in zip(keys, encoded, strict=True) if all(pair)]
+            self._pass_together(list(filter(None, shown)))
             self._write_together([text for text in encoded if text])
             for _ in encoded:
                 self._lines.popleft()
+
+    def _meet(self, key: str, text: str) -> str:
+        """Return the line with this key, if it is written and its Workload was observed.
+
+        *text* is the line; empty: the Workload was observed. Empty: the other of both is to come.
+        """
+        with self._exchange:
+            if key in self._unseen and bool(self._unseen[key]) is not bool(text):
+                return self._unseen.pop(key) or text
+            self._unseen[key] = text
+            while len(self._unseen) > _MOST_UNSEEN:
+                self._unseen.popitem(last=False)
+        return ""
 
     def _encoded(self, line: Mapping[str, Any]) -> str:
         """Return a line as JSON.
@@ -203,11 +233,6 @@ _MESSAGES: Final[Mapping[type, str]] = {
     Declined: "not moved",
     Restored: "restored",
 }
-
-
-def _is_shown(line: Mapping[str, Any]) -> bool:
-    """Return whether the console shows it: a decision on a Job that is really created."""
-    return "decision" in line and not line.get("dry_run")
 
 
 def with_job(line: Mapping[str, Any], considered: Considered) -> Mapping[str, Any]:

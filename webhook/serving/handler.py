@@ -75,6 +75,8 @@ class Handler:
         """URL at which reasons are explained to users; empty: none."""
         self._metrics = metrics
         self._tell = tell
+        self.on_seen: Callable[[Sequence[str]], None] = lambda _: None
+        """Takes the keys of placements whose Workloads were observed."""
         self._clock = clock
         self._seen_by = seen_by or f"{socket.gethostname()} {version('kueue-fallback')}"
         self._lock = threading.Lock()
@@ -109,12 +111,15 @@ class Handler:
         """Apply what the observer published; placements that it contains leave the ledger."""
         with self._lock:
             now = self._clock()
-            self._forget(self._here.update(update, now), now)
+            seen, expired = self._here.update(update, now)
+            self._forget(expired, now)
             self._clusters.update(update, self._here.occupancy, now)
-            for seen in update.seen:
-                self._visible[seen.key] = None
+            for workload in update.seen:
+                self._visible[workload.key] = None
             while len(self._visible) > _VISIBLE_KEPT:
                 self._visible.popitem(last=False)
+        if seen:
+            self.on_seen([arrival.key for arrival in seen])
 
     def admit(self, review: Review, peer: str = "") -> Verdict:
         """Answer one review, which came from the address *peer*.
