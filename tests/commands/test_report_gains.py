@@ -63,10 +63,15 @@ def test_what_was_gained_stands_in_a_line_for_each_policy(tmp_path):
     assert lines[2].startswith("Since 2027-01-14T")
     assert lines[2].endswith("policies have seen 30 Jobs.")
     assert lines[4].split() == [
-        *("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A", "JOB", "SLOWER")
+        *("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED"),
+        *("BY", "OTHERS", "A", "JOB", "SLOWER"),
     ]
     rows = [line.split()[:5] for line in lines[5:7]]
     assert rows == [["heavy", "research", "15", "0", "15"], ["light", "research", "15", "6", "9"]]
+    # No heavy Job was moved, so all that they gained is by others.
+    saved, by_others = lines[5].split()[5:7]
+    assert (saved, by_others) != ("-", "-")
+    assert saved == "-"
     assert "How sure: a replay of what happened to 30 Jobs is off by" in found.output
     assert "2 Jobs are left out" in found.output
     assert all(len(line) <= 100 for line in lines)

@@ -65,9 +65,40 @@ def test_gains_are_summed_up_by_day():
 def test_a_job_that_was_not_reviewed_is_told_so():
     bare = {"policy": "", "mode": "", "option": ""}
 
-    found = told([replace(entry, **bare) for entry in enforced() if entry.queue == "gpu-lq"])
+    # Those in cpu-lq were decided, so the policies were enforced by then.
+    found = told(
+        [replace(entry, **bare) if entry.queue == "gpu-lq" else entry for entry in enforced()]
+    )
 
-    assert {why for row in found.rows for why in row.stayed} == {"noDecision"}
+    assert "noDecision" in {why for row in found.rows for why in row.stayed}
+
+
+def test_jobs_from_before_a_policy_was_enforced_count_as_it_observed_them():
+    bare = {"policy": "", "mode": "", "option": ""}
+    observed = journals.entries(GIVEN, journals.happened(GIVEN, "static"))
+
+    found = told([replace(entry, **bare) for entry in observed])
+
+    assert {row.mode for row in found.rows} == {"Observe"}
+    assert [each.is_enforced for each in found.whole] == [False]
+    assert "noDecision" not in {why for row in found.rows for why in row.stayed}
+    assert as_text(found).startswith("Jobs would be done ")
+
+
+@pytest.mark.parametrize(("mode", "made"), [("Enforce", "made"), ("Observe", "would make")])
+def test_where_none_was_moved_what_others_gave_is_said_apart(mode, made):
+    world = journals.world(GIVEN, "FinishTime", mode=mode)
+    entries = enforced() if mode == "Enforce" else journals.entries(GIVEN, DECIDED)
+
+    found = gains(look_back(entries, world), since=journals.BEGAN, until=world.now, policy="heavy")
+
+    (row,) = found.rows
+    assert (row.moved, row.own) == (0, None)
+    assert row.by_others == row.saved
+    first, second = as_text(found).splitlines()[:2]
+    was = "was" if mode == "Enforce" else "would be"
+    assert first == f"None of the 15 that have ended {was} moved."
+    assert second.startswith((f"Moves of others {made} them ", "Since "))
 
 
 def test_what_was_deleted_before_it_ran_is_not_replayed():

@@ -71,8 +71,8 @@ def test_what_is_not_known_is_said_plainly():
     lines = gains_table.as_text(told(STATIC, mode="Observe", workers={})).splitlines()
 
     assert [line.split() for line in lines[3:5]] == [
-        ["heavy", "research", "15", "-", "-", "-", "-", "-"],
-        ["light", "research", "15", "-", "-", "-", "-", "-"],
+        ["heavy", "research", "15", *"------"],
+        ["light", "research", "15", *"------"],
     ]
     assert lines[-5:] == [
         "Where Jobs ran: 30 in worker.",

@@ -112,8 +112,8 @@ def _span(ends: Iterable[float | None], first: float) -> float | None:
     return max(ended) - first if ended else None
 
 
-_Group: TypeAlias = tuple[str, str, str]
-"""Policy, namespace and kind."""
+_Group: TypeAlias = tuple[str, str, str, str]
+"""Policy, namespace, kind, and the mode that held."""
 NOBODY: Final = ""
 """In place of a policy: Jobs that none matches, in the queues that the others use."""
 _NOTICED_SECONDS: Final = 1.0
@@ -144,6 +144,8 @@ class Row:
     """That have ended, and count for what follows."""
     saved: float | None
     """None: unknown."""
+    by_others: float
+    """Part of *saved* of Jobs that were not moved, because others were; in seconds."""
     margin: float
     """Error of *saved*, in seconds."""
     slower: int
@@ -158,6 +160,11 @@ class Row:
     def is_moved_known(self) -> bool:
         """Return whether it is known who would have moved."""
         return self.mode in ("Enforce", "") or self.unseen < self.seen
+
+    @property
+    def own(self) -> float | None:
+        """Return the seconds that moved Jobs saved; None: unknown, or none was moved."""
+        return None if self.saved is None or not self.moved else self.saved - self.by_others
 
     @property
     def mean(self) -> float | None:
@@ -250,7 +257,8 @@ def gains(
     part = abs(confidence.turnaround) / 100 if confidence else 0.0
     groups: defaultdict[_Group, list[ReplayedJob]] = defaultdict(list)
     for member in jobs:
-        groups[_policy(member), member.entry.namespace, member.entry.kind].append(member)
+        mode = member.mode if _policy(member) else ""
+        groups[_policy(member), member.entry.namespace, member.entry.kind, mode].append(member)
     rows = [
         replace(_row(name, members, part), bill=_bill(members, hindsight.prices))
         for name, members in sorted(groups.items(), key=_order)
@@ -318,9 +326,9 @@ def _in_clusters(jobs: Iterable[ReplayedJob]) -> Iterator[ClusterGains]:
         )
 
 
-def _order(group: tuple[_Group, Sequence[ReplayedJob]]) -> tuple[bool, str, str, str]:
-    (policy, namespace, kind), _ = group
-    return policy == NOBODY, policy, namespace, kind
+def _order(group: tuple[_Group, Sequence[ReplayedJob]]) -> tuple[bool, _Group]:
+    named, _ = group
+    return named[0] == NOBODY, named
 
 
 def _policy(job: ReplayedJob) -> str:
@@ -329,18 +337,12 @@ def _policy(job: ReplayedJob) -> str:
     return job.policy.name if job.policy else NOBODY
 
 
-def _mode(job: ReplayedJob) -> str:
-    if job.policy is not None:
-        return str(job.policy.spec.mode)
-    return job.entry.mode
-
-
 def _is_compared(job: ReplayedJob) -> bool:
     return job.is_over and job.happened is not None and job.happened.finish is not None
 
 
 def _row(name: _Group, members: Sequence[ReplayedJob], part: float) -> Row:
-    policy, namespace, kind = name
+    policy, namespace, kind, mode = name
     stayed = Counter(why for member in members if (why := _why(member)))
     moved = [member for member in members if _is_moved(member)]
     pairs = list(_pairs(members))
@@ -349,13 +351,14 @@ def _row(name: _Group, members: Sequence[ReplayedJob], part: float) -> Row:
         policy=policy,
         namespace=namespace,
         kind=kind,
-        mode=_mode(members[-1]) if policy else "",
+        mode=mode,
         seen=len(members),
         moved=len(moved),
         reconsidered=sum(member.entry.moves > 0 for member in members),
         stayed=dict(sorted(stayed.items())) if policy else {},
         over=len(pairs),
         saved=saved if pairs else None,
+        by_others=sum(before - after for job, before, after in pairs if not _is_moved(job)),
         margin=_margin(pairs, part),
         slower=_slower(pairs),
         assumed=sum(_is_assumed(member) for member in moved),
@@ -520,11 +523,16 @@ def _gained(hindsight: Hindsight, *, since: float, until: float) -> Iterator[Gai
     rows = gains(replace(hindsight, jobs=jobs), since=since, until=until).rows
     known = (row for row in rows if row.policy and row.saved is not None)
     compared: defaultdict[tuple[str, str], list[ReplayedJob]] = defaultdict(list)
+    newest = {(_policy(job), job.entry.namespace): job.mode for job in jobs}
     for job in jobs:
-        if job.entry.created >= since and _is_compared(job):
-            compared[_policy(job), job.entry.namespace].append(job)
+        place = _policy(job), job.entry.namespace
+        if job.entry.created >= since and _is_compared(job) and job.mode == newest[place]:
+            compared[place].append(job)
     for (policy, namespace), group in groupby(known, lambda row: (row.policy, row.namespace)):
-        of_all_kinds = list(group)
+        # What an earlier mode brought, or would have brought, is no gain of this one.
+        of_all_kinds = [row for row in group if row.mode == newest[policy, namespace]]
+        if not of_all_kinds:
+            continue
         yield Gained(
             policy=policy,
             namespace=namespace,

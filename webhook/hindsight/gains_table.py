@@ -13,8 +13,11 @@ from webhook.simulate.comparison import HERE, aligned, duration
 VERSION: Final = 1
 OTHERS: Final = "(others)"
 """Jobs that no policy matches, in the queues that the others use."""
-_DONE: Final = ("POLICY", "NAMESPACE", "SEEN", "MOVED", "STAYED", "SAVED", "A JOB", "SLOWER")
-_PROMISED: Final = ("POLICY", "NAMESPACE", "SEEN", "WOULD MOVE", "STAY", "SAVE", "A JOB", "SLOWER")
+_BY_OTHERS: Final = "BY OTHERS"
+"""Jobs that stayed are sooner, or later, because others were moved."""
+_NAMES: Final = ("POLICY", "NAMESPACE", "SEEN")
+_DONE: Final = (*_NAMES, "MOVED", "STAYED", "SAVED", _BY_OTHERS, "A JOB", "SLOWER")
+_PROMISED: Final = (*_NAMES, "WOULD MOVE", "STAY", "SAVE", _BY_OTHERS, "A JOB", "SLOWER")
 _CLUSTERS: Final = ("RAN IN", "STARTED", "WAIT", "SAVED", "A JOB", "SLOWER")
 _KIND: Final = "KIND"
 _WIDE: Final = ("RECONSIDERED", "ENDED", "ASSUMED", "WHY NOT MOVED")
@@ -42,6 +45,10 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
 def _headline(sums: DayGains) -> Iterator[str]:
     """Yield what was gained in all, the best number first."""
     done = "were" if sums.is_enforced else "would be"
+    if not sums.moved:
+        yield f"None of the {sums.jobs} that have ended {done.replace('were', 'was')} moved."
+        yield from _by_others(sums)
+        return
     than = "sooner" if sums.percent >= 0 else "later"
     means = ", not ".join(duration(part / sums.jobs) for part in (sums.after, sums.before))
     text = f"Jobs {done} done {abs(sums.percent):.1f} % {than} (in {means})"
@@ -50,6 +57,15 @@ def _headline(sums: DayGains) -> Iterator[str]:
         text += f", and {abs(sums.device_hours):,.2f} GPU hours {done} {back}"
     yield f"{text}."
     yield f"{sums.moved} of the {sums.jobs} that have ended {done} moved."
+
+
+def _by_others(sums: DayGains) -> Iterator[str]:
+    """Yield what moves of others gave Jobs of which none was moved."""
+    if round(sums.percent, 1):
+        made = "made" if sums.is_enforced else "would make"
+        than = "sooner" if sums.percent >= 0 else "later"
+        means = ", not ".join(duration(part / sums.jobs) for part in (sums.after, sums.before))
+        yield f"Moves of others {made} them {abs(sums.percent):.1f} % {than} (done in {means})."
 
 
 _DAYS: Final = ("DAY", "JOBS", "MOVED", "SOONER", "INSTEAD OF", "NOW", "GPU HOURS")
@@ -148,6 +164,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "stayed": dict(row.stayed),
         "ended": row.over,
         "savedSeconds": _rounded(row.saved),
+        "savedByOthersSeconds": _rounded(row.by_others),
         "savedSecondsOff": _rounded(row.margin),
         "savedSecondsMean": _rounded(row.mean),
         "slower": row.slower,
@@ -201,14 +218,15 @@ def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool, kinds: bool
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    margin = f" ±{duration(row.margin)}" if row.saved is not None and row.margin else ""
+    margin = f" ±{duration(row.margin)}" if row.own is not None and row.margin else ""
     return (
         row.policy or OTHERS,
         row.namespace,
         str(row.seen),
         str(row.moved) if row.is_moved_known else "-",
         str(row.seen - row.moved) if row.is_moved_known else "-",
-        duration(row.saved) + margin,
+        duration(row.own) + margin,
+        "-" if row.saved is None else duration(row.by_others),
         duration(row.mean),
         "-" if row.saved is None else str(row.slower),
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from itertools import chain
+from math import inf
 from statistics import fmean
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.job import QUEUE_LABEL, Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
 from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
@@ -129,9 +130,6 @@ def _flavors(queue: ClusterQueue) -> Iterator[str]:
         yield from group.flavors
 
 
-_ENFORCED: Final = "Enforce"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookBackInput:
     """What is known besides the entries."""
@@ -157,15 +155,25 @@ class ReplayedJob:
     submitted_queue: str
     unseen: tuple[str, ...] = ()
     """Worker clusters without a known state that it depends on: if any, it was in no replay."""
+    enforced_from: float = 0.0
+    """When its policy is first seen to have been enforced, in seconds since 1970; inf: never."""
     happened: JobResult | None = None
     static: JobResult | None = None
     promised: JobResult | None = None
 
     @property
+    def mode(self) -> str:
+        """Return the mode that held when it came; empty: no policy matches it."""
+        if self.entry.mode or self.policy is None:
+            return self.entry.mode
+        mode = self.policy.spec.mode
+        # Without a decision it came before the policy was enforced, or it was not reviewed.
+        is_earlier = mode == Mode.ENFORCE and self.entry.created < self.enforced_from
+        return str(Mode.OBSERVE if is_earlier else mode)
+
+    @property
     def is_enforced(self) -> bool:
-        if self.entry.mode:
-            return self.entry.mode == _ENFORCED
-        return self.policy is not None and self.policy.spec.mode == _ENFORCED
+        return self.mode == Mode.ENFORCE
 
     @property
     def acts(self) -> bool:
@@ -361,7 +369,12 @@ def look_back(
     latest = tuple(_latest(entries))
     handover = _handover(latest)
     read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
-    jobs = [job for job in read if job is not None]
+    began = _enforced_from(latest)
+    jobs = [
+        replace(job, enforced_from=began.get(job.policy.name, inf)) if job.policy else job
+        for job in read
+        if job is not None
+    ]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
@@ -384,6 +397,15 @@ def look_back(
         currency=world.snapshot.currency,
         handover_seconds=handover,
     )
+
+
+def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
+    """Return when each policy's first enforced decision was made, as far as the entries tell."""
+    began: dict[str, float] = {}
+    for entry in entries:
+        if entry.policy and entry.mode == Mode.ENFORCE:
+            began[entry.policy] = min(entry.created, began.get(entry.policy, inf))
+    return began
 
 
 def _replayable(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | None:
