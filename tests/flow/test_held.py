@@ -78,7 +78,7 @@ def test_the_decision_says_until_when_and_at_the_latest_and_what_it_saves(held):
     prefix = "kueue-fallback: held until 11-21 10:00 UTC (saves 1.08 of 3.25)"
     assert outcome.warnings[-2:] == (
         f"{prefix}; latest 11-21 {record['hold']['latest'][11:16]} UTC",
-        'kueue-fallback: "kubectl fallback release" starts it now',
+        "kueue-fallback: to start it now: kubectl fallback release train-1 -n research",
     )
 
 

@@ -219,7 +219,8 @@ def moved(
     taken: Assessment, differences: Differences, *, left: str, kind: JobKind, job: Job
 ) -> tuple[str, ...]:
     """Say where a pending *job* of the LocalQueue *left* was moved, and what that changes."""
-    back = f"to take it back: {_undo(kind, job, _ROOM - len('to take it back: '))}"
+    intro = "to take it back: "
+    back = intro + _command("undo", kind, job, _ROOM - len(intro))
     head = _head("moved to", taken, differences, left=left)
     return _lines(head, (back, ()), joint="; ")
 
@@ -232,7 +233,7 @@ def _to_object(kind: JobKind, job: Job, *, starts: bool) -> tuple[str, ...]:
     if starts and kind is not JOB:
         return (f"{PREFIX}it starts at once; to object: {_ANEW}",)
     intro, flag = "to object: ", " --recreate" if starts else ""
-    undo = intro + _undo(kind, job, _ROOM - len(intro) - len(flag)) + flag
+    undo = intro + _command("undo", kind, job, _ROOM - len(intro) - len(flag)) + flag
     otherwise = _ANEW if starts else _AT_SUBMISSION
     # The name of a long kind leaves no room for the word.
     for whole in (f"{undo}, or {otherwise}", f"{undo}, or {otherwise}".replace("annotation ", "")):
@@ -241,15 +242,20 @@ def _to_object(kind: JobKind, job: Job, *, starts: bool) -> tuple[str, ...]:
     return PREFIX + undo, f"{PREFIX}or {otherwise}"
 
 
-def _undo(kind: JobKind, job: Job, room: int) -> str:
-    """Return the command that undoes a decision, in *room* characters: with what is known of it."""
+def _with_command(intro: str, verb: str, kind: JobKind, job: Job) -> str:
+    return PREFIX + intro + _command(verb, kind, job, _ROOM - len(intro))
+
+
+def _command(verb: str, kind: JobKind, job: Job, room: int) -> str:
+    """Return the command that does *verb* to a *job*, in *room* characters: as it can be typed."""
     named = _COMMAND.fullmatch(job.name) is not None
     name = job.name if named else "JOB" if kind is JOB else "NAME"
     where = f" -n {job.namespace}" if _COMMAND.fullmatch(job.namespace) else ""
-    command = f"kubectl fallback undo {reference_of(kind.kind, name)}{where}"
+    command = f"kubectl fallback {verb} {reference_of(kind.kind, name)}{where}"
     if len(command) <= room:
         return command
-    return f"kubectl fallback undo {reference_of(kind.kind, 'JOB' if kind is JOB else 'NAME')}"
+    # A command that is cut in the middle would be another one.
+    return f"kubectl fallback {verb} {reference_of(kind.kind, 'JOB' if kind is JOB else 'NAME')}"
 
 
 def kept(kind: JobKind, job: Job, obstacle: Obstacle | None) -> tuple[str, ...]:
@@ -260,8 +266,7 @@ def kept(kind: JobKind, job: Job, obstacle: Obstacle | None) -> tuple[str, ...]:
     head = f"{PREFIX}kept in {shortened(_plain(job.queue), _LONGEST_NAME)}, as it was decided"
     if obstacle is not None:
         return (f"{head}; {obstacle.meaning}"[:LONGEST],)
-    intro = "to put it back: "
-    return head, PREFIX + intro + _undo(kind, job, _ROOM - len(intro))
+    return head, _with_command("to put it back: ", "undo", kind, job)
 
 
 def refused(wish: str, why: str) -> tuple[str, ...]:
@@ -291,20 +296,21 @@ def no_longer_its_own(place: str) -> tuple[str, ...]:
     return sentence(f"its earlier decision is not undone, as it wrote another {place}")
 
 
-def held(hold: Hold | None, currency: str) -> tuple[str, ...]:
-    """Say until when a Job is held, what that saves, and how to start it now; empty: it is not."""
+def held(hold: Hold | None, currency: str, *, kind: JobKind, job: Job) -> tuple[str, ...]:
+    """Say until when a *job* is held, what that saves, and how it starts now; empty: it is not."""
     if hold is None:
         return ()
     until, latest = (_minute(moment) for moment in (hold.until, hold.latest))
-    start = '"kubectl fallback release" starts it now'
     if not hold.saves:
         why = "held until there is room, as others may not wait"
-        return sentence(f"{why}; latest {latest}; {start.replace('starts', 'queues')}")
+        now = _with_command("to queue it now: ", "release", kind, job)
+        return (*sentence(f"{why}; latest {latest}"), now)
     unit = f" {currency}" if currency else ""
     saves = f"{figure(hold.saves)}{unit} of {figure(hold.of)}"
     if hold.grams is not None and hold.of_grams:
         saves += f", {carbon(hold.grams)} of {carbon(hold.of_grams)} CO2"
-    return sentence(f"held until {until} (saves {saves}); latest {latest}; {start}")
+    now = _with_command("to start it now: ", "release", kind, job)
+    return (*sentence(f"held until {until} (saves {saves}); latest {latest}"), now)
 
 
 def _minute(unix: float) -> str:

@@ -165,7 +165,9 @@ def apply(
         return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
     class_text = class_text_of(case, policy, occupancy)
     decision = signed(decision, class_text, case.submitted, keys)
-    warnings = (*warnings, *warning.held(decision.hold, occupancy.snapshot.currency))
+    currency = occupancy.snapshot.currency
+    held = warning.held(decision.hold, currency, kind=case.kind, job=case.current)
+    warnings = (*warnings, *held)
     prepared = _prepared(case, taken.job, taken, policy, class_text)
     if prepared is None:
         after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
