@@ -146,6 +146,15 @@ def test_a_job_without_a_decision_shows_what_would_be_decided(explain):
     assert "sent to cpu-lq (cpu): starts now" in result.output
 
 
+def test_a_job_that_is_kept_from_policies_says_that_it_is(explain):
+    kept = job()
+    kept["metadata"]["annotations"] = {"kueue-fallback.dev/policy": "none"}
+
+    lines = explain(Cluster(*SNAPSHOT, kept), "train").output.splitlines()
+
+    assert "It carries no decision: its annotation kueue-fallback.dev/policy says none." in lines
+
+
 def test_who_may_not_list_cluster_queues_sees_the_record(explain, decided):
     forbidden = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
 

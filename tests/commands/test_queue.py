@@ -67,7 +67,10 @@ def test_json_says_the_same_in_figures():
 
 
 def test_nobody_waits_in_another_namespace():
-    assert saved("-n", "nobody") == "No Job waits there.\n"
+    others = len(json.loads(saved("-A", "-o", "json"))["workloads"])
+    assert others > 0
+    said = f"No pending Jobs in namespace nobody; {others} in others: -A.\n"
+    assert saved("-n", "nobody") == said
     assert saved("x", "-n", "nobody", code=1) == "Job nobody/x does not wait there.\n"
 
 

@@ -269,7 +269,12 @@ def test_what_is_known_by_its_metadata_alone_is_not_ruled_out_by_what_it_runs():
     ("given", "job", "why"),
     [
         ({"queues": ["a"]}, {}, "it is for Jobs of other queues than gpu-lq"),
-        ({"queues": ["a"]}, {"queue": ""}, "it is for Jobs of other queues than none"),
+        (
+            {"queues": ["a", "b"]},
+            {"queue": ""},
+            "the Job names no queue; this policy takes Jobs of a, b",
+        ),
+        ({}, {"queue": ""}, "the Job names no queue; this policy takes Jobs of cpu-lq, gpu-lq"),
         ({"namespaceSelector": {"matchLabels": {"a": "b"}}}, {}, "it is not for namespace team"),
         ({"jobSelector": LIGHT}, {}, "the Job has no label workload-type, which must be light"),
         ({"maxRequests": {"cpu": "1"}}, {}, "the Job asks for more than 1 of cpu"),

@@ -47,6 +47,7 @@ from webhook.commands.kubectl_flags import (
 )
 from webhook.commands.queue import sentences
 from webhook.decide import decision_record
+from webhook.decide.match import OPT_OUT, POLICY
 from webhook.decide.wishes import DEADLINE, read_wishes
 from webhook.jobs import JOB, kind_of
 from webhook.model.fields import EMPTY, FieldError
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 
 _NOTHING = "It carries no decision: no policy matched, or the policy only observed."
+_OPTED_OUT = f"It carries no decision: its annotation {POLICY} says {OPT_OUT}."
 _UNREADABLE = "Its decision cannot be read."
 _INDENT = "  "
 
@@ -181,7 +183,9 @@ def _as_text(
     ]
     if decision is None:
         has_one = DECISION in (metadata.get("annotations") or {})
-        lines.append(_UNREADABLE if has_one else decision_table.undone_on(job) or _NOTHING)
+        opted_out = (metadata.get("annotations") or {}).get(POLICY) == OPT_OUT
+        nothing = decision_table.undone_on(job) or (_OPTED_OUT if opted_out else _NOTHING)
+        lines.append(_UNREADABLE if has_one else nothing)
     else:
         lines.append(terminal.strong(f"Decided {decision_table.when(decision)}"))
         lines += decision_table.as_text(decision, terminal.width(output))

@@ -128,7 +128,7 @@ def _of_file(asked: _QueueOptions) -> None:
     view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
     namespace = asked.namespace or "default"
     if not asked.job:
-        _say_all(_chosen(view, "" if asked.all_namespaces else namespace), view, asked.output)
+        _say_all("" if asked.all_namespaces else namespace, view, asked.output)
         return
     kind, name = named(asked.job)
     found = view.of(namespace, reference_of(kind.kind, name))
@@ -149,8 +149,7 @@ def _live(asked: _QueueOptions) -> None:
             _as_told(client, asked, namespace)
             return
         if not asked.job:
-            chosen = _chosen(view, "" if asked.all_namespaces else namespace)
-            _say_all(chosen, view, asked.output)
+            _say_all("" if asked.all_namespaces else namespace, view, asked.output)
             return
         kind, name = named(asked.job)
         found = view.of(namespace, reference_of(kind.kind, name))
@@ -191,7 +190,7 @@ def _as_told(client: Client, asked: _QueueOptions, namespace: str) -> None:
     else:
         rows = [told.row(unix) for told in found]
         lines = terminal.table(told_starts.HEADER, rows, limit=terminal.width(asked.output))
-        lines = lines if rows else ["No Job waits there."]
+        lines = lines if rows else ["No pending Jobs there."]
     for line in lines:
         terminal.say(terminal.fitted(line, asked.output) if asked.job else line)
     terminal.say(terminal.fitted(told_starts.RESTRICTED, asked.output), err=True)
@@ -254,12 +253,20 @@ def _chosen(view: LineView, namespace: str) -> Sequence[WaitingWorkload]:
     return [each for each in view.waiting if namespace in ("", each.workload.namespace)]
 
 
-def _say_all(chosen: Sequence[WaitingWorkload], view: LineView, output: str) -> None:
+def _nobody(namespace: str, elsewhere: int) -> str:
+    if not namespace:
+        return "No pending Jobs."
+    others = f"; {elsewhere} in others: -A" if elsewhere else ""
+    return f"No pending Jobs in namespace {namespace}{others}."
+
+
+def _say_all(namespace: str, view: LineView, output: str) -> None:
+    chosen = _chosen(view, namespace)
     if output in FOR_PROGRAMS:
         terminal.say(_dumped(chosen, output))
         return
     if not chosen:
-        terminal.say("No Job waits there.")
+        terminal.say(_nobody(namespace, len(view.waiting)))
         return
     rows = [_row(each, view.unix) for each in chosen]
     for line in terminal.table(_HEADER, rows, limit=terminal.width(output), spare=_SPARE):

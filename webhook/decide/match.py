@@ -301,10 +301,17 @@ def _mismatch(
     if other := of_another_kind(match, job):
         return other
     if not _queue_matches(policy, submitted, job.namespace, snapshot):
-        return f"it is for Jobs of other queues than {submitted.queue or 'none'}"
+        return _of_another_queue(policy, submitted)
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
         return f"it is not for namespace {job.namespace}"
     return unlike(match, job) or _wrong_size(match, job, snapshot)
+
+
+def _of_another_queue(policy: FallbackPolicy, submitted: SubmittedTo) -> str:
+    if submitted.queue:
+        return f"it is for Jobs of other queues than {submitted.queue}"
+    names = ", ".join(sorted(fallback_policy.queues_of(policy)))
+    return f"the Job names no queue{f'; this policy takes Jobs of {names}' if names else ''}"
 
 
 def not_for(wanted: Match | Only, requester: Requester | None) -> str:

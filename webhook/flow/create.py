@@ -307,7 +307,8 @@ def _not_modelled(job: Job, policy: FallbackPolicy, queue: str, snapshot: Snapsh
     if job.is_endless and policy.spec.strategy.forecasts:
         return "restartPolicy Always never ends, so only Threshold fits"
     what = unmodelled(job, queue, snapshot)
-    return f"{what} is not modelled" if what else ""
+    # In words of which some end with a comma, to go on, and some are many.
+    return f"not modelled: {what.rstrip(',')}" if what else ""
 
 
 def _stale(age: float, limit: float) -> str:
