@@ -36,7 +36,6 @@ def test_an_adapted_job_that_is_fine_is_not_refused():
 @pytest.mark.parametrize(
     ("before", "after", "items", "detail"),
     [
-        ({GPU: "1"}, {}, (), "wouldBeInvalid: container main would request nothing"),
         ({GPU: "1"}, {GPU: "0"}, (), "wouldBeInvalid: container main would request nothing"),
         ({GPU: "1"}, {}, (LimitRangeItem(type="Container", default_request={"cpu": "1"}),), None),
         ({GPU: "0"}, {}, (), None),

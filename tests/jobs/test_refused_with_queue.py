@@ -26,18 +26,6 @@ def rayjob(cluster=CLUSTER, **spec):
             {},
             "it does not set spec.shutdownAfterJobFinishes",
         ),
-        (
-            "RayJob",
-            {"rayClusterSpec": CLUSTER},
-            {},
-            "it does not set spec.shutdownAfterJobFinishes",
-        ),
-        (
-            "RayJob",
-            rayjob(AUTOSCALED),
-            {},
-            "it sets spec.rayClusterSpec.enableInTreeAutoscaling and is no elastic Job",
-        ),
         ("RayJob", rayjob(AUTOSCALED), ELASTIC, ""),
         (
             "RayJob",

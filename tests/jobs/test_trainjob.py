@@ -94,7 +94,6 @@ def test_a_runtime_of_the_namespace_is_told_from_the_clusters():
     [
         (trainjob(runtimeRef={"name": "gone"}), None, "its ClusterTrainingRuntime gone, which"),
         (trainjob(), runtime(mpi={}), "the mlPolicy mpi of its ClusterTrainingRuntime torch"),
-        (trainjob(trainer={"args": ["model.quantize_base=True"]}), None, "QLoRA, for which"),
     ],
 )
 def test_a_runtime_that_is_unknown_or_counts_otherwise_is_not_modelled(source, found, what):
