@@ -6,45 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.builders import policy
+from tests.flow.signing_server import decision_of, main_of, server
 from tests.reviews import light_job
-from tests.servers import Server, paper_snapshot
 from webhook.flow.dry_run import considered
 from webhook.model.job import DECISION
-from webhook.model.signatures import SigningKey, SigningKeys
 
-KEYS = SigningKeys(keys=(SigningKey(id="a", made=1, secret=b"1" * 32),), signing="a", since=1)
 MIRRORED = "mirror.corp/stable-diffusion-cpu:1"
 NOT_OURS = "kueue-fallback: its earlier decision is not undone, as it wrote another "
 IMAGE = "/spec/template/spec/containers/main/image"
-
-
-def server(keys=KEYS, **state):
-    options = (
-        {"name": "gpu", "queue": "gpu-lq"},
-        {
-            "name": "cpu",
-            "queue": "cpu-lq",
-            "adaptation": {
-                "accelerator": "Remove",
-                "image": "stable-diffusion-cpu:1",
-                "env": {"RUN_ENV": "cpu"},
-                "perRemoved": {"cpu": "8000m"},
-            },
-        },
-    )
-    snapshot = paper_snapshot(**state)
-    spec = snapshot.policies[0].spec.model_copy(update={"options": policy(*options).spec.options})
-    ours = (snapshot.policies[0].model_copy(update={"spec": spec}),)
-    return Server(replace(snapshot, signing=keys, policies=ours))
-
-
-def main_of(job):
-    return job["spec"]["template"]["spec"]["containers"][0]
-
-
-def decision_of(job):
-    return json.loads(job["metadata"]["annotations"][DECISION])
 
 
 def copied(job, **metadata):

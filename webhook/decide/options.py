@@ -19,6 +19,7 @@ from webhook.kueue.requests import needs, priority_of
 from webhook.model.decision import Assessment, InCluster, Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
+from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
 
 
@@ -82,7 +83,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
     job = topology_choice.settled(job, candidate.option.adaptation, cluster_queue, snapshot)
-    if refusal := _refusal(candidate, job):
+    if refusal := invalid(candidate.job, job, snapshot):
         return _refused(candidate, refusal)
     if refusal := slices.refusal(candidate, job):
         return _refused(candidate, refusal)
@@ -119,12 +120,11 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     return _with_clusters(here, there, passes=passes)
 
 
-def _refusal(candidate: OptionCandidate, job: Job) -> Rejection | None:
+def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:
     """Return why the API server would not take the *job* as adapted; None: it would."""
     # An adapted Job that the API server refused would fail the user's own create.
-    limit_ranges = candidate.occupancy.snapshot.limit_ranges.get(job.namespace, ())
-    refusal = validity.refusal(candidate.job, job, limit_ranges)
-    if refusal is None and (what := BY_NAME[job.kind].unwritable(candidate.job, job)):
+    refusal = validity.refusal(before, job, snapshot.limit_ranges.get(job.namespace, ()))
+    if refusal is None and (what := BY_NAME[job.kind].unwritable(before, job)):
         detail = f"a {job.kind} has no field to change {what}"
         return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     return refusal

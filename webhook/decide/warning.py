@@ -296,6 +296,13 @@ def no_longer_its_own(place: str) -> tuple[str, ...]:
     return sentence(f"its earlier decision is not undone, as it wrote another {place}")
 
 
+def changed_since(decision: Decision, *, left: str) -> tuple[str, ...]:
+    """Say what became of a decision for option *left* on a Job that other admission has changed."""
+    if decision.option is None:
+        return sentence(f"not sent to {left} after all; {decision.reason}")
+    return sentence(f"other admission changed the Job, so option {left} was carried out again")
+
+
 def held(hold: Hold | None, currency: str, *, kind: JobKind, job: Job) -> tuple[str, ...]:
     """Say until when a *job* is held, what that saves, and how it starts now; empty: it is not."""
     if hold is None:

@@ -195,6 +195,16 @@ def apply(
     )
 
 
+def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
+    """Return the outcome that leaves nothing on a new Job of the decision that it carries.
+
+    *decision* is the one that says so.
+    """
+    after = annotated(case.submitted, decision, {}, keys)
+    edits = case.kind.edits(case.current, after)
+    return Decided(decision=decision, edits=edits, job=case.submitted)
+
+
 def _with_changes(
     case: RecoveredJob,
     policy: FallbackPolicy,

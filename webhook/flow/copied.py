@@ -1,7 +1,8 @@
-"""Undoes the decision in a manifest that is created anew, such as a copy of a Job that was decided.
+"""Tells what other admission has made of a Job since it was decided.
 
-A signature proves who wrote a decision, not what other admission has done to the Job since: what
-the decision did not leave there is not its own to undo.
+So the decision in a copy of a Job is undone only where nothing else was done to it, and one of this
+very admission is carried out again where something was. A signature proves who wrote a decision,
+not what others have done to the Job since: what it did not leave there is not its own to undo.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from webhook.decide import filters, match, options, topology_choice, warning
 from webhook.flow import carry_out
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.requests import unmodelled
 from webhook.model.decision import Assessment, Rejection
-from webhook.model.edits import Edit
-from webhook.model.fields import FieldError
+from webhook.model.edits import Absent, Path
+from webhook.model.fields import FieldError, Json
 from webhook.model.holds import gated
+from webhook.model.job import Job
 from webhook.model.marks import MARKS
 
 
@@ -37,9 +40,42 @@ def undone(incoming: DecidedJob, occupancy: Occupancy) -> tuple[RecoveredJob, tu
     return incoming.as_it_came(), warning.no_longer_its_own(changed)
 
 
+def changed_since(incoming: DecidedJob, occupancy: Occupancy) -> RecoveredJob | None:
+    """Return the Job as it would be submitted now, where its option would not make that of it.
+
+    Values that others have put in the place of the decision's are theirs, and stay. None: it is
+    as the option leaves it, or what that would be is not known any more.
+
+    Raises:
+        FieldError: the submitted values cannot be put back, or something in the Job cannot be read.
+
+    """
+    case = incoming.recovered()
+    after = _after(case, occupancy)
+    if after is None:
+        return None
+    written = _written(case, after)
+    theirs = frozenset(
+        path
+        for path in case.original
+        if path in written and not same_value(path, value_at(case.source, path), written[path])
+    )
+    if theirs:
+        case = incoming.recovered(but=theirs)
+        after = _after(case, occupancy) or after
+    left = case.kind.edits(case.current, after)
+    is_as_left = all(edit.path[-1] in MARKS for edit in left)
+    snapshot, submitted = occupancy.snapshot, case.submitted
+    if is_as_left and options.invalid(submitted, after, snapshot) is None:
+        queue = match.submission(submitted, snapshot).queue
+        return case if unmodelled(submitted, queue, snapshot) else None
+    return case
+
+
 def _changed_place(case: RecoveredJob, occupancy: Occupancy) -> str:
     """Name a place that does not hold what the decision's option writes there; empty: all do."""
-    written = {edit.path: edit.value for edit in _edits(case, occupancy)}
+    after = _after(case, occupancy)
+    written = _written(case, after) if after is not None else {}
     recorded = original_from_json(case.recorded.original if case.recorded else {})
     for path in recorded:
         # Parents are taken off only if nothing is left in them, and marks are always our own.
@@ -51,8 +87,12 @@ def _changed_place(case: RecoveredJob, occupancy: Occupancy) -> str:
     return ""
 
 
-def _edits(case: RecoveredJob, occupancy: Occupancy) -> tuple[Edit, ...]:
-    """List what the decision's option changes in the Job as it was submitted.
+def _written(case: RecoveredJob, after: Job) -> dict[Path, Json | Absent]:
+    return {edit.path: edit.value for edit in case.kind.edits(case.submitted, after)}
+
+
+def _after(case: RecoveredJob, occupancy: Occupancy) -> Job | None:
+    """Return the Job as the decision's option leaves it; None: there is no such option any more.
 
     Raises:
         FieldError: something in the Job cannot be read.
@@ -63,15 +103,14 @@ def _edits(case: RecoveredJob, occupancy: Occupancy) -> tuple[Edit, ...]:
     known = policy.spec.options if policy is not None else ()
     option = next((each for each in known if recorded and each.name == recorded.option), None)
     if recorded is None or policy is None or option is None:
-        return ()
+        return None
     queue = match.submission(submitted, snapshot).queue
     queues = filters.resolve(option, submitted, queue, occupancy)
     if isinstance(queues, Rejection):
-        return ()
+        return None
     local_queue, cluster_queue = queues
     after = options.adapted(submitted, option, policy)
     after = topology_choice.settled(after, option.adaptation, cluster_queue, snapshot)
     taken = Assessment(option=option.name, queue=local_queue.name, job=after)
     after = carry_out.under(after, policy, taken, decision_id=recorded.id, class_text="")
-    after = gated(after) if recorded.hold is not None else after
-    return case.kind.edits(submitted, after)
+    return gated(after) if recorded.hold is not None else after

@@ -24,6 +24,7 @@ from webhook.decide import (
     strategies,
     warning,
 )
+from webhook.decide.decision_record import Recorded
 from webhook.decide.filters import Applicant
 from webhook.decide.holding import HoldCase
 from webhook.decide.strategies import Asking
@@ -39,11 +40,11 @@ from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision,
 from webhook.model.fields import FieldError
 from webhook.model.holds import Hold
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
-from webhook.model.signatures import SigningKeys
+from webhook.model.signatures import SigningKeys, unsigned_id
 from webhook.model.words import clip, rfc3339, span
 
 _NEVER_QUEUED = frozenset(
@@ -127,7 +128,7 @@ def consider(
     raw = incoming.current
     if not all(pod_set.template.containers for pod_set in raw.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
-    if before := repeated(incoming, occupancy, moment):
+    if before := _repeated(incoming, occupancy, moment):
         return before
     outcome = _outcome(incoming, occupancy, moment, rules)
     # A Job that is left as submitted takes a place in its queue, too: without it, a burst of
@@ -138,17 +139,74 @@ def consider(
     return replace(outcome, arrival=arrival)
 
 
-def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Skipped | None:
+def _repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> CreateOutcome | None:
     """Return the outcome of a Job that was decided in this very admission; None: it was not."""
-    recorded, raw = incoming.believed, incoming.current
     if moment.is_dry_run and incoming.doubt is Obstacle.FOREIGN_DECISION:
         # What the first call of a dry run decided is not signed.
-        recorded = incoming.recorded
+        incoming = replace(incoming, doubt=None)
+    recorded, raw = incoming.believed, incoming.current
     if recorded is None or not _is_reinvocation(raw, recorded, moment):
         return None
+    try:
+        if again := _carried_out_again(incoming, recorded, occupancy, moment):
+            return again
+    except FieldError:
+        # What cannot be read now was not read by the first call either, or is no matter of ours.
+        pass
     # The API server has passed on the warnings of the first call already.
     arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
     return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
+
+
+def _carried_out_again(
+    incoming: DecidedJob, recorded: Recorded, occupancy: Occupancy, moment: Moment
+) -> Decided | None:
+    """Carry a decision out on what other admission has made of the Job since, or undo it whole.
+
+    None: nothing that the decision is about was changed.
+
+    Raises:
+        FieldError: something in the Job cannot be read.
+
+    """
+    snapshot = occupancy.snapshot
+    policy = match.named(recorded.policy, incoming.current.namespace, snapshot)
+    if policy is None or policy.spec.mode is not Mode.ENFORCE or recorded.option is None:
+        return None
+    case = copied.changed_since(incoming, occupancy)
+    if case is None:
+        return None
+    case = replace(case, submitted=marks.unmarked(case.submitted))
+    wanted = read_wanted(case.submitted, policy, moment.unix)
+    assessments = assessed(case.submitted, policy, occupancy, wanted=wanted, moment=moment)
+    taken = next(each for each in assessments if each.option == recorded.option)
+    queue = match.submission(case.submitted, snapshot)
+    why_not = _not_modelled(case.submitted, policy, queue.queue, snapshot) or taken.rejection
+    decision = partial(
+        Decision,
+        id=unsigned_id(recorded.id),
+        time=recorded.time,
+        policy=policy.name,
+        mode=policy.spec.mode,
+        from_queue=queue.named,
+        state_age_seconds=round(max(0.0, moment.now - snapshot.as_of), 3),
+        submitted=case.current.submitted,
+        options=assessments,
+    )
+    keys = signing(snapshot, moment)
+    if not why_not:
+        again = decision(
+            option=taken.option, left_alone=None, reason=recorded.reason, hold=recorded.hold
+        )
+        outcome = carry_out.apply(case, policy, again, occupancy, keys=keys)
+    else:
+        reason = f"left as submitted: other admission changed it since, and {why_not}"
+        undone = decision(option=None, left_alone=LeftAlone.CHANGED_SINCE, reason=reason)
+        outcome = carry_out.taken_back(case, undone, keys)
+        arrival = carry_out.as_submitted(case.submitted, snapshot, uid=moment.uid)
+        outcome = replace(outcome, arrival=arrival)
+    said = warning.changed_since(outcome.decision, left=recorded.option)
+    return replace(outcome, warnings=warning.by_policy(policy.spec, said))
 
 
 def _outcome(

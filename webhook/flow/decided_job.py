@@ -8,7 +8,7 @@ controller, journal and commands do.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
@@ -18,7 +18,7 @@ from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
 from webhook.model import fields
-from webhook.model.edits import Original
+from webhook.model.edits import Original, Path
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
 from webhook.model.reasons import Obstacle
@@ -81,8 +81,10 @@ class DecidedJob:
         original = original_from_json(self.believed.original)
         return completed(original, self.source, self.kind.allowed)
 
-    def recovered(self) -> RecoveredJob:
+    def recovered(self, *, but: Container[Path] = ()) -> RecoveredJob:
         """Undo the decision on a copy of the Job, if there is one that is relied on.
+
+        The values at the paths *but* stay as they are.
 
         Raises:
             FieldError: the submitted values cannot be put back.
@@ -90,7 +92,7 @@ class DecidedJob:
         """
         if self.believed is None:
             return self.as_it_came()
-        original = self.original
+        original = {path: value for path, value in self.original.items() if path not in but}
         source = undone(self.source, original, self.kind.allowed)
         return RecoveredJob(
             kind=self.kind,

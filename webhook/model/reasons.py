@@ -760,6 +760,11 @@ class LeftAlone(Explained):
         "a decision would make it too large for the API server, so none is written",
         "Make its annotations smaller, or the variables that an option changes.",
     )
+    CHANGED_SINCE = (
+        "changedSince",
+        "other admission changed it after the decision, which cannot be carried out on that",
+        "Look at which webhook puts back what the option changes, and let it pass such Jobs.",
+    )
     NO_OPTION = (
         "noOption",
         "every option that could be taken is refused",
