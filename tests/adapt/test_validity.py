@@ -40,7 +40,7 @@ def test_an_adapted_job_that_is_fine_is_not_refused():
         ({GPU: "1"}, {}, (LimitRangeItem(type="Container", default_request={"cpu": "1"}),), None),
         ({GPU: "0"}, {}, (), None),
     ],
-    ids=["nothing left", "zero left", "a default left", "nothing before"],
+    ids=["zero left", "a default left", "nothing before"],
 )
 def test_a_container_is_left_with_a_request(before, after, items, detail):
     adapted = job(container(requests=after, limits=after))
