@@ -5,6 +5,7 @@ for each verb on each resource; each test takes one of these away. What a proces
 right is then done once, by its own code and with its ServiceAccount's token.
 """
 
+import contextlib
 import functools
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from tests.chart import helm
 from tests.controller.journals import ENDED
 from tests.e2e import rights
 from webhook.api import lease
-from webhook.api.resources import CONGESTION, SAVINGS, SIGNING_KEYS
+from webhook.api.resources import SAVINGS, SIGNING_KEYS
 from webhook.hindsight import journal
 from webhook.learn.run_records import name_of, shard_of
 from webhook.model.holds import GATE, OUR_GATE
@@ -64,7 +65,9 @@ STATUSES = {
 CONFIGURATION = "MutatingWebhookConfiguration"
 
 
-def _objects():
+@pytest.fixture(scope="module")
+def objects():
+    """What the chart renders, with a rule for each right."""
     workers = json.dumps([rights.WORKER])
     values = {"clusters.watchWorkers": workers, "console.expose": "true"}
     result = helm.template(values, release=RELEASE)
@@ -92,9 +95,6 @@ def _taken_apart(rule):
                 yield right
 
 
-OBJECTS = _objects()
-
-
 def _is_of_journal(right):
     return JOURNAL in right.get("resourceNames", ())
 
@@ -108,36 +108,22 @@ def _is_of_keys(part, right):
     return is_named or (part == "controller" and right["resources"] == ["secrets"])
 
 
-def _cases():
-    for part, names in PARTS.items():
-        for role in OBJECTS:
-            if "rules" not in role or role["metadata"]["name"] not in names:
-                continue
-            for right in role["rules"]:
-                (verb,), (resource,) = right["verbs"], right["resources"]
-                which = {
-                    f"{RELEASE}-kueue-config": "-of-kueue",
-                    f"{RELEASE}-ca": "-of-ca",
-                    f"{RELEASE}-workers": "-of-workers",
-                }
-                suffix = which.get(role["metadata"]["name"], "")
-                suffix += "-of-keys" if _is_of_keys(part, right) else ""
-                suffix += "-of-journal" if _is_of_journal(right) else ""
-                suffix += "-of-savings" if _is_of_savings(right) else ""
-                suffix += "-of-prices" if right.get("resourceNames") == [CONGESTION] else ""
-                name = f"{part}-{verb}-{resource.replace('/', '-')}{suffix}"
-                yield pytest.param(part, role, right, id=name)
-
-
-CASES = list(_cases())
+def _rights_of(part, objects):
+    """List each role of a part with each of its rights."""
+    return [
+        (role, right)
+        for role in objects
+        if "rules" in role and role["metadata"]["name"] in PARTS[part]
+        for right in role["rules"]
+    ]
 
 
 @pytest.fixture(scope="module")
-def installed(plane):
+def installed(plane, objects):
     """The chart's rights and what they are about, without any process."""
     client = plane.client
-    chosen = [each for each in OBJECTS if each["kind"] in (*INSTALLED, CONFIGURATION)]
-    definitions = [each for each in OBJECTS if each["kind"] == "CustomResourceDefinition"]
+    chosen = [each for each in objects if each["kind"] in (*INSTALLED, CONFIGURATION)]
+    definitions = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     plane.install([*definitions, *chosen], namespace=helm.NAMESPACE)
     priced = rights.TARIFF, rights.PROFILE
     for each in (paper.policy(NAMES), *priced):
@@ -222,18 +208,13 @@ def _use_of(part, right):
     return rights.following
 
 
-@pytest.fixture
-def without(plane, installed):
+@contextlib.contextmanager
+def without(plane, role, right):
     """Take one right out of a role; give it back in the end."""
-    changed = []
-
-    def taken(role, right):
-        changed.append(role)
-        left = [each for each in role["rules"] if each != right]
-        _write(plane, role, left)
-
-    yield taken
-    for role in changed:
+    _write(plane, role, [each for each in role["rules"] if each != right])
+    try:
+        yield
+    finally:
         _write(plane, role, role["rules"])
 
 
@@ -249,7 +230,7 @@ def _write(plane, role, rules):
     plane.client.send("PATCH", path, body, content_type="application/merge-patch+json")
 
 
-def prepare(plane, part, right):
+def prepare(plane, objects, part, right):
     """Bring about the situation in which the right is needed."""
     if _is_of_keys(part, right):
         plane.client.delete("v1", "Secret", SIGNING_KEYS, namespace=helm.NAMESPACE)
@@ -261,7 +242,7 @@ def prepare(plane, part, right):
         if right["verbs"] != ["create"]:
             secret = next(
                 each
-                for each in OBJECTS
+                for each in objects
                 if (each["kind"], each["metadata"]["name"]) == ("Secret", f"{RELEASE}-ca")
             )
             plane.client.create(secret)
@@ -293,36 +274,42 @@ def _config_map_of(right):
     return JOURNAL if _is_of_journal(right) else name_of(shard_of(rights.CLASS))
 
 
-@pytest.mark.parametrize(("part", "role", "right"), CASES)
-def test_without(plane, use, without, part, role, right):
-    without(role, right)
+@pytest.mark.parametrize("part", PARTS)
+def test_without_one_right_it_is_named(plane, objects, use, subtests, part):
+    for role, right in _rights_of(part, objects):
+        named = {"role": role["metadata"]["name"], **right}
+        with subtests.test(**named), without(plane, role, right):
+            complaint = complaint_without(plane, objects, use, part, role, right)
+
+            (verb,), (resource,) = right["verbs"], right["resources"]
+            assert f'cannot {verb} resource "{resource}"' in complaint
+
+
+def complaint_without(plane, objects, use, part, role, right):
+    """Return what a part says when it needs a right that it no longer has."""
     wait_for(
         lambda: not rights.is_allowed(plane, ACCOUNTS[part], role, right), "the right is taken away"
     )
 
     def complain():
         # The controller of another test may be first, and then there is nothing left to do.
-        prepare(plane, part, right)
+        prepare(plane, objects, part, right)
         return use(part, right)
 
-    complaint = wait_for(complain, "the right is missed")
-
-    (verb,), (resource,) = right["verbs"], right["resources"]
-    assert f'cannot {verb} resource "{resource}"' in complaint
+    return wait_for(complain, "the right is missed")
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_with_all_rights_nothing_is_missing(plane, use, part):
-    held = [case.values[1:] for case in CASES if case.values[0] == part]
+def test_with_all_rights_nothing_is_missing(plane, objects, use, part):
     # One resource, one use: a watch takes seconds.
-    uses = {_name_of_use(part, right): (role, right) for role, right in held}
+    uses = {_name_of_use(part, right): (role, right) for role, right in _rights_of(part, objects)}
 
     def complain(used):
         role, right = used
         wait_for(
             lambda: rights.is_allowed(plane, ACCOUNTS[part], role, right), "the right is there"
         )
-        prepare(plane, part, right)
+        prepare(plane, objects, part, right)
         return use(part, right)
 
     with ThreadPoolExecutor(max_workers=len(uses)) as pool:
