@@ -1,5 +1,6 @@
-"""What all tests share: examples of the property tests (HYPOTHESIS_PROFILE), logs of planes."""
+"""What all tests share: examples of the property tests (HYPOTHESIS_PROFILE), what is on planes."""
 
+import itertools
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from hack import paper
+from hack.install import PATIENT, Installation
 from hack.plane import Plane
 
 pytest.register_assert_rewrite("tests.api_contract", "tests.recoveries")
@@ -35,8 +38,50 @@ sys.dont_write_bytecode = False
 # Tests that run beside others are given the width of somebody's terminal.
 os.environ.pop("COLUMNS", None)
 
+HERE = Path(__file__).parent
 LOG_LINES = 25
 PLANE_FIXTURES = ("plane", "own_plane")
+"""Of the folders in which processes run: `tests/e2e` has real control planes, the other not."""
+_numbers = itertools.count(1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker run the tests of a module of processes, in their order: they share a plane."""
+    for item in items:
+        if item.path.parent in (HERE / "e2e", HERE / "processes"):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+
+
+@pytest.fixture(scope="module")
+def own_webhook(own_plane: Plane) -> Iterator[Installation]:
+    with Installation(own_plane, chart_values=PATIENT) as installed:
+        yield installed
+
+
+@pytest.fixture
+def namespace(plane: Plane) -> Iterator[str]:
+    """A namespace of the shared plane for one test."""
+    name = f"test-{next(_numbers)}"
+    plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    yield name
+    plane.client.delete("v1", "Namespace", name)
+
+
+@pytest.fixture
+def queues(plane: Plane, namespace: str) -> Iterator[paper.Names]:
+    """The paper's queues, under names of which the cluster-scoped ones are this test's alone."""
+    names = paper.names_with(namespace, namespace=namespace)
+    items = paper.queues(names)
+    plane.client.apply_all(items)
+    yield names
+    for item in reversed(items):
+        plane.client.delete(
+            item["apiVersion"],
+            item["kind"],
+            item["metadata"]["name"],
+            namespace=item["metadata"].get("namespace", ""),
+        )
 
 
 @pytest.hookimpl(wrapper=True)

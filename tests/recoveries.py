@@ -10,6 +10,7 @@ from hack import paper
 from hack.waiting import wait_for
 from tests.e2e.decisions import POLICY_API, metric, probe
 
+NAMES = paper.names_with("recoveries", namespace="default")
 POLICY = (POLICY_API, "FallbackPolicy")
 FEW, MANY = 4, 30
 """Refusals: of the controller's writes, and of reads, of which each watched resource has some."""
@@ -67,28 +68,29 @@ def _by_us_but(*methods):
     return lambda method, _, user: method not in methods and user.startswith("system:service")
 
 
-def recovers(plane, webhook, names, fault):
+def recovers(plane, webhook, fault):
     """Let a fault befall the plane, then change a policy: all that is running is to follow it."""
-    policy = paper.policy(names)
+    policy = paper.policy(NAMES)
+    plane.client.apply_all(paper.queues(NAMES))
     plane.client.apply(policy)
-    follow(plane, names, policy)
+    follow(plane, policy)
     before = lives(plane, webhook)
 
     fault(plane)
-    follow(plane, names, with_option(policy, fault.__name__.replace("_", "-")))
+    follow(plane, with_option(policy, fault.__name__.replace("_", "-")))
 
     wait_until_refused(plane)
     assert lives(plane, webhook) == before
     assert metric(webhook, "kueue_fallback_failures_total") == 0
 
 
-def follow(plane, names, policy):
+def follow(plane, policy):
     """Apply a policy; the server decides by it, and the controller writes its status."""
     applied = plane.client.apply(policy)
     wanted = [option["name"] for option in policy["spec"]["options"]]
 
     def is_decided():
-        decision = probe(plane.client, names)
+        decision = probe(plane.client, NAMES)
         return decision and [option["name"] for option in decision["options"]] == wanted
 
     def is_judged():

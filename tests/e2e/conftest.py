@@ -5,7 +5,6 @@ starts again. Modules whose servers die, or run with other flags, have control p
 """
 
 import http.client
-import itertools
 import os
 import ssl
 import uuid
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from hack import paper
 from hack.cluster import Cluster
 from hack.controlplane import ControlPlane, Options
 from hack.delaying_proxy import DelayingProxy
@@ -56,25 +54,19 @@ FIRST = (
 
 After them come all others, of which most share one: it is then not idle beside another.
 """
-HERE = f"{Path(__file__).parent}/"
-_numbers = itertools.count(1)
+HERE = Path(__file__).parent
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the long modules; the tests of a module are run by one worker, in their order."""
+    """Begin with the long modules."""
 
     def place(item: pytest.Item) -> tuple[bool, int]:
         stem = item.path.stem
-        return not _is_here(item), FIRST.index(stem) if stem in FIRST else len(FIRST)
+        rank = FIRST.index(stem) if stem in FIRST else len(FIRST)
+        return not item.path.is_relative_to(HERE), rank
 
     items.sort(key=place)
-    for item in filter(_is_here, items):
-        item.add_marker(pytest.mark.xdist_group(item.path.stem))
-
-
-def _is_here(item: pytest.Item) -> bool:
-    return str(item.path).startswith(HERE)
 
 
 @pytest.fixture(scope="package")
@@ -102,12 +94,6 @@ def own_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane
 
 
 @pytest.fixture(scope="module")
-def own_webhook(own_plane: ControlPlane) -> Iterator[Installation]:
-    with Installation(own_plane, chart_values=PATIENT) as installed:
-        yield installed
-
-
-@pytest.fixture(scope="module")
 def kueue_proxy(own_plane: ControlPlane) -> Iterator[DelayingProxy]:
     """Stands between Kueue and the API server, and can hold Kueue's calls back."""
     tls = ssl.create_default_context(cafile=own_plane.pki.certificate("ca"))
@@ -119,31 +105,6 @@ def kueue_proxy(own_plane: ControlPlane) -> Iterator[DelayingProxy]:
     with DelayingProxy(own_plane.ports.lease(), connect) as proxy:
         own_plane.send_kueue_through(proxy.address)
         yield proxy
-
-
-@pytest.fixture
-def namespace(plane: ControlPlane) -> Iterator[str]:
-    """A namespace of the shared plane for one test."""
-    name = f"test-{next(_numbers)}"
-    plane.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-    yield name
-    plane.client.delete("v1", "Namespace", name)
-
-
-@pytest.fixture
-def queues(plane: ControlPlane, namespace: str) -> Iterator[paper.Names]:
-    """The paper's queues, under names of which the cluster-scoped ones are this test's alone."""
-    names = paper.names_with(namespace, namespace=namespace)
-    items = paper.queues(names)
-    plane.client.apply_all(items)
-    yield names
-    for item in reversed(items):
-        plane.client.delete(
-            item["apiVersion"],
-            item["kind"],
-            item["metadata"]["name"],
-            namespace=item["metadata"].get("namespace", ""),
-        )
 
 
 @pytest.fixture

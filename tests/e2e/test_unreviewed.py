@@ -1,60 +1,34 @@
 """Jobs of namespaces in which no policy can match are not sent, and counted until they are."""
 
 import itertools
-import re
 import time
-import urllib.request
 
 import pytest
 
 from hack import paper
 from hack.meters import Counter
 from hack.waiting import wait_for
-from tests.e2e.decisions import DECISION, POLICY_API, decision_of, probe
-from webhook.controller.unreviewed import MARGIN_SECONDS
+from tests import unasked
+from tests.e2e.decisions import DECISION, POLICY_API, decision_of
+from tests.unasked import NAMES, OBSERVED, WEBHOOKS, counted, namespace
 from webhook.model import omitted_namespaces
 from webhook.state.readers import OUR_WEBHOOK
 
-NAMES = paper.names_with("unreviewed", namespace="enforced")
-OBSERVED = paper.names_with("observed", namespace="observed")
 UNMATCHED, UNLABELLED, EMPTY = (
     paper.names_with(name, namespace=name) for name in ("unmatched", "unlabelled", "empty")
 )
 """Of which no policy is for: until one comes, until the namespace gets a label, and always."""
-COUNTED = re.compile(r'kueue_fallback_unreviewed_jobs_total\{policy="([^"]+)"\} (\S+)')
-WEBHOOKS = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "kueue-fallback")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def policies(plane, webhook):
-    """One that enforces and one that observes, both in force for a while."""
-    for names in (NAMES, OBSERVED, UNMATCHED, UNLABELLED, EMPTY):
+    for names in (UNMATCHED, UNLABELLED, EMPTY):
         plane.client.apply(namespace(names))
         plane.client.apply_all(paper.queues(names))
-    for names, mode in ((NAMES, "Enforce"), (OBSERVED, "Observe")):
-        plane.client.apply(paper.policy(names, mode=mode))
-    wait_for(lambda: counted(webhook) == {NAMES.policy: 0}, "the controller counts from zero")
-    wait_for(lambda: probe(plane.client, NAMES), "the webhook decides by the policy")
-    pass_margin()
+    unasked.put_in_force(plane, webhook)
     yield
     for names in (NAMES, OBSERVED):
         plane.client.delete(POLICY_API, "FallbackPolicy", names.policy)
-
-
-def namespace(names, **labels):
-    metadata = {"name": names.namespace, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-
-def counted(webhook):
-    url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
-    with urllib.request.urlopen(url) as answer:
-        return {name: float(value) for name, value in COUNTED.findall(answer.read().decode())}
-
-
-def pass_margin():
-    changed = time.time()
-    wait_for(lambda: time.time() > changed + MARGIN_SECONDS + 1, "the margin has passed")
 
 
 def condition_of(plane):

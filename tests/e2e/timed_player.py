@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from hack import kueue
@@ -98,12 +97,7 @@ class KueueLog:
         self._file.seek(0, 2)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self._file.close()
 
     def news(self) -> Iterator[LogEvent]:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import time
-import urllib.request
 
 import pytest
 from click.testing import CliRunner
@@ -11,39 +9,15 @@ from click.testing import CliRunner
 from hack import paper
 from hack.install import NAMESPACE
 from hack.waiting import wait_for
-from tests.e2e.decisions import POLICY_API, decision_of, probe
+from tests import unasked
+from tests.e2e.decisions import POLICY_API, decision_of
+from tests.unasked import NAMES, OBSERVED, WEBHOOKS, counted, pass_margin
 from webhook.commands import status
-from webhook.controller.unreviewed import MARGIN_SECONDS
-
-NAMES = paper.names_with("unreviewed", namespace="enforced")
-OBSERVED = paper.names_with("observed", namespace="observed")
-COUNTED = re.compile(r'kueue_fallback_unreviewed_jobs_total\{policy="([^"]+)"\} (\S+)')
-WEBHOOKS = ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration", "kueue-fallback")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def policies(own_plane, own_webhook):
-    """One that enforces and one that observes, both in force for a while."""
-    for names in (NAMES, OBSERVED):
-        metadata = {"name": names.namespace}
-        own_plane.client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-        own_plane.client.apply_all(paper.queues(names))
-    for names, mode in ((NAMES, "Enforce"), (OBSERVED, "Observe")):
-        own_plane.client.apply(paper.policy(names, mode=mode))
-    wait_for(lambda: counted(own_webhook) == {NAMES.policy: 0}, "the controller counts from zero")
-    wait_for(lambda: probe(own_plane.client, NAMES), "the webhook decides by the policy")
-    pass_margin()
-
-
-def counted(webhook):
-    url = f"http://127.0.0.1:{webhook.controller_metrics}/metrics"
-    with urllib.request.urlopen(url) as answer:
-        return {name: float(value) for name, value in COUNTED.findall(answer.read().decode())}
-
-
-def pass_margin():
-    changed = time.time()
-    wait_for(lambda: time.time() > changed + MARGIN_SECONDS + 1, "the margin has passed")
+    unasked.put_in_force(own_plane, own_webhook)
 
 
 def named(plane):
