@@ -12,14 +12,13 @@ import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import yaml
 
 from hack import pki, tools
 from hack.api import Object
-from hack.plane import Plane, http_status
+from hack.plane import Plane, UpAndDown, http_status
 from hack.processes import Program
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -63,7 +62,7 @@ class Controller:
         return is_ready(self.metrics)
 
 
-class Installation:
+class Installation(UpAndDown):
     """The project on one control plane; `up`, then `down`, or a `with` block."""
 
     def __init__(
@@ -91,22 +90,6 @@ class Installation:
         self._environment: dict[str, str] = {}
         # Only who has the servers' key could end TLS in between.
         self._balanced = "connections" if certificates == "selfManaged" else balanced
-
-    def __enter__(self) -> Self:
-        try:
-            self.up()
-        except BaseException:
-            self.down()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.down()
 
     @property
     def ca_certificate(self) -> Path:

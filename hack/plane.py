@@ -7,7 +7,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from hack import kueue, pki, tools
@@ -22,7 +21,30 @@ class NotReadyError(Exception):
     """Something did not become ready in time, or died meanwhile."""
 
 
-class Plane(ABC):
+class UpAndDown(ABC):
+    """What is up in a `with` block, and is ended also where it does not get up."""
+
+    @abstractmethod
+    def up(self) -> None:
+        """Start everything and return when it can be used."""
+
+    @abstractmethod
+    def down(self) -> None:
+        """End everything that was started."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_failure: object) -> None:
+        self.down()
+
+
+class Plane(UpAndDown):
     """One control plane; `up`, use `client` or `kubectl`, then `down`."""
 
     def __init__(self, state: Path, *, name: str) -> None:
@@ -41,29 +63,9 @@ class Plane(ABC):
             key=self.pki.key("admin"),
         )
 
-    def __enter__(self) -> Self:
-        try:
-            self.up()
-        except BaseException:
-            self.down()
-            raise
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.down()
-
     @property
     def server(self) -> str:
         return f"https://127.0.0.1:{self.api_port}"
-
-    @abstractmethod
-    def up(self) -> None:
-        """Start everything and return when Jobs can be created."""
 
     def down(self) -> None:
         """End everything; nothing is kept, so nothing is asked to end in order."""
