@@ -76,7 +76,7 @@ def _round(number: int, slow: EmbeddedServer, served: Served, scale: Scale) -> F
     """Measure each phase once; every other round in the other order."""
     found = {}
     for phase in list(PHASES)[:: -1 if number % 2 else 1]:
-        slow.mood = PHASES[phase]
+        slow.faults.mood = PHASES[phase]
         time.sleep(SETTLE_SECONDS)
         answered = reviews.measured(served, scale)
         found[phase] = {**answered, "ages": _ages(served.metrics)}

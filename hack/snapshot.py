@@ -7,7 +7,6 @@ Run it again when the examples, the policy's schema or Kueue change.
 import json
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ import yaml
 from hack import crd
 from hack.controlplane import ControlPlane
 from hack.plane import Plane
+from hack.waiting import wait_for
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 EXAMPLES: Final = ROOT / "examples"
@@ -25,7 +25,6 @@ KINDS: Final = (
 )
 RUNNING: Final = 4
 WAITING: Final = 11
-DEADLINE_SECONDS: Final = 60.0
 
 
 def main() -> None:
@@ -56,17 +55,14 @@ def _job(number: int) -> dict[str, Any]:
 
 def _when_judged(plane: Plane) -> str:
     """Return the state once Kueue has judged every Workload and has written what it counted."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
+
+    def judged() -> str | None:
         text = _checked(plane.kubectl("get", KINDS, "--all-namespaces", "--output", "json"))
         counts = [item.get("status", {}) for item in json.loads(text)["items"]]
-        if any(
-            status.get("admittedWorkloads") == RUNNING and status.get("pendingWorkloads") == WAITING
-            for status in counts
-        ):
-            return text
-        time.sleep(0.5)
-    raise TimeoutError(f"Kueue had not judged every Workload after {DEADLINE_SECONDS:.0f} s")
+        wanted = {"admittedWorkloads": RUNNING, "pendingWorkloads": WAITING}
+        return text if any(wanted.items() <= status.items() for status in counts) else None
+
+    return wait_for(judged, "Kueue has judged every Workload")
 
 
 def _checked(result: "subprocess.CompletedProcess[str]") -> str:

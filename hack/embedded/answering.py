@@ -21,9 +21,10 @@ from hack.embedded import virtual_kinds
 from hack.embedded.faults import DRIP_SECONDS, LATE_SECONDS, SILENT_SECONDS, Mood
 from hack.embedded.object_store import Change, Record
 from hack.embedded.refusals import RefusedCall, bad_request, expired, failed, no_such_path
-from hack.embedded.resource_api import Place, ResourceApi, Written
+from hack.embedded.resource_api import ResourceApi, Written
 from hack.embedded.selecting import Selection, selection
 from hack.embedded.served_kinds import api_version
+from hack.embedded.webhook_calls import Place
 
 if TYPE_CHECKING:
     from hack.embedded.api_server import _Server

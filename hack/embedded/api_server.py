@@ -12,12 +12,11 @@ import ssl
 import threading
 from collections.abc import Iterable
 from http.server import ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Final, Self
 
 from hack.api import Object
 from hack.embedded.answering import Handler, PagedLists
-from hack.embedded.faults import Faults, Mood
+from hack.embedded.faults import Faults
 from hack.embedded.object_store import ObjectStore
 from hack.embedded.resource_api import ResourceApi
 from hack.embedded.served_kinds import ServedKinds
@@ -59,14 +58,6 @@ class EmbeddedServer:
     @property
     def address(self) -> str:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
-
-    @property
-    def mood(self) -> Mood:
-        return self.faults.mood
-
-    @mood.setter
-    def mood(self, mood: Mood) -> None:
-        self.faults.mood = mood
 
     def kubeconfig(self) -> Object:
         """Return one for who is served without TLS."""
@@ -122,12 +113,7 @@ class EmbeddedServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_failure: object) -> None:
         self.kill()
 
     def _serve(self, server: "_Server") -> None:

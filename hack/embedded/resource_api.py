@@ -19,10 +19,9 @@ from hack.embedded.refusals import (
     already_exists,
     bad_request,
     conflict,
-    not_found,
 )
 from hack.embedded.served_kinds import ServedKind, ServedKinds, api_version
-from hack.embedded.webhook_calls import Admission, Write
+from hack.embedded.webhook_calls import Admission, Place, Write
 
 ATTEMPTS: Final = 5
 """At a patch, while others write the same object."""
@@ -33,20 +32,6 @@ COLLECTOR: Final = {"username": "system:serviceaccount:kube-system:generic-garba
 Change = Callable[[Object], Object]
 _Result = TypeVar("_Result")
 _KEPT: Final = ("uid", "creationTimestamp", "deletionTimestamp", "generation", "name", "namespace")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What a call is about, and who calls."""
-
-    kind: ServedKind
-    version: str
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    manager: str = "unknown"
-    user: Object = dataclasses.field(default_factory=dict)
-    is_dry_run: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +48,33 @@ class ResourceApi:
     def __init__(self, store: ObjectStore, kinds: ServedKinds, admission: Admission) -> None:
         self._store, self._kinds, self._admission = store, kinds, admission
 
-    def create(self, place: Place, item: Object) -> Written:
-        return self._create(place, item, operation="Update")
+    def create(self, place: Place, item: Object, *, operation: str = "Update") -> Written:
+        """Create an object; *operation*: of its managedFields."""
+        if place.kind.is_namespaced:
+            self._check_namespace(place.namespace)
+        item = _placed(place, item)
+        item["metadata"]["managedFields"] = created_by(
+            item, manager=place.manager, operation=operation, at=now()
+        )
+        object_rules.begin(place.kind, place.version, item)
+        write, warnings = self._admission.mutate(_write(place, "CREATE", item, None))
+        item = _placed(place, write.item or item)
+        _identify(item["metadata"])
+        object_rules.prepare(place.kind, item)
+        object_rules.check(place.kind, item, None)
+        warnings += self._admission.validate(_write(place, "CREATE", item, None))
+        if place.is_dry_run:
+            if self._store.find(place.kind, place.namespace, item["metadata"]["name"]):
+                raise already_exists(place.kind, item["metadata"]["name"])
+            return Written(item=item, warnings=tuple(warnings))
+        record = self._store.create(place.kind, item)
+        self._take_up(place.kind, item)
+        return Written(item=record.item(place.kind, place.version), warnings=tuple(warnings))
+
+    def _check_namespace(self, namespace: str) -> None:
+        kind = self._kinds.find("", "v1", "namespaces")
+        if kind is not None:
+            self._store.get(kind, "", namespace)
 
     def replace(self, place: Place, item: Object) -> Written:
         wanted = str(item.get("metadata", {}).get("resourceVersion") or "")
@@ -79,8 +89,14 @@ class ResourceApi:
             )
         if not isinstance(patch, dict):
             raise bad_request("an applied configuration is an object")
-        with contextlib.suppress(_ExistsError):
-            return self._create_applied(place, patch)
+        is_new = self._store.find(place.kind, place.namespace, place.name) is None
+        if is_new and not place.subresource:
+            metadata = {**patch.get("metadata", {}), "name": place.name}
+            try:
+                return self.create(place, {**patch, "metadata": metadata}, operation="Apply")
+            except RefusedCall as refused:
+                if refused.reason != "AlreadyExists":
+                    raise
         return self._update(
             place,
             lambda item: applied(
@@ -101,50 +117,6 @@ class ResourceApi:
             return before if place.is_dry_run else self._delete(place.kind, record, options)
 
         return _again(attempt, ATTEMPTS)
-
-    # Creation.
-
-    def _create_applied(self, place: Place, config: Object) -> Written:
-        if self._store.find(place.kind, place.namespace, place.name) is not None:
-            raise _ExistsError
-        if place.subresource:
-            raise not_found(place.kind, place.name)
-        metadata = {**config.get("metadata", {}), "name": place.name}
-        try:
-            return self._create(place, {**config, "metadata": metadata}, operation="Apply")
-        except RefusedCall as refused:
-            if refused.reason == "AlreadyExists":
-                raise _ExistsError from refused
-            raise
-
-    def _create(self, place: Place, item: Object, *, operation: str) -> Written:
-        if place.kind.is_namespaced:
-            self._check_namespace(place.namespace)
-        item = _placed(place, item)
-        item["metadata"]["managedFields"] = created_by(
-            item, manager=place.manager, operation=operation, at=now()
-        )
-        object_rules.begin(place.kind, place.version, item)
-        write, warnings = self._admission.mutate(_write(place, "CREATE", item, None))
-        item = _placed(place, write.item or item)
-        _identify(item["metadata"])
-        object_rules.prepare(place.kind, item)
-        object_rules.check(place.kind, item, None)
-        warnings += self._admission.validate(
-            dataclasses.replace(write, item=item, name=item["metadata"]["name"])
-        )
-        if place.is_dry_run:
-            if self._store.find(place.kind, place.namespace, item["metadata"]["name"]):
-                raise already_exists(place.kind, item["metadata"]["name"])
-            return Written(item=item, warnings=tuple(warnings))
-        record = self._store.create(place.kind, item)
-        self._take_up(place.kind, item)
-        return Written(item=record.item(place.kind, place.version), warnings=tuple(warnings))
-
-    def _check_namespace(self, namespace: str) -> None:
-        kind = self._kinds.find("", "v1", "namespaces")
-        if kind is not None:
-            self._store.get(kind, "", namespace)
 
     # Change.
 
@@ -249,10 +221,6 @@ class ResourceApi:
             self.delete(place, {})
 
 
-class _ExistsError(Exception):
-    """What was to be created by an apply is there."""
-
-
 def _again(attempt: Callable[[], _Result], times: int) -> _Result:
     """Try so often while others write the same object."""
     for _ in range(times - 1):
@@ -265,18 +233,9 @@ def _again(attempt: Callable[[], _Result], times: int) -> _Result:
 
 
 def _write(place: Place, operation: str, item: Object | None, before: Object | None) -> Write:
-    return Write(
-        kind=place.kind,
-        version=place.version,
-        operation=operation,
-        namespace=place.namespace,
-        name=place.name or ((item or {}).get("metadata") or {}).get("name", ""),
-        subresource=place.subresource,
-        user=place.user,
-        is_dry_run=place.is_dry_run,
-        item=item,
-        before=before,
-    )
+    name = place.name or ((item or {}).get("metadata") or {}).get("name", "")
+    named = dataclasses.replace(place, name=name)
+    return Write(place=named, operation=operation, item=item, before=before)
 
 
 def _placed(place: Place, item: Object) -> Object:

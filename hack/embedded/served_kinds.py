@@ -19,14 +19,10 @@ _BUILT_IN: Final[Mapping[str, str]] = {
         events Event namespaced
         limitranges LimitRange namespaced
         resourcequotas ResourceQuota namespaced status
-        persistentvolumeclaims PersistentVolumeClaim namespaced status
-        podtemplates PodTemplate namespaced
     """,
     "apps/v1": """
         deployments Deployment namespaced status
         statefulsets StatefulSet namespaced status
-        replicasets ReplicaSet namespaced status
-        daemonsets DaemonSet namespaced status
     """,
     "batch/v1": """
         jobs Job namespaced status
@@ -64,9 +60,6 @@ _BUILT_IN: Final[Mapping[str, str]] = {
     """,
     "resource.k8s.io/v1": """
         deviceclasses DeviceClass cluster
-        resourceclaims ResourceClaim namespaced status
-        resourceclaimtemplates ResourceClaimTemplate namespaced
-        resourceslices ResourceSlice cluster
     """,
     "kueue.x-k8s.io/v1beta2,v1beta1": """
         clusterqueues ClusterQueue cluster status

@@ -14,11 +14,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import jsonpatch
 import urllib3
 
-from hack.api import Object
+from hack.api import JSON_PATCH, Object
 from hack.embedded.object_store import ObjectStore
+from hack.embedded.patching import patched
 from hack.embedded.refusals import RefusedCall, failed, forbidden
 from hack.embedded.selecting import requirements
 from hack.embedded.served_kinds import ServedKind, ServedKinds
@@ -33,43 +33,52 @@ CONNECTIONS: Final = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
-    """What is admitted; *item* and *before* have apiVersion and kind."""
+class Place:
+    """What a call is about, and who calls."""
 
     kind: ServedKind
     version: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    manager: str = "unknown"
+    user: Object = dataclasses.field(default_factory=dict)
+    is_dry_run: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """What is admitted; *item* and *before* have apiVersion and kind."""
+
+    place: Place
     operation: str
     """CREATE, UPDATE or DELETE."""
-    namespace: str
-    name: str
-    subresource: str
-    user: Object
-    is_dry_run: bool
     item: Object | None
     before: Object | None
-    options: Object = dataclasses.field(default_factory=dict)
 
     def review(self) -> Object:
         """Return the request of the AdmissionReview."""
-        kind = {"group": self.kind.group, "version": self.version, "kind": self.kind.kind}
-        resource = {"group": self.kind.group, "version": self.version, "resource": self.kind.plural}
+        place = self.place
+        of = {"group": place.kind.group, "version": place.version}
+        kind = {**of, "kind": place.kind.kind}
+        resource = {**of, "resource": place.kind.plural}
         asked: Object = {
             "uid": str(uuid.uuid4()),
             "kind": kind,
             "resource": resource,
             "requestKind": kind,
             "requestResource": resource,
-            "name": self.name,
-            "namespace": self.namespace,
+            "name": place.name,
+            "namespace": place.namespace,
             "operation": self.operation,
-            "userInfo": self.user,
+            "userInfo": place.user,
             "object": self.item,
             "oldObject": self.before,
-            "dryRun": self.is_dry_run,
-            "options": self.options,
+            "dryRun": place.is_dry_run,
+            "options": {},
         }
-        if self.subresource:
-            asked |= {"subResource": self.subresource, "requestSubResource": self.subresource}
+        if place.subresource:
+            asked |= {"subResource": place.subresource, "requestSubResource": place.subresource}
         return asked
 
 
@@ -109,7 +118,7 @@ class Admission:
 
     def _webhooks(self, plural: str, write: Write) -> Iterator[Object]:
         """Yield the webhooks in order of their configurations' names."""
-        if write.kind.group == _REGISTRATION:
+        if write.place.kind.group == _REGISTRATION:
             return
         kind = self._kinds.find(_REGISTRATION, "v1", plural)
         records = self._store.all_of(kind)[0] if kind else []
@@ -129,8 +138,8 @@ class Admission:
         if not (patch := answer.get("patch")):
             return write
         try:
-            item = jsonpatch.apply_patch(write.item, json.loads(base64.b64decode(patch)))
-        except (ValueError, jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+            item = patched(write.item or {}, json.loads(base64.b64decode(patch)), JSON_PATCH)
+        except (ValueError, RefusedCall) as error:
             raise failed(f"webhook {webhook['name']!r}: its patch: {error}") from error
         return dataclasses.replace(write, item=item)
 
@@ -148,9 +157,9 @@ class Admission:
 
     def _labels_of_namespace(self, write: Write) -> Object:
         kind = self._kinds.find("", "v1", "namespaces")
-        if kind is None or not write.namespace:
+        if kind is None or not write.place.namespace:
             return {}
-        found = self._store.find(kind, "", write.namespace)
+        found = self._store.find(kind, "", write.place.namespace)
         return dict(found.labels) if found else {}
 
     # The call.
@@ -230,15 +239,15 @@ class Admission:
 
 
 def _covers(rule: Object, write: Write) -> bool:
-    resource = "/".join(filter(None, (write.kind.plural, write.subresource)))
+    resource = "/".join(filter(None, (write.place.kind.plural, write.place.subresource)))
     wanted = (
         ("operations", write.operation),
-        ("apiGroups", write.kind.group),
-        ("apiVersions", write.version),
+        ("apiGroups", write.place.kind.group),
+        ("apiVersions", write.place.version),
         ("resources", resource),
     )
     for key, value in wanted:
         if not {value, "*"} & set(rule.get(key) or ()):
             return False
     scope = rule.get("scope", "*")
-    return scope in ("*", "Namespaced" if write.kind.is_namespaced else "Cluster")
+    return scope in ("*", "Namespaced" if write.place.kind.is_namespaced else "Cluster")

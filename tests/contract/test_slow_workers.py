@@ -27,7 +27,7 @@ def played(tmp_path):
 def serving(certificate, tmp_path, played):
     """A server that may look at the workers, two of which never answer."""
     workers = played[1]
-    workers[BAD].mood, workers[WORSE].mood = Mood.SILENT, Mood.DRIPPING
+    workers[BAD].faults.mood, workers[WORSE].faults.mood = Mood.SILENT, Mood.DRIPPING
     kubeconfig = many_workers.kubeconfig_path(tmp_path)
     settings = {"watch_workers": True, "max_state_age": MAX_STATE_AGE}
     with serve(certificate, tmp_path, kubeconfig, **settings) as found:
@@ -73,14 +73,14 @@ def test_workers_that_do_not_answer_hold_up_nobody_and_are_stale_until_they_do(p
             workers[name].apply(many_workers.workload(f"more-{more}"))
     known = {name: PENDING + number for number, name in enumerate(OTHERS)}
     wait_for(lambda: counts(serving) == known, "what has come to the others is known")
-    workers[fallen].mood = Mood.SILENT
+    workers[fallen].faults.mood = Mood.SILENT
     stale = wait_for(
         lambda: (found := refused(serving, beside=prompt)).keys() >= {fallen, BAD} and found,
         "those that do not answer are stale, and the others are not",
     )
     for name in (fallen, BAD):
         workers[name].apply(many_workers.workload("meanwhile"))
-        workers[name].mood = Mood.PROMPT
+        workers[name].faults.mood = Mood.PROMPT
     answering = {**known, fallen: PENDING + 1, BAD: PENDING + 1}
     wait_for(lambda: counts(serving).items() >= answering.items(), "they are known again")
 

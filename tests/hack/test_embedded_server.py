@@ -67,18 +67,18 @@ def test_a_watch_ends_when_its_time_is_over(client):
 
 
 def test_a_silent_one_answers_nothing_until_it_is_prompt_again(served, client):
-    served.mood = Mood.SILENT
+    served.faults.mood = Mood.SILENT
     with pytest.raises(Unreachable):
         Client(served.kubeconfig(), answer_seconds=0.2).get(QUEUES)
 
-    threading.Timer(0.2, lambda: setattr(served, "mood", Mood.PROMPT)).start()
+    threading.Timer(0.2, lambda: setattr(served.faults, "mood", Mood.PROMPT)).start()
 
     assert names_in(client.get(QUEUES)["items"]) == ["first"]
 
 
 @pytest.mark.parametrize("mood", [Mood.LATE, Mood.DRIPPING])
 def test_a_slow_one_answers_in_the_end(served, client, mood):
-    served.mood = mood
+    served.faults.mood = mood
 
     assert client.get("/api/v1/namespaces")["items"] == []
 
