@@ -19,9 +19,9 @@ PAGE: Final = ROOT / "docs/newcomer.md"
 _OWN: Final = ".venv/bin/kueue-fallback"
 BEFORE: Final = (
     "cd kueue-fallback",
-    "make setup",
-    f"{_OWN} simulate -f examples/scenarios/tiers.yaml --strategy static --strategy FinishTime",
+    "make demo",
     f"{_OWN} explain -f examples/light-job.yaml --snapshot examples/snapshot.json",
+    f"{_OWN} simulate -f examples/scenarios/tiers.yaml --strategy static --strategy FinishTime",
     "make up",
 )
 """What the README says, after the clone."""
@@ -125,7 +125,9 @@ def page(all_typed: list[Typed], machine: str) -> str:
 
 def _shown(ran: Typed) -> str:
     took = f"  # {ran.seconds:.0f} s" if ran.seconds >= _LONG else ""
-    return "\n".join([f"$ {ran.command}{took}", *ran.output.splitlines(), ""])
+    # A command that was printed was not typed: it stands a little to the right.
+    printed = [f"  {line}" if line.startswith("$ ") else line for line in ran.output.splitlines()]
+    return "\n".join([f"$ {ran.command}{took}", *printed, ""])
 
 
 def _machine() -> str:
