@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from hack.waiting import wait_for
 from webhook.server import connections as clients
 from webhook.server.gunicorn_app import Server
 from webhook.server.tls import LiveContext
@@ -29,8 +30,7 @@ def answer(environ, start_response):
         time.sleep(float(body[6:]))
     if body.startswith(b"until "):
         _, gate, name = body.decode().split()
-        while not Path(gate).exists():
-            time.sleep(0.01)
+        wait_for(Path(gate).exists, f"{gate} is there")
         WAITED.append(name)
     if body in TOLD:
         body = json.dumps(TOLD[body](environ)).encode()
