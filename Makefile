@@ -103,7 +103,7 @@ fuzz: setup
 	@$(BIN)/python -m hack.fuzz --seconds $(or $(SECONDS),3600) \
 		$(if $(SEED),--seed $(SEED)) $(if $(EXAMPLES),--examples $(EXAMPLES))
 
-## Let a tenant with rights to Jobs try everything beside others, ten minutes; SECONDS=60 for less.
+## Let a tenant with Jobs and policies try everything beside others; SECONDS=60 for less.
 .PHONY: tenant
 tenant: setup
 	@$(BIN)/python -m hack.tenant --folder build/tenant --seconds $(or $(SECONDS),600) \

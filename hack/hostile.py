@@ -1,14 +1,17 @@
-"""What a tenant tries who may do everything with Jobs in one namespace, and nothing else.
+"""What a tenant tries who may write Jobs and policies of its own in one namespace.
 
-usage: python -m hack.hostile KUBECONFIG NAMESPACE [--seconds 60] [--rate 5] [--seed 1]
+usage: python -m hack.hostile KUBECONFIG [--webhook PORT] [--seconds 60] [--rate 5] [--seed 1]
 
-Each attempt is a Job, what is changed in it afterwards, and for how long it stays. The last line
-printed counts what became of them.
+Each attempt is an object, what is changed in it afterwards, and for how long it stays; or reviews
+that are sent to the webhook's port, which everybody reaches by default. The last line printed
+counts what became of them.
 """
 
 import argparse
 import base64
 import collections
+import contextlib
+import http.client
 import json
 import random
 import ssl
@@ -34,16 +37,23 @@ AT_ONCE: Final = 8
 MOST_ANNOTATIONS: Final = 262_144
 """Characters of all annotations of an object."""
 NOT_FOUND_OR_CHANGED: Final = frozenset({404, 409})
+EVIL: Final = "docker.io/evil:latest"
+PEER: Final = "127.0.0.2"
+"""The tenant's address; the API server has another."""
+WAITS_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One Job, and the merge patches of it that follow."""
+    """One object, and the merge patches of it that follow."""
 
     job: Object
+    """Mostly a Job."""
     changes: Sequence[Object] = ()
     means: str = ""
     """What must not come of it: the image that no Job may end up with."""
+    reviews: int = 0
+    """So many reviews of it are sent to the webhook at once, and nothing is created."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,6 +63,8 @@ class Tenant:
     random: random.Random
     number: int = 0
     mark: str = "0123456789abcdef ~0123456789abcdef 1"
+    decision: str = "{}"
+    """A decision of this installation, on a Job with the image that no Job may end up with."""
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
 
 
@@ -131,15 +143,14 @@ def _forged_decision(tenant: Tenant, **rest: Any) -> dict[str, Any]:
 
 def _forged_places(tenant: Tenant) -> Attempt:
     """Let what another admission enforced be undone."""
-    evil = "docker.io/evil:latest"
     places = {
         "/spec/template/spec/nodeSelector/tenant": None,
-        "/spec/template/spec/containers/main/image": evil,
+        "/spec/template/spec/containers/main/image": EVIL,
     }
     made = _job(tenant, annotations=_decided(_forged_decision(tenant, original=places)))
     made["spec"]["template"]["spec"]["nodeSelector"] = {"tenant": "b"}
     again = {"metadata": {"annotations": {f"{OURS}move-to": "none"}}}
-    return Attempt(job=made, means=evil, changes=[again])
+    return Attempt(job=made, means=EVIL, changes=[again])
 
 
 def _decided(decision: Mapping[str, Any]) -> dict[str, str]:
@@ -250,6 +261,77 @@ def _odd_kueue(tenant: Tenant) -> Attempt:
     return Attempt(job=made)
 
 
+def _copied_decision(tenant: Tenant) -> Attempt:
+    """Let a signed decision be undone on a Job whose image another admission has put in place."""
+    annotations = {**OPTED_OUT, f"{OURS}decision": tenant.decision}
+    made = _job(tenant, annotations=annotations, queue="cpu-lq")
+    made["metadata"]["labels"][f"{OURS}option"] = "cpu"
+    made["spec"]["template"]["spec"]["containers"][0]["image"] = "mirror.example.com/diffusion"
+    return Attempt(job=made, means=EVIL)
+
+
+def _many_keys(tenant: Tenant) -> Attempt:
+    keys = {f"{OURS}key-{number}": "x" * 16 for number in range(5_000)}
+    return Attempt(job=_job(tenant, annotations=keys))
+
+
+def _short_runs(tenant: Tenant) -> Attempt:
+    """Let a class be learned to take a second."""
+    return Attempt(job=_job(tenant, runs=1.0))
+
+
+def _holds(tenant: Tenant) -> Attempt:
+    wishes = {f"{OURS}hold": "6h", f"{OURS}run-time": "10m"}
+    return Attempt(job=_job(tenant, annotations=wishes))
+
+
+def _large_team_policy(tenant: Tenant) -> Attempt:
+    """Say that Jobs take a second, in a policy that is as large as may be."""
+    options = [
+        {"name": "gpu", "queue": "gpu-lq"},
+        {"name": "cpu", "queue": "cpu-lq", "slowdown": 2, "adaptation": {"accelerator": "Remove"}},
+    ]
+    far = [f"{'v' * 55}-{number}" for number in range(32)]
+    expressions = [
+        {"key": f"example.com/{number}", "operator": "NotIn", "values": far} for number in range(16)
+    ]
+    return Attempt(
+        job={
+            "apiVersion": "kueue-fallback.dev/v1alpha1",
+            "kind": "TeamFallbackPolicy",
+            "metadata": {
+                "name": f"bad-{tenant.number}",
+                "namespace": NAMES.namespace,
+                "annotations": {"note": _noise(tenant, 240_000)},
+            },
+            "spec": {
+                "mode": "Enforce",
+                "match": {"jobSelector": {"matchExpressions": expressions}},
+                "options": options,
+                "strategy": {"type": "FinishTime", "finishTime": {"runTime": "1s"}},
+            },
+        }
+    )
+
+
+def _reviews_of_a_peer(tenant: Tenant) -> Attempt:
+    """Keep the webhook busy, as whoever reaches its port can."""
+    made = _job(tenant)
+    pods = made["spec"]["template"]["spec"]
+    variables = [{"name": f"V{number}", "value": "x"} for number in range(100)]
+    (first,) = pods["containers"]
+    pods["containers"] = [
+        {**first, "name": f"main-{number}", "env": variables} for number in range(50)
+    ]
+    return Attempt(job=made, reviews=16)
+
+
+def _long_names(tenant: Tenant) -> Attempt:
+    made = _job(tenant)
+    made["metadata"]["name"] = "n" * 500_000
+    return Attempt(job=made, reviews=4)
+
+
 ATTEMPTS: Final[Sequence[Callable[[Tenant], Attempt]]] = (
     _long_number,
     _long_number_of_a_run,
@@ -265,6 +347,13 @@ ATTEMPTS: Final[Sequence[Callable[[Tenant], Attempt]]] = (
     _odd_wishes,
     _moved_about,
     _odd_kueue,
+    _copied_decision,
+    _many_keys,
+    _short_runs,
+    _holds,
+    _large_team_policy,
+    _reviews_of_a_peer,
+    _long_names,
 )
 
 
@@ -283,20 +372,31 @@ def planned(tenant: Tenant) -> tuple[str, Attempt]:
 class Attacker:
     """Carries attempts out; what the API server refuses is no fault of anyone."""
 
-    def __init__(self, client: ApiClient, tenant: Tenant) -> None:
+    def __init__(self, client: ApiClient, tenant: Tenant, *, webhook: int) -> None:
+        """*webhook*: its port; 0: it is not reached."""
         self._client = client
         self._tenant = tenant
-        self._kept: collections.deque[str] = collections.deque()
+        self._webhook = webhook
+        self._kept: collections.deque[Object] = collections.deque()
 
     def learn(self) -> None:
-        """Find out the class of others' Jobs: it stands on a copy of one of them."""
+        """Find out the class of others' Jobs, from a copy of one, and get a decision to copy."""
         made = paper.light_job("copy", NAMES)
         made["metadata"]["labels"] |= {"workload-type": "forecast", paper.QUEUE_LABEL: "own-lq"}
         marks = self._client.create(made, dry_run=True)["spec"]["template"]["metadata"]
         self._tenant.mark = marks["annotations"].get(f"{OURS}class", self._tenant.mark)
+        made = paper.light_job(f"decided-{time.time_ns()}", NAMES)
+        made["spec"]["template"]["spec"]["containers"][0]["image"] = EVIL
+        decided = self._client.create(made)["metadata"].get("annotations", {})
+        self._tenant.decision = decided.get(f"{OURS}decision", self._tenant.decision)
 
     def attempt(self, name: str, attempt: Attempt) -> None:
         outcomes = self._tenant.outcomes
+        if attempt.reviews:
+            with ThreadPoolExecutor(max_workers=attempt.reviews) as pool:
+                for status in pool.map(self._review, [attempt.job] * attempt.reviews):
+                    outcomes[f"{name}: {status}"] += 1
+            return
         try:
             created = self._client.create(attempt.job)
         except ApiError as error:
@@ -305,12 +405,34 @@ class Attacker:
                 outcomes["refused because of a decision"] += 1
             return
         outcomes[f"{name}: created"] += 1
-        self._kept.append(attempt.job["metadata"]["name"])
+        self._kept.append(attempt.job)
         found = [created, *filter(None, (self._change(attempt, each) for each in attempt.changes))]
         if attempt.means and any(attempt.means in json.dumps(_pods(each)) for each in found):
             outcomes["carried out by a forged decision"] += 1
         while len(self._kept) > KEPT:
-            self._client.delete("batch/v1", "Job", self._kept.popleft(), namespace=NAMES.namespace)
+            oldest = self._kept.popleft()
+            name = oldest["metadata"]["name"]
+            self._client.delete(
+                oldest["apiVersion"], oldest["kind"], name, namespace=NAMES.namespace
+            )
+
+    def _review(self, job: Object) -> str:
+        """Ask the webhook itself; return the status of its answer, or why there is none."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1",
+            self._webhook,
+            context=tls,
+            timeout=WAITS_SECONDS,
+            source_address=(PEER, 0),
+        )
+        with contextlib.closing(connection):
+            try:
+                connection.request("POST", "/mutate?timeout=2s", json.dumps(review_of(job)))
+                return str(connection.getresponse().status)
+            except OSError as error:
+                return type(error).__name__
 
     def _change(self, attempt: Attempt, change: Object) -> Object | None:
         name = attempt.job["metadata"]["name"]
@@ -331,6 +453,25 @@ class Attacker:
         return True
 
 
+def review_of(job: Object) -> Object:
+    kind = {"group": "batch", "version": "v1", "kind": "Job"}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "tenant",
+            "kind": kind,
+            "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
+            "name": job["metadata"]["name"],
+            "namespace": NAMES.namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "tenant"},
+            "object": job,
+            "dryRun": True,
+        },
+    }
+
+
 def _pods(job: Object) -> Object:
     spec: Object = job["spec"]["template"]["spec"]
     return spec
@@ -348,12 +489,13 @@ def _client(kubeconfig: Path) -> ApiClient:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m hack.hostile")
     parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("--webhook", type=int, default=0, help="port; 0: nothing is sent there")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=5.0, help="objects a second")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     tenant = Tenant(random=random.Random(given.seed))  # noqa: S311 - to be replayed
-    attacker = Attacker(_client(given.kubeconfig), tenant)
+    attacker = Attacker(_client(given.kubeconfig), tenant, webhook=given.webhook)
     attacker.learn()
     began = time.monotonic()
     with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:

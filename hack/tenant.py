@@ -1,4 +1,4 @@
-"""Let a tenant with rights to Jobs alone try everything, and see whether anyone else notices.
+"""Let a tenant with rights to Jobs and its own policies try everything; see who else notices.
 
 usage: python -m hack.tenant [--seconds 600] [--rate 20] [--hostile-rate 5] [--seed 1] [-o json]
 
@@ -36,6 +36,8 @@ from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot
 
 ACCOUNT: Final = "tenant"
+POLICY_GROUP: Final = "kueue-fallback.dev"
+TEAM_POLICIES: Final = "teamfallbackpolicies"
 RELEASE: Final = "kueue-fallback"
 """The name of our webhook configuration."""
 SLOWER: Final = 1.5
@@ -47,6 +49,8 @@ KEEP_EVERY: Final = 10
 """Even, so that what is kept is of the policy by thresholds: one of forecasts has no guests."""
 MOST_SAMPLES: Final = 20
 COUNTED: Final = ("failures_total", "patch_verification_failures_total")
+CHART_VALUES: Final = ("teamPolicies.enabled=true",)
+"""What the tenant needs for its own policies, which is off by default."""
 _QUOTAS: Final = {
     "own": {"cpu": "4", "memory": "6Gi", GPU: "1"},
     "spare": {"cpu": "10000", "memory": "10000Gi", GPU: "0"},
@@ -60,7 +64,7 @@ def main() -> None:
     given = _arguments()
     figures = {"machine": report.machine(), "seed": given.seed}
     say(f"seed {given.seed}")
-    with installed() as installation:
+    with installed(chart_values=CHART_VALUES) as installation:
         figures |= hour(
             installation,
             seconds=given.seconds,
@@ -105,14 +109,14 @@ def hour(
     prepare(plane)
     found = {"alone": _run(installation, seconds=alone_seconds or seconds, rate=rate)}
     say("now beside the tenant")
-    with _tenant(plane, seconds=seconds, rate=hostile_rate, seed=seed) as process:
+    with _tenant(installation, seconds=seconds, rate=hostile_rate, seed=seed) as process:
         found["beside"] = _run(installation, seconds=seconds, rate=rate)
         tried, _ = process.communicate(timeout=seconds + 120)
     if is_compared:
         say("now beside the tenant, and nobody calls the webhook")
         with (
             _nobody_calling(plane),
-            _tenant(plane, seconds=seconds, rate=hostile_rate, seed=seed + 1) as process,
+            _tenant(installation, seconds=seconds, rate=hostile_rate, seed=seed + 1) as process,
         ):
             found["uncalled"] = _run(installation, seconds=seconds, rate=rate)
             process.communicate(timeout=seconds + 120)
@@ -204,7 +208,10 @@ def _rights(namespace: str) -> list[Any]:
             "apiVersion": f"{rbac}/v1",
             "kind": "Role",
             "metadata": metadata,
-            "rules": [{"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs}],
+            "rules": [
+                {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs},
+                {"apiGroups": [POLICY_GROUP], "resources": [TEAM_POLICIES], "verbs": verbs},
+            ],
         },
         {
             "apiVersion": f"{rbac}/v1",
@@ -225,6 +232,8 @@ def _policies(names: paper.Names, namespaces: Sequence[str]) -> list[Any]:
     }
     threshold, forecast = paper.policy(names), paper.policy(names)
     threshold["spec"]["strategy"]["threshold"][1] = {"option": "cpu", "orPendingBelow": 1_000_000}
+    # A place in which a copied decision would put back what no Job may have.
+    threshold["spec"]["options"][1]["adaptation"]["image"] = "diffusion-cpu"
     forecast["metadata"]["name"] = "forecast"
     forecast["spec"]["match"]["jobSelector"] = {"matchLabels": _FORECAST}
     forecast["spec"]["options"][0] |= {"name": "own", "queue": "own-lq"}
@@ -329,10 +338,11 @@ def _line(sample: Figures) -> str:
 
 @contextlib.contextmanager
 def _tenant(
-    plane: Plane, *, seconds: float, rate: float, seed: int
+    installation: Installation, *, seconds: float, rate: float, seed: int
 ) -> Iterator["subprocess.Popen[str]"]:
-    kubeconfig = kubeconfig_of(plane, ACCOUNT, namespace=hostile.NAMES.namespace)
+    kubeconfig = kubeconfig_of(installation.plane, ACCOUNT, namespace=hostile.NAMES.namespace)
     command = [sys.executable, "-m", "hack.hostile", str(kubeconfig)]
+    command.append(f"--webhook={installation.port}")
     flags = (f"--seconds={seconds}", f"--rate={rate}", f"--seed={seed}")
     with subprocess.Popen(
         [*command, *flags], stdout=subprocess.PIPE, text=True, cwd=report.ROOT

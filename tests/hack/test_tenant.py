@@ -4,6 +4,7 @@ import json
 import random
 
 from hack import hostile, tenant
+from webhook.admission import review
 
 QUIET = {"server": 50.0, "observer": 60.0, "controller": 40.0}
 
@@ -80,3 +81,14 @@ def test_everything_is_tried_in_turn_and_again_from_the_same_seed():
     assert [name for name, _ in first] == [name for name, _ in second]
     assert [each.job for _, each in first][:3] == [each.job for _, each in second][:3]
     assert all(len(json.dumps(each.job)) < 1_500_000 for _, each in first)
+
+
+def test_reviews_of_a_peer_are_such_as_the_webhook_reads():
+    attacker = hostile.Tenant(random=random.Random(3))
+    plans = (hostile.planned(attacker) for _ in hostile.ATTEMPTS)
+    sent = [attempt.job for _, attempt in plans if attempt.reviews]
+
+    found = [review.read(json.dumps(hostile.review_of(job)).encode()) for job in sent]
+
+    assert len(found) == 2
+    assert {(each.operation, each.namespace) for each in found} == {("CREATE", "tenant")}
