@@ -112,7 +112,7 @@ def choose_by_threshold(
         if because is not None:
             reasons = (because, *passed)
             return take(policy, assessments, index, submitted=asking.submitted, because=reasons)
-        passed.append(_against(rule, assessments[index]))
+        passed.append(_against(rule, assessments[index], assessments))
     if assessments[0].rejection is not None:
         return leave(assessments)
     reasons = ("no threshold holds", *passed)
@@ -134,15 +134,22 @@ def _because(rule: ThresholdRule, option: Assessment) -> str | None:
     return None
 
 
+def _called(option: Assessment, assessments: Sequence[Assessment]) -> str:
+    """Return an option's queue; that of several options says nothing of which is meant."""
+    queues = [each.queue for each in assessments]
+    is_clear = option.queue and queues.count(option.queue) == 1
+    return option.queue if is_clear else option.option
+
+
 def _how_it_fits(option: Assessment) -> str:
     if option.starts_now:
         return "starts now"
     return "may preempt" if option.fit is Fit.MAY_PREEMPT else "has quota free"
 
 
-def _against(rule: ThresholdRule, option: Assessment) -> str:
+def _against(rule: ThresholdRule, option: Assessment, assessments: Sequence[Assessment]) -> str:
     if option.rejection is not None:
-        return f"{option.queue or option.option} refused: {option.rejection.detail}"
+        return f"{_called(option, assessments)} refused: {option.rejection.detail}"
     if option.fit is not None and option.fit >= Fit.MAY_PREEMPT:
         return f"{option.queue} has {option.reserving} with quota reserved"
     if rule.or_pending_below is None:
@@ -532,7 +539,7 @@ def is_next(option: Assessment) -> bool:
 
 def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
     return tuple(
-        f"{assessment.queue or assessment.option} refused: {assessment.rejection.detail}"
+        f"{_called(assessment, assessments)} refused: {assessment.rejection.detail}"
         for assessment in assessments
         if assessment.rejection is not None
     )
