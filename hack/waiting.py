@@ -16,17 +16,21 @@ class WaitedInVainError(AssertionError):
 
 
 def wait_for(
-    find: Callable[[], Found | None], what: str, *, timeout_seconds: float = WAIT_SECONDS
+    find: Callable[[], Found | None],
+    what: str | Callable[[], str],
+    *,
+    timeout_seconds: float = WAIT_SECONDS,
 ) -> Found:
     """Return the first truthy value that is found.
 
     Raises:
-        WaitedInVainError: none came in time; it says *what*.
+        WaitedInVainError: none came in time; it says *what*, asked for then if it is a function.
 
     """
     deadline = time.monotonic() + timeout_seconds
     while not (found := find()):
         if time.monotonic() > deadline:
-            raise WaitedInVainError(f"waited {timeout_seconds:.0f} s in vain: {what}")
+            told = what if isinstance(what, str) else what()
+            raise WaitedInVainError(f"waited {timeout_seconds:.0f} s in vain: {told}")
         time.sleep(POLL_SECONDS)
     return found

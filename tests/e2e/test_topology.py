@@ -129,11 +129,13 @@ def test_gangs_get_a_rack_each_and_the_next_one_waits_as_foreseen(plane, policy,
     client = plane.client
     probe = gang("probe", namespace, 2)
 
-    def is_known():
-        found = decision_of(client.create(probe, dry_run=True))
-        return found and "startUnknown" not in options(found)["rack"]
+    def asked():
+        return decision_of(client.create(probe, dry_run=True))
 
-    wait_for(is_known, "the webhook knows the racks")
+    wait_for(
+        lambda: (found := asked()) and "startUnknown" not in options(found)["rack"],
+        lambda: f"the webhook knows the racks: {asked()}",
+    )
 
     first, then, at_first = submitted(client, "first", namespace, 2)
     second, _, secondly = submitted(client, "second", namespace, 2)
