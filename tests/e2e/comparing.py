@@ -263,6 +263,11 @@ def placed(workload: Object) -> Counter[PlacedPods]:
 
 def clean_up(client: ApiClient, case: Case) -> None:
     client.delete("v1", "Namespace", case.namespace)
+    # Nobody ends pods of Nodes that are gone, and then all would stay, and wait for domains.
+    wait_for(
+        lambda: not client.list("v1", "Pod", namespace=case.namespace),
+        f"the pods of {case.namespace} have gone",
+    )
     for item in case.objects:
         if item["kind"] in ("ClusterQueue", "Cohort", "ResourceFlavor", "Topology", "Node"):
             client.delete(item["apiVersion"], item["kind"], item["metadata"]["name"])
