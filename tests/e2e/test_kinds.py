@@ -4,6 +4,7 @@ One of each kind lives beside those of all others: a test is one step of these l
 """
 
 import json
+import os
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +18,8 @@ from hack.job_controllers import JobControllers
 from hack.job_definitions import definitions
 from hack.kwok import GPU
 from hack.waiting import wait_for
-from tests.e2e import played_spark
+from tests.conftest import FULL
+from tests.e2e import played_spark, refusals
 from tests.e2e.agreement import make_mixed_case, seeds
 from tests.e2e.comparing import compare_all, disagreements
 from tests.e2e.decisions import (
@@ -42,6 +44,7 @@ from webhook.learn.workload_runs import read_mark, read_pod_sets
 from webhook.model import quantity
 from webhook.model.queues import KueueConfig
 
+RANDOM_TRIALS = 6_000 if FULL else 100
 MIXED_CASES = 12
 """About half a minute on two cores; `make verify` compares 300."""
 CONTROLLERS = (
@@ -591,6 +594,45 @@ def test_the_console_shows_it_by_its_kind(webhook, crowded, created, kind):
 def fetched(webhook, path):
     with urllib.request.urlopen(f"{webhook.endpoints['console']}{path}") as answer:
         return answer.read().decode()
+
+
+@pytest.fixture(scope="module")
+def unbounded(plane, webhook, controllers):
+    """A namespace in which every option is taken, whatever it changes."""
+    client, names = plane.client, paper.names_with("unbounded", namespace="unbounded")
+    client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "unbounded"}})
+    client.apply_all(refusals.queues(names))
+    client.apply_all(refusals.admission_policy(names.namespace))
+    policies = list(refusals.policies(names, names.namespace))
+    client.apply_all(policies)
+
+    def without_a_decision():
+        found = (refusals.probe(names, adaptation) for adaptation in refusals.ADAPTATIONS)
+        return [job for job in found if decision_of(client.create(job, dry_run=True)) is None]
+
+    wait_for(lambda: not without_a_decision(), "the webhook decides by every policy")
+    yield names
+    for policy in policies:
+        client.delete(policy["apiVersion"], policy["kind"], policy["metadata"]["name"])
+
+
+def test_nothing_that_is_taken_without_us_is_refused_with_us(plane, unbounded):
+    seed = int(os.environ.get("REFUSALS_SEED", "20261"))
+    again = f"REFUSALS_SEED={seed} pytest tests/e2e/test_kinds.py -k refused_with_us"
+    trials = list(refusals.trials(unbounded, RANDOM_TRIALS, seed))
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        verdicts = list(pool.map(lambda trial: refusals.tried(plane.client, trial), trials))
+
+    assert [verdict.because_of_us for verdict in verdicts if verdict.because_of_us] == [], again
+    print(*(f"{each.trial}: {each.option} {each.otherwise}" for each in verdicts), sep="\n")
+    # So that it says something: each kind was changed, and each option changed something.
+    taken = [verdict.trial for verdict in verdicts if verdict.option == "cpu"]
+    assert {trial.job["kind"] for trial in taken} == {"Job", *SPECS}
+    assert {trial.adaptation for trial in taken} == set(refusals.ADAPTATIONS) - {
+        "huge",
+        "missing-class",
+    }
 
 
 def test_once_all_are_deleted_nothing_is_left_in_the_queue(plane, crowded, created):

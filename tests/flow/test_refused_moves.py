@@ -76,7 +76,8 @@ def test_what_has_changed_since_the_decision_is_obeyed(snapshot, obstacle):
 )
 def test_what_kubernetes_or_kueue_would_not_take_is_refused(adaptation, job, obstacle):
     found = policy(GPU, adaptation).spec.options
-    server = Server(with_spec(reconsidering(pending=0), options=found))
+    snapshot = replace(reconsidering(pending=0), overheads={"gvisor": {}})
+    server = Server(with_spec(snapshot, options=found))
     source = light_job()
     source["spec"]["template"]["spec"] |= job
 

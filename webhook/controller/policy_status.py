@@ -45,7 +45,6 @@ REVIEWED: Final = "Reviewed"
 KEPT_SECONDS: Final = 3600.0
 """How long a policy says that Jobs were created without a review."""
 KUEUE_TESTED: Final = "KueueTested"
-_KEPT: Final = frozenset({"Keep", "Remove"})
 _LONGEST_MESSAGE: Final = 32768
 
 
@@ -295,8 +294,8 @@ def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding
             path=f"{path}.{'' if option.priority_class else 'guests.'}priorityClass",
             message=f"no WorkloadPriorityClass {priority}",
         )
-    runtime = option.adaptation.runtime_class_name
-    if runtime not in _KEPT and runtime not in snapshot.overheads:
+    runtime = option.adaptation.given_runtime_class
+    if runtime and runtime not in snapshot.overheads:
         yield _Finding(
             reason=Ready.RUNTIME_CLASS_NOT_FOUND,
             path=f"{path}.adaptation.runtimeClassName",

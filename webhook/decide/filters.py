@@ -190,6 +190,17 @@ def _refused_with_queue(candidate: OptionCandidate) -> Rejection | None:
     return Rejection(reason=Reason.WOULD_BE_INVALID, detail=detail)
 
 
+def _class_missing(candidate: OptionCandidate) -> Rejection | None:
+    """Refuse an option that would have pods name a RuntimeClass that does not exist here."""
+    # The API server refuses such a pod: a Pod at its creation, and every pod of a Job.
+    # https://kubernetes.io/docs/concepts/containers/runtime-class/
+    name = candidate.option.adaptation.given_runtime_class
+    if not name or name in candidate.occupancy.snapshot.overheads or _is_remote(candidate):
+        return None
+    detail = f"RuntimeClass {name} does not exist"
+    return Rejection(reason=Reason.WOULD_BE_INVALID, detail=detail)
+
+
 def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     guests = candidate.option.guests
     if guests is None:
@@ -258,6 +269,7 @@ FILTERS: tuple[Filter, ...] = (
     _multikueue_boundary,
     _would_not_be_suspended,
     _refused_with_queue,
+    _class_missing,
     _guests_full,
     # Last, because a Job's class takes time to work out.
     _keeps_failing,

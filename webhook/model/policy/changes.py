@@ -196,3 +196,9 @@ class Adaptation(TeamAdaptation):
     """Labels to set on the pod template."""
     annotations: Texts = Field(default_factory=dict)
     """Annotations to set on the pod template."""
+
+    @property
+    def given_runtime_class(self) -> str:
+        """Return the RuntimeClass that pods get; empty: none."""
+        kept = self.runtime_class_name in ("Keep", "Remove")
+        return "" if kept else self.runtime_class_name
