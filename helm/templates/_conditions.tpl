@@ -32,14 +32,6 @@ admission; a later submission moves the time on, and a copy within the same seco
     (!has(object.metadata.labels) || !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.labels))
     && (!has(object.metadata.annotations) ||
     !('kueue.x-k8s.io/prebuilt-workload-name' in object.metadata.annotations))
-- name: not-decided-in-this-very-admission
-  expression: >-
-    !has(object.metadata.annotations) || !('kueue-fallback.dev/decision' in object.metadata.annotations)
-    || !has(object.metadata.managedFields) || !object.metadata.managedFields.exists(entry, has(entry.time)
-    && object.metadata.annotations['kueue-fallback.dev/decision'].contains('"submitted":"' + entry.time + ' '
-    + (has(object.metadata.name) && object.metadata.name != '' ? object.metadata.name :
-    has(object.metadata.generateName) ? object.metadata.generateName : '') + '"')
-    && object.metadata.managedFields.all(other, !has(other.time) || other.time <= entry.time))
 {{- with .Values.webhook.matchConditions }}
 {{ toYaml . }}
 {{- end }}

@@ -182,37 +182,3 @@ def test_a_changed_job_without_a_decision_is_not_sent(plane, webhook, sent, queu
 
     assert DECISION not in made["metadata"].get("annotations", {})
     assert 0 in (sent("UPDATE", lambda number=number: touch(number)) for number in range(TRIES))
-
-
-@pytest.mark.parametrize("keeps_record", [True, False], ids=["with its managed fields", "without"])
-def test_a_decided_job_is_sent_once_and_a_copy_of_it_again(
-    plane, webhook, sent, queues, keeps_record
-):
-    with applied_policy(plane.client, paper.policy(queues), queues):
-        fill(plane, queues, gpu=14, cpu=6)
-        made = []
-        job = paper.light_job("decided", queues)
-        reviews = sent("CREATE", lambda: made.append(plane.client.create(job)))
-        (decided,) = made
-        copied = copy_of(decided, keeps_record=keeps_record)
-
-        again = sent("CREATE", lambda: plane.client.create(copied, dry_run=True))
-
-    assert reviews == 1
-    assert again > 0
-
-
-def copy_of(decided, *, keeps_record):
-    original = decided["metadata"]
-    copied = copy.deepcopy(decided)
-    copied["metadata"] = {"name": "copied", **{key: original[key] for key in KEPT}}
-    del copied["status"], copied["spec"]["selector"]
-    copied["spec"]["template"]["metadata"].pop("labels", None)
-    text = copied["metadata"]["annotations"][DECISION]
-    written, number = re.subn(r'"submitted":"\S+ decided"', f'"submitted":"{THEN} decided"', text)
-    assert number == 1
-    copied["metadata"]["annotations"] = {DECISION: written}
-    if keeps_record:
-        entries = [{**entry, "time": THEN} for entry in original["managedFields"]]
-        copied["metadata"]["managedFields"] = entries
-    return copied

@@ -32,23 +32,6 @@ def job(*containers, labels=None, **template):
     )
 
 
-def test_a_job_remembers_when_and_under_which_name_it_was_last_submitted():
-    given = source()
-    given["metadata"]["managedFields"] = [
-        {"manager": "kubectl", "time": "2026-01-02T00:00:00Z"},
-        {"manager": "kueue", "time": "2026-01-01T00:00:00Z"},
-        {"manager": "of old"},
-    ]
-    assert batch.read(given).submitted == "2026-01-02T00:00:00Z light-1"
-
-    given["metadata"]["generateName"] = "light-"
-    del given["metadata"]["name"]
-    assert batch.read(given).submitted == "2026-01-02T00:00:00Z light-"
-
-    del given["metadata"]["managedFields"]
-    assert batch.read(given).submitted == ""
-
-
 def test_a_job_is_read():
     given = source(managedBy="example.com/x", activeDeadlineSeconds=60, parallelism=2)
     given["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "gpu-lq"}

@@ -297,8 +297,6 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "mode": str(decision.mode),
     }
     # By it a match condition lets the API server leave out the second call (decision 0008).
-    if decision.submitted:
-        record["submitted"] = decision.submitted
     if decision.option is not None:
         record["option"] = decision.option
     if decision.left_alone is not None:

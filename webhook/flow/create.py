@@ -190,7 +190,6 @@ def _carried_out_again(
         mode=policy.spec.mode,
         from_queue=queue.named,
         state_age_seconds=round(max(0.0, moment.now - snapshot.as_of), 3),
-        submitted=case.current.submitted,
         options=assessments,
     )
     keys = signing(snapshot, moment)
@@ -298,7 +297,6 @@ def _decide(
         mode=policy.spec.mode,
         from_queue=submitted.named,
         state_age_seconds=round(age, 3),
-        submitted=case.current.submitted,
     )
     # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > rules.max_state_age_seconds:

@@ -77,7 +77,6 @@ def read(
         managed_by=managed_by,
         active_deadline_seconds=active_deadline_seconds,
         pod_sets=pod_sets,
-        submitted=_submitted(metadata),
         # It may name what the Job's author called something, at any length.
         unmodelled=clip(unmodelled),
     )
@@ -193,14 +192,6 @@ def _pod_set(served: ServedPodSet) -> PodSet:
         added=served.added,
         replicas=served.replicas,
     )
-
-
-def _submitted(metadata: Mapping[str, Any]) -> str:
-    # All times have one length, so the greatest text is the latest time.
-    entries, here = fields.mappings(metadata, "managedFields", "metadata"), "metadata.managedFields"
-    time = max((fields.text(entry, "time", here) for entry in entries), default="")
-    name = metadata.get("name") or metadata.get("generateName") or ""
-    return f"{time} {name}" if time else ""
 
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:

@@ -131,8 +131,6 @@ class Decision:
     from_queue: str
     state_age_seconds: float
     options: tuple[Assessment, ...] = ()
-    submitted: str = ""
-    """As in Job: by it the API server knows that it need not ask again in the same admission."""
     moves: int = 0
     """How often the Job was moved; this decision is the last of them."""
     history: tuple[Stay, ...] = ()

@@ -155,11 +155,6 @@ class Job:
     managed_by: str | None = None
     active_deadline_seconds: int | None = None
     pod_sets: tuple[PodSet, ...] = ()
-    submitted: str = ""
-    """The latest time in its ``managedFields`` (RFC 3339) and its name; empty: there is none.
-
-    The name tells it from a copy that is made within the same second.
-    """
     kind: str = PLAIN
     priority_class: str = ""
     """The PriorityClass that a field of its kind names; empty: its pods name it, if any."""
