@@ -50,7 +50,7 @@ class Shown:
         self._followed = Followed(self.book, Settings(), self.lines.append)
         self._jobs = jobs(NewestJobs())
         app = create_app(
-            ConsoleSources(view=self._view), lambda _: Everybody(), on_error=self.bugs.append
+            ConsoleSources(view=self._view), lambda *_: Everybody(), on_error=self.bugs.append
         )
         self._client = app.test_client()
 
