@@ -334,6 +334,11 @@ class _Change:
         return self.is_merged or same_value(self.path, self.now, self.submitted)
 
     @property
+    def is_settled(self) -> bool:
+        """Whether the stored value is the submitted one."""
+        return same_value(self.path, self.decided, self.submitted)
+
+    @property
     def is_refused(self) -> bool:
         """Whether the API server would refuse the merged variable."""
         now = self.now if self.is_merged and isinstance(self.now, Mapping) else {}
@@ -365,11 +370,13 @@ def _is_manifest(changes: Iterable[_Change], *, starts: bool) -> bool:
     """Return whether an update writes the submitted manifest again.
 
     That writes all that it said of the pods' containers and of their number, which nobody else
-    changes. If the decision changed none of it, the update has to write all submitted values: one
-    alone is somebody's change. So are a node selector and tolerations in an update that starts the
-    Job, because Kueue then writes those of the flavor.
+    changes. If the decision changed none of it, the update has to write all submitted values:
+    one alone is somebody's change. A place that holds its submitted value already, such as one
+    that an earlier option had changed or that Kueue gave back, says nothing. So are a node
+    selector and tolerations in an update that starts the Job, because Kueue then writes those
+    of the flavor.
     """
-    leaves = [change for change in changes if not change.is_parent]
+    leaves = [change for change in changes if not (change.is_parent or change.is_settled)]
     said = [change for change in leaves if change.submitted is not ABSENT]
     of_pods = [change for change in said if change.is_of_pods]
     # If nothing was submitted there, the manifest takes off again what the decision has added.
@@ -379,9 +386,7 @@ def _is_manifest(changes: Iterable[_Change], *, starts: bool) -> bool:
     # Nothing else merges two variables.
     if any(change.is_refused for change in changes):
         return True
-    is_whole = all(
-        change.is_written or change.is_merged or _is_settled(change) for change in needed
-    )
+    is_whole = all(change.is_written or change.is_merged for change in needed)
     return is_whole and any(change.is_written for change in needed)
 
 
@@ -389,11 +394,6 @@ def _is_never_kueues(change: _Change) -> bool:
     """Return whether Kueue does not write this place when it starts a Job."""
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/podset/podset.go#L135
     return change.is_of_pods or change.path[:1] == ("metadata",)
-
-
-def _is_settled(change: _Change) -> bool:
-    """Return whether the stored value is the submitted one, as where Kueue gave it back."""
-    return same_value(change.path, change.decided, change.submitted)
 
 
 def _in_both(
