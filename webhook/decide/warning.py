@@ -25,6 +25,7 @@ from webhook.model.fields import Json
 from webhook.model.holds import Hold
 from webhook.model.job import (
     ENV_PREFIX,
+    EXPECTED_START,
     OURS,
     PRIORITY_LABEL,
     UNDO,
@@ -144,7 +145,11 @@ def _value(entry: Mapping[str, Json], annotations: Mapping[str, str]) -> Json:
 
 
 def _of_others(texts: Mapping[str, str]) -> dict[str, str]:
-    return {name: text for name, text in texts.items() if not name.startswith(OURS)}
+    return {
+        name: text
+        for name, text in texts.items()
+        if not (name.startswith(OURS) or name == EXPECTED_START)
+    }
 
 
 LONGEST = 119

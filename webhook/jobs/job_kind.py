@@ -20,6 +20,7 @@ from webhook.model.fields import Json
 from webhook.model.job import (
     DECIDED_BY,
     DECISION_ID,
+    EXPECTED_START,
     JOB_CLASS,
     MULTIKUEUE_ORIGIN,
     OPTION_LABEL,
@@ -54,6 +55,7 @@ OF_THE_OBJECT: tuple[Path, ...] = (
     _PRIORITY,
     ("metadata", "labels", OURS + "*"),
     ("metadata", "annotations", OURS + "*"),
+    ("metadata", "annotations", EXPECTED_START),
 )
 
 

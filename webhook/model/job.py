@@ -42,8 +42,11 @@ UNDONE = OURS + "undone"
 created anew as submitted: the policy that decided."""
 UNDONE_FROM = OURS + "undone-from"
 """Beside it: when that was, and the ClusterQueues of the other options (``pending.Left``)."""
-EXPECTED_START = OURS + "expected-start"
-"""On a pending Job: when the controller last expected it to start (``expected_start``)."""
+EXPECTED_START = "forecast." + OURS + "expected-start"
+"""On a pending Job: when the controller last expected it to start (``expected_start``).
+
+Older versions neither move nor undo a Job with an annotation of ours that they do not know.
+"""
 MOVE_REASON = OURS + "move-reason"
 """Why, in words for people; consumed with ``MOVE_TO``."""
 PROBE = OURS + "probe"
