@@ -24,9 +24,8 @@ from webhook.model.decision import Assessment, Decision
 from webhook.model.fields import Json
 from webhook.model.holds import Hold
 from webhook.model.job import (
+    ALL_OURS,
     ENV_PREFIX,
-    EXPECTED_START,
-    OURS,
     PRIORITY_LABEL,
     UNDO,
     Job,
@@ -145,11 +144,7 @@ def _value(entry: Mapping[str, Json], annotations: Mapping[str, str]) -> Json:
 
 
 def _of_others(texts: Mapping[str, str]) -> dict[str, str]:
-    return {
-        name: text
-        for name, text in texts.items()
-        if not (name.startswith(OURS) or name == EXPECTED_START)
-    }
+    return {name: text for name, text in texts.items() if not name.startswith(ALL_OURS)}
 
 
 LONGEST = 119

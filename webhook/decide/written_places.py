@@ -13,7 +13,7 @@ from webhook.jobs import JobKind
 from webhook.kueue import topology_requests
 from webhook.model.edits import Path
 from webhook.model.holds import GATE
-from webhook.model.job import OURS, PRIORITY_LABEL, QUEUE_LABEL
+from webhook.model.job import ALL_OURS, PRIORITY_LABEL, QUEUE_LABEL
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
@@ -48,7 +48,7 @@ def of_kind(kind: JobKind, policies: Iterable[FallbackPolicy]) -> tuple[Path, ..
 
 def _of(pattern: Path, kind: JobKind, policy: FallbackPolicy) -> Iterator[Path]:
     """Yield the places of a pattern of paths that a policy's decisions write."""
-    ours = next((index for index, part in enumerate(pattern) if part.startswith(OURS)), None)
+    ours = next((index for index, part in enumerate(pattern) if part.startswith(ALL_OURS)), None)
     if ours is None:
         yield from (
             (*pattern[:-1], key) if pattern[-1] == _ALL else pattern

@@ -42,7 +42,9 @@ UNDONE = OURS + "undone"
 created anew as submitted: the policy that decided."""
 UNDONE_FROM = OURS + "undone-from"
 """Beside it: when that was, and the ClusterQueues of the other options (``pending.Left``)."""
-EXPECTED_START = "forecast." + OURS + "expected-start"
+ALL_OURS = (OURS, "forecast." + OURS)
+"""How our labels and annotations begin."""
+EXPECTED_START = ALL_OURS[1] + "expected-start"
 """On a pending Job: when the controller last expected it to start (``expected_start``).
 
 Older versions neither move nor undo a Job with an annotation of ours that they do not know.
