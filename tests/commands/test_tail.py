@@ -42,6 +42,8 @@ def decided(*, minutes_ago=0, option="cpu", **more):
 
 MOVED = decided(option="gpu", moves=1, history=[{"time": "", "option": "gpu", "reason": ""}])
 
+HEADING = "Following decisions on Jobs in namespace team.\n"
+
 
 class Jobs:
     """Lists once for each list of jobs, and answers each watch with the next events."""
@@ -139,9 +141,9 @@ def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
     jobs = Jobs([job(decision=decided(reason="sent to cpu-lq (cpu): " + "word " * 40))])
     words = ("--since", "10m", "--count", "1")
 
-    plain = run(jobs, *words).output
+    plain = run(jobs, *words).stdout
     monkeypatch.setenv("COLUMNS", "110")
-    narrow, wide = run(jobs, *words).output, run(jobs, *words, "-o", "wide").output
+    narrow, wide = run(jobs, *words).stdout, run(jobs, *words, "-o", "wide").stdout
 
     assert plain.split()[2:6] == ["created", "team/a", "cpu", "sent"]
     assert (len(narrow.rstrip("\n")) <= 110, narrow[-2]) == (True, "…")
@@ -149,19 +151,20 @@ def test_people_get_one_line_a_decision_that_fits(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "path"),
+    ("words", "path", "where"),
     [
-        ((), "/apis/batch/v1/namespaces/team/jobs"),
-        (("-n", "other"), "/apis/batch/v1/namespaces/other/jobs"),
-        (("-A",), "/apis/batch/v1/jobs"),
+        ((), "/apis/batch/v1/namespaces/team/jobs", "namespace team"),
+        (("-n", "other"), "/apis/batch/v1/namespaces/other/jobs", "namespace other"),
+        (("-A",), "/apis/batch/v1/jobs", "all namespaces"),
     ],
 )
-def test_the_namespace_is_the_one_that_is_meant(run, words, path):
+def test_the_namespace_is_the_one_that_is_meant_and_printed(run, words, path, where):
     jobs = Jobs([], events=[[event("ADDED", job(decision=decided()))]])
 
-    run(jobs, *words, "--count", "1")
+    followed = run(jobs, *words, "--count", "1")
 
-    assert {where for where, _ in jobs.asked} == {path}
+    assert followed.stderr == f"Following decisions on Jobs in {where}.\n"
+    assert {asked for asked, _ in jobs.asked} == {path}
     (_, watched) = jobs.asked[1]
     assert (watched["resourceVersion"], watched["watch"]) == (["7"], ["true"])
 
@@ -198,7 +201,7 @@ def test_a_damaged_decision_is_none():
 def test_what_somebody_wrote_on_a_job_does_not_steer_the_terminal(run):
     jobs = Jobs([job(decision=decided(reason="sent\x1b]0;title\x07 to\ncpu-lq"))])
 
-    (line,) = run(jobs, "--since", "10m", "--count", "1").output.splitlines()
+    (line,) = run(jobs, "--since", "10m", "--count", "1").stdout.splitlines()
 
     assert line.endswith("sent ]0;title  to cpu-lq")
 
@@ -241,7 +244,7 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
         _, errors = started.communicate(timeout=WAIT_SECONDS)
 
     assert "sent to cpu-lq (cpu)" in first
-    assert (started.returncode, errors) == (0, "")
+    assert (started.returncode, errors) == (0, HEADING)
 
 
 class Kinds(Jobs):

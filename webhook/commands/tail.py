@@ -7,7 +7,7 @@ import math
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -25,6 +25,7 @@ from webhook.commands.connect import (
     namespace_or_current,
 )
 from webhook.commands.kubectl_flags import (
+    FOR_PROGRAMS,
     all_namespaces_option,
     connection_options,
     namespace_option,
@@ -134,6 +135,7 @@ def lines(
     kinds: Sequence[JobKind],
     since: float | None,
     until: float | None,
+    once_listed: Callable[[], None],
 ) -> Iterator[DecisionLine]:
     """Yield the decisions on the *followed* Jobs of the *kinds* as they are made.
 
@@ -160,6 +162,7 @@ def lines(
             continue
         begun += decisions.replace(jobs)
         courses.append(_course(client, decisions, followed, version=version, until=until))
+    once_listed()
     yield from sorted(
         (line for line in begun if _is_since(line, since)), key=lambda line: line.time
     )
@@ -382,7 +385,14 @@ def _follow(given: Mapping[str, Any]) -> None:
         since = None if given["since"] is None else time.time() - given["since"]
         try:
             kinds = _kinds(whole)
-            for line in lines(client, followed, kinds=kinds, since=since, until=until):
+            for line in lines(
+                client,
+                followed,
+                kinds=kinds,
+                since=since,
+                until=until,
+                once_listed=lambda: _say_what_is_followed(where, output),
+            ):
                 terminal.say(written(line, output))
                 left = left and left - 1
                 if left == 0:
@@ -390,6 +400,14 @@ def _follow(given: Mapping[str, Any]) -> None:
         except Unreachable as error:
             terminal.say(f"The watch is lost: {error}", err=True)
             sys.exit(FAULT)
+
+
+def _say_what_is_followed(namespace: str, output: str) -> None:
+    """Print it for people, as nothing else is printed while nothing is decided there."""
+    if output in FOR_PROGRAMS:
+        return
+    where = f"namespace {namespace}" if namespace else "all namespaces"
+    terminal.say(f"Following decisions on Jobs in {where}.", err=True)
 
 
 def written(line: DecisionLine, output: str) -> str:
