@@ -183,7 +183,7 @@ def test_a_patch_of_our_own_stands_beside_those_of_others():
         (
             step("node", "trainer", nodeSelector={"nvidia.com/gpu.present": "true"}),
             {},
-            "the nodeSelector nvidia.com/gpu.present of its runtime",
+            "the nodeSelector nvidia.com/gpu.present of its runtime or runtimePatches",
         ),
         (step("node", "trainer", affinity={"a": {}}), {"affinity": "Remove"}, "the affinity"),
         (step("node", "trainer", runtimeClassName="nvidia"), {}, "the RuntimeClass"),

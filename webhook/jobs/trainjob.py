@@ -272,9 +272,9 @@ def _unwritable(before: Job, after: Job) -> str:
     for old, new in zip(before.pod_sets, after.pod_sets, strict=True):
         was, now = old.template, new.template
         if gone := sorted(was.node_selector.keys() - now.node_selector.keys()):
-            return f"the nodeSelector {gone[0]} of its runtime"
+            return f"the nodeSelector {gone[0]} of its runtime or runtimePatches"
         if was.affinity != now.affinity:
-            return "the affinity of its runtime"
+            return "the affinity of its runtime or runtimePatches"
         if was.runtime_class != now.runtime_class:
             return "the RuntimeClass of its runtime"
         containers = zip(
