@@ -107,6 +107,4 @@ def changed_since(client, queues):
         told = " other admission changed "
         return next((a for a in [asked()] if any(told in each for each in a.warnings)), None)
 
-    return wait_for(
-        changed, lambda: f"what was decided is changed: {asked()}", timeout_seconds=20
-    ).json()
+    return wait_for(changed, lambda: f"what was decided is changed: {asked()}").json()

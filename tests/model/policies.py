@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,8 @@ class Broken:
 
 
 def policy(**spec: Any) -> dict[str, Any]:
-    """Change the valid policy's spec by a merge patch."""
-    changed: dict[str, Any] = merged(VALID, {"spec": spec})
+    """Return a copy of the valid policy whose spec is changed by a merge patch."""
+    changed: dict[str, Any] = copy.deepcopy(merged(VALID, {"spec": spec}))
     return changed
 
 
