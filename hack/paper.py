@@ -47,6 +47,11 @@ def names_with(suffix: str, *, namespace: str) -> Names:
     )
 
 
+def namespace(names: Names) -> Object:
+    """Return the queues' own namespace."""
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": names.namespace}}
+
+
 def queues(names: Names) -> list[Object]:
     """Return two ResourceFlavors, two ClusterQueues and two LocalQueues, in order of creation."""
     gpu_quota = {"cpu": "1000", "memory": "4000Gi", GPU: "4"}

@@ -22,7 +22,7 @@ from tests.e2e.decisions import applied_policy, decision_of, finish_time, queue_
 from tests.e2e.moving import hold
 from tests.e2e.plane import has_condition
 
-NAMES = paper.names_with("chaos", namespace="default")
+NAMES = paper.names_with("chaos", namespace="chaos")
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 PENDING, ACTS, FASTER = (200, 300, 2.0) if FULL else (30, 16, 5.0)
 PAUSE_SECONDS = 1.5
@@ -42,6 +42,7 @@ OUTCOMES = re.compile(r'_controller_moves_total\{outcome="(\w+)",policy="[^"]*"\
 @pytest.fixture(scope="module", autouse=True)
 def policy(plane, webhook):
     """One that moves Jobs for little, those too that came while the webhook was down."""
+    plane.client.apply(paper.namespace(NAMES))
     plane.client.apply_all(paper.queues(NAMES))
     policy = finish_time(NAMES, runTime=f"{paper.LIGHT_SECONDS / FASTER:.0f}s")
     policy["spec"]["reconsider"] = RULES

@@ -18,7 +18,7 @@ from tests.e2e import courses
 from tests.e2e.decisions import DECISION, POLICY_API, SLOW, applied_policy, decision_of, fill
 from tests.e2e.plane import has_condition
 
-NAMES = paper.names_with("on", namespace="default")
+NAMES = paper.names_with("on", namespace="run-on")
 OTHER = "other-cq-on"
 ROUNDS = 20 if FULL else 1
 READY, UNREADY, JUST_MOVED = "ready", "unready", "just-moved"
@@ -32,6 +32,7 @@ _numbers = itertools.count(1)
 def moved(plane, webhook):
     """Three Jobs that were moved to the CPU queue and run there; yields them as they then are."""
     client = plane.client
+    client.apply(paper.namespace(NAMES))
     client.apply_all(paper.queues(NAMES))
     quota = {"cpu": "24", "memory": "60Gi"}
     client.apply(paper.cluster_queue(OTHER, flavor=NAMES.cpu_flavor, quota=quota))
