@@ -73,6 +73,10 @@ class PlayedControllers:
             self._tell(kind, job, "suspended")
         elif not is_suspended and not runs:
             runs.append(Run(began=now, job=job))
+        elif runs and job["spec"] != runs[-1].job["spec"]:
+            # Only while it was suspended can that have changed: it was between two looks.
+            self.interrupted[job["metadata"]["uid"]].append(runs.pop())
+            runs.append(Run(began=now, job=job))
         elif runs and now - runs[-1].began > START_SECONDS + RUN_SECONDS:
             runs[-1].is_over = self._tell(kind, job, "over")
         elif runs and now - runs[-1].began > START_SECONDS and not runs[-1].is_ready:
