@@ -15,6 +15,9 @@ from webhook.model.signatures import unsigned_id
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 GPU = "nvidia.com/gpu"
+NOTES = "example.com/notes"
+MOST_ANNOTATIONS = 256 * 1024
+"""Bytes that the API server takes of an object's annotations, names and texts."""
 AGAIN = ["kueue-fallback: other admission changed the Job, so option cpu was carried out again"]
 
 
@@ -50,7 +53,8 @@ def take_the_option_off(job):
 
 def add_a_sidecar(job):
     """What the option changes in containers with a GPU, it changes in this one."""
-    sidecar = {**main_of(job), "name": "sidecar", "resources": {"limits": {GPU: "1"}}}
+    sidecar = {"name": "sidecar", "image": "any", "env": [{"name": "RUN_ENV", "value": "gpu"}]}
+    sidecar["resources"] = {"limits": {GPU: "1"}}
     job["spec"]["template"]["spec"]["containers"].append(sidecar)
 
 
@@ -62,6 +66,19 @@ def select_a_gpu_pool(job):
 def ask_for_device_claims(job):
     job["spec"]["template"]["spec"]["resourceClaims"] = [{"name": "gpu"}]
     main_of(job)["resources"]["claims"] = [{"name": "gpu"}]
+
+
+def ask_for_what_cannot_be_read(job):
+    put_the_gpu_back(job)
+    job["metadata"]["annotations"]["kueue-fallback.dev/max-wait"] = "soon"
+
+
+def leave_no_room(job):
+    """Add a container that the option changes, too, and fill all room for a record of that."""
+    add_a_sidecar(job)
+    texts = job["metadata"]["annotations"]
+    used = sum(len(name) + len(text) for name, text in texts.items()) + len(NOTES)
+    texts[NOTES] = "n" * (MOST_ANNOTATIONS - used)
 
 
 def give_it_a_runtime_class(job):
@@ -113,11 +130,18 @@ def test_a_decision_is_carried_out_again_on_what_others_made_of_the_job(change, 
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-@pytest.mark.parametrize("change", [select_a_gpu_pool, ask_for_device_claims])
+@pytest.mark.parametrize(
+    "change",
+    [
+        select_a_gpu_pool,
+        ask_for_device_claims,
+        ask_for_what_cannot_be_read,
+    ],
+)
 def test_nothing_is_left_of_a_decision_that_cannot_be_carried_out_on_it(change, dry_run):
     _, again, warnings = reviewed_again(change, dry_run=dry_run)
 
-    wanted = light_job()
+    wanted = light_job(annotations={})
     change(wanted)
     wanted["spec"]["template"]["metadata"] = again["spec"]["template"]["metadata"]
     assert again["spec"] == wanted["spec"]
@@ -131,8 +155,16 @@ def test_nothing_is_left_of_a_decision_that_cannot_be_carried_out_on_it(change, 
     assert warnings[0].startswith("kueue-fallback: not sent to cpu after all")
 
 
-def mirror_the_image(job):
-    main_of(job)["image"] = "mirror.corp/stable-diffusion-cpu:1"
+def test_where_there_is_no_room_for_its_record_nothing_is_carried_out_again():
+    _, again, warnings = reviewed_again(leave_no_room)
+
+    wanted = light_job(annotations={})
+    add_a_sidecar(wanted)
+    wanted["spec"]["template"]["metadata"] = again["spec"]["template"]["metadata"]
+    assert again["spec"] == wanted["spec"]
+    assert again["metadata"]["labels"] == wanted["metadata"]["labels"]
+    assert list(again["metadata"]["annotations"]) == [NOTES]
+    assert "metadata.annotations would have more than" in " ".join(warnings)
 
 
 def tolerate_spot_nodes(job):

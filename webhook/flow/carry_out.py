@@ -198,10 +198,12 @@ def apply(
 def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
     """Return the outcome that leaves nothing on a new Job of the decision that it carries.
 
-    *decision* is the one that says so.
+    *decision* is the one that says so, on the Job where there is room for it.
     """
     after = annotated(case.submitted, decision, {}, keys)
     edits = case.kind.edits(case.current, after)
+    if patch.too_large(case.source, edits):
+        edits = case.kind.edits(case.current, case.submitted)
     return Decided(decision=decision, edits=edits, job=case.submitted)
 
 

@@ -147,12 +147,8 @@ def _repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Cre
     recorded, raw = incoming.believed, incoming.current
     if recorded is None or not _is_reinvocation(raw, recorded, moment):
         return None
-    try:
-        if again := _carried_out_again(incoming, recorded, occupancy, moment):
-            return again
-    except FieldError:
-        # What cannot be read now was not read by the first call either, or is no matter of ours.
-        pass
+    if again := _carried_out_again(incoming, recorded, occupancy, moment):
+        return again
     # The API server has passed on the warnings of the first call already.
     arrival = carry_out.decided_before(raw, recorded, occupancy.snapshot)
     return Skipped(skip=Skip.DECIDED_ALREADY, arrival=arrival)
@@ -163,49 +159,77 @@ def _carried_out_again(
 ) -> Decided | None:
     """Carry a decision out on what other admission has made of the Job since, or undo it whole.
 
-    None: nothing that the decision is about was changed.
-
-    Raises:
-        FieldError: something in the Job cannot be read.
-
+    None: nothing that the decision is about was changed, or what was cannot be told.
     """
     snapshot = occupancy.snapshot
     policy = match.named(recorded.policy, incoming.current.namespace, snapshot)
     if policy is None or policy.spec.mode is not Mode.ENFORCE or recorded.option is None:
         return None
-    case = copied.changed_since(incoming, occupancy)
+    try:
+        case = copied.changed_since(incoming, occupancy)
+    except FieldError:
+        # Without a record that can be read there is nothing to carry out, and nothing to undo.
+        return None
     if case is None:
         return None
     case = replace(case, submitted=marks.unmarked(case.submitted))
-    wanted = read_wanted(case.submitted, policy, moment.unix)
-    assessments = assessed(case.submitted, policy, occupancy, wanted=wanted, moment=moment)
-    taken = next(each for each in assessments if each.option == recorded.option)
-    queue = match.submission(case.submitted, snapshot)
-    why_not = _not_modelled(case.submitted, policy, queue.queue, snapshot) or taken.rejection
     decision = partial(
         Decision,
         id=unsigned_id(recorded.id),
         time=recorded.time,
         policy=policy.name,
         mode=policy.spec.mode,
-        from_queue=queue.named,
+        from_queue=match.submission(case.submitted, snapshot).named,
         state_age_seconds=round(max(0.0, moment.now - snapshot.as_of), 3),
-        options=assessments,
     )
     keys = signing(snapshot, moment)
+    assessments, why_not = _possible_still(case.submitted, policy, recorded, occupancy, moment)
     if not why_not:
         again = decision(
-            option=taken.option, left_alone=None, reason=recorded.reason, hold=recorded.hold
+            option=recorded.option,
+            left_alone=None,
+            reason=recorded.reason,
+            hold=recorded.hold,
+            options=assessments,
         )
         outcome = carry_out.apply(case, policy, again, occupancy, keys=keys)
-    else:
+        why_not = patch.too_large(case.source, outcome.edits)
+    if why_not:
         reason = f"left as submitted: other admission changed it since, and {why_not}"
-        undone = decision(option=None, left_alone=LeftAlone.CHANGED_SINCE, reason=reason)
+        undone = decision(
+            option=None,
+            left_alone=LeftAlone.CHANGED_SINCE,
+            reason=reason,
+            options=assessments,
+        )
         outcome = carry_out.taken_back(case, undone, keys)
         arrival = carry_out.as_submitted(case.submitted, snapshot, uid=moment.uid)
         outcome = replace(outcome, arrival=arrival)
     said = warning.changed_since(outcome.decision, left=recorded.option)
     return replace(outcome, warnings=warning.by_policy(policy.spec, said))
+
+
+def _possible_still(
+    job: Job,
+    policy: FallbackPolicy,
+    recorded: Recorded,
+    occupancy: Occupancy,
+    moment: Moment,
+) -> tuple[tuple[Assessment, ...], str]:
+    """Assess all options, and say what rules out the one that a decision has taken; empty: nothing.
+
+    What other admission has written and cannot be read rules it out, too.
+    """
+    try:
+        queue = match.submission(job, occupancy.snapshot).queue
+        if why_not := _not_modelled(job, policy, queue, occupancy.snapshot):
+            return (), why_not
+        wanted = read_wanted(job, policy, moment.unix)
+        assessments = assessed(job, policy, occupancy, wanted=wanted, moment=moment)
+    except FieldError as error:
+        return (), str(error)
+    taken = next(each for each in assessments if each.option == recorded.option)
+    return assessments, str(taken.rejection or "")
 
 
 def _outcome(
