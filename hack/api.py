@@ -155,6 +155,17 @@ class ApiClient:
             if error.status != NOT_FOUND:
                 raise
 
+    def delete_all(self, items: Sequence[Object]) -> None:
+        """Delete objects, the last one first."""
+        for item in reversed(items):
+            metadata = item["metadata"]
+            self.delete(
+                item["apiVersion"],
+                item["kind"],
+                metadata["name"],
+                namespace=metadata.get("namespace", ""),
+            )
+
     @contextlib.contextmanager
     def watching(
         self, api_version: str, kind: str, *, selector: str = ""

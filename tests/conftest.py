@@ -75,13 +75,7 @@ def queues(plane: Plane, namespace: str) -> Iterator[paper.Names]:
     items = paper.queues(names)
     plane.client.apply_all(items)
     yield names
-    for item in reversed(items):
-        plane.client.delete(
-            item["apiVersion"],
-            item["kind"],
-            item["metadata"]["name"],
-            namespace=item["metadata"].get("namespace", ""),
-        )
+    plane.client.delete_all(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,10 +22,7 @@ def applied(client: ApiClient, *items: Object) -> Iterator[None]:
     try:
         yield
     finally:
-        for item in reversed(items):
-            metadata = item["metadata"]
-            named = (item["apiVersion"], item["kind"], metadata["name"])
-            client.delete(*named, namespace=metadata.get("namespace", ""))
+        client.delete_all(items)
 
 
 @contextlib.contextmanager

@@ -46,13 +46,7 @@ def tiers(plane, webhook, namespace):
     plane.client.apply_all(items)
     hold(plane.client, f"cheap-{namespace}", "Hold")
     yield
-    for item in reversed(items):
-        plane.client.delete(
-            item["apiVersion"],
-            item["kind"],
-            item["metadata"]["name"],
-            namespace=item["metadata"].get("namespace", ""),
-        )
+    plane.client.delete_all(items)
 
 
 @pytest.fixture

@@ -48,13 +48,7 @@ def pools(plane, namespace):
         ]
     plane.client.apply_all(items)
     yield
-    for item in reversed(items):
-        plane.client.delete(
-            item["apiVersion"],
-            item["kind"],
-            item["metadata"]["name"],
-            namespace=item["metadata"].get("namespace", ""),
-        )
+    plane.client.delete_all(items)
 
 
 def node(name, labels, allocatable):

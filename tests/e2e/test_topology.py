@@ -58,11 +58,7 @@ def racks(plane, namespace):
     ]
     plane.client.apply_all(items)
     yield
-    for item in reversed(items):
-        where = item["metadata"].get("namespace", "")
-        plane.client.delete(
-            item["apiVersion"], item["kind"], item["metadata"]["name"], namespace=where
-        )
+    plane.client.delete_all(items)
 
 
 @pytest.fixture

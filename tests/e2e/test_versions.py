@@ -60,8 +60,7 @@ def tree(plane, namespace):
     for item in items:
         plane.client.apply(item)
     yield namespace
-    for item in reversed(items):
-        plane.client.delete(item["apiVersion"], item["kind"], item["metadata"]["name"])
+    plane.client.delete_all(items)
 
 
 def test_the_state_read_through_v1beta1_is_the_one_of_v1beta2(plane, queues, tree, monkeypatch):
