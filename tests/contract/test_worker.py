@@ -133,7 +133,7 @@ def test_a_peer_that_sends_much_keeps_nobody_else_waiting_until_all_of_it_is_ans
     server, tmp_path
 ):
     gate = tmp_path / "gate"
-    busy = {f"busy-{number}": server.connect(server.dial("127.0.0.2")) for number in range(8)}
+    busy = {f"busy-{number}": server.connect("127.0.0.2") for number in range(8)}
     connections = {**busy, "other": server.connect()}
     for connection in connections.values():
         # The server has done its handshake, too.
