@@ -175,3 +175,41 @@ def test_a_cron_job_is_no_job_to_change(tmp_path, command):
 
     text = "cronjob/nightly: a CronJob is no Job; name one of those that it has made"
     assert (found.exit_code, found.stderr.splitlines()[-1]) == (2, f"Error: {text}")
+
+
+def in_the_cron_job(job):
+    made = cron_job()
+    made["metadata"]["labels"] = made["spec"]["jobTemplate"].pop("metadata")["labels"]
+    return made
+
+
+def in_its_pods(job):
+    job["spec"]["template"]["metadata"] = {"labels": job["metadata"].pop("labels")}
+    return job
+
+
+def in_a_replicated_job(job):
+    inner = {"metadata": {"labels": job["metadata"].pop("labels")}, "spec": job["spec"]}
+    spec = {"replicatedJobs": [{"name": "w", "template": inner}]}
+    return {**job, "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("misplace", "found", "wanted"),
+    [
+        (in_the_cron_job, "metadata", "spec.jobTemplate.metadata"),
+        (in_its_pods, "spec.template.metadata", "metadata"),
+        (in_a_replicated_job, "spec.replicatedJobs[0].template.metadata", "metadata"),
+    ],
+)
+def test_a_queue_is_found_where_kueue_does_not_read_it(tmp_path, misplace, found, wanted):
+    job = misplace(yaml.safe_load(LIGHT.read_text(encoding="utf-8")))
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+
+    result = explain("-f", str(path), "--snapshot", SNAPSHOT)
+
+    label = "kueue.x-k8s.io/queue-name"
+    where = f"The label {label} is in {found}.labels; Kueue reads it in {wanted}.labels only."
+    assert result.stdout.startswith(LEFT)
+    assert where in result.stderr

@@ -13,7 +13,7 @@ from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import ClusterError
 from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
-from webhook.commands.manifest import read_policies
+from webhook.commands.manifest import CRON_JOB, read_policies
 from webhook.decide import match
 from webhook.flow import decided_job, dry_run
 from webhook.jobs import kind_of
@@ -167,9 +167,18 @@ def mismatches(
     )
 
 
-def hints(job: Mapping[str, Any], view: DecidingView) -> Iterator[str]:
-    """Yield sentences of what may differ from what is decided in the cluster."""
-    yield from filter(None, (missing_queue(job, view), assumed(job, view), untested(view)))
+def hints(job: Mapping[str, Any], view: DecidingView, written: Mapping[str, Any]) -> Iterator[str]:
+    """Yield sentences of what may differ from what was meant, or from the cluster's decision.
+
+    *written* is the Job's manifest, or that of the CronJob that makes it.
+    """
+    sentences = (
+        missing_queue(job, view),
+        misplaced_queue(job, written),
+        assumed(job, view),
+        untested(view),
+    )
+    yield from filter(None, sentences)
 
 
 def untested(view: DecidingView) -> str:
@@ -193,6 +202,31 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     if not name or name in known:
         return ""
     return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
+
+
+def misplaced_queue(job: Mapping[str, Any], written: Mapping[str, Any]) -> str:
+    """Return a sentence of where the queue's label is, if it is where Kueue does not read it."""
+    if (job["metadata"].get("labels") or {}).get(QUEUE_LABEL):
+        return ""
+    found = next(_queue_labels(written, ""), "")
+    wanted = "spec.jobTemplate.metadata" if written.get("kind") == CRON_JOB else "metadata"
+    if not found:
+        return ""
+    return f"The label {QUEUE_LABEL} is in {found}.labels; Kueue reads it in {wanted}.labels only."
+
+
+def _queue_labels(value: Any, path: str) -> Iterator[str]:
+    """Yield the path of each metadata that has the label of a queue, the outermost first."""
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _queue_labels(each, f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    labels = value.get("labels")
+    if path.endswith("metadata") and isinstance(labels, dict) and QUEUE_LABEL in labels:
+        yield path
+    for key, each in value.items():
+        yield from _queue_labels(each, f"{path}.{key}" if path else key)
 
 
 def enforced(view: DecidingView) -> DecidingView:

@@ -57,7 +57,7 @@ from webhook.model.words import harmless
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
-    from webhook.commands.manifest import JobManifest, ManifestObject
+    from webhook.commands.manifest import JobManifest
     from webhook.model.decision import CreateOutcome
     from webhook.model.requester import Requester
 
@@ -106,7 +106,7 @@ def explained(
         extra |= {"waiting": [each.figures() for each in view.waiting]} if view.waiting else {}
         now = deciding.consider_manifest(as_if_created(job, view.unix), view)
         mismatches = deciding.mismatches(job, now, view)
-        for hint in deciding.hints(job, view):
+        for hint in deciding.hints(job, view, job):
             terminal.say(hint, err=True)
     except Forbidden as error:
         now = f"{_RESTRICTED}; your admin can let you" if requester is None else str(error)
@@ -386,7 +386,8 @@ def _of_cron_job(
         raise NotThereError(f"There is no {CRON_JOB} {namespace}/{name}{hint}.") from None
     job = next_job(cron_job)
     place = ManifestObject.of_cluster(job, f"{CRON_JOB} {namespace}/{name}")
-    return _of_manifests(client, asked, [JobManifest(source=job, place=place)], is_titled=True)
+    made = JobManifest(source=job, place=place, written=cron_job)
+    return _of_manifests(client, asked, [made], is_titled=True)
 
 
 def _of_files(asked: _ExplainOptions) -> Sequence[str | Mapping[str, Any]]:
@@ -426,7 +427,7 @@ def _considered(
     return [
         _under(
             _titled(job) if is_titled else "",
-            _render(_consider(job.source, job.place, view), job.source, view, output),
+            _render(_consider(job, view), job.source, view, output),
         )
         for job in jobs
     ]
@@ -446,16 +447,14 @@ def _under(title: str, shown: str | Mapping[str, Any]) -> str | Mapping[str, Any
     return f"{terminal.strong(title)}\n{shown}"
 
 
-def _consider(
-    job: Mapping[str, Any], manifest: ManifestObject, view: DecidingView
-) -> CreateOutcome:
+def _consider(job: JobManifest, view: DecidingView) -> CreateOutcome:
     from webhook.commands import deciding
 
     try:
-        outcome = deciding.consider_manifest(job, view)
+        outcome = deciding.consider_manifest(job.source, view)
     except FieldError as error:
-        raise manifest.wrong(error.path, error.message) from error
-    for hint in deciding.hints(job, view):
+        raise job.place.wrong(error.path, error.message) from error
+    for hint in deciding.hints(job.source, view, job.written):
         terminal.say(hint, err=True)
     return outcome
 

@@ -214,6 +214,8 @@ class JobManifest:
 
     source: Mapping[str, Any]
     place: ManifestObject
+    written: Mapping[str, Any]
+    """What is in the file: the Job, or the CronJob that would make it."""
 
 
 def files_in(paths: Iterable[str], *, is_recursive: bool = False) -> Iterator[str]:
@@ -278,7 +280,8 @@ def _job(entry: ManifestObject, namespace: str) -> JobManifest:
         place = replace(entry, value=source, prefix=f"{entry.prefix}{_TEMPLATE}.")
     metadata = {**source["metadata"]}
     metadata["namespace"] = metadata.get("namespace") or namespace
-    return JobManifest(source={**source, "metadata": metadata}, place=place)
+    source = {**source, "metadata": metadata}
+    return JobManifest(source=source, place=place, written=entry.value)
 
 
 def next_job(cron_job: Mapping[str, Any]) -> dict[str, Any]:
