@@ -28,7 +28,10 @@ EVERYTHING = {
     "console": '{"expose": true, "audience": "console"}',
     "metrics.podMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
     "metrics.serviceMonitor": '{"enabled": true, "labels": {"release": "prometheus"}}',
-    "metrics.prometheusRule": '{"enabled": true, "labels": {"release": "prometheus"}}',
+    "metrics.prometheusRule": (
+        '{"enabled": true, "labels": {"release": "prometheus"},'
+        ' "runbooks": "https://wiki.example/operations"}'
+    ),
     "metrics.dashboard.enabled": "true",
     "networkPolicy": (
         '{"enabled": true, "reviewsFrom": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],'

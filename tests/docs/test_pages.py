@@ -51,7 +51,8 @@ def test_every_alert_has_its_row_in_the_table_of_failures():
     rows = [line for line in (ROOT / "docs/operations.md").read_text().splitlines() if "|" in line]
 
     named = {name for row in rows for name in re.findall(r"`(KueueFallback\w+)`", row)}
-    assert named == alerts
+    anchored = {name for row in rows for name in re.findall(r'<a id="(KueueFallback\w+)">', row)}
+    assert named == anchored == alerts
 
 
 def images(text):
