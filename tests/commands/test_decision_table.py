@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from math import inf
 
 import pytest
 
 from tests.decide.decisions import CPU, GPU, LOST, decision
-from webhook.commands.decision_table import state_of, table
+from webhook.commands.decision_table import as_text, state_of, table
+from webhook.decide import decision_record
 from webhook.jobs import BY_NAME
-from webhook.model.decision import Assessment, Decided, Fit, Skipped
+from webhook.model.costs.prices import Cost
+from webhook.model.decision import Assessment, Decided, Fit, PassedOver, Skipped
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
-from webhook.model.reasons import Skip
+from webhook.model.holds import Hold
+from webhook.model.reasons import Skip, Stayed
 
 
 def test_the_table_shows_each_option_with_its_numbers_and_reasons():
@@ -140,3 +144,37 @@ def test_what_serves_has_started_once_pods_are_ready(name, ready, state):
 
     assert kind.is_suspended(source)
     assert state_of(source, kind) == state
+
+
+def passed_over():
+    """A decision that stays with the first option though the second would be done sooner."""
+    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    run = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.POLICY)
+    start = Start(seconds=0.0, low=0.0, high=0.0)
+    forecast = Forecast(start=start, run=run, finish=20.0)
+    sooner = replace(CPU, forecast=forecast, passed_over=passed)
+    return decision(GPU, sooner, option="gpu", reason="stays")
+
+
+def test_an_option_that_would_be_sooner_says_why_it_was_passed_over():
+    new = table(Decided(decision=passed_over()), 160)
+    stored = as_text(json.loads(decision_record.to_json(passed_over(), {})), 160)
+
+    why = "smallGain: 9s sooner is less than the minimum"
+    assert f"{why}; run: the policy" in new
+    assert [line.endswith(why) for line in stored if line.startswith("  cpu ")] == [True]
+
+
+def test_the_option_in_which_a_job_is_held_does_not_start_now():
+    start = Start(seconds=0.0, low=0.0, high=0.0)
+    forecast = Forecast(start=start, finish=70.0)
+    options = [replace(each, forecast=forecast, cost=Cost(time=1.0)) for each in (GPU, CPU)]
+    hold = Hold(until=1_795_000_000.0, latest=1_795_003_600.0, saves=1.0, of=2.0)
+    held = replace(decision(*options), hold=hold)
+
+    new = table(Decided(decision=held), 160)
+    stored = as_text(json.loads(decision_record.to_json(held, {})), 160)
+
+    for lines in (new.splitlines(), stored):
+        gpu, cpu, *_ = (line for line in lines if line[:5] in ("  gpu", "> cpu"))
+        assert ("held" in gpu.split(), "held" in cpu.split()) == (False, True)

@@ -113,6 +113,7 @@ def test_a_decision_shows_its_options_and_moves():
             views.option("gpu", pending=1_200, starts_in=160.0, finishes_in=230.0),
             views.option("cpu"),
             refused,
+            replace(views.option("spot", finishes_in=61.0), passed_over="smallGain: 9s sooner"),
         ),
         moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 1m sooner there"),),
     )
@@ -123,6 +124,7 @@ def test_a_decision_shows_its_options_and_moves():
     assert "gpu gpu-lq 1,200 2m40s 1m10s 3m50s done 2m40s later" in said
     assert "▸ cpu (taken) cpu-lq 0 now 1m10s 1m10s —" in said
     assert "tpu tpu-lq — — — — the ClusterQueue is stopped" in said
+    assert "spot spot-lq 0 now 1m10s 1m1s smallGain: 9s sooner" in said
     assert "14:13:20 to gpu : done 1m sooner there" in said
 
 

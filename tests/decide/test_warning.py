@@ -8,13 +8,13 @@ from tests.builders import policy
 from webhook.decide import warning
 from webhook.decide.warning import Differences
 from webhook.jobs import BY_NAME, JOB
-from webhook.model.decision import Assessment, Decision, Rejection
+from webhook.model.decision import Assessment, Decision, PassedOver, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.holds import Hold
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.policy.patterns import LONGEST_MESSAGE
-from webhook.model.reasons import LeftAlone, Obstacle, Reason
+from webhook.model.reasons import LeftAlone, Obstacle, Reason, Stayed
 
 TO_OBJECT = (
     "kueue-fallback: to object: kubectl fallback undo train -n team --recreate",
@@ -297,3 +297,15 @@ def test_a_value_of_many_lines_stays_in_few_lines_of_ascii():
 
     assert len(found) == 4
     assert all(len(each) < 120 and each.isascii() and each.isprintable() for each in found)
+
+
+def test_it_says_why_a_sooner_option_was_passed_over():
+    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    sooner = option("gpu", finish=107.0, passed_over=passed)
+
+    first = said(sooner, CPU)[0]
+
+    assert first == (
+        "kueue-fallback: runs in cpu-lq without nvidia.com/gpu:"
+        " done in ~1m56s; gpu-lq: 9s sooner is less than the minimum"
+    )
