@@ -189,7 +189,7 @@ def asked(file, tmp_path):
 
         def answer(method, url, body):
             calls.append((method, url, body))
-            status, found = answers[method]
+            status, found = answers.get(method, (404, {}))
             return status, [], found
 
         with serving(answer, tmp_path) as kubeconfig:
@@ -207,7 +207,41 @@ def test_the_api_server_is_asked_by_a_dry_run(asked):
         "policy.yaml:1: API server: FallbackPolicy light-gpu is valid",
     )
     url = f"{POLICIES}?dryRun=All&fieldValidation=Strict"
-    assert calls == [("POST", url, policies.VALID)]
+    assert calls[0] == ("POST", url, policies.VALID)
+
+
+@pytest.mark.parametrize(
+    ("policy", "queues", "where"),
+    [
+        (policies.VALID, "localqueues", "any namespace"),
+        (
+            {**team_policy(), "metadata": {"name": "light", "namespace": "mine"}},
+            "namespaces/mine/localqueues",
+            "namespace mine",
+        ),
+    ],
+)
+def test_a_localqueue_that_is_missing_is_a_note_and_no_mistake(
+    file, tmp_path, policy, queues, where
+):
+    answers = {
+        "/apis/kueue.x-k8s.io": {"versions": [{"version": "v1beta2"}]},
+        f"/apis/kueue.x-k8s.io/v1beta2/{queues}": {"items": [{"metadata": {"name": "cpu-lq"}}]},
+    }
+
+    def answer(method, url, body):
+        return 200, [], body if method == "POST" else answers[url.partition("?")[0]]
+
+    with serving(answer, tmp_path) as kubeconfig:
+        code, _, err = run(
+            "-f", file(yaml.safe_dump(policy)), "--server", "--kubeconfig", kubeconfig
+        )
+
+    missing = [line.partition(": ")[2] for line in err.splitlines() if "LocalQueue" in line]
+    assert code == 0
+    assert missing == [
+        f"spec.options[0].queue: there is no LocalQueue gpu-lq in {where} (there is cpu-lq)"
+    ]
 
 
 def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
@@ -216,7 +250,8 @@ def test_a_policy_that_is_there_already_is_tried_as_an_update(asked):
     )
 
     url = f"{POLICIES}/light-gpu?dryRun=All&fieldValidation=Strict"
-    assert (code, calls[-1]) == (0, ("PUT", url, STORED))
+    assert code == 0
+    assert [call for call in calls if call[0] == "PUT"] == [("PUT", url, STORED)]
 
 
 def test_a_status_that_is_written_meanwhile_is_no_mistake(file, tmp_path):
@@ -242,7 +277,7 @@ def test_a_teams_policy_is_tried_in_its_namespace(file, tmp_path, metadata, name
 
     def answer(method, path, body):
         asked.append((method, path.partition("?")[0]))
-        return 201, [], body
+        return (201, [], body) if method == "POST" else (404, [], {})
 
     own = {**team_policy(), "metadata": metadata}
     name = file(yaml.safe_dump(own))

@@ -21,9 +21,11 @@ from webhook.api.resources import (
     POLICIES,
     TARIFFS,
     TEAM_POLICIES,
+    kueue_path,
     our_path,
 )
 from webhook.commands import manifest, terminal
+from webhook.commands.connect import listed
 from webhook.commands.kubectl_flags import (
     connection_options,
     filename_option,
@@ -164,7 +166,8 @@ def command(**given: Any) -> None:
     be undone only by a new Job. No cluster is needed.
 
     With --server the API server is also asked, by a dry run, and its own texts are shown. You need
-    the right to create FallbackPolicies, and to get and update one that exists.
+    the right to create FallbackPolicies, and to get and update one that exists. If you may list
+    LocalQueues, a note names those that are missing.
 
     With --sample the API server is asked whether it would create the Job, and a pod of it, in each
     option. That shows what quotas, LimitRanges and other admission policies refuse, before a user
@@ -283,7 +286,7 @@ def _check(
             yield finding(kind, path, message)
         if client is not None:
             for kind, path, message in _judged_by(client, value):
-                yield finding(kind, path, message, is_servers=True)
+                yield finding(kind, path, message, is_servers=kind != "note")
 
 
 def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -301,12 +304,33 @@ def _judged(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def _judged_by(client: Client, value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Yield what the API server says, as ``_judged`` does."""
+    """Yield what the API server says, as ``_judged`` does, and notes on missing queues."""
     errors = refusals(client, value)
     for error in errors:
         yield "error", error.path, str(error)
     if not errors:
         yield "valid", "", f"{value['kind']} {value['metadata'].get('name', '')} is valid"
+        if value["kind"] in READ_BY_KIND:
+            for path, text in _missing_queues(client, value):
+                yield "note", path, text
+
+
+def _missing_queues(client: Client, value: Mapping[str, Any]) -> Iterator[_Note]:
+    """Yield a note for each option whose LocalQueue is in no namespace, if they may be listed."""
+    try:
+        policy = READ_BY_KIND[value["kind"]](value)
+        namespace = f"namespaces/{policy.namespace}/" if policy.namespace else ""
+        path = kueue_path(client.kueue_version(), f"{namespace}localqueues")
+        there = {queue["metadata"]["name"] for queue in listed(client, path)}
+    except (PolicyError, Forbidden, NotServed):
+        # What is wrong with the policy is said already.
+        return
+    where = f"namespace {policy.namespace}" if policy.namespace else "any namespace"
+    for index, option in enumerate(policy.spec.options):
+        if option.queue and option.queue not in there:
+            name = f"{option.queue} in {where}{nearest(option.queue, sorted(there))}"
+            place = f"spec.options[{index}].queue"
+            yield place, f"{place}: there is no LocalQueue {name}"
 
 
 def _summary(
