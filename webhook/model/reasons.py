@@ -542,7 +542,7 @@ class Reason(Explained):
     )
     TOPOLOGY_NEEDED = (
         "topologyNeeded",
-        "the flavor serves only Jobs that ask for a topology, and this one asks for none",
+        "beside flavors without a topology, this one serves only Jobs that ask for one",
         "Let the option ask for one: `adaptation.topology: {mode: Auto, level: …}`.",
     )
     EXCEEDS_DOMAIN = (
