@@ -13,7 +13,6 @@ from tests.contract.serving import serve
 from tests.reviews import admitted, review
 
 BAD, WORSE, *OTHERS = WORKERS
-MAX_STATE_AGE = 6.0
 KNOWN = dict.fromkeys(OTHERS, PENDING)
 
 
@@ -29,8 +28,7 @@ def serving(certificate, tmp_path, played):
     workers = played[1]
     workers[BAD].faults.mood, workers[WORSE].faults.mood = Mood.SILENT, Mood.DRIPPING
     kubeconfig = many_workers.kubeconfig_path(tmp_path)
-    settings = {"watch_workers": True, "max_state_age": MAX_STATE_AGE}
-    with serve(certificate, tmp_path, kubeconfig, **settings) as found:
+    with serve(certificate, tmp_path, kubeconfig, watch_workers=True) as found:
         yield found
 
 
@@ -76,7 +74,7 @@ def test_workers_that_do_not_answer_hold_up_nobody_and_are_stale_until_they_do(p
     workers[fallen].faults.mood = Mood.SILENT
     stale = wait_for(
         lambda: (found := refused(serving, beside=prompt)).keys() >= {fallen, BAD} and found,
-        "those that do not answer are stale, and the others are not",
+        lambda: f"those that do not answer are stale, and the others are not: {clusters(serving)}",
     )
     for name in (fallen, BAD):
         workers[name].apply(many_workers.workload("meanwhile"))
