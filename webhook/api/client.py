@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 
 import urllib3
 
+from webhook.api import calls
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.connection import ApiServer, connection
 from webhook.api.kubernetes_api import (
@@ -348,7 +349,7 @@ class Client:
                 retries=False,
             )
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(_why_unreached(error, server.host)) from error
+            raise Unreachable(calls.why_unreached(error, server.host)) from error
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             self._refuse(response, method, path)
         return response
@@ -390,21 +391,6 @@ class Client:
     def _headers(self, server: ApiServer) -> dict[str, str]:
         with self._lock:  # it may refresh the token
             return {"User-Agent": "kueue-fallback", **server.credentials()}
-
-
-_POOL: Final = re.compile(r"^HTTPS?Connection(Pool)?\([^)]*\): ")
-"""How urllib3 names a server."""
-
-
-def _why_unreached(error: Exception, host: str) -> str:
-    """Say what kubectl says of a server that nobody listens at; else name it and the error."""
-    server = host.partition("://")[2] or host
-    if isinstance(error.__cause__, ConnectionRefusedError):
-        return (
-            f"The connection to the server {server} was refused - did you specify the right "
-            "host or port?"
-        )
-    return f"The server {server} cannot be reached: {_POOL.sub('', str(error))}"
 
 
 def connect(kubeconfig: str = "") -> Client:

@@ -6,29 +6,26 @@ true. Nothing but the configured address is called, and redirects are not follow
 
 from __future__ import annotations
 
-import socket
-import ssl
 import time
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from math import isfinite
 from pathlib import Path
 from string import Template
 from sys import intern
-from threading import Timer
 from typing import Any, Final
-from urllib.parse import urlencode, urlsplit
 
+import urllib3
+
+from webhook.api import calls
+from webhook.api.kubernetes_api import TooLarge
 from webhook.model import fields
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.fields import FieldError
 from webhook.settings import PrometheusLabels, PrometheusSettings
 
 TIMEOUT_SECONDS: Final = 2.0
-"""For all of a query."""
-MOST_BYTES: Final = 8 << 20
+"""For all of a query about devices."""
 MOST_SAMPLES: Final = 20_000
-_AT_ONCE: Final = 1 << 16
 _OK: Final = 200
 _LONGEST_TEXT: Final = 253
 """Of a namespace, a pod, a model; Kubernetes' names are no longer."""
@@ -52,14 +49,70 @@ def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSam
         PrometheusError: there is no answer within 2 s and 8 MiB, or it cannot be read.
 
     """
-    query = Template(getattr(settings.queries, measure)).safe_substitute(dict(settings.labels))
-    text = _fetch(settings, f"/api/v1/query?{urlencode({'query': query})}")
+    promql = Template(getattr(settings.queries, measure)).safe_substitute(dict(settings.labels))
+    answer = query(
+        settings.url,
+        promql,
+        ca_file=settings.ca_file,
+        token_file=settings.token_file,
+        seconds=TIMEOUT_SECONDS,
+    )
     try:
-        return read_samples(
-            fields.from_json(text, "", longest=MOST_BYTES), measure, settings.labels
-        )
+        return read_samples(answer, measure, settings.labels)
     except FieldError as error:
         raise PrometheusError(f"its answer cannot be read: {error}") from None
+
+
+def query(
+    url: str, promql: str, *, ca_file: str = "", token_file: str = "", seconds: float
+) -> Mapping[str, Any]:
+    """Return what the Prometheus at *url* answers to an instant query.
+
+    One that sends its headers byte by byte keeps whoever asks waiting; its body has *seconds*.
+
+    Raises:
+        PrometheusError: there is no answer in time, or it is no JSON object.
+
+    """
+    until = time.monotonic() + seconds
+    try:
+        with (
+            urllib3.PoolManager(ca_certs=ca_file or None) as pool,
+            pool.request(
+                "GET",
+                f"{url.rstrip('/')}/api/v1/query",
+                fields={"query": promql},
+                headers=_headers(token_file),
+                timeout=urllib3.Timeout(total=seconds),
+                **calls.ONCE,
+            ) as response,
+        ):
+            if response.status != _OK:
+                raise PrometheusError(f"it answers {response.status}")
+            text = calls.read(response, url, until=until).decode()
+    except TooLarge:
+        raise PrometheusError(f"its answer has over {calls.MOST_BYTES >> 20} MiB") from None
+    except (urllib3.exceptions.ReadTimeoutError, TimeoutError):
+        raise PrometheusError(f"no answer within {seconds:g} s") from None
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise PrometheusError(calls.why_unreached(error, url)[:200]) from None
+    except UnicodeDecodeError:
+        raise PrometheusError("its answer cannot be read: expected UTF-8") from None
+    try:
+        return fields.from_json(text, "", longest=calls.MOST_BYTES)
+    except FieldError as error:
+        raise PrometheusError(f"its answer cannot be read: {error}") from None
+
+
+def _headers(token_file: str) -> Mapping[str, str]:
+    headers = {"Accept": "application/json"}
+    if token_file:
+        token = Path(token_file).read_text(encoding="utf-8", errors="replace").strip()
+        if not (token.isascii() and token.isprintable()):
+            # An error of the HTTP library would quote it.
+            raise PrometheusError(f"{token_file}: expected a token, one line of ASCII")
+        headers["Authorization"] = f"Bearer {token}"
+    return headers
 
 
 def read_samples(
@@ -112,67 +165,3 @@ def _value(pair: Any, largest: float) -> float | None:
     except ValueError:
         return None
     return value if isfinite(value) and 0 <= value <= largest else None
-
-
-def _fetch(settings: PrometheusSettings, path: str) -> str:
-    until = time.monotonic() + TIMEOUT_SECONDS
-    try:
-        connection = _connection(settings)
-        connection.connect()
-        # A time-out of the socket is for each read: who sends a byte a second would never meet it.
-        guard = Timer(max(0.0, until - time.monotonic()), _end, [connection.sock])
-        guard.daemon = True
-        guard.start()
-        try:
-            connection.request("GET", _base(settings) + path, headers=_headers(settings))
-            return _read(connection.getresponse(), until)
-        finally:
-            guard.cancel()
-            connection.close()
-    except (OSError, HTTPException, ValueError) as error:
-        if time.monotonic() >= until:
-            raise PrometheusError(f"no answer within {TIMEOUT_SECONDS:.0f} s") from None
-        # Never the text alone: it may be empty, and that of a token's file names no secret.
-        raise PrometheusError(f"{type(error).__name__}: {error}"[:200]) from None
-
-
-def _connection(settings: PrometheusSettings) -> HTTPConnection:
-    parts = urlsplit(settings.url)
-    if parts.scheme == "http":
-        return HTTPConnection(parts.netloc, timeout=TIMEOUT_SECONDS)
-    context = ssl.create_default_context(cafile=settings.ca_file or None)
-    return HTTPSConnection(parts.netloc, timeout=TIMEOUT_SECONDS, context=context)
-
-
-def _base(settings: PrometheusSettings) -> str:
-    return urlsplit(settings.url).path.rstrip("/")
-
-
-def _headers(settings: PrometheusSettings) -> Mapping[str, str]:
-    headers = {"Accept": "application/json"}
-    if settings.token_file:
-        token = Path(settings.token_file).read_text(encoding="ascii").strip()
-        headers["Authorization"] = f"Bearer {token}"
-    return headers
-
-
-def _read(response: HTTPResponse, until: float) -> str:
-    if response.status != _OK:
-        raise PrometheusError(f"it answers {response.status}")
-    content = bytearray()
-    while part := response.read1(_AT_ONCE):
-        content += part
-        if len(content) > MOST_BYTES:
-            raise PrometheusError(f"its answer has over {MOST_BYTES >> 20} MiB")
-    # A connection that the guard has ended looks like an answer that is complete.
-    if time.monotonic() >= until:
-        raise TimeoutError
-    return content.decode()
-
-
-def _end(connected: socket.socket) -> None:
-    try:
-        connected.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # It has been closed meanwhile.
-        return

@@ -9,7 +9,6 @@ anybody.
 from __future__ import annotations
 
 import csv
-import http.client
 import json
 import sys
 from collections import defaultdict
@@ -19,7 +18,6 @@ from math import isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import urlencode, urlsplit
 
 import click
 
@@ -37,7 +35,6 @@ if TYPE_CHECKING:
 _ENOUGH: Final = 24 * 7
 """Points: less than a week says nothing of what is typical."""
 _LIFE_CYCLE: Final = ("life cycle", "lca")
-_SECONDS: Final = 30.0
 _MOST_BYTES: Final = 32 << 20
 _POINTS: Final = "points.json"
 _SLICE: Final = "/mig-"
@@ -287,14 +284,17 @@ def from_opencost(*, prometheus: str, name: str, access: ClusterAccess) -> None:
     Exit codes: 0 done, 1 Prometheus or the cluster cannot be asked, or knows no price of any
     flavor.
     """
+    from webhook.api.prometheus import PrometheusError
     from webhook.cost import node_prices
     from webhook.model.costs.tariff import TARIFF_KIND
 
+    if not prometheus.startswith(("http://", "https://")):
+        raise click.UsageError("--prometheus: expected a URL such as http://localhost:9090")
     with connected(access) as client:
         flavors, labelled = _flavors(client), _nodes(client)
     try:
         prices = {part: _gauge(prometheus, gauge) for part, gauge in node_prices.GAUGES.items()}
-    except (FieldError, OSError, http.client.HTTPException) as error:
+    except (FieldError, PrometheusError) as error:
         _fail(f"{prometheus}: {error}", FAULT)
     nodes = [_priced(node, prices) for node in labelled]
     entries, unknown = node_prices.rates(nodes, flavors)
@@ -351,13 +351,14 @@ def _gauge(url: str, gauge: str) -> Mapping[str, float]:
     """Return a gauge's newest value by Node.
 
     Raises:
-        FieldError: the answer is not Prometheus's.
-        OSError, HTTPException: there is no answer.
+        FieldError, PrometheusError: there is no answer, or it is not Prometheus's.
 
     """
+    from webhook.api import calls
+    from webhook.api.prometheus import query
     from webhook.model import fields
 
-    answer = fields.from_json(_get(url, gauge), gauge, longest=_MOST_BYTES)
+    answer = query(url, gauge, seconds=calls.ANSWER_SECONDS)
     data = fields.mapping(answer, "data", gauge)
     values: defaultdict[str, float] = defaultdict(float)
     for sample, here in fields.objects(data, "result", f"{gauge}.data"):
@@ -367,21 +368,3 @@ def _gauge(url: str, gauge: str) -> Mapping[str, float]:
         if len(pair) == 2:  # noqa: PLR2004 - a moment and a value
             values[node] = _amount(str(pair[1]), f"{here}.value")
     return dict(values)
-
-
-def _get(url: str, gauge: str) -> str:
-    parts = urlsplit(url)
-    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
-    if parts.scheme not in kinds or not parts.hostname:
-        raise click.UsageError("--prometheus: expected a URL such as http://localhost:9090")
-    connection = kinds[parts.scheme](parts.hostname, parts.port, timeout=_SECONDS)
-    try:
-        path = f"{parts.path.rstrip('/')}/api/v1/query?{urlencode({'query': gauge})}"
-        connection.request("GET", path, headers={"Accept": "application/json"})
-        response = connection.getresponse()
-        text: str = response.read(_MOST_BYTES).decode(errors="replace")
-    finally:
-        connection.close()
-    if response.status != http.client.OK:
-        raise FieldError(gauge, f"status {response.status}: {json.dumps(text[:200])}")
-    return text
