@@ -4,11 +4,15 @@ import json
 import sys
 
 from tests.controller.moving import DECISION, job
+from webhook.controller import unreviewed
+from webhook.hindsight import entries
 from webhook.jobs import JOB
+from webhook.model import job_manifest
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import pending_jobs
 
 NOTE = "x" * 200_000
+PREFIXES = ("kueue-fallback.dev", "kueue.x-k8s.io")
 
 
 def texts(value):
@@ -32,6 +36,22 @@ def test_annotations_that_nobody_reads_are_not_kept():
     assert found.obstacle is None
     assert texts(found.job) < 5_000
     assert set(found.job.annotations) == {"kueue-fallback.dev/x"}
+
+
+def test_of_thousands_of_annotations_a_hundred_are_kept_wherever_jobs_are():
+    source = job(1, option="cpu")
+    many = {f"{prefix}/{number}": "x" for number in range(5_000) for prefix in PREFIXES}
+    source["metadata"]["annotations"] = many
+    source["metadata"]["uid"] = "a"
+
+    watched = unreviewed.followed(JOB).read("jobs", source).value
+    kept = [
+        pending_jobs.read_job(source, JOB).job.annotations,
+        watched.job.annotations,
+        entries.metadata_of(source)["annotations"],
+    ]
+
+    assert [len(each) for each in kept] == [job_manifest.MOST_SAID] * 3
 
 
 def test_a_template_with_too_much_text_is_not_kept_and_its_job_not_moved():

@@ -25,16 +25,13 @@ from webhook.jobs import BY_NAME, JobKind, referred
 from webhook.model import fields, holds, job_manifest
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
-from webhook.model.job import DECISION, OURS, Job
+from webhook.model.job import DECISION, Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import advice, pending_jobs
 from webhook.reconsider.hold_plan import HeldJob
-
-_MEANT: Final = (OURS, "kueue.x-k8s.io/")
-"""Prefixes of the annotations that are used; others can be long."""
 
 
 class WatchedJob(NamedTuple):
@@ -122,8 +119,8 @@ def _undecided(job: Job) -> Job | None:
         return None
     meant = {
         key: text
-        for key, text in job.annotations.items()
-        if key.startswith(_MEANT) and len(text) <= job_manifest.LONGEST_SAID
+        for key, text in job_manifest.meant(job.annotations)
+        if len(text) <= job_manifest.LONGEST_SAID
     }
     return replace(job, annotations=meant, pod_sets=())
 

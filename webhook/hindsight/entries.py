@@ -36,7 +36,7 @@ from webhook.model import fields, flags, job_manifest, marks
 from webhook.model.costs.prices import Cost
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
-from webhook.model.job import DECISION, OURS, PLAIN, QUEUE_LABEL
+from webhook.model.job import DECISION, PLAIN, QUEUE_LABEL
 from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
@@ -208,8 +208,8 @@ def metadata_of(source: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: metadata[key] for key in _KEPT if key in metadata}
     kept["annotations"] = {
         key: text
-        for key, text in annotations.items()
-        if key.startswith((OURS, job_manifest.KUEUES)) and len(str(text)) <= _longest(key)
+        for key, text in job_manifest.meant(annotations)
+        if len(str(text)) <= _longest(key)
     }
     owners = fields.objects(metadata, "ownerReferences", "metadata")
     kept["ownerReferences"] = [owner for owner, _ in owners if owner.get("controller") is True]

@@ -8,7 +8,8 @@ and of that only numbers and the policies' own texts; the class stands where the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 from webhook.model import flags
 from webhook.model.flags import Named
@@ -16,10 +17,14 @@ from webhook.model.job import OURS, PLAIN, Job, PodSet
 from webhook.model.marks import MARKS
 from webhook.model.pods import Container, PodTemplate, Resources
 
+T = TypeVar("T")
+
 _NONE: Final = Named()
 KUEUES: Final = "kueue.x-k8s.io/"
 LONGEST_SAID: Final = 1000
 """Characters of an annotation by which something is decided; longer ones are not kept."""
+MOST_SAID: Final = 100
+"""Annotations of ours and Kueue's that are kept of a Job; there are about forty."""
 _SOME: Final = [{"name": "some"}]
 """Which resource claims there are does not matter, but whether there are any."""
 
@@ -128,14 +133,23 @@ def said_to_kueue(annotations: Mapping[str, Any]) -> dict[str, str]:
     """Return the annotations for Kueue, which are names and numbers, without any that is longer."""
     return {
         key: text
-        for key, text in annotations.items()
-        if key.startswith(KUEUES) and isinstance(text, str) and len(text) <= LONGEST_SAID
+        for key, text in meant(annotations, (KUEUES,))
+        if isinstance(text, str) and len(text) <= LONGEST_SAID
     }
+
+
+def meant(
+    annotations: Mapping[str, T], prefixes: tuple[str, ...] = (OURS, KUEUES)
+) -> Iterator[tuple[str, T]]:
+    """Yield the annotations by which something is decided; others can be long.
+
+    At most ``MOST_SAID``: a tenant may write thousands, which take a megabyte in each process.
+    """
+    said = ((key, text) for key, text in annotations.items() if key.startswith(prefixes))
+    return islice(said, MOST_SAID)
 
 
 def _meant(texts: Mapping[str, str]) -> dict[str, str]:
     return {
-        key: text
-        for key, text in texts.items()
-        if key.startswith((OURS, KUEUES)) and key not in MARKS and len(text) <= LONGEST_SAID
+        key: text for key, text in meant(texts) if key not in MARKS and len(text) <= LONGEST_SAID
     }

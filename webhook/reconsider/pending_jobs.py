@@ -18,7 +18,6 @@ from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
 from webhook.model.job import (
     LONGEST_LEFT,
-    OURS,
     UNDONE,
     UNDONE_FROM,
     Job,
@@ -145,11 +144,7 @@ def _kept(job: Job, *, is_large: bool) -> Job:
     """Leave out what is read no more: a tenant may write a megabyte into each Job."""
     # A text that is too long stays so, as who reads it says what is wrong with it.
     most = job_manifest.LONGEST_SAID + 1
-    annotations = {
-        key: text[:most]
-        for key, text in job.annotations.items()
-        if key.startswith((OURS, job_manifest.KUEUES))
-    }
+    annotations = {key: text[:most] for key, text in job_manifest.meant(job.annotations)}
     pod_sets = PodSets() if is_large else job.pod_sets
     return replace(job, annotations=annotations, pod_sets=pod_sets)
 
