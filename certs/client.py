@@ -1,51 +1,42 @@
-"""Speaks raw JSON with the API server; the only module here that imports the Kubernetes client.
-
-It does so only for whoever brings no connection of their own.
-"""
+"""Speaks raw JSON with the API server; the only module here that imports the Kubernetes client."""
 
 from __future__ import annotations
 
 import http
 import json
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import urllib3
 import yaml
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
 
 from certs.errors import Conflict, Missing, Unavailable
 
 # Short: while an answer is waited for, no certificate is signed; the next look asks again.
 _TIMEOUT = urllib3.Timeout(connect=3.0, read=3.0)
 _ALWAYS = {"Accept": "application/json", "User-Agent": "kueue-fallback-certs"}
-CONNECTIONS = 2
 # A JSON patch whose test does not hold is answered with 422.
 _CONFLICTS = (http.HTTPStatus.CONFLICT, http.HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-class ApiServer(NamedTuple):
-    """How an API server is reached: its address, a pool, and the headers that say who asks."""
-
-    host: str
-    pool: urllib3.PoolManager
-    credentials: Callable[[], Mapping[str, str]]
+# A part of a kubeconfig with all that it says, in an error of the Kubernetes client.
+_QUOTED = re.compile(r"/?\{.*\}", re.DOTALL)
 
 
 class Client:
     """One API server, as *kubeconfig*, the pod's ServiceAccount or ``~/.kube/config`` name it."""
 
     def __init__(
-        self, kubeconfig: str = "", connect: Callable[[str], ApiServer] | None = None
+        self, kubeconfig: str = "", connect: Callable[[str], ApiClient] | None = None
     ) -> None:
-        """Ask *connect* for the server, at first and after a 401.
+        """Let *connect* read the kubeconfig at the first call, and again after a 401.
 
-        Raises:
-            Unavailable: from it, the kubeconfig cannot be used.
-
+        It raises Unavailable if the kubeconfig cannot be used.
         """
         self._kubeconfig = kubeconfig
         self._connect = connect or _connected
-        self._loaded: ApiServer | None = None
+        self._loaded: ApiClient | None = None
 
     def get(self, path: str) -> Mapping[str, Any]:
         return self._call("GET", path)
@@ -68,16 +59,16 @@ class Client:
         content_type: str = "application/json",
     ) -> Mapping[str, Any]:
         try:
-            server = self._connection()
-            response = server.pool.request(
+            server = self._server()
+            response = server.rest_client.pool_manager.request(
                 method,
-                f"{server.host}{path}",
+                f"{server.configuration.host}{path}",
                 body=None if body is None else json.dumps(body).encode(),
-                headers={"Content-Type": content_type, **_ALWAYS, **server.credentials()},
+                headers={"Content-Type": content_type, **_ALWAYS, **_authorization(server)},
                 timeout=_TIMEOUT,
                 retries=False,
             )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (config.ConfigException, urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(str(error)) from error
         return self._answer(response, path)
 
@@ -100,36 +91,29 @@ class Client:
             self._loaded = None
         raise Unavailable(message, reached=response.status < http.HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _connection(self) -> ApiServer:
+    def _server(self) -> ApiClient:
         if self._loaded is None:
             self._loaded = self._connect(self._kubeconfig)
         return self._loaded
 
 
-def _connected(kubeconfig: str) -> ApiServer:
-    from kubernetes import config  # noqa: PLC0415 - 10 MB
-    from kubernetes.client.configuration import Configuration  # noqa: PLC0415
-    from kubernetes.client.rest import RESTClientObject  # noqa: PLC0415
-
-    # The client's own annotations are partial.
-    from_file: Any = config.load_kube_config
-    from_pod: Any = config.load_incluster_config
+def _connected(kubeconfig: str) -> ApiClient:
     configuration = Configuration()
-    configuration.connection_pool_maxsize = CONNECTIONS
     try:
         if kubeconfig:
-            from_file(kubeconfig, client_configuration=configuration)
+            config.load_kube_config(kubeconfig, client_configuration=configuration)
         else:
             try:
-                from_pod(client_configuration=configuration)
+                config.load_incluster_config(configuration)
             except config.ConfigException:
-                from_file(client_configuration=configuration)
+                config.load_kube_config(client_configuration=configuration)
     except (config.ConfigException, OSError, yaml.YAMLError) as error:
-        raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
+        said = _QUOTED.sub("", str(error))
+        raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {said}") from None
+    return ApiClient(configuration)
 
-    def credentials() -> Mapping[str, str]:
-        settings: Any = configuration.auth_settings().values()
-        return {item["key"]: item["value"] for item in settings if item["value"]}
 
-    pool = RESTClientObject(configuration).pool_manager
-    return ApiServer(configuration.host, pool, credentials)
+def _authorization(server: ApiClient) -> Mapping[str, str]:
+    """Return the header that says who asks; it may read the token again, or make a new one."""
+    token = server.configuration.get_api_key_with_prefix("BearerToken", "authorization")
+    return {"authorization": token} if token else {}

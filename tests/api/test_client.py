@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from hack.waiting import WAIT_SECONDS
-from webhook.api.client import MOST_BYTES, Client, connect
+from webhook.api.calls import MOST_BYTES
+from webhook.api.client import Client, connect
 from webhook.api.kubernetes_api import (
     Forbidden,
     Gone,
@@ -46,6 +47,7 @@ class Handler(BaseHTTPRequestHandler):
         content = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
+        self.send_header("Location", "/elsewhere")
         self.end_headers()
         self.wfile.write(content)
 
@@ -164,6 +166,7 @@ def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
 @pytest.mark.parametrize(
     ("status", "error"),
     [
+        (302, Refused(302, "why")),
         (401, Unreachable("401 why")),
         (403, Forbidden("/a", "why")),
         (404, NotServed("/a")),
@@ -181,6 +184,8 @@ def test_refusals_are_told_apart(server, kubeconfig, status, error):
         Client(kubeconfig()).get("/a")
 
     assert caught.value.args == error.args
+    # Nothing is tried again, and no credentials go where an answer points to.
+    assert [path for _, path, *_ in server.requests] == ["/a"]
 
 
 TEMPLATE = {"reason": "FieldValueInvalid", "message": "why", "field": "spec.template"}

@@ -184,7 +184,7 @@ def test_what_is_nested_thousands_deep_where_nobody_looks_costs_nothing_else():
     plain = {"metadata": {"name": 'a "[{" b\\'}, "items": [1, {"b": [2]}]}
     content = json.dumps({"managedFields": "@", **plain}).replace('"@"', deep).encode()
 
-    found = dict(client.parse([content]))
+    found = dict(client.parse(content))
 
     nested, depth = found.pop("managedFields"), 1
     while nested is not None:
@@ -194,4 +194,4 @@ def test_what_is_nested_thousands_deep_where_nobody_looks_costs_nothing_else():
 
 def test_what_is_no_json_at_all_is_said_to_be_none_however_deep():
     with pytest.raises(Unreachable, match="an answer that is not JSON"):
-        client.parse([b"[" * 100_000])
+        client.parse(b"[" * 100_000)

@@ -1,26 +1,27 @@
 """HTTP calls to an API server, up to parsed JSON.
 
-The models of the Kubernetes client are not used: building those costs more than everything else
-together, and they drop fields unknown to them. What objects mean is not known here.
+They go through the pool of the Kubernetes client, not through its models: those drop fields unknown
+to them, and building them costs more than everything else together. What objects mean is not known
+here.
 """
 
 from __future__ import annotations
 
-import codecs
 import http
-import io
 import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 import urllib3
+from urllib3.exceptions import HTTPError
 
 from webhook.api import calls
 from webhook.api.cluster_access import ClusterAccess
-from webhook.api.connection import ApiServer, connection
+from webhook.api.connection import KubeconfigSource, authorization, connection
 from webhook.api.kubernetes_api import (
     Cause,
     Forbidden,
@@ -31,42 +32,30 @@ from webhook.api.kubernetes_api import (
     Unreachable,
 )
 from webhook.api.resources import KUEUE_GROUP
-from webhook.model.fields import DEEPEST
+from webhook.model.fields import DEEPEST, EMPTY
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
 
 _TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 """Strings, and opening and closing brackets."""
 
 
-def parse(chunks: list[bytes]) -> Mapping[str, Any]:
-    """Parse an answer; its *chunks* are taken out of the list, so that only the text is held."""
+def parse(content: bytes) -> Mapping[str, Any]:
+    """Parse an answer; what is nested deeper than anything we read becomes null.
+
+    Anyone who may create a Job may nest its ``managedFields`` thousands deep.
+    """
     try:
-        document = _loaded(_text_of(chunks))
+        try:
+            document = json.loads(content)
+        except RecursionError:
+            document = json.loads("".join(_shallow(content.decode())))
     except ValueError as error:
         raise Unreachable(f"an answer that is not JSON: {error}") from error
     if not isinstance(document, dict):
         raise Unreachable("an answer that is not an object")
     return document
-
-
-def _text_of(chunks: list[bytes]) -> str:
-    """Decode *chunks* one by one and drop each: they may be megabytes that a tenant wrote."""
-    decoder, text = codecs.getincrementaldecoder("utf-8")(), io.StringIO()
-    chunks.reverse()
-    while chunks:
-        text.write(decoder.decode(chunks.pop()))
-    text.write(decoder.decode(b"", final=True))
-    return text.getvalue()
-
-
-def _loaded(content: str) -> Any:
-    """Parse JSON; what is nested deeper than anything we read becomes null.
-
-    Anyone who may create a Job may nest its ``managedFields`` thousands deep.
-    """
-    try:
-        return json.loads(content)
-    except RecursionError:
-        return json.loads("".join(_shallow(content)))
 
 
 def _shallow(content: str) -> Iterator[str]:
@@ -83,58 +72,22 @@ def _shallow(content: str) -> Iterator[str]:
     yield content[kept:]
 
 
-def events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
-    line: list[bytes] = []
+def _events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
     try:
-        for chunk in response.stream(1 << 16):
-            # A line of a megabyte comes in many chunks. None is held while its event is dealt with
-            # and the next one is waited for.
-            *ends, begun = chunk.split(b"\n")
-            for end in ends:
-                line.append(end)
-                if any(part.strip() for part in line):
-                    yield parse(line)
-                line.clear()
-            line.append(begun)
-    except (urllib3.exceptions.HTTPError, OSError) as error:
+        yield from (parse(line) for line in response if line.strip())
+    except (HTTPError, OSError) as error:
         raise Unreachable(str(error)) from error
     finally:
         # A watch that was abandoned still has bytes in flight, so its connection is not reused.
         response.close()
 
 
-def _page(response: urllib3.BaseHTTPResponse, path: str) -> list[bytes]:
-    """Read a page of a list, in chunks.
-
-    Raises:
-        TooLarge: it has more than ``MOST_BYTES``.
-
-    """
-    chunks: list[bytes] = []
-    left = MOST_BYTES
-    while chunk := response.read(_CHUNK):
-        chunks.append(chunk)
-        left -= len(chunk)
-        if left < 0:
-            # The rest is still in flight, so the connection is not reused.
-            response.close()
-            raise TooLarge(path)
-    return chunks
-
-
-def warnings(response: urllib3.BaseHTTPResponse) -> tuple[str, ...]:
-    """Return the warnings of admission and of the API server."""
-    return tuple(map(_text, response.headers.getlist("Warning")))
-
-
-def refusal(response: urllib3.BaseHTTPResponse) -> tuple[str, tuple[Cause, ...]]:
-    """Return message and causes of the Status in a failed response, and release its connection."""
+def _status(response: urllib3.BaseHTTPResponse, path: str) -> tuple[str, tuple[Cause, ...]]:
+    """Return message and causes of the Status in a failed response."""
     try:
-        status = json.loads(response.read())
-    except (urllib3.exceptions.HTTPError, OSError, ValueError):
+        status = json.loads(calls.read(response, path))
+    except (HTTPError, OSError, ValueError, TooLarge):
         status = None
-    finally:
-        response.release_conn()
     if not isinstance(status, dict):
         return str(response.reason), ()
     return str(status.get("message") or response.reason), tuple(_causes(status))
@@ -154,18 +107,9 @@ def _text(header: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
 
-MOST_BYTES = 8 << 20
-"""Of one page of a list. A tenant may have hundreds of Jobs of 1.5 MB; reading a page of them takes
-several times its size, in processes with a few hundred megabytes."""
-_CHUNK = 1 << 18
 _ONE = "1"
 """The limit of a page that is read whatever its size, which etcd bounds."""
-_CONNECT_SECONDS = 5.0
-_READ_SECONDS = 30.0
-_METADATA_OF_LISTS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_METADATA_OF_EVENTS = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_CONNECTIONS = 32
-"""In the pool; each watch occupies one."""
+_METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 """The one with the most precise fields first."""
 
@@ -180,10 +124,10 @@ class Client:
 
     def __init__(
         self,
-        kubeconfig: str | Mapping[str, Any] | ClusterAccess = "",
+        kubeconfig: KubeconfigSource = "",
         *,
         metadata_only: bool = False,
-        answer_seconds: float = _READ_SECONDS,
+        answer_seconds: float = calls.ANSWER_SECONDS,
     ) -> None:
         """Connect on first use; with *metadata_only* lists and watches carry only metadata.
 
@@ -195,9 +139,9 @@ class Client:
         self._impersonation = tuple(access.impersonation())
         self._accepted = ("application/json", "application/json")
         if metadata_only:
-            self._accepted = (_METADATA_OF_LISTS, _METADATA_OF_EVENTS)
+            self._accepted = (_METADATA.format("List"), _METADATA.format(""))
         self._lock = threading.Lock()
-        self._loaded: ApiServer | None = None
+        self._loaded: ApiClient | None = None
         self._kueue_version: str | None = None
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
@@ -205,13 +149,8 @@ class Client:
 
     def get_text(self, path: str) -> str:
         """Get what is not JSON, such as metrics through the API server's proxy."""
-        response = self._open("GET", path, {}, headers={"Accept": "*/*"})
-        try:
-            return response.read().decode(errors="replace")
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(str(error)) from error
-        finally:
-            response.release_conn()
+        response = self._open("GET", path, headers={"Accept": "*/*"})
+        return self._body(response, path).decode(errors="replace")
 
     def post(
         self, path: str, body: object, params: Mapping[str, str] | None = None
@@ -267,8 +206,7 @@ class Client:
         After *read_seconds* without data it raises Unreachable; it ends cleanly when the server
         closes it.
         """
-        response = self._open("GET", path, {**params, "watch": "true"}, read_seconds=read_seconds)
-        return events(response)
+        return _events(self._open("GET", path, {**params, "watch": "true"}, seconds=read_seconds))
 
     def kueue_version(self) -> str | None:
         """Return the best served version of Kueue's API that is understood; None: no Kueue."""
@@ -305,57 +243,50 @@ class Client:
         body: object,
         content_type: str,
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        response = self._open(
-            method, path, params or {}, body=body, headers={"Content-Type": content_type}
-        )
-        is_page = (params or {}).get("limit", _ONE) != _ONE
+        """Return the object that is answered, and the warnings of admission and the API server."""
+        sent = {"Content-Type": content_type}
+        response = self._open(method, path, params, body=body, headers=sent)
+        is_page = (params or EMPTY).get("limit", _ONE) != _ONE
+        content = self._body(response, path, most=calls.MOST_BYTES if is_page else inf)
+        return parse(content), tuple(map(_text, response.headers.getlist("Warning")))
+
+    def _body(self, response: urllib3.BaseHTTPResponse, path: str, *, most: float = inf) -> bytes:
         try:
-            chunks = _page(response, path) if is_page else [response.read()]
-            return parse(chunks), warnings(response)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            return calls.read(response, path, most=most)
+        except (HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
-        finally:
-            response.release_conn()
 
     def _open(
         self,
         method: str,
         path: str,
-        params: Mapping[str, str],
+        params: Mapping[str, str] | None = None,
         *,
         body: object = None,
-        headers: Mapping[str, str] | None = None,
-        read_seconds: float | None = None,
+        headers: Mapping[str, str] = EMPTY,
+        seconds: float | None = None,
     ) -> urllib3.BaseHTTPResponse:
-        server = self._connection()
-        connect_seconds = min(_CONNECT_SECONDS, self._answer_seconds)
+        server = self._server()
+        host = server.configuration.host
+        accept = self._accepted["watch" in (params or EMPTY)]
         query = f"?{urlencode(params)}" if params else ""
         try:
-            response = server.pool.request(
+            response = server.rest_client.pool_manager.request(
                 method,
-                f"{server.host}{path}{query}",
+                f"{host}{path}{query}",
                 body=None if body is None else json.dumps(body).encode(),
-                headers=self._sent(
-                    {
-                        **self._headers(server),
-                        "Accept": self._accepted["watch" in params],
-                        **(headers or {}),
-                    }
-                ),
-                preload_content=False,
-                timeout=urllib3.Timeout(
-                    connect=connect_seconds, read=read_seconds or self._answer_seconds
-                ),
-                retries=False,
+                headers=self._headers(server, {"Accept": accept, **headers}),
+                timeout=calls.timeout(seconds or self._answer_seconds),
+                **calls.ONCE,
             )
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise Unreachable(calls.why_unreached(error, server.host)) from error
+        except (HTTPError, OSError) as error:
+            raise Unreachable(calls.why_unreached(error, host)) from error
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             self._refuse(response, method, path)
         return response
 
     def _refuse(self, response: urllib3.BaseHTTPResponse, method: str, path: str) -> None:
-        status, (message, causes) = response.status, refusal(response)
+        status, (message, causes) = response.status, _status(response, path)
         match status:
             case http.HTTPStatus.UNAUTHORIZED:
                 with self._lock:
@@ -375,22 +306,19 @@ class Client:
             raise Unreachable(f"{status} {message}")
         raise Refused(status, message, causes)
 
-    def _connection(self) -> ApiServer:
+    def _server(self) -> ApiClient:
         with self._lock:
             if self._loaded is None:
-                self._loaded = connection(self._kubeconfig, connections=_CONNECTIONS)
+                self._loaded = connection(self._kubeconfig)
             return self._loaded
 
-    def _sent(self, headers: Mapping[str, str]) -> urllib3.HTTPHeaderDict:
-        """Add the headers of impersonation, of which one may come several times."""
-        sent = urllib3.HTTPHeaderDict(headers)
-        for name, value in self._impersonation:
-            sent.add(name, value)
-        return sent
-
-    def _headers(self, server: ApiServer) -> dict[str, str]:
-        with self._lock:  # it may refresh the token
-            return {"User-Agent": "kueue-fallback", **server.credentials()}
+    def _headers(self, server: ApiClient, given: Mapping[str, str]) -> urllib3.HTTPHeaderDict:
+        with self._lock:  # it may make a new token
+            who = authorization(server)
+        headers = urllib3.HTTPHeaderDict({"User-Agent": "kueue-fallback", **given, **who})
+        for name, value in self._impersonation:  # one may come several times
+            headers.add(name, value)
+        return headers
 
 
 def connect(kubeconfig: str = "") -> Client:

@@ -10,10 +10,11 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import hashes
 
-from certs.client import CONNECTIONS, ApiServer, Client
+from certs.client import Client
 from certs.errors import Unavailable
 from certs.keeper import Keeper, Report, Trouble
 from certs.leaf import Leaf
@@ -24,6 +25,9 @@ from webhook.api.kubernetes_api import Unreachable
 from webhook.model.faults import CERTIFICATES, Attention, Failures
 from webhook.server.tls import Certificates, Served
 from webhook.settings import Settings
+
+if TYPE_CHECKING:
+    from kubernetes.client import ApiClient
 
 
 class Certifier:
@@ -91,13 +95,12 @@ def keeper(settings: Settings, log: Callable[[str], None]) -> Keeper:
     )
 
 
-def _connected(kubeconfig: str) -> ApiServer:
-    """Connect as the observer itself does: it seldom needs the Kubernetes client."""
+def _connected(kubeconfig: str) -> ApiClient:
+    """Connect as the observer itself does, which leaves no key in a file."""
     try:
-        found = connection(kubeconfig, connections=CONNECTIONS)
+        return connection(kubeconfig)
     except Unreachable as error:
-        raise Unavailable(f"{kubeconfig or 'kubeconfig'}: {error}") from error
-    return ApiServer(found.host, found.pool, found.credentials)
+        raise Unavailable(str(error)) from error
 
 
 def carried(report: Report) -> Certificates:
