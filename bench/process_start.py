@@ -12,8 +12,8 @@ from bench.serving import Say
 from hack import bodies, load, meters
 from hack.embedded.api_server import EmbeddedServer
 
-READY_SECONDS: Final = 2.0
-MEMORY_MEGABYTES: Final = 100.0
+READY_SECONDS: Final = 6.0
+MEMORY_MEGABYTES: Final = 250.0
 
 
 def measure(scale: Scale, say: Say) -> Figures:

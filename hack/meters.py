@@ -17,7 +17,6 @@ from webhook.api.client import Client
 from webhook.flow.create import Rules
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Snapshot
-from webhook.observer import process
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 from webhook.state.pipe import Update, changes
@@ -26,6 +25,7 @@ from webhook.state.snapshot_file import fetch_snapshot
 Quantiles = dict[str, float]
 Buckets = dict[float, float]
 
+_OBSERVER: Final = "webhook.observer"
 _LOOKS_BACK: Final = "webhook.controller.look_back_process"
 """The controller's child, which lives for seconds: what a sample finds of it depends on when."""
 ALONE: Final = 2000
@@ -125,8 +125,7 @@ def observer(pid: int) -> int:
 
 
 def is_observer(pid: int) -> bool:
-    """Return whether a process names itself so: a fork has its server's command line."""
-    return _text(Path(f"/proc/{pid}/comm")) == f"{process.NAME}\n"
+    return _OBSERVER in _words(pid)
 
 
 def _family(pid: int) -> Iterator[tuple[str, int]]:

@@ -141,7 +141,6 @@ class ControlLoop:
             sleep=self._sleep,
             uniform=random.uniform,
         )
-        follower.rests = False
         with contextlib.suppress(_StoppedError):
             follower.run()
 

@@ -60,9 +60,8 @@ class Script:
             uniform=lambda low, high: high,
         )
 
-    def steps(self, count, resource=NAMESPACES, *, rests=True):
+    def steps(self, count, resource=NAMESPACES):
         follower = self.follow(resource)
-        follower.rests = rests
         for _ in range(count):
             follower.step()
         assert self.answers == []

@@ -1,15 +1,12 @@
 """List-then-watch on a scripted API server."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.api.script import COHORTS, NAMESPACES, Script
+from tests.api.script import COHORTS, Script
 from webhook.api.kubernetes_api import Forbidden, Gone, NotServed, TooLarge, Unreachable
-from webhook.api.watch import PAGE, REST_SECONDS, WORK_SECONDS, list_pages
-from webhook.state import readers
+from webhook.api.watch import PAGE, list_pages
 
 
 def namespace(name, version="7"):
@@ -40,8 +37,8 @@ def test_pages_are_listed_and_watched_from_their_resource_version():
     script = Script(page("a", more="t1"), page("b", version="5"), [10.0]).steps(1)
 
     assert script.asked == [
-        ("list", "/api/v1/namespaces", {"limit": "200"}),
-        ("list", "/api/v1/namespaces", {"limit": "200", "continue": "t1"}),
+        ("list", "/api/v1/namespaces", {"limit": "500"}),
+        ("list", "/api/v1/namespaces", {"limit": "500", "continue": "t1"}),
         (
             "watch",
             "/api/v1/namespaces",
@@ -54,36 +51,6 @@ def test_pages_are_listed_and_watched_from_their_resource_version():
         ),
     ]
     assert changes(script) == [["a", "b"]]
-
-
-def test_a_long_list_is_read_with_rests():
-    script = Script(page(*"abcde"), [10.0])
-
-    def read(kind, source):
-        script.now += 0.6 * WORK_SECONDS
-        return readers.read(kind, source)
-
-    script.steps(1, replace(NAMESPACES, read=read))
-
-    assert changes(script) == [["a", "b", "c", "d", "e"]]
-    assert script.slept == [REST_SECONDS] * 2
-
-
-def test_only_the_first_list_of_who_disturbs_nobody_yet_is_read_without_rests_in_large_pages():
-    lists = page(*"abcde"), page(*"abcde")
-    script = Script(lists[0], Gone(), lists[1], [10.0])
-    rests = []
-
-    def read(kind, source):
-        script.now += 0.6 * WORK_SECONDS
-        rests.append(script.slept.count(REST_SECONDS))
-        return readers.read(kind, source)
-
-    script.steps(2, replace(NAMESPACES, read=read), rests=False)
-
-    assert rests == [0, 0, 0, 0, 0, 0, 0, 1, 1, 2]
-    listed = [params for verb, _, params in script.asked if verb == "list"]
-    assert listed == [{"limit": "500"}, {"limit": "200"}]
 
 
 def test_a_watch_that_ends_is_resumed_from_the_last_event_without_a_wait():

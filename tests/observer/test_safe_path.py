@@ -5,14 +5,14 @@ import subprocess
 from pathlib import Path
 
 from hack.keeper import own_programs
-from webhook.serving import observer_child
+from webhook.serving import observer_link
 from webhook.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_observer_is_started_without_its_folder():
-    assert observer_child.command(Settings())[1:4] == ("-P", "-m", "webhook.observer")
+    assert observer_link.command(Settings())[1:4] == ("-P", "-m", "webhook.observer")
 
 
 def test_the_image_keeps_its_folder_out_of_every_python():

@@ -7,9 +7,9 @@ opened proves nothing: the API server says only afterwards that the resourceVers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from webhook.api.kubernetes_api import (
     Forbidden,
@@ -23,33 +23,8 @@ from webhook.api.kubernetes_api import (
 from webhook.api.limited import LimitedReads
 from webhook.api.resources import Key, ReadObject, Resource
 
-_Item = TypeVar("_Item")
-
-WORK_SECONDS = 0.0005
-"""About as long as the server takes for a review."""
-REST_SECONDS = 0.00005
-"""As short as a sleep can be: Linux ends it about as much later again."""
-
-
-def paced(
-    items: Iterable[_Item], *, clock: Callable[[], float], sleep: Callable[[float], object]
-) -> Iterator[_Item]:
-    """Yield *items*, with a pause whenever they were worked on for ``WORK_SECONDS``."""
-    since: float | None = None
-    for item in items:
-        now = clock()
-        if since is None:
-            since = now
-        elif now - since >= WORK_SECONDS:
-            sleep(REST_SECONDS)
-            since = clock()
-        yield item
-
-
-PAGE = 200
-"""Larger pages hold up other calls to the API server and in this process."""
-FIRST_PAGE = 500
-"""As client-go's: of a list that holds up nobody, as none is served here yet."""
+PAGE = 500
+"""As client-go's."""
 WATCH_SECONDS = (6.0, 9.0)
 """Range for the length of a quiet watch; the limit for the state's age is 15 s, and a loaded
 machine needs some of that itself."""
@@ -158,8 +133,6 @@ class Follower:
         self._clock = clock
         self._sleep = sleep
         self._uniform = uniform
-        self.rests = True
-        """Whether the next list is read with rests, in small pages; those after it always are."""
         self._read = resource.read
         self._limited = LimitedReads(resource.limit)
         self._version = ""
@@ -199,26 +172,21 @@ class Follower:
     def _list(self, path: str) -> None:
         entries: list[ReadObject] = []
         at, version = self._clock(), ""
-        most = PAGE if self.rests else FIRST_PAGE
         self._limited.forget()
         left_out: dict[Key, ReadObject] = {}
-        for page in list_pages(self._transport, path, self._resource.params, most=most):
+        for page in list_pages(self._transport, path, self._resource.params):
             # Each page is reduced at once: whole objects of a large list would fill the memory.
-            items = self._paced(page.get("items") or ())
-            for source in items:
+            for source in page.get("items") or ():
                 unread = self._limited.left_out(source)
                 if unread is None:
                     entries.append(self._read(self._resource.kind, source))
                 else:
                     left_out[unread.key] = unread
             version = str((page.get("metadata") or {}).get("resourceVersion") or "")
-            del page, items
-        self._version, self.rests = version, True
+            del page
+        self._version = version
         entries += left_out.values()
         self._emit(WatchUpdate(kind=self._resource.kind, at=at, entries=tuple(entries)))
-
-    def _paced(self, items: Iterable[_Item]) -> Iterable[_Item]:
-        return paced(items, clock=self._clock, sleep=self._sleep) if self.rests else items
 
     def _watch(self, path: str) -> None:
         seconds = self._uniform(*WATCH_SECONDS) if self._proven else _FIRST_WATCH_SECONDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -128,23 +127,13 @@ def _fail(where: str, lines: list[str]) -> NoReturn:
 
 
 def _run(settings: Settings) -> None:
-    from webhook.server import lifecycle
-
-    # What the observer needs is imported once, here, and shared by all forks.
-    with lifecycle.shared_with_children():
-        from webhook.observer import process
-        from webhook.server.gunicorn_app import Server
+    from webhook.server.gunicorn_app import Server
 
     def load_application() -> Application:
-        from webhook.serving.observer_child import ForkedChild
-
-        # First of all, as long as there is one thread and no private key.
-        observer = ForkedChild(partial(process.run, settings, rests=False))
-        # Imported while the observer reads its first lists.
         from webhook.serving import app
 
         server.context = source = _certificates(settings)
-        return app.serve_forever(settings, certificates=source, state=server, observer=observer)
+        return app.serve_forever(settings, certificates=source, state=server)
 
     server = Server(
         listen=settings.listen,

@@ -1,9 +1,9 @@
 """The observer's process: it follows the cluster and writes what has changed to a pipe.
 
-A fork of the server runs it, and so does ``python -m webhook.observer SETTINGS`` (JSON of
-``Settings``; else KUEUE_FALLBACK_SETTINGS). It writes ``Update`` frames to its standard output, log
-lines to standard error, and ends when its standard input or output closes. It connects the parts;
-what changes mean is the feed's to know.
+Its server starts it, as ``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else
+KUEUE_FALLBACK_SETTINGS). It writes ``Update`` frames to its standard output, log lines to standard
+error, and ends when its standard input or output closes. It connects the parts; what changes mean
+is the feed's to know.
 """
 
 from __future__ import annotations
@@ -44,8 +44,6 @@ COALESCE_SECONDS = 0.005
 HEARTBEAT_SECONDS = 0.5
 _Found: TypeAlias = WatchUpdate | ForecastResult | FromCluster | Reachable
 MESSAGES, STATE, _ = OBSERVER_PARTS
-NAME = "observer"
-"""The process's, as ``ps -o comm`` shows it."""
 NICENESS = 5
 """When CPU is short, the server answers first and the state gets older."""
 
@@ -74,12 +72,6 @@ def main() -> NoReturn:
     settings = Settings.model_validate_json(
         sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
     )
-    run(settings, rests=True)
-
-
-def run(settings: Settings, *, rests: bool) -> NoReturn:
-    """Follow and publish, in a process of its own; first lists are read with *rests*."""
-    lifecycle.name_process(NAME)
     os.nice(NICENESS)
     lifecycle.collect_seldom()
     lifecycle.end_with_parent()
@@ -91,22 +83,16 @@ def run(settings: Settings, *, rests: bool) -> NoReturn:
     threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console, rests=rests)
+    observe(settings, frames, console)
 
 
-def observe(
-    settings: Settings,
-    frames: BinaryIO,
-    console: Console,
-    *,
-    rests: bool,
-) -> NoReturn:
-    """Follow everything and publish, until the pipe closes; first lists are read with *rests*."""
+def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
+    """Follow everything and publish, until the pipe closes."""
     ring = KeyRing()
     resources = _resources(settings, ring)
     messages: queue.SimpleQueue[_Found] = queue.SimpleQueue()
     client = Client(settings.kubeconfig)
-    _follow(settings, resources, client, messages, rests=rests)
+    _follow(settings, resources, client, messages)
     feed = _feed(settings, resources)
     forecaster = Forecaster(messages.put)
     forecaster.start()
@@ -134,8 +120,6 @@ def _follow(
     resources: Sequence[Resource],
     client: Client,
     messages: queue.SimpleQueue[_Found],
-    *,
-    rests: bool,
 ) -> None:
     """Start a thread for each resource, and one for the records of run times."""
     for resource in resources:
@@ -147,7 +131,6 @@ def _follow(
             sleep=time.sleep,
             uniform=random.uniform,
         )
-        follower.rests = rests
         threading.Thread(target=follower.run, name=resource.kind, daemon=True).start()
     records = RunRecordsReader(
         settings.namespace,

@@ -9,8 +9,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 """https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html"""
@@ -35,27 +33,6 @@ def exempt_from_collection() -> None:
     """Exempt what is there from garbage collection: its pauses are the longest that there are."""
     gc.freeze()
     collect_seldom()
-
-
-@contextlib.contextmanager
-def shared_with_children() -> Iterator[None]:
-    """Exempt from garbage collection what is there after the block, so that forks share its memory.
-
-    The collector would write to all of it. In the block it is off: it would look at modules again
-    and again, which takes a sixth of the time of importing them, and find next to nothing.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
-
-
-def name_process(name: str) -> None:
-    """Set what ``ps -o comm`` shows, on Linux: a fork has its parent's command line."""
-    with contextlib.suppress(OSError):
-        Path("/proc/self/comm").write_text(name, encoding="ascii")
 
 
 def end_with_parent() -> None:

@@ -32,11 +32,10 @@ from webhook.model.words import span
 from webhook.server import lifecycle, probes
 from webhook.server.addresses import read_paths
 from webhook.server.tls import Source
-from webhook.serving import decision_log, observer_child
+from webhook.serving import decision_log, observer_link
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Considered, Handler
 from webhook.serving.mutate import Mutate
-from webhook.serving.observer_child import ForkedChild
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.settings import Settings
@@ -64,18 +63,9 @@ class ServerState(Protocol):
     put_off: Callable[[Callable[[], object]], object]
 
 
-def serve_forever(
-    settings: Settings,
-    *,
-    certificates: Source,
-    state: ServerState,
-    observer: ForkedChild | None = None,
-) -> Mutate:
-    """Start everything that a worker process needs; return the WSGI application.
-
-    *observer* was started before; without one it is started here.
-    """
-    server = _Server(settings, certificates, state, observer)
+def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Mutate:
+    """Start everything that a worker process needs; return the WSGI application."""
+    server = _Server(settings, certificates, state)
     threading.excepthook = server.end_with
     server.start()
     segments = settings.path_segments
@@ -85,13 +75,7 @@ def serve_forever(
 class _Server:
     """The parts of one worker process, and what each passes to the others."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        certificates: Source,
-        state: ServerState,
-        observer: ForkedChild | None,
-    ) -> None:
+    def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
         self._settings = settings
         self._certificates = certificates
         self._state = state
@@ -101,11 +85,10 @@ class _Server:
         reloads = self.metrics.certificate_reloads
         certificates.on_reload = lambda result: reloads.labels(result).inc()
         self._link = ObserverLink(
-            observer_child.command(settings),
+            observer_link.command(settings),
             on_update=self._take,
             on_log=lambda text: self.log.put(decision_log.observers(text)),
             on_start=self.metrics.observer_starts.inc,
-            first=observer,
         )
         self.log = DecisionLog(
             sys.stdout,

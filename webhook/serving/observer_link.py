@@ -8,17 +8,17 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from webhook.serving import observer_child
-from webhook.serving.observer_child import ForkedChild
+from webhook.settings import Settings
 from webhook.state.pipe import Update, read_update
 
-_Child: TypeAlias = ForkedChild | subprocess.Popen[bytes]
+_Child: TypeAlias = subprocess.Popen[bytes]
 _FIRST_WAIT_SECONDS = 0.2
 _LONGEST_WAIT_SECONDS = 5.0
 SILENT_SECONDS = 60.0
@@ -29,6 +29,14 @@ _RECENT_SECONDS = 60.0
 _STARTS_KEPT = 100
 _HEALTHY_SECONDS = 30.0
 """After a child that lived so long, the wait before a restart is the shortest again."""
+
+
+def command(settings: Settings) -> tuple[str, ...]:
+    """Return the command line of the observer.
+
+    ``-P`` keeps the current folder out of its imports.
+    """
+    return (sys.executable, "-P", "-m", "webhook.observer", settings.model_dump_json())
 
 
 class PipeWriter:
@@ -69,12 +77,10 @@ class ObserverLink:
         on_log: Callable[[str], None],
         on_start: Callable[[], object] = lambda: None,
         *,
-        first: _Child | None = None,
         silent_seconds: float = SILENT_SECONDS,
     ) -> None:
-        """Start the *command* again whenever it ends; *first* is one that was started already."""
+        """Start the *command*, with a pipe at each end, and again whenever it ends."""
         self._command = tuple(command)
-        self._first = first
         self._on_update = on_update
         self._on_log = on_log
         self._on_start = on_start
@@ -145,8 +151,10 @@ class ObserverLink:
             return f"the observer cannot be run: {error}"
 
     def _follow_one(self) -> int:
-        first, self._first = self._first, None
-        with first or observer_child.start(self._command) as child:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(  # noqa: S603 - our own program
+            self._command, stdin=pipe, stdout=pipe, stderr=pipe
+        ) as child:
             self._child = child
             self._starts.append(time.monotonic())
             self._heard = time.monotonic()
