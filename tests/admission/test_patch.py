@@ -4,6 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from jsonpatch import JsonPatch, JsonPatchConflict, JsonPointerException
 
 from webhook.admission.patch import PatchError, operations
 from webhook.jobs import KINDS
@@ -66,10 +67,10 @@ def test_env_entries_go_by_name():
         edit((*MAIN, "env", "A"), {"name": "A", "value": "1"}),
         edit((*MAIN, "env", "D"), {"name": "D"}),
     ) == [
-        ("replace", "/spec/template/spec/containers/1/env/2", {"name": "A", "value": "1"}),
-        ("add", "/spec/template/spec/containers/1/env/-", {"name": "D"}),
         ("remove", "/spec/template/spec/containers/1/env/4"),
         ("remove", "/spec/template/spec/containers/1/env/1"),
+        ("replace", "/spec/template/spec/containers/1/env/1", {"name": "A", "value": "1"}),
+        ("add", "/spec/template/spec/containers/1/env/-", {"name": "D"}),
     ]
     assert source["spec"]["template"]["spec"]["containers"][1]["env"] == [
         {"name": "A"},
@@ -126,3 +127,23 @@ def test_a_place_edited_twice_is_refused():
 )  # fmt: skip
 def test_a_place_that_cannot_be_reached_is_refused(source, path, text):
     assert text in refused(source, edit(path, "x"))
+
+
+@pytest.mark.parametrize("error", [JsonPatchConflict, JsonPointerException])
+def test_what_the_library_refuses_is_no_patch_and_tells_nothing_of_the_object(monkeypatch, error):
+    def refuse(_patch: JsonPatch, found: Any, **_: Any) -> None:
+        raise error(f"member not found in {found}")
+
+    monkeypatch.setattr(JsonPatch, "apply", refuse)
+
+    assert refused(job({"command": ["secret"]}), edit((*MAIN, "image"), "a")) == (
+        f"/spec/template/spec/containers/main/image: does not apply: {error.__name__}"
+    )
+
+
+def test_a_patch_that_does_not_give_exactly_what_was_wanted_is_refused(monkeypatch):
+    monkeypatch.setattr(JsonPatch, "apply", lambda _patch, found, **_: found)
+
+    assert refused(job(), edit((*MAIN, "image"), "a")) == (
+        "/spec/template/spec/containers/main/image: does not have its value after the patch"
+    )

@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from jsonpointer import JsonPointer
+
 from tests.fuzz.objects import NOON, good, probes
 from tests.reviews import review
 from tests.servers import Server
@@ -132,5 +134,5 @@ def _annotations(operation: Mapping[str, Any]) -> Mapping[str, Any]:
     path, value = operation["path"], operation.get("value")
     if path == "/metadata/annotations" and isinstance(value, dict):
         return value
-    parent, _, key = path.rpartition("/")
-    return {key.replace("~1", "/"): value} if parent == "/metadata/annotations" else {}
+    *parent, key = JsonPointer(path).parts
+    return {key: value} if parent == ["metadata", "annotations"] else {}

@@ -72,5 +72,4 @@ def answered(job, found, uid):
         create.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
         create.Rules(),
     )
-    prepared = outcome.prepared if isinstance(outcome, Decided) else None
-    return patch.operations(outcome.edits, admitted, KIND.allowed, prepared)
+    return patch.operations(outcome.edits, admitted, KIND.allowed)

@@ -11,10 +11,11 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from jsonpointer import JsonPointerException
+
 from webhook.admission.paths import (
     NAMES,
     Allowed,
-    copy_of,
     empty,
     from_pointer,
     pattern_of,
@@ -42,27 +43,17 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
     What is missing or null is ABSENT.
     """
     values: dict[Path, Json | Absent] = {}
-    # Most edits share their parents, and the way down to these is what costs.
-    reached: dict[Path, Any] = {}
     for edit in edits:
-        *above, last = edit.path
-        parent = tuple(above)
-        if parent not in reached:
-            reached[parent] = _reach(source, parent, values)
-        node = step(reached[parent], last)
-        values[edit.path] = ABSENT if node is None else node
+        node: Any = source
+        for depth, part in enumerate(edit.path, start=1):
+            node = step(node, part)
+            if node is None:
+                ends = range(depth, len(edit.path) + 1)
+                values.update((edit.path[:end], ABSENT) for end in ends)
+                break
+        else:
+            values[edit.path] = node
     return values
-
-
-def _reach(source: Mapping[str, Any], path: Path, values: dict[Path, Json | Absent]) -> Any:
-    """Return the parent at *path*; None: it is missing, and recorded so with those above it."""
-    node: Any = source
-    for depth, part in enumerate(path, start=1):
-        node = step(node, part)
-        if node is None:
-            values.update((path[:end], ABSENT) for end in range(depth, len(path) + 1))
-            break
-    return node
 
 
 def original_json(original: Original) -> dict[str, Json]:
@@ -107,9 +98,13 @@ def original_from_json(record: Mapping[str, Any]) -> Original:
     """
     values: dict[Path, Json | Absent] = {}
     for pointer, value in record.items():
-        if not pointer.startswith("/"):
+        try:
+            path = from_pointer(pointer)
+        except JsonPointerException:
+            path = ()
+        if not path:
             raise FieldError(_RECORD, f"expected a JSON Pointer, got {pointer!r}")
-        values[from_pointer(pointer)] = ABSENT if value is None else value
+        values[path] = ABSENT if value is None else value
     return values
 
 
@@ -178,7 +173,7 @@ def undone(source: Mapping[str, Any], original: Original, allowed: Allowed) -> d
     """
     _check_original(original, allowed)
     original = completed(original, source, allowed)
-    restored = copy_of(source)
+    restored = deepcopy(dict(source))
     # A decision edits only leaves, so a parent in the record is one that it had to create.
     parents = [path for path in original if isinstance(pattern_of(path, allowed), dict)]
     for path, value in original.items():

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import jsonpatch
-
 from webhook.admission import patch
 from webhook.admission.paths import value_at
 from webhook.api.cluster_access import ClusterAccess
@@ -200,10 +198,7 @@ class _Trials:
             adapted, policy, taken, decision_id="sample", class_text="sample sample 0"
         )
         edits = self._kind.edits(self._job, _opted_out(under))
-        body = copy.deepcopy(dict(self._source))
-        operations = patch.operations(edits, body, self._kind.allowed)
-        variant: Mapping[str, Any] = jsonpatch.apply_patch(dict(self._source), operations)
-        return variant
+        return patch.patched(self._source, edits, self._kind.allowed)
 
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:

@@ -1,8 +1,7 @@
 """Turns a decision into edits to the Job and its pod template, as far as the mode allows.
 
 A Job takes a place in its queue until its Workload is observed, also where it is left as submitted.
-What an option changes in a pod template is worked out once for all Jobs with that template. It must
-not know how the option was chosen.
+It must not know how the option was chosen.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
-from webhook.model.edits import HOLE, Edit, Prepared
+from webhook.model.edits import Edit
 from webhook.model.fields import FieldError, Json
 from webhook.model.forecasts import Basis, JobClass
 from webhook.model.holds import gated
@@ -167,32 +166,11 @@ def apply(
     decision = signed(decision, class_text, case.submitted, keys)
     currency = occupancy.snapshot.currency
     held = warning.held(decision.hold, currency, kind=case.kind, job=case.current)
-    warnings = (*warnings, *held)
-    prepared = _prepared(case, taken.job, taken, policy, class_text)
-    if prepared is None:
-        after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
-        after = gated(after) if decision.hold is not None else after
-        arrival = decided(after, taken, decision, occupancy.snapshot, class_text=class_text)
-        outcome = _changed(case, after, decision, arrival, keys=keys)
-        return replace(outcome, warnings=warnings)
-    # The edits to the template are known already (decision 0008); what is left are the Job's own
-    # labels and annotations.
-    prepared = patch.filled(prepared, decision.id)
-    labelled = replace(case.submitted, labels=_labels(taken.job, taken, policy))
-    labelled = gated(labelled) if decision.hold is not None else labelled
-    named = case.kind.edits(case.submitted, labelled)
-    original = original_of(named, case.submitted_source)
-    record = {**prepared.record, **original_json(original)}
-    recorded = annotated(labelled, decision, record, keys)
-    return Decided(
-        decision=decision,
-        edits=prepared.edits + named + case.kind.edits(labelled, recorded),
-        prepared=prepared,
-        original={**prepared.original, **original},
-        warnings=warnings,
-        arrival=decided(labelled, taken, decision, occupancy.snapshot, class_text=class_text),
-        job=case.submitted,
-    )
+    after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
+    after = gated(after) if decision.hold is not None else after
+    arrival = decided(after, taken, decision, occupancy.snapshot, class_text=class_text)
+    outcome = _changed(case, after, decision, arrival, keys=keys)
+    return replace(outcome, warnings=(*warnings, *held))
 
 
 def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
@@ -295,7 +273,7 @@ def _changed(
     *,
     keys: SigningKeys | None,
 ) -> Decided:
-    """Return the outcome where no prepared edits exist, as for a Job that carries a decision."""
+    """Return the outcome of a Job that is *after* the decision, with what an undo puts back."""
     changed = case.kind.edits(case.submitted, after)
     original = original_of(changed, case.submitted_source)
     recorded = annotated(after, decision, original_json(original), keys)
@@ -311,25 +289,6 @@ def _changed(
         arrival=arrival,
         job=case.submitted,
     )
-
-
-def _prepared(
-    case: RecoveredJob, job: Job, taken: Assessment, policy: FallbackPolicy, class_text: str
-) -> Prepared | None:
-    """Return this option's edits to this pod template, worked out once; None: it is not shared."""
-    before = case.submitted.pod_sets
-    # A Job that carries marks is edited from what it is, so its edits fit no other Job.
-    if case.current is not case.submitted or not isinstance(before, jobs.PodSets):
-        return None
-
-    def work() -> Prepared | None:
-        marked = under(job, policy, taken, decision_id=HOLE, class_text=class_text)
-        edits = case.kind.edits(case.submitted, replace(case.submitted, pod_sets=marked.pod_sets))
-        return patch.prepare(edits, case.submitted_source, case.kind.allowed)
-
-    # Recalled by which objects these are: comparing templates would cost half of the work.
-    key = (_prepared, job.pod_sets, policy, taken.option, case.kind, class_text)
-    return before.recall(key, work)
 
 
 def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy) -> str:

@@ -10,7 +10,7 @@ from webhook.model.policy.fallback_policy import Mode
 
 if TYPE_CHECKING:
     from webhook.model.costs.prices import Cost, Place
-    from webhook.model.edits import Edit, Original, Prepared
+    from webhook.model.edits import Edit, Original
     from webhook.model.forecasts import Forecast
     from webhook.model.holds import Hold
     from webhook.model.job import Job
@@ -176,8 +176,6 @@ class Decided(_Created):
     """A Job that a policy has decided, if only to leave it as submitted."""
 
     decision: Decision
-    prepared: Prepared | None = None
-    """The first of the edits, worked out before for an equal template."""
     original: Original | None = None
 
 

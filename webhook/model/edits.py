@@ -43,21 +43,3 @@ Original: TypeAlias = Mapping[Path, "Json | Absent"]
 
 Operation: TypeAlias = "dict[str, Any]"
 """One of JSON Patch (RFC 6902)."""
-
-
-HOLE = "\N{LEFT CORNER BRACKET}to be filled\N{RIGHT CORNER BRACKET}"
-"""Stands for the one text that differs from Job to Job: the decision's id."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """Edits to an object with what follows from them: the same for every equal object."""
-
-    edits: tuple[Edit, ...]
-    original: Original
-    record: Mapping[str, Json]
-    """``original`` as the decision has it."""
-    operations: tuple[Operation, ...]
-    open_edits: tuple[int, ...] = ()
-    open_operations: tuple[int, ...] = ()
-    """Places of those with ``HOLE`` in them."""

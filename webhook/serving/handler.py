@@ -153,8 +153,7 @@ class Handler:
         else:
             outcome = self._create(review, kind, moment)
         # Verifying applies the patch to the review's own object.
-        prepared = outcome.prepared if isinstance(outcome, Decided) else None
-        operations = patch.operations(outcome.edits, source, kind.allowed, prepared)
+        operations = patch.operations(outcome.edits, source, kind.allowed)
         if review.operation == "UPDATE":
             operations += update.disowned(source, kind)
         elif isinstance(outcome, Skipped | Decided) and not review.dry_run:

@@ -6,7 +6,6 @@ each strategy gets the same Jobs with the same true run times.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -88,10 +87,8 @@ class RowChanges:
         job = kind.read(source)
         is_only = len(job.pod_sets) == 1
         pod_sets = tuple(self._asking(pod_set, is_only=is_only) for pod_set in job.pod_sets)
-        body = copy.deepcopy(dict(source))
         changes = kind.edits(job, replace(job, pod_sets=pod_sets))
-        patch.operations(changes, body, kind.allowed)
-        return body
+        return patch.patched(source, changes, kind.allowed)
 
     def _asking(self, pod_set: PodSet, *, is_only: bool) -> PodSet:
         # The first container stands for the whole pod.
