@@ -9,7 +9,7 @@ import yaml
 
 from hack.waiting import WAIT_SECONDS
 from webhook.api.calls import MOST_BYTES
-from webhook.api.client import Client, connect
+from webhook.api.client import Client
 from webhook.api.kubernetes_api import (
     Forbidden,
     Gone,
@@ -151,15 +151,17 @@ def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
     server.answers["/a"] = 200, {"ok": True}
     client = Client(kubeconfig())
 
-    client.post("/a", {"b": 1}, {"dryRun": "All"})
+    client.ask("POST", "/a", {"b": 1}, {"dryRun": "All"})
     client.put("/a", {"b": 2})
-    client.patch("/a", [{"op": "test"}], content_type="application/json-patch+json")
+    client.patch("/a", {"b": None})
+    client.apply("/a", {"b": 3}, manager="us")
 
     sent = [(c, p, h["Content-Type"], b) for c, p, h, b in server.requests]
     assert sent == [
         ("POST", "/a?dryRun=All", "application/json", {"b": 1}),
         ("PUT", "/a", "application/json", {"b": 2}),
-        ("PATCH", "/a", "application/json-patch+json", [{"op": "test"}]),
+        ("PATCH", "/a", "application/merge-patch+json", {"b": None}),
+        ("PATCH", "/a?fieldManager=us&force=true", "application/apply-patch+yaml", {"b": 3}),
     ]
 
 
@@ -276,7 +278,7 @@ def test_the_newest_version_of_kueue_that_is_understood(server, kubeconfig, serv
     versions = [{"version": version} for version in served]
     server.answers["/apis/kueue.x-k8s.io"] = 200, {"versions": versions}
 
-    assert connect(kubeconfig()).kueue_version() == chosen
+    assert Client(kubeconfig()).kueue_version() == chosen
 
 
 def test_no_server_and_no_configuration_are_unreachable(tmp_path, kubeconfig, server):
@@ -285,6 +287,6 @@ def test_no_server_and_no_configuration_are_unreachable(tmp_path, kubeconfig, se
     server.server_close()
 
     with pytest.raises(Unreachable, match="refused"):
-        connect(path)
+        Client(path).get("/a")
     with pytest.raises(Unreachable, match="Invalid kube-config file"):
-        connect(str(tmp_path / "none"))
+        Client(str(tmp_path / "none")).get("/a")

@@ -16,7 +16,7 @@ def test_a_patch_returns_the_warnings_that_come_with_it(tmp_path):
         return 200, [("Warning", '299 - "one"'), ("Warning", '299 - "a \\"second\\""')], {"n": 1}
 
     with serving(answer, tmp_path) as kubeconfig:
-        found = Client(kubeconfig).patch_with_warnings("/a", {"b": None}, {"dryRun": "All"})
+        found = Client(kubeconfig).ask("PATCH", "/a", {"b": None}, {"dryRun": "All"})
 
     assert found == ({"n": 1}, ("one", 'a "second"'))
     assert asked == [("PATCH", "/a?dryRun=All", {"b": None})]

@@ -49,7 +49,7 @@ def test_unfinished_jobs_of_all_pages_are_listed_with_what_becomes_of_them(run):
 
     result = run(answer)
 
-    selected = "/apis/batch/v1/jobs?labelSelector=kueue-fallback.dev%2Foption&limit=200"
+    selected = "/apis/batch/v1/jobs?labelSelector=kueue-fallback.dev%2Foption&limit=500"
     assert asked == [selected, selected + "&continue=more"]
     assert result.stdout.splitlines()[:4] == [
         "NAMESPACE  NAME       OPTION  QUEUE   STATE",

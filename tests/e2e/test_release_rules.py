@@ -134,7 +134,7 @@ def are_active(client):
 
 def predicted(plane, source):
     """Return what the Job would be charged by our model of the running release; None: it waits."""
-    found = fetch_snapshot(clients.connect(str(plane.kubeconfig)), now=0.0, unix=0.0)
+    found = fetch_snapshot(clients.Client(str(plane.kubeconfig)), now=0.0, unix=0.0)
     assert found.kueue.release == release_of(tools.kueue_version())
     read = batch.read(source)
     local_queue = found.local_queues[NAMESPACE, read.queue]

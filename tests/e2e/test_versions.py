@@ -50,7 +50,7 @@ def _object(kind, name, **rest):
 
 def _read(plane, monkeypatch, version):
     monkeypatch.setattr(clients, "_KUEUE_VERSIONS", (version,))
-    found = fetch_snapshot(clients.connect(str(plane.kubeconfig)), now=0.0, unix=0.0)
+    found = fetch_snapshot(clients.Client(str(plane.kubeconfig)), now=0.0, unix=0.0)
     return dataclasses.replace(found, as_of=0.0, generation=0)
 
 

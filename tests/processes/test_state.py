@@ -12,7 +12,7 @@ import pytest
 
 from hack import paper
 from hack.waiting import WaitedInVainError, wait_for
-from webhook.api.client import connect
+from webhook.api.client import Client
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.queues import Held, Snapshot
 from webhook.serving.observer_link import ObserverLink
@@ -39,7 +39,7 @@ class Observed:
         self.link = ObserverLink(
             command, self.take, self.lines.append, silent_seconds=SILENT_SECONDS
         )
-        self.client = connect(str(plane.kubeconfig))
+        self.client = Client(str(plane.kubeconfig))
 
     def take(self, update):
         with self.lock:
@@ -93,7 +93,7 @@ def test_events_are_in_the_state_soon(own_plane, observed):
         return (held.reserving, held.pending) == (4, 2)
 
     def known():
-        held = observed.snapshot.held[names.gpu_cluster_queue]
+        held = observed.snapshot.held.get(names.gpu_cluster_queue, Held())
         return (held.reserving, held.pending) == (4, 2)
 
     wait_for(listed, "four Jobs reserve quota and two are pending")

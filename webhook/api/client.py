@@ -107,6 +107,8 @@ def _text(header: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted.removesuffix('"'))
 
 
+_MERGE_PATCH = "application/merge-patch+json"
+_APPLY_PATCH = "application/apply-patch+yaml"
 _ONE = "1"
 """The limit of a page that is read whatever its size, which etcd bounds."""
 _METADATA = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
@@ -145,58 +147,54 @@ class Client:
         self._kueue_version: str | None = None
 
     def get(self, path: str, params: Mapping[str, str] | None = None) -> Mapping[str, Any]:
-        return self._call("GET", path, params)
+        return self.ask("GET", path, params=params)[0]
 
     def get_text(self, path: str) -> str:
         """Get what is not JSON, such as metrics through the API server's proxy."""
-        response = self._open("GET", path, headers={"Accept": "*/*"})
+        response = self._open("GET", path, {}, headers={"Accept": "*/*"})
         return self._body(response, path).decode(errors="replace")
 
     def post(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        return self._call("POST", path, params, body=body)
+        return self.ask("POST", path, body, params)[0]
 
     def put(
         self, path: str, body: object, params: Mapping[str, str] | None = None
     ) -> Mapping[str, Any]:
-        return self._call("PUT", path, params, body=body)
+        return self.ask("PUT", path, body, params)[0]
 
-    def post_with_warnings(
-        self, path: str, body: object, params: Mapping[str, str] | None = None
-    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Create an object; return it and the API server's warnings."""
-        return self._ask("POST", path, params, body=body, content_type="application/json")
-
-    def patch(
-        self,
-        path: str,
-        body: object,
-        *,
-        content_type: str = "application/merge-patch+json",
-        params: Mapping[str, str] | None = None,
-    ) -> Mapping[str, Any]:
-        return self._call("PATCH", path, params, body=body, content_type=content_type)
+    def patch(self, path: str, body: object) -> Mapping[str, Any]:
+        return self.ask("PATCH", path, body)[0]
 
     def apply(self, path: str, body: object, *, manager: str) -> Mapping[str, Any]:
-        return self.patch(
-            path,
-            body,
-            content_type="application/apply-patch+yaml",
-            params={"fieldManager": manager, "force": "true"},
-        )
-
-    def patch_with_warnings(
-        self, path: str, body: object, params: Mapping[str, str] | None = None
-    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Patch an object as ``patch`` does; return it and the API server's warnings."""
-        return self._ask(
-            "PATCH", path, params, body=body, content_type="application/merge-patch+json"
-        )
+        params = {"fieldManager": manager, "force": "true"}
+        return self.ask("PATCH", path, body, params, content_type=_APPLY_PATCH)[0]
 
     def delete(self, path: str, options: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """Delete an object; *options* are meta/v1 DeleteOptions."""
-        return self._call("DELETE", path, None, body=options)
+        return self.ask("DELETE", path, options)[0]
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        params: Mapping[str, str] | None = None,
+        *,
+        content_type: str = "",
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Return the object that is answered, and the warnings of admission and the API server.
+
+        The *content_type* of a patch is by default that of a merge patch.
+        """
+        given = params or EMPTY
+        usual = _MERGE_PATCH if method == "PATCH" else "application/json"
+        sent = {"Content-Type": content_type or usual}
+        response = self._open(method, path, given, body=body, headers=sent)
+        is_page = given.get("limit", _ONE) != _ONE
+        content = self._body(response, path, most=calls.MOST_BYTES if is_page else inf)
+        return parse(content), tuple(map(_text, response.headers.getlist("Warning")))
 
     def watch(
         self, path: str, params: Mapping[str, str], *, read_seconds: float
@@ -223,33 +221,6 @@ class Client:
         """Discover the served versions again: Kueue was installed, upgraded or removed."""
         self._kueue_version = None
 
-    def _call(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        *,
-        body: object = None,
-        content_type: str = "application/json",
-    ) -> Mapping[str, Any]:
-        return self._ask(method, path, params, body=body, content_type=content_type)[0]
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, str] | None,
-        *,
-        body: object,
-        content_type: str,
-    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Return the object that is answered, and the warnings of admission and the API server."""
-        sent = {"Content-Type": content_type}
-        response = self._open(method, path, params, body=body, headers=sent)
-        is_page = (params or EMPTY).get("limit", _ONE) != _ONE
-        content = self._body(response, path, most=calls.MOST_BYTES if is_page else inf)
-        return parse(content), tuple(map(_text, response.headers.getlist("Warning")))
-
     def _body(self, response: urllib3.BaseHTTPResponse, path: str, *, most: float = inf) -> bytes:
         try:
             return calls.read(response, path, most=most)
@@ -260,7 +231,7 @@ class Client:
         self,
         method: str,
         path: str,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str],
         *,
         body: object = None,
         headers: Mapping[str, str] = EMPTY,
@@ -268,7 +239,7 @@ class Client:
     ) -> urllib3.BaseHTTPResponse:
         server = self._server()
         host = server.configuration.host
-        accept = self._accepted["watch" in (params or EMPTY)]
+        accept = self._accepted["watch" in params]
         query = f"?{urlencode(params)}" if params else ""
         try:
             response = server.rest_client.pool_manager.request(
@@ -319,18 +290,6 @@ class Client:
         for name, value in self._impersonation:  # one may come several times
             headers.add(name, value)
         return headers
-
-
-def connect(kubeconfig: str = "") -> Client:
-    """Return a client that was able to make one call.
-
-    Raises:
-        Unreachable: there is no configuration, or no answer.
-
-    """
-    client = Client(kubeconfig)
-    client.kueue_version()
-    return client
 
 
 _RESOURCES_CHANGE: Final = (1, 36)

@@ -202,8 +202,8 @@ class _Trials:
 
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
         try:
-            created, warnings = self._client.post_with_warnings(
-                self._kind.path(self._namespace), variant, _DRY_RUN
+            created, warnings = self._client.ask(
+                "POST", self._kind.path(self._namespace), variant, _DRY_RUN
             )
         except Forbidden as error:
             if error.is_lack_of_rights:

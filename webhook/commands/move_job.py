@@ -73,7 +73,7 @@ def _moved(client: Client, target: Target, option: str) -> str:
                 "resourceVersion": job["metadata"]["resourceVersion"],
                 "annotations": {MOVE_TO: option},
             }
-            answer = client.patch_with_warnings(target.path, {"metadata": wish}, target.params)
+            answer = client.ask("PATCH", target.path, {"metadata": wish}, target.params)
             return _told(client, target, option, *answer)
         except NotServed:
             return missing(client, target)

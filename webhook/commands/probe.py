@@ -96,7 +96,7 @@ def ask(client: Client, namespace: str) -> str:
     from webhook.admission import review
 
     nonce = secrets.token_hex(8)
-    _, warnings = client.post_with_warnings(JOB.path(namespace), _job(nonce), {"dryRun": "All"})
+    _, warnings = client.ask("POST", JOB.path(namespace), _job(nonce), {"dryRun": "All"})
     start = review.probe_warning(nonce)
     return next((text.removeprefix(start) for text in warnings if text.startswith(start)), "")
 

@@ -168,7 +168,7 @@ def _ask(client: Client, target: Target) -> tuple[Mapping[str, Any], Sequence[st
             job = client.get(target.path)
             if refusal := _refusal(target, job):
                 raise NotUndoneError(refusal)
-            return client.patch_with_warnings(target.path, _wish(job), target.params)
+            return client.ask("PATCH", target.path, _wish(job), target.params)
         except NotServed:
             raise NotUndoneError(missing(client, target)) from None
         except Refused as error:
