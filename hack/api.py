@@ -3,27 +3,26 @@
 import contextlib
 import dataclasses
 import functools
-import http.client
 import itertools
 import json
-import queue
 import ssl
-import time
-import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from socket import SHUT_RDWR
 from typing import Any, Final
+from urllib.parse import urlencode
+
+import urllib3
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
+BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 TIMEOUT_SECONDS: Final = 60.0
-# The API server closes connections that were idle for 90 seconds.
-IDLE_SECONDS: Final = 60.0
+_CONNECTIONS: Final = 64
+"""That are kept; more are opened where more is asked at once."""
 
 WATCH_SECONDS: Final = 7200
 """The API server would end a watch earlier by itself."""
@@ -43,7 +42,7 @@ class ApiError(Exception):
         return f"{self.status}: {self.message}"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
     """What the API server said, with the warnings that kubectl would print."""
 
@@ -59,10 +58,11 @@ class ApiClient:
     """Talk to one API server with a client certificate or a token."""
 
     def __init__(self, port: int, *, tls: ssl.SSLContext, token: str = "") -> None:
-        self._port = port
-        self._tls = tls
-        self._token = token
-        self._idle: queue.LifoQueue[tuple[float, http.client.HTTPSConnection]] = queue.LifoQueue()
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Accept": "application/json", **authorization}
+        self._pool = urllib3.HTTPSConnectionPool(
+            "127.0.0.1", port, ssl_context=tls, maxsize=_CONNECTIONS, retries=False
+        )
         self._find_resource = functools.cache(self._discover)
 
     @classmethod
@@ -74,9 +74,7 @@ class ApiClient:
         return cls(port, tls=tls)
 
     def close(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._idle.get_nowait()[1].close()
+        self._pool.close()
 
     # Objects, each named by its apiVersion and kind.
 
@@ -175,17 +173,18 @@ class ApiClient:
         The events end with the `with` block, in whichever thread they are read.
         """
         query = {"watch": "1", "labelSelector": selector, "timeoutSeconds": WATCH_SECONDS}
-        path = f"{self.path(api_version, kind)}?{urllib.parse.urlencode(query)}"
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls)
-        connection.connect()
-        # The connection forgets it where an answer has no known length.
-        socket = connection.sock
-        connection.request("GET", path, headers=self._headers())
+        response = self._pool.request(
+            "GET",
+            f"{self.path(api_version, kind)}?{urlencode(query)}",
+            headers=self._headers,
+            timeout=None,
+            preload_content=False,
+        )
         try:
-            yield _events(connection)
+            yield _events(response)
         finally:
-            with contextlib.suppress(OSError):
-                socket.shutdown(SHUT_RDWR)
+            with contextlib.suppress(OSError, RuntimeError):
+                response.shutdown()
 
     # Paths.
 
@@ -222,64 +221,33 @@ class ApiClient:
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one call and return its answer; raise ApiError for any status from 400."""
-        target = f"{path}?{urllib.parse.urlencode(query)}" if query else path
+        """Send one call and return its answer.
+
+        Raises:
+            ApiError: its status is 400 or above.
+            ConnectionError: there is none.
+
+        """
+        target = f"{path}?{urlencode(query)}" if query else path
         content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        headers = {"Content-Type": content_type, **self._headers()}
-        answer = self._exchange(method, target, content, headers)
-        if answer.status >= http.client.BAD_REQUEST:
-            raise ApiError(answer.status, _message(answer.body))
-        return answer
-
-    def _headers(self) -> dict[str, str]:
-        authorization = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        return {"Accept": "application/json", **authorization}
-
-    def _exchange(
-        self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
-        with self._connection() as connection:
-            try:
-                connection.request(method, target, content, dict(headers))
-            except OSError:
-                # The API server has closed it while it was idle: nothing of this call arrived.
-                connection.close()
-                connection.request(method, target, content, dict(headers))
-            response = connection.getresponse()
-            return Answer(
-                status=response.status,
-                body=response.read(),
-                warnings=tuple(_warning_text(w) for w in response.msg.get_all("Warning", ())),
-            )
-
-    @contextlib.contextmanager
-    def _connection(self) -> Iterator[http.client.HTTPSConnection]:
-        """Borrow a connection; one that failed is closed, not returned."""
-        connection = self._idle_one() or http.client.HTTPSConnection(
-            "127.0.0.1", self._port, context=self._tls, timeout=TIMEOUT_SECONDS
-        )
+        headers = {"Content-Type": content_type, **self._headers}
         try:
-            yield connection
-        except BaseException:
-            connection.close()
-            raise
-        self._idle.put((time.monotonic(), connection))
-
-    def _idle_one(self) -> http.client.HTTPSConnection | None:
-        """Take a connection that the API server will not close just now for being idle."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                since, connection = self._idle.get_nowait()
-                if time.monotonic() - since < IDLE_SECONDS:
-                    return connection
-                connection.close()
-        return None
+            response = self._pool.request(
+                method, target, body=content, headers=headers, timeout=TIMEOUT_SECONDS
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(str(error)) from error
+        if response.status >= BAD_REQUEST:
+            raise ApiError(response.status, _message(response.data))
+        warnings = response.headers.getlist("Warning")
+        return Answer(response.status, response.data, tuple(map(_warning_text, warnings)))
 
 
-def _events(connection: http.client.HTTPConnection) -> Iterator[Object]:
+def _events(response: urllib3.BaseHTTPResponse) -> Iterator[Object]:
     # What is cut off by the end of the watch is no event. Whoever reads it closes it.
-    with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-        for line in connection.getresponse():
+    ends = (OSError, ValueError, urllib3.exceptions.HTTPError)
+    with contextlib.closing(response), contextlib.suppress(*ends):
+        for line in response:
             yield json.loads(line)
 
 
@@ -289,7 +257,7 @@ def _group_path(api_version: str) -> str:
 
 def _warning_text(header: str) -> str:
     """Take the text out of `299 - "text"`."""
-    return header.split('"', 1)[-1].rstrip('"').replace('\\"', '"')
+    return header.split('"', 1)[-1].removesuffix('"').replace('\\"', '"')
 
 
 def _message(body: bytes) -> str:
