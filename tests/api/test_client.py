@@ -10,6 +10,7 @@ import yaml
 from hack.waiting import WAIT_SECONDS
 from webhook.api.calls import MOST_BYTES
 from webhook.api.client import Client
+from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import (
     Forbidden,
     Gone,
@@ -36,7 +37,7 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self):
         size = int(self.headers.get("Content-Length", 0))
         body = json.loads(self.rfile.read(size)) if size else None
-        self.server.requests.append((self.command, self.path, dict(self.headers), body))
+        self.server.requests.append((self.command, self.path, self.headers, body))
         found = self.server.answers.get(self.path.partition("?")[0], (404, {"message": "none"}))
         if callable(found):
             found = found(self.headers)
@@ -48,6 +49,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Location", "/elsewhere")
+        self.send_header("Warning", '299 - "one"')
+        self.send_header("Warning", '299 - "a \\"second\\""')
         self.end_headers()
         self.wfile.write(content)
 
@@ -109,8 +112,7 @@ def test_an_object_is_got_with_the_credentials_and_the_parameters(server, kubeco
         "GET",
         "/api/v1/namespaces?limit=2&continue=a+b",
     )
-    credentials = {name.lower(): value for name, value in headers.items()}["authorization"]
-    assert credentials == "Bearer t1"
+    assert headers["authorization"] == "Bearer t1"
 
 
 def test_a_page_larger_than_can_be_held_is_not_read_and_one_object_always_is(server, kubeconfig):
@@ -163,6 +165,25 @@ def test_changes_are_sent_as_json_of_their_type(server, kubeconfig):
         ("PATCH", "/a", "application/merge-patch+json", {"b": None}),
         ("PATCH", "/a?fieldManager=us&force=true", "application/apply-patch+yaml", {"b": 3}),
     ]
+
+
+def test_an_answer_comes_with_its_warnings(server, kubeconfig):
+    server.answers["/a"] = 200, {"n": 1}
+
+    assert Client(kubeconfig()).ask("GET", "/a") == ({"n": 1}, ("one", 'a "second"'))
+
+
+def test_each_group_is_impersonated_by_a_header_of_its_own(server, kubeconfig):
+    server.answers["/a"] = 200, {}
+    access = ClusterAccess(kubeconfig=kubeconfig(), user="alice", groups=("ml", "a, b"))
+
+    Client(access).get("/a")
+    Client(access.as_oneself()).get("/a")
+
+    heard = [headers for _, _, headers, _ in server.requests]
+    users = [headers.get_all("Impersonate-User") for headers in heard]
+    groups = [headers.get_all("Impersonate-Group") for headers in heard]
+    assert (users, groups) == ([["alice"], None], [["ml", "a, b"], None])
 
 
 @pytest.mark.parametrize(

@@ -266,6 +266,12 @@ def test_a_context_is_chosen_by_its_name_and_says_which_namespace(written):
     assert connection.default_namespace(replace(team, kubeconfig=written(content))) == "team"
 
 
+@pytest.mark.parametrize("text", ["{", "{}", "kind: Config", "- text", ""])
+def test_without_a_context_the_namespace_is_the_one_of_that_name(written, tmp_path, text):
+    for path in (written(text), str(tmp_path / "none")):
+        assert connection.default_namespace(ClusterAccess(kubeconfig=path)) == "default"
+
+
 @pytest.mark.parametrize("form", ["a file", "content", "a plugin"])
 def test_a_process_that_ends_at_once_leaves_no_file_with_a_key(server, pki, tmp_path, form):
     files = tmp_path / "tmp"
