@@ -112,3 +112,21 @@ def test_what_is_wrong_in_a_kubeconfig_is_said_with_its_file_and_without_what_is
         Client(server.kubeconfig).get("/a")
 
     assert str(error.value) == (f"{path}: Invalid kube-config file. Expected key user in {path}")
+
+
+@pytest.mark.parametrize(
+    ("token", "heard"), [("secret\n", ["Bearer secret"]), ("secret\nsecond", [])]
+)
+def test_a_token_ends_with_its_line_and_one_of_two_lines_is_not_quoted(server, token, heard):
+    path, file = Path(server.kubeconfig), Path(server.kubeconfig).with_name("token")
+    file.write_text(token)
+    path.write_text(path.read_text().replace("token: t", f"tokenFile: {file}"))
+    client = Client(server.kubeconfig)
+
+    if heard:
+        client.get("/a")
+    else:
+        with pytest.raises(Unavailable, match="expected a token of one line of ASCII"):
+            client.get("/a")
+
+    assert server.headers("Authorization") == heard
