@@ -10,6 +10,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -390,6 +391,7 @@ class Handler(BaseHTTPRequestHandler):
         if faults.mood is Mood.LATE:
             self.server.over.wait(LATE_SECONDS)
         self._wait_while_silent()
+        self.send_header("Date", formatdate(time.time() + faults.clock_seconds, usegmt=True))
         self.end_headers()
 
     def _write(self, content: bytes) -> None:

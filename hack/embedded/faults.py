@@ -31,6 +31,8 @@ class Faults:
 
     def __init__(self) -> None:
         self.mood = Mood.PROMPT
+        self.clock_seconds = 0.0
+        """By how much the clock by which answers are dated is ahead."""
         self.watches_dropped = 0
         """How often all watches were broken off."""
         self.refused: list[tuple[int, str, str]] = []

@@ -126,6 +126,7 @@ def test_every_metric_of_ours_is_on_the_dashboard():
     shown = {re.sub("_(bucket|sum|count)$", "", name) for name in shown}
 
     assert {name for name in OURS if "process_" not in name} - shown == {
+        "kueue_fallback_clock_ahead_seconds",  # told by /readyz and the log
         "kueue_fallback_state_synced",  # told by its age
         "kueue_fallback_controller_state_synced",
         "kueue_fallback_controller_ready",

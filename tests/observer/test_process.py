@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.state.feeds import synced_feed
+from webhook.api.clock import ClockOffset
 from webhook.api.watch import WatchUpdate
 from webhook.model.faults import Failures
 from webhook.observer import process
@@ -96,6 +97,7 @@ def published(feed, *, frames, message=None):
         workers=None,
         ring=KeyRing(),
         failures=Failures(lines.append),
+        clock=ClockOffset(),
     )
     console = SimpleNamespace(offer=lambda *_: None)
     with pytest.raises(BrokenPipeError):

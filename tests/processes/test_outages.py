@@ -175,3 +175,22 @@ def observer_of(plane, *, other_than=None):
         if meters.is_observer(pid) and pid != other_than:
             return pid
     return None
+
+
+def test_a_clock_that_differs_from_the_api_servers_is_said(plane, own_webhook):
+    (replica,) = own_webhook.replicas
+    faults = plane.embedded.faults
+    faults.clock_seconds = -7200.5
+    try:
+        said = wait_for(
+            lambda: (found := readiness(replica))[1].count("clock") and found,
+            "the server has heard of it",
+        )
+        ahead = metric(own_webhook, "kueue_fallback_clock_ahead_seconds")
+    finally:
+        faults.clock_seconds = 0.0
+    wait_for(lambda: "clock" not in readiness(replica)[1], "the clocks agree again")
+
+    assert said[0] == HTTPStatus.OK
+    assert "this machine's clock is 2h ahead of the API server's" in said[1]
+    assert 7195 < ahead <= 7202

@@ -11,6 +11,7 @@ import http
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +21,7 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from webhook.api import calls
+from webhook.api.clock import ClockOffset
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.connection import KubeconfigSource, authorization, connection
 from webhook.api.kubernetes_api import (
@@ -135,6 +137,7 @@ class Client:
 
         A call, but not a watch, fails after *answer_seconds* without data.
         """
+        self.clock = ClockOffset()
         self._kubeconfig = kubeconfig
         self._answer_seconds = answer_seconds
         access = kubeconfig if isinstance(kubeconfig, ClusterAccess) else ClusterAccess()
@@ -241,6 +244,7 @@ class Client:
         host = server.configuration.host
         accept = self._accepted["watch" in params]
         query = f"?{urlencode(params)}" if params else ""
+        sent = time.time()
         try:
             response = server.rest_client.pool_manager.request(
                 method,
@@ -252,6 +256,7 @@ class Client:
             )
         except (HTTPError, OSError) as error:
             raise Unreachable(calls.why_unreached(error, host)) from error
+        self.clock.note(response.headers.get("Date"), sent=sent, received=time.time())
         if response.status >= http.HTTPStatus.MULTIPLE_CHOICES:
             self._refuse(response, method, path)
         return response

@@ -21,6 +21,7 @@ from functools import partial
 from typing import BinaryIO, NoReturn, TypeAlias
 
 from webhook.api.client import Client
+from webhook.api.clock import ClockOffset
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import Console
@@ -57,6 +58,7 @@ class Watching:
     workers: ClusterWatches | None
     ring: KeyRing
     failures: Failures
+    clock: ClockOffset
 
     def take(self, message: _Found) -> tuple[str, ...]:
         """Apply one message; return the lines to log."""
@@ -105,6 +107,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
                 workers=_workers(settings, client, messages, ring),
                 ring=ring,
                 failures=failures,
+                clock=client.clock,
             ),
             messages,
             frames,
@@ -217,6 +220,8 @@ def publish(
     while True:
         _gather(watching, messages)
         news = certificates()
+        for line in watching.clock.news():
+            _log(line)
         written, _ = failures.survive(STATE, partial(_frame, watching, news))
         write_frame(frames, written or _sign_of_life(watching, news))
         if news is not None:
@@ -247,6 +252,7 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
         forecasts_as_of=forecaster.as_of(now),
         certificates=news,
         failures=dict(watching.failures.counts),
+        clock_ahead=watching.clock.seconds,
     )
     if workers is not None:
         workers.follow(feed.published)

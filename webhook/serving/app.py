@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NoReturn, Protocol
 
+from webhook.api.clock import notice_of
 from webhook.decide import match
 from webhook.flow import create
 from webhook.metric_table import option_labels
@@ -80,6 +81,7 @@ class _Server:
         self._certificates = certificates
         self._state = state
         self._first = FirstSync()
+        self._clock_ahead = 0.0
         self.metrics = Metrics()
         self.metrics.age_limit.set(settings.max_state_age)
         reloads = self.metrics.certificate_reloads
@@ -147,6 +149,8 @@ class _Server:
             problems=update.problems,
         )
         self.metrics.observer_failures.catch_up(update.failures)
+        self._clock_ahead = update.clock_ahead
+        self.metrics.clock_ahead.set(update.clock_ahead)
         if update.certificates is not None:
             self._certificates.take(update.certificates)
         self._first.note(update)
@@ -163,7 +167,8 @@ class _Server:
         return "; ".join(filter(None, (why, self._link.notice()))) if why else ""
 
     def _notice(self) -> str:
-        return "; ".join(filter(None, (self._certificates.notice(), self._link.notice())))
+        apart = notice_of(self._clock_ahead)
+        return "; ".join(filter(None, (self._certificates.notice(), self._link.notice(), apart)))
 
     def _before_scrape(self) -> None:
         metrics, state = self.metrics, self._state

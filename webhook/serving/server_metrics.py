@@ -104,6 +104,10 @@ class Metrics:
 
     def _observer(self, table: Table) -> None:
         self.observer_starts = table.counter("observer_starts", "Starts of the observer process.")
+        self.clock_ahead = table.gauge(
+            "clock_ahead_seconds",
+            "By how much this machine's clock is ahead of the API server's; negative: behind.",
+        )
         self.observer_failures = CountedElsewhere(
             table.counter(
                 "observer_failed_turns",

@@ -59,6 +59,8 @@ class Update:
     """Kind to the number of objects that cannot be read."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Part of the observer's loop to how often it has failed."""
+    clock_ahead: float = 0.0
+    """Seconds by which this machine's clock is ahead of the API server's; negative: behind."""
     certificates: Certificates | None = None
     """None: unchanged, or renewed by another program."""
     clusters: Mapping[str, Update] = field(default_factory=dict)
