@@ -1,7 +1,12 @@
-"""A handler on a snapshot that a test gives, behind the WSGI application, without a socket."""
+"""A handler on a snapshot that a test gives, behind the WSGI application, without a socket.
 
+Also applications with one.
+"""
+
+import contextlib
 import io
 import json
+import threading
 import weakref
 
 from werkzeug.test import Client
@@ -15,6 +20,22 @@ from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 from webhook.state.pipe import Update, changes
+
+
+@contextlib.contextmanager
+def running(server):
+    """Serve in a thread, as controller and console do, on the port that the block gets."""
+    worker = server.worker_of_this_process()
+    (listener,) = worker.sockets
+    port = listener.getsockname()[1]
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield port
+    finally:
+        worker.handle_exit(0, None)
+        thread.join()
+
 
 GPU_CELL = {"nvidia.com/gpu": "4", "cpu": "1000", "memory": "4000Gi"}
 CPU_CELL = {"cpu": "24", "memory": "60Gi"}

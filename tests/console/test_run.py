@@ -1,12 +1,7 @@
 """The console's server is started again, however often its address is lost."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
-from tests.contract.conftest import free_port
 from webhook.console.console import serve_again
 
 
@@ -46,34 +41,3 @@ def test_a_fault_that_comes_back_after_hours_is_named_and_begins_with_a_short_wa
     assert said == ["in use", "in use"]
     assert waits[6] <= 0.5
     assert 0.8 <= waits[7] <= 1
-
-
-ASKED = """
-import contextlib, json, sys, urllib.error, urllib.request
-from webhook.console.console import Console
-from webhook.settings import Settings
-
-Console(Settings(console_listen=sys.argv[1]), print).start()
-before, status = True, 0
-while not status:
-    try:
-        before = "flask" in sys.modules
-        urllib.request.urlopen(f"http://{sys.argv[1]}/nothing")
-    except urllib.error.HTTPError as error:
-        status = error.code
-    except urllib.error.URLError:
-        pass  # It does not listen yet.
-print(json.dumps([before, status, "flask" in sys.modules]))
-"""
-
-
-def test_flask_is_imported_for_the_first_who_asks():
-    address = f"127.0.0.1:{free_port()}"
-
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED, address],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-
-    assert json.loads(done.stdout) == [False, 404, True]

@@ -16,7 +16,7 @@ import pytest
 from certs import issue
 from hack.ports import Ports
 from hack.waiting import WAIT_SECONDS, wait_for
-from webhook.server.connections import MAX_HELD
+from webhook.server.worker import MAX_HELD
 
 _PORTS = Ports()
 
@@ -120,15 +120,19 @@ def started(
     drain_seconds=0.0,
     max_held=MAX_HELD,
     connections=2000,
+    hang_seconds=30,
     client_ca=(),
     credentials=None,
+    files=None,
 ):
     port = free_port()
     program = [sys.executable, "-m", "tests.contract.worker_server", str(port)]
-    files = [certificate / "tls.crt", certificate / "tls.key"]
-    limits = [str(drain_seconds), str(max_held), str(connections)]
+    folder = files or certificate
+    limits = [str(drain_seconds), str(max_held), str(connections), str(hang_seconds)]
     with log.open("wb") as stderr:
-        process = subprocess.Popen([*program, *files, *limits, *client_ca], stderr=stderr)
+        process = subprocess.Popen(
+            [*program, folder / "tls.crt", folder / "tls.key", *limits, *client_ca], stderr=stderr
+        )
     running = Running(process, port, certificate / "ca.crt", log)
     if credentials:
         running.tls.load_cert_chain(*credentials)

@@ -3,12 +3,12 @@
 import contextlib
 import http.client
 import json
-import threading
 
 from hack.waiting import WAIT_SECONDS
+from tests.servers import running
 from webhook.console.access import Everybody
+from webhook.console.console import console_server
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
-from webhook.console.web_server import ConsoleServer
 
 
 @contextlib.contextmanager
@@ -17,15 +17,10 @@ def served(view, *, rights_of=lambda *_: Everybody(), context=None, **rest):
     bugs = []
     sources = ConsoleSources(view=view, **rest)
     app = create_app(sources, rights_of, hosts=LOOPBACK, on_error=bugs.append)
-    serving = ConsoleServer("127.0.0.1", 0, app, bugs.append, context)
-    thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield serving.server_port
-    finally:
-        serving.shutdown()
-        thread.join()
-        serving.server_close()
+    server = console_server("127.0.0.1:0", lambda: app, context)
+    server.on_error = bugs.append
+    with running(server) as port:
+        yield port
     assert bugs == []
 
 

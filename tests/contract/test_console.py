@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import math
 import socket
 import ssl
 import threading
@@ -15,9 +14,10 @@ from hack.waiting import WAIT_SECONDS, wait_for
 from tests.console.viewers import Only
 from tests.console.worlds import known
 from tests.contract.consoles import ask, connection_to, read, served
-from webhook.console import routes, web_server
+from webhook.console import routes
 from webhook.console.access import Everybody, TooMany, Unanswered, Unknown
 from webhook.console.collect import collect
+from webhook.console.console import AT_ONCE
 from webhook.console.routes import ConsoleSources, create_app
 
 
@@ -54,7 +54,7 @@ def test_no_other_site_and_no_cache_gets_an_answer(console, path):
     )
     assert response.headers["X-Content-Type-Options"] == "nosniff"
     assert response.headers["Cache-Control"] == "no-store"
-    assert response.headers["Server"] == "kueue-fallback"
+    assert response.headers["Server"] == "gunicorn"
     assert not [name for name in response.headers if name.startswith("Access-Control")]
 
 
@@ -188,10 +188,7 @@ def test_without_a_certificate_nothing_is_answered():
         ask(port, "/view")
 
 
-def test_silent_connections_of_one_address_keep_no_other_from_being_answered(monkeypatch):
-    # None ends by itself.
-    monkeypatch.setattr(web_server.RequestHandler, "timeout", None)
-    monkeypatch.setattr(web_server, "LONGEST_SECONDS", math.inf)
+def test_silent_connections_of_one_address_keep_no_other_from_being_answered():
     with served(lambda: collect(known())) as port, contextlib.ExitStack() as stack:
         address = ("127.0.0.1", port)
         early = stack.enter_context(contextlib.closing(connection_to(port)))
@@ -220,11 +217,11 @@ def test_few_answers_are_made_at_once_and_the_others_wait():
 
     with served(view) as port, ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(read, port, "/view") for _ in range(20)]
-        wait_for(lambda: running == web_server.AT_ONCE, "as many are made as may be")
+        wait_for(lambda: running == AT_ONCE, "as many are made as may be")
         gate.set()
 
         assert [answer.result()[0] for answer in answers] == [200] * 20
-    assert most == web_server.AT_ONCE
+    assert most == AT_ONCE
 
 
 def test_who_makes_many_tokens_up_is_asked_to_come_back_later():
@@ -237,18 +234,6 @@ def test_who_makes_many_tokens_up_is_asked_to_come_back_later():
     assert (response.status, response.headers["Retry-After"]) == (429, "10")
     text = "too many tokens that the API server does not know came from this address"
     assert json.loads(body) == {"error": text}
-
-
-def test_connections_that_last_too_long_are_ended(monkeypatch):
-    monkeypatch.setattr(web_server, "LONGEST_SECONDS", 0.2)
-    with (
-        served(lambda: collect(known())) as port,
-        contextlib.closing(http.client.HTTPConnection("127.0.0.1", port)) as silent,
-    ):
-        silent.connect()
-
-        assert read(port, "/workloads?clusterqueue=gpu-cq")[0] == 200
-        assert silent.sock.recv(1) == b""
 
 
 def test_a_jobs_page_is_told_to_those_who_may_list_its_kind_there(console):

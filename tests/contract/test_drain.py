@@ -1,11 +1,15 @@
-"""Asked to end, the server serves on for its drain, lets every client go, and loses no message."""
+"""The server loses no message while it ends, or while its certificate is replaced."""
 
 import os
+import shutil
 import signal
+import ssl
 import threading
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from certs import issue
 from hack.waiting import WAIT_SECONDS, wait_for
 from tests.contract.conftest import exchange, receive_all, wait_until_it_answers
 from tests.contract.go_client import GoClient
@@ -57,17 +61,20 @@ def test_idle_connections_hold_up_no_end(start):
     assert code == 0
 
 
-def test_under_load_every_message_that_was_sent_is_answered(start):
-    server = start(drain_seconds=1.0)
-    answered, lost, refused = [], [], threading.Event()
+def calling(server, stopped):
+    """Post from eight threads until *stopped* or refused; return those threads and two lists.
+
+    The bodies answered, and those that were sent and lost.
+    """
+    answered, lost = [], []
 
     def caller(number):
-        while not refused.is_set():
+        while not stopped.is_set():
             body = f"{number}/{len(answered)}".encode()
             try:
                 connection = server.connect()
             except OSError:
-                refused.set()
+                stopped.set()
                 return
             with connection:
                 head = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -78,12 +85,51 @@ def test_under_load_every_message_that_was_sent_is_answered(start):
     threads = [threading.Thread(target=caller, args=(number,)) for number in range(8)]
     for thread in threads:
         thread.start()
+    return threads, answered, lost
+
+
+def test_under_load_every_message_that_was_sent_is_answered(start):
+    server = start(drain_seconds=1.0)
+    threads, answered, lost = calling(server, threading.Event())
+
     server.process.send_signal(signal.SIGTERM)
     for thread in threads:
         thread.join()
     code = ended_with(server)
 
     assert (lost, code) == ([], 0)
+    assert answered
+
+
+def test_a_certificate_is_replaced_under_load_without_losing_a_message(
+    start, certificate, tmp_path
+):
+    folder = shutil.copytree(certificate, tmp_path / "tls")
+    now = datetime.now(UTC)
+    server, stopped = start(files=folder), threading.Event()
+    other = issue.new_authority("other", now=now, lifetime=timedelta(days=1))
+    leaf = issue.new_leaf(other, ("localhost",), now=now, lifetime=timedelta(days=1))
+    server.tls.load_verify_locations(cadata=other.certificate_pem.decode())
+    threads, answered, lost = calling(server, stopped)
+
+    (folder / "tls.key").write_bytes(leaf.key_pem)
+    (folder / "tls.crt").write_bytes(leaf.certificate_pem)
+    fresh = ssl.create_default_context(cadata=other.certificate_pem.decode())
+
+    def serves_it():
+        try:
+            with fresh.wrap_socket(server.dial(), server_hostname="localhost"):
+                return True
+        except OSError:
+            return False
+
+    wait_for(serves_it, "the new certificate is served")
+    was_refused = stopped.is_set()
+    stopped.set()
+    for thread in threads:
+        thread.join()
+
+    assert (lost, was_refused) == ([], False)
     assert answered
 
 

@@ -1,5 +1,6 @@
 """The whole server process, without a cluster: how it says that it ends, and what it logs."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import yaml
 
 from hack.waiting import WAIT_SECONDS, wait_for
 from tests.contract.conftest import exchange, free_port
+from tests.contract.consoles import connection_to
 from tests.contract.serving import get, observers, serve
 from tests.reviews import light_job, review
 from webhook.observer.process import NICENESS
@@ -76,6 +78,15 @@ def test_every_line_of_the_log_is_json_and_none_holds_a_secret(serving):
     text = serving.log.read_text()
     assert "hunter2" not in text
     assert all(json.loads(line)["msg"] for line in text.splitlines())
+
+
+def test_at_the_address_of_probes_no_review_is_answered_whatever_it_says_of_itself(serving):
+    claims = {"X-Forwarded-Proto": "https", "X-Forwarded-Ssl": "on", "Script-Name": "/mutate"}
+    with contextlib.closing(connection_to(serving.metrics)) as client:
+        client.request("POST", "/mutate", body=json.dumps(review(light_job())), headers=claims)
+        status = client.getresponse().status
+
+    assert (status, get(serving.metrics, "/healthz")) == (404, (200, "ok\n"))
 
 
 def test_the_observer_serves_the_console_that_says_that_it_knows_nothing_yet(serving):

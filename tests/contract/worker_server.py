@@ -1,6 +1,6 @@
 """Serves echoes under the worker, for the tests of the worker.
 
-usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS [CLIENT_CA [NAME...]]
+usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS HANGS [CLIENT_CA [NAME...]]
 """
 
 import json
@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from hack.waiting import wait_for
-from webhook.server import connections as clients
+from webhook.server import worker
 from webhook.server.gunicorn_app import Server
 from webhook.server.tls import LiveContext
 
@@ -18,8 +18,18 @@ WAITED: list[str] = []
 TOLD = {
     b"waited": lambda _: WAITED,
     b"unanswered": lambda _: SERVER.unanswered,
+    b"done": lambda _: DONE,
     b"peer": lambda environ: environ["REMOTE_ADDR"],
 }
+
+
+class Closed(list):
+    """An answer that says when it was closed, which breaks it if it shall."""
+
+    def close(self):
+        DONE.append(self[0].decode())
+        if self == [b"break later"]:
+            raise ValueError("hunter2")
 
 
 def answer(environ, start_response):
@@ -34,29 +44,24 @@ def answer(environ, start_response):
         WAITED.append(name)
     if body in TOLD:
         body = json.dumps(TOLD[body](environ)).encode()
-    if body == b"put off":
-        SERVER.put_off(lambda: DONE.append("done"))
-        body = " ".join(DONE).encode() or b"not done yet"
-    if body == b"done later":
-        body = " ".join(DONE).encode()
-    if body == b"break later":
-        SERVER.put_off(lambda: 1 / 0)
     if body.startswith(b"give "):
         body = b"x" * int(body[5:])
     start_response("200 OK", [("Content-Length", str(len(body)))])
-    return [body]
+    return Closed([body]) if body.endswith(b" later") else [body]
 
 
 if __name__ == "__main__":
-    port, certificate, key, drain_seconds, max_held, connections, *clients_of = sys.argv[1:]
-    clients.MAX_HELD = int(max_held)
+    port, certificate, key, drain_seconds, max_held, connections, hangs, *clients_of = sys.argv[1:]
+    worker.MAX_HELD = int(max_held)
     SERVER = Server(
-        listen=f"127.0.0.1:{port}",
+        listen=[f"127.0.0.1:{port}"],
         client_names=clients_of[1:],
         load_application=lambda: answer,
         drain_seconds=float(drain_seconds),
+        keepalive=120,
+        worker_connections=int(connections),
+        timeout=int(hangs),
     )
     authority = next(iter(clients_of), "")
     SERVER.context = LiveContext(certificate, key, client_ca=authority, on_error=print)
-    SERVER.cfg.set("worker_connections", int(connections))
     SERVER.run()

@@ -7,12 +7,15 @@ import tomllib
 import zipfile
 
 import pytest
+from werkzeug.wrappers import Response
 
+from hack.ports import Ports
 from hack.waiting import WAIT_SECONDS
 from tests.image import dockerfile
 from tests.image.dockerfile import ROOT
+from tests.servers import running
 from webhook.server.addresses import split_address
-from webhook.server.probes import Answer, serve
+from webhook.server.gunicorn_app import Server
 from webhook.settings import Settings
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -113,21 +116,19 @@ def test_the_labels_say_what_it_is():
 
 @pytest.mark.parametrize(("status", "verdict"), [(200, 0), (503, 1)])
 def test_the_health_check_asks_the_server(status, verdict):
-    server = serve("127.0.0.1:0", {"/healthz": lambda: Answer(body=b"", status=status)})
+    app = Response(status=status)
+    server = Server(listen=("127.0.0.1:0",), load_application=lambda: app, with_tls=0)
 
-    try:
-        assert _check_health(server.server_address[1]).returncode == verdict
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(server) as port:
+        assert _check_health(port).returncode == verdict
 
 
 def test_the_health_check_fails_when_nobody_answers():
-    server = serve("127.0.0.1:0", {})
-    server.shutdown()
-    server.server_close()
+    ports = Ports()
 
-    assert _check_health(server.server_address[1]).returncode == 1
+    assert _check_health(ports.lease()).returncode == 1
+
+    ports.release()
 
 
 def _check_health(port):

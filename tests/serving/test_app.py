@@ -10,6 +10,7 @@ from unittest.mock import ANY
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from werkzeug.test import Client
 
 from hack.waiting import wait_for
 from tests.reviews import light_job, review
@@ -184,7 +185,7 @@ def test_who_is_not_ready_says_what_cannot_be_read(updates, age, text):
 @pytest.fixture
 def started(monkeypatch):
     """Start a server without an observer and ports; tells what ends it, its probes and its log."""
-    ended, tables, logs, written = [], [], [], io.StringIO()
+    ended, logs, written = [], [], io.StringIO()
 
     def log(_, *given, **named):
         logs.append(DecisionLog(written, *given, **named))
@@ -196,11 +197,10 @@ def started(monkeypatch):
     monkeypatch.setattr(
         "webhook.serving.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int)
     )
-    monkeypatch.setattr("webhook.server.probes.serve", lambda _, table: tables.append(table))
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
     source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
-    serve_forever(Settings(), certificates=source, state=state)
-    return SimpleNamespace(ended=ended, table=tables[0], log=logs[0], written=written)
+    client = Client(serve_forever(Settings(), certificates=source, state=state))
+    return SimpleNamespace(ended=ended, client=client, log=logs[0], written=written)
 
 
 def test_a_thread_that_fails_ends_the_process_and_the_log_says_where(started):
@@ -216,11 +216,22 @@ def test_a_thread_that_fails_ends_the_process_and_the_log_says_where(started):
 
 
 def test_the_process_ends_though_it_is_the_log_that_fails(started, monkeypatch):
-    before = started.table["/readyz"]()
+    before = started.client.get("/readyz").text
 
     monkeypatch.setattr(started.log, "_write_all", lambda: {}["x"])
     wait_for(lambda: not started.log.is_alive, "the log has ended")
-    after = started.table["/readyz"]()
+    after = started.client.get("/readyz").text
 
     assert started.ended == [70]
-    assert before.body != after.body == b"the decision log has ended\n"
+    assert before != after == "the decision log has ended\n"
+
+
+def test_reviews_are_answered_by_tls_alone_and_probes_without(started):
+    asked = [
+        started.client.open(path, method=method, base_url=f"{scheme}://localhost").status_code
+        for path, method in (("/healthz", "GET"), ("/mutate", "POST"))
+        for scheme in ("http", "https")
+    ]
+
+    # A review without a body is a bad one.
+    assert asked == [200, 404, 404, 400]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.server.gunicorn_app import WAITED
+from webhook.server.worker import WAITED
 
 
 def post(server, *, waited, query="timeout=2s"):

@@ -136,9 +136,9 @@ def _run(settings: Settings) -> None:
         return app.serve_forever(settings, certificates=source, state=server)
 
     server = Server(
-        listen=settings.listen,
+        listen=(settings.listen, settings.metrics_listen),
         load_application=load_application,
-        keep_alive_seconds=settings.keep_alive,
+        keepalive=settings.keep_alive,
         drain_seconds=settings.drain_seconds,
         client_names=settings.client_names,
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import heapq
 import random
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, Final, NoReturn
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from webhook.api import lease
 from webhook.api.client import Client
@@ -38,14 +38,15 @@ from webhook.console.dry_runs import DryRuns
 from webhook.console.job_workloads import JobWorkloads
 from webhook.console.line_forecasts import LineForecasts
 from webhook.console.queue_history import QueueHistory
+from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
 from webhook.console.view import ShownDecision, View
-from webhook.console.web_server import THREADS, ConsoleServer
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
 from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
 from webhook.model.faults import Attention, Fault
 from webhook.model.job import OPTION_LABEL, PLAIN
 from webhook.server.addresses import is_loopback, split_address
+from webhook.server.gunicorn_app import Application, Server
 from webhook.server.tls import Certificates, LiveContext, SentContext, Source
 from webhook.settings import Settings
 from webhook.state.feed import Counted
@@ -272,6 +273,13 @@ def jobs(newest: NewestJobs, kind: JobKind = JOB) -> Resource:
     )
 
 
+THREADS: Final = "console"
+"""Name of its thread: a failure in it does not end the process."""
+AT_ONCE: Final = 8
+"""Answers; others wait. Each takes the interpreter that the observer needs."""
+PLACES: Final = 200
+"""Connections; beyond them the one that was silent longest is closed."""
+SILENT_SECONDS: Final = 10
 FRESH_SECONDS = 0.25
 """For so long one view serves all users."""
 ANSWER_SECONDS = 3.0
@@ -363,15 +371,12 @@ class Console:
 
         Another observer may still have the address for a moment.
         """
-        host, port = split_address(self._settings.console_listen)
-        app = cache(self._application)
-
-        def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-            return app()(environ, start_response)
 
         def serve() -> None:
-            with ConsoleServer(host, port, answer, self._log, self._context()) as server:
-                server.serve_forever()
+            context = self._context()
+            server = console_server(self._settings.console_listen, self._application, context)
+            server.on_error = lambda text: self._log(Fault(f"console: {text}"))
+            server.worker_of_this_process().run()
 
         def say(error: OSError) -> None:
             text = f"console: cannot serve {self._settings.console_listen}: {error}"
@@ -379,13 +384,7 @@ class Console:
 
         serve_again(serve, say, clock=time.monotonic, sleep=time.sleep)
 
-    def _application(self) -> WSGIApplication:
-        """Build the application at its first use: Flask takes CPU time that the first sync needs.
-
-        It also takes 7 MB, and most replicas are never asked.
-        """
-        from webhook.console.routes import LOOPBACK, ConsoleSources, create_app  # noqa: PLC0415
-
+    def _application(self) -> Application:
         return create_app(
             ConsoleSources(
                 view=self.view,
@@ -415,6 +414,25 @@ class Console:
     def _reviews(self) -> Reviews:
         client = Client(self._settings.kubeconfig, answer_seconds=ANSWER_SECONDS)
         return Reviews(client.post, self._settings.console_audience)
+
+
+def console_server(
+    address: str,
+    load_application: Callable[[], Application],
+    context: Callable[[], ssl.SSLContext | None] | None,
+) -> Server:
+    """Return what serves the console; *context* returns each connection's TLS context."""
+    server = Server(
+        listen=(address,),
+        load_application=load_application,
+        with_tls=0 if context is None else 1,
+        threads=AT_ONCE,
+        worker_connections=PLACES,
+        keepalive=SILENT_SECONDS,
+    )
+    if context is not None:
+        server.context = context
+    return server
 
 
 def serve_again(

@@ -67,7 +67,6 @@ _ABOUT = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
-    "Server": "kueue-fallback",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }

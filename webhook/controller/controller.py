@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from http.server import ThreadingHTTPServer
 from typing import Final, TypeAlias
 
 from webhook.api.client import Client
@@ -50,7 +49,9 @@ from webhook.model.faults import Attention, Failures, logged
 from webhook.model.kueue_support import Restraint
 from webhook.model.queues import Snapshot
 from webhook.reconsider import pending_jobs
-from webhook.server import lifecycle, probes
+from webhook.server import lifecycle
+from webhook.server.gunicorn_app import Server
+from webhook.server.probes import create_probes
 from webhook.settings import PrometheusSettings, Settings
 from webhook.state.awaiting_cluster import AWAITING, read_awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
@@ -499,18 +500,20 @@ def serve(settings: Settings) -> None:
         log=_log,
         look_back=partial(look_back_process.run, settings.kubeconfig),
     )
-    table = probes.routes(
+    app = create_probes(
         controller.metrics.registry,
         not_ready=controller.not_ready,
         notice=controller.leadership.notice,
         before_scrape=controller.before_scrape,
     )
-    server: ThreadingHTTPServer = probes.serve(settings.metrics_listen, table)
+    server = Server(
+        listen=(settings.metrics_listen,), load_application=lambda: app, with_tls=0
+    ).worker_of_this_process()
+    threading.Thread(target=server.run, name="probes", daemon=True).start()
     try:
         controller.run()
     finally:
         controller.leadership.stop()
-        server.shutdown()
 
 
 def stamp() -> str:

@@ -24,8 +24,7 @@ from webhook.api.client import Client
 from webhook.api.clock import ClockOffset
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.console.console import Console
-from webhook.console.web_server import THREADS
+from webhook.console.console import THREADS, Console
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
 from webhook.model.kueue_support import Restraint

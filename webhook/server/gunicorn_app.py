@@ -1,149 +1,59 @@
-"""gunicorn's application and arbiter around the worker: its settings, and what signals do here.
-
-Also the WSGI call for a message that was read whole.
-"""
+"""gunicorn's application, arbiter and log around the worker: settings, and what signals do here."""
 
 from __future__ import annotations
 
-import io
+import json
+import logging
+import os
+import resource
 import runpy
 import signal
+import socket
 import ssl
-import sys
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 
-from webhook.server.http1 import HttpMessage
+from webhook.model import faults
+from webhook.server.addresses import split_address
+from webhook.server.worker import BufferedWorker
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-WAITED = "kueue_fallback.waited_seconds"
-"""Key in the environment: seconds since the message's last byte reached this machine."""
-
-_CONSTANT = {
-    "SCRIPT_NAME": "",
-    "SERVER_NAME": "localhost",
-    "SERVER_PORT": "443",
-    "SERVER_PROTOCOL": "HTTP/1.1",
-    "wsgi.version": (1, 0),
-    "wsgi.url_scheme": "https",
-    "wsgi.multithread": False,
-    "wsgi.multiprocess": False,
-    "wsgi.run_once": False,
-    "wsgi.input_terminated": True,
-}
-_OURS = frozenset({"connection", "content-length", "date", "keep-alive", "transfer-encoding"})
-"""Headers of an answer that the application does not set."""
-
-
-def respond(
-    application: Application,
-    message: HttpMessage,
-    *,
-    peer: str,
-    waited_seconds: float,
-    close: bool,
-) -> bytes:
-    """Call the application and return its whole answer.
-
-    *peer* is the client's address, and *close* says that this is the connection's last answer.
-    """
-    started: list[tuple[str, list[tuple[str, str]]]] = []
-    body: list[bytes] = []
-
-    def start_response(status: str, headers: list[tuple[str, str]], _: object = None) -> Any:
-        started[:] = [(status, headers)]
-        return body.append
-
-    environ = _environ(message)
-    environ["REMOTE_ADDR"] = peer
-    environ[WAITED] = waited_seconds
-    answer = application(environ, start_response)
-    try:
-        body.extend(answer)
-    finally:
-        if hasattr(answer, "close"):
-            answer.close()
-    ((status, headers),) = started
-    return _to_bytes(status, headers, b"".join(body), method=message.method, close=close)
-
-
-def failure(status: str) -> bytes:
-    """Return an answer that ends its connection and says no more than the status."""
-    return _to_bytes(status, [], b"", method="", close=True)
-
-
-def _environ(message: HttpMessage) -> dict[str, Any]:
-    path, headers = message.path, message.headers
-    environ = {
-        **_CONSTANT,
-        "REQUEST_METHOD": message.method,
-        "PATH_INFO": unquote_to_bytes(path).decode("latin-1") if "%" in path else path,
-        "QUERY_STRING": message.query,
-        "CONTENT_LENGTH": str(len(message.body)),
-        "CONTENT_TYPE": headers.get("content-type", ""),
-        "wsgi.input": io.BytesIO(message.body),
-        "wsgi.errors": sys.stderr,
-    }
-    for name, value in headers.items():
-        # A name with an underscore could not be told from the one with a hyphen.
-        if "_" not in name and not name.startswith("content-"):
-            environ["HTTP_" + name.upper().replace("-", "_")] = value
-    return environ
-
-
-def _to_bytes(
-    status: str, headers: list[tuple[str, str]], body: bytes, *, method: str, close: bool
-) -> bytes:
-    said = "".join(f"{k}: {v}\r\n" for k, v in headers if k.lower() not in _OURS)
-    connection = "Connection: close\r\n" if close else ""
-    head = (
-        f"HTTP/1.1 {status}\r\nDate: {_date()}\r\n{connection}{said}"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    return head.encode("latin-1") + (b"" if method == "HEAD" else body)
-
-
-_date_of = (0, "")
-
-
-def _date() -> str:
-    global _date_of  # noqa: PLW0603 - made once a second
-    now = int(time.time())
-    if now != _date_of[0]:
-        _date_of = (now, formatdate(now, usegmt=True))
-    return _date_of[1]
-
-
 _CONF = Path(__file__).parent / "gunicorn.conf.py"
 _AFTER_DRAIN_SECONDS = 5
+_ENOUGH_FILES = 4096
 
 
 class Server(BaseApplication):  # type: ignore[misc]
     """The gunicorn application: what the arbiter and the worker read and report.
 
     *load_application* is called in the worker, which owns the threads and children that it starts.
-    It sets ``context``, which the worker calls for the TLS context of each new connection.
+    It sets ``context``, which the worker calls for the TLS context of each new connection to the
+    first *with_tls* of the addresses.
     """
 
     def __init__(
         self,
         *,
-        listen: str,
+        listen: Collection[str],
         load_application: Callable[[], Application],
-        keep_alive_seconds: int = 120,
-        drain_seconds: float = 0.0,
+        with_tls: int = 1,
         client_names: Collection[str] = (),
+        drain_seconds: float = 0.0,
+        **settings: Any,
     ) -> None:
+        """Serve clients whose certificate has one of the *client_names*; without names, any.
+
+        *settings* are gunicorn's.
+        """
         self.context: Callable[[], ssl.SSLContext | None] = lambda: None
         """Returns None while there is no certificate."""
-        self.client_names = client_names
+        self.on_error: Callable[[str], object] = logging.getLogger("gunicorn.error").error
+        self.with_tls, self.client_names = with_tls, client_names
         self.drain_seconds = drain_seconds
         self.draining = False
         """Set by the worker: this server is shutting down, and not ready for new clients."""
@@ -151,13 +61,12 @@ class Server(BaseApplication):  # type: ignore[misc]
         """Set by the worker: returns the count of complete messages not yet answered."""
         self.unanswered: Mapping[str, int] = {}
         """Set by the worker: count of what got no answer of the application, by reason."""
-        self.put_off: Callable[[Callable[[], object]], object] = lambda work: work()
-        """Set by the worker: takes what can wait until the answers that are due are sent."""
         self._load_application = load_application
         self._given = {
-            "bind": listen,
-            "keepalive": keep_alive_seconds,
+            "bind": list(listen),
             "graceful_timeout": round(drain_seconds) + _AFTER_DRAIN_SECONDS,
+            "ssl_context": lambda _config, _default: self.context(),
+            **settings,
         }
         super().__init__()
 
@@ -170,7 +79,32 @@ class Server(BaseApplication):  # type: ignore[misc]
         return self._load_application()
 
     def run(self) -> None:
+        """Serve until a signal ends the process, in a child that is restarted if it dies."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        files = max(soft, _ENOUGH_FILES)
+        resource.setrlimit(
+            resource.RLIMIT_NOFILE,
+            (files if hard == resource.RLIM_INFINITY else min(hard, files), hard),
+        )
         OneWorkerArbiter(self).run()
+
+    def worker_of_this_process(self) -> BufferedWorker:
+        """Return a worker that serves in the thread that calls ``run``, without an arbiter.
+
+        Raises:
+            OSError, ValueError: an address cannot be bound, or is not ``host:port``.
+
+        """
+        listeners = [_listener(*split_address(address)) for address in self._given["bind"]]
+        log = logging.getLogger("gunicorn.error")
+        worker = BufferedWorker(0, os.getppid(), listeners, self, 0, self.cfg, log)
+        worker.prepare()
+        return worker
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
 
 
 class OneWorkerArbiter(Arbiter):  # type: ignore[misc]
@@ -186,7 +120,33 @@ class OneWorkerArbiter(Arbiter):  # type: ignore[misc]
         super().signal(sig, frame)
 
     def handle_hup(self) -> None:
-        """Do nothing: a second worker beside the first would find its ports taken."""
+        """Do nothing: a second worker beside the first would have a ledger of its own."""
         self.log.info("nothing to reload: settings are read at start, certificates by themselves")
 
     handle_usr2 = handle_ttin = handle_ttou = handle_hup
+
+
+class ServerLog(Logger):  # type: ignore[misc]
+    def setup(self, cfg: Any) -> None:
+        super().setup(cfg)
+        for handler in self.error_log.handlers:
+            handler.setFormatter(_JsonLine())
+
+    def info(self, msg: str, *args: Any, **kwargs: Any) -> None:
+        if msg.startswith("Listening at"):
+            # gunicorn is not told of the certificates, which only the first address has.
+            args = tuple(str(arg).replace("http:", "https:", 1) for arg in args)
+        super().info(msg, *args, **kwargs)
+
+
+class _JsonLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "process": "server",
+            "msg": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[1]:
+            line["error"] = faults.describe(record.exc_info[1])
+        return json.dumps(line, separators=(",", ":"))

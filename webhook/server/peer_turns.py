@@ -1,10 +1,11 @@
 """A queue in which those who wait are served in turn by peer, however much one peer sends.
 
-It knows no sockets and no messages.
+It knows no sockets and no messages, and any thread may call it.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Generic, TypeVar
 
@@ -17,17 +18,21 @@ class TurnsByPeer(Generic[Waiting]):
     def __init__(self) -> None:
         # In the order in which the peers have their next turns; none is empty.
         self._of_peers: dict[str, deque[Waiting]] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return sum(map(len, self._of_peers.values()))
+        with self._lock:
+            return sum(map(len, self._of_peers.values()))
 
     def append(self, peer: str, waiting: Waiting) -> None:
-        self._of_peers.setdefault(peer, deque()).append(waiting)
+        with self._lock:
+            self._of_peers.setdefault(peer, deque()).append(waiting)
 
     def popleft(self) -> Waiting:
-        peer = next(iter(self._of_peers))
-        line = self._of_peers.pop(peer)
-        first = line.popleft()
-        if line:
-            self._of_peers[peer] = line
-        return first
+        with self._lock:
+            peer = next(iter(self._of_peers))
+            line = self._of_peers.pop(peer)
+            first = line.popleft()
+            if line:
+                self._of_peers[peer] = line
+            return first

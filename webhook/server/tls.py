@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from cryptography.x509 import load_pem_x509_certificate
+
 CHECK_SECONDS = 5.0
 """How often the files are checked; a kubelet takes longer to show a new Secret."""
 _Signature = tuple[tuple[str, int, int], ...]
@@ -106,10 +108,9 @@ class LiveContext:
         if self._read is None or self._read[0] is not self._context:
             context, validities = self._context, {}
             certificate, _ = self._paths()
-            with suppress(OSError, ValueError):
-                validities["leaf"] = _validity_of_leaf(_first_of(certificate), context)
-            with suppress(OSError, ValueError):
-                validities["ca"] = _validity_of_authority(_first_of(certificate.parent / "ca.crt"))
+            for kind, path in (("leaf", certificate), ("ca", certificate.parent / "ca.crt")):
+                with suppress(OSError, ValueError):
+                    validities[kind] = _validity(path)
             self._read = context, validities
         return self._read[1]
 
@@ -277,49 +278,30 @@ def _context_of(pem: bytes, *, client_ca: str) -> ssl.SSLContext:
         os.close(file)
 
 
-_END_OF_PEM = "-----END CERTIFICATE-----"
-_X509_V_FLAG_NO_CHECK_TIME = 0x200000
-"""https://docs.openssl.org/3.0/man3/X509_VERIFY_PARAM_set_flags/; ``ssl`` has no name for it."""
+def _validity(path: Path) -> Validity:
+    """Read when the first certificate of a file is valid.
 
+    Raises:
+        OSError, ValueError: the file cannot be read, or holds no certificate.
 
-def _first_of(path: Path) -> str:
-    """Return the first certificate of a file, PEM."""
-    before, end, _ = path.read_text(encoding="ascii", errors="ignore").partition(_END_OF_PEM)
-    return before + end
-
-
-def _validity_of_leaf(pem: str, context: ssl.SSLContext) -> Validity:
-    """Read when a certificate is valid that *context* serves, as a client that trusts it does.
-
-    ``ssl`` reads certificates of peers and of authorities only; for a handshake in memory it needs
-    no library of X.509, which would take 5 MB.
     """
-    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    trusting.check_hostname = False
-    trusting.load_verify_locations(cadata=pem)
-    # The certificate is trusted by itself, and read even if it has expired.
-    trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _X509_V_FLAG_NO_CHECK_TIME
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    client = trusting.wrap_bio(to_client, to_server)
-    server = context.wrap_bio(to_server, to_client, server_side=True)
-    for side in (client, server):
-        with suppress(ssl.SSLWantReadError):
-            side.do_handshake()
-    client.do_handshake()
-    return _validity(client.getpeercert())
+    certificate = load_pem_x509_certificate(path.read_bytes())
+    return Validity(
+        begins=certificate.not_valid_before_utc.timestamp(),
+        ends=certificate.not_valid_after_utc.timestamp(),
+    )
 
 
-def _validity_of_authority(pem: str) -> Validity:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cadata=pem)
-    return _validity(next(iter(context.get_ca_certs()), None))
+def names_of(certificate: Mapping[str, Any] | None) -> frozenset[str]:
+    """Return the names (common and alternative) in a client's certificate, as ``ssl`` reads it.
 
-
-def _validity(read: Mapping[str, Any] | None) -> Validity:
-    if not read:
-        raise ValueError("no certificate")
-    begins, ends = (ssl.cert_time_to_seconds(read[key]) for key in ("notBefore", "notAfter"))
-    return Validity(begins=begins, ends=ends)
+    Empty without one.
+    """
+    read = certificate or {}
+    named = (pair for pairs in read.get("subject", ()) for pair in pairs)
+    common = (value for kind, value in named if kind == "commonName")
+    alternatives = read.get("subjectAltName", ())
+    return frozenset((*common, *(name for kind, name in alternatives if kind in ("DNS", "URI"))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,179 +1,431 @@
-"""A gunicorn worker of one thread that polls all sockets and blocks on none of them.
+"""gunicorn's thread worker, changed so that only whole messages leave the poller.
 
-A message is answered where it was read, once it is complete: the handler waits for nothing
-either, so that threads would add only the hand-overs between them.
+gthread gives a connection to a thread as soon as it is accepted, so clients that finish neither a
+handshake nor a message hold all threads (``docs/decisions/0007-worker.md`` has the figures). Here
+the poller's thread shakes hands, collects and sends without blocking. A thread of the pool gets a
+message once it is whole, and answers it without touching a socket that could make it wait.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import json
-import logging
+import io
 import math
-import os
-import resource
 import selectors
+import socket
+import ssl
+import sys
 import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any
 
-from gunicorn.glogging import Logger
-from gunicorn.workers.base import Worker
+from gunicorn import http
+from gunicorn import sock as gunicorn_sock
+from gunicorn.http import wsgi
+from gunicorn.http.errors import ExpectationFailed, LimitRequestHeaders, LimitRequestLine
+from gunicorn.http.errors import ParseException as NotHttp
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from webhook.model import faults
-from webhook.server.connections import Clients
+from webhook.server.peer_turns import TurnsByPeer
+from webhook.server.tls import names_of
 
-END_SECONDS = 4.0
-"""From the end of the drain to the end of the worker, at most."""
-HURRY_SECONDS = 1.5
-"""The same after SIGQUIT; gunicorn kills the worker after 2."""
-_ACCEPTED_AT_ONCE = 32
-_PAUSE_SECONDS = 0.5
-_ENOUGH_FILES = 4096
-_SPARE_FILES = 100
-"""Kept free for the observer's pipes, probes and certificates."""
+MAX_BODY = (3 << 20) + (256 << 10)
+"""Bytes: the API server's limit for objects, and room for the review around them."""
+MAX_HEAD = 64 << 10
+MAX_HELD = 64 << 20
+"""Bytes of incomplete and waiting messages, held at once over all connections."""
+HANDSHAKE_SECONDS = 10.0
+MESSAGE_SECONDS = 2.0
+"""From a message's first byte to its last, and for reading an answer: the webhook's own timeout;
+anything later is of no use to the API server."""
+HANG_UP_SECONDS = 1.0
+"""For a client to read its last answer and close its side, too."""
+HANGS_SECONDS = 1.0
+"""A message that is answered for longer keeps the worker from telling the arbiter that it lives,
+so that a bug that never ends an answer ends the worker after gunicorn's ``timeout``."""
+LOOK_SECONDS = 0.2
+"""Between two looks for connections whose time is over."""
+WAITED = "kueue_fallback.waited_seconds"
+"""Key in the environment: seconds since the message's last byte reached this machine."""
+
+_CHUNK = 64 << 10
+_END = b"\r\n\r\n"
+_REFUSAL = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+_TOO_LONG = "431 Request Header Fields Too Large"
+_STATUSES = {
+    ExpectationFailed: "417 Expectation Failed",
+    LimitRequestHeaders: _TOO_LONG,
+    LimitRequestLine: _TOO_LONG,
+}
 _NO_ROOM = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-_BROKEN = frozenset({errno.EBADF, errno.EINVAL, errno.ENOTSOCK})
+_LAST_RECEIVED = slice(52, 56)
+"""Where Linux's ``struct tcp_info`` has the milliseconds since data was last received."""
+_WHOLE = 0
+"""A connection waits for no event of its socket, but for its message to be answered."""
 
 
-class PollingWorker(Worker):  # type: ignore[misc]
-    """Serves ``app.wsgi()`` with the certificate of ``app.context()``; sets ``app.draining``."""
+class RefusedMessage(Exception):  # noqa: N818 - it is an answer, not a failure of ours
+    """The message cannot be accepted; ``status`` is the status line's text to answer with."""
+
+    def __init__(self, status: str) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class Connection:
+    """One client's socket, which never blocks, and what was received and is to be sent."""
+
+    def __init__(
+        self, sock: socket.socket, client: Any, server: Any, context: ssl.SSLContext | None
+    ) -> None:
+        """Speak TLS if there is a *context*; *client* and *server* are the socket's addresses."""
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.is_tls = context is not None
+        self.sock: Any = sock
+        if context is not None:
+            self.sock = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+        self.client, self.server = client, server
+        self.inbox, self.outbox = bytearray(), bytearray()
+        self.message: Any = None
+        """gunicorn's reading of the head, once that is there."""
+        self.length = 0
+        """Bytes of the message's body."""
+        self.held = 0
+        """Bytes of the inbox that are counted towards ``MAX_HELD``."""
+        self.deadline = math.inf
+        self.goes_on = True
+        """Another message may follow."""
+        self.steps: Iterator[int] = iter(())
+        self.events = 0
+        """Those that it is registered for."""
+
+    def sendall(self, data: bytes) -> None:
+        """Take a part of the answer; gunicorn's response calls this as if it were the socket."""
+        self.outbox += data
+
+    send = sendall
+
+    def flush(self) -> None:
+        while self.outbox:
+            del self.outbox[: self.sock.send(self.outbox)]
+
+    def refuse(self, status: str) -> None:
+        """Answer with the status alone, and with nothing after that."""
+        self.goes_on = False
+        self.message = None
+        self.inbox.clear()
+        self.outbox[:] = _REFUSAL.format(status).encode()
+
+    def take_body(self) -> bytes:
+        body = bytes(memoryview(self.inbox)[: self.length])
+        del self.inbox[: self.length]
+        return body
+
+    def waited_seconds(self) -> float:
+        """Return the seconds since the last byte reached this machine, as the kernel counts them.
+
+        This includes time in which the process stood still. 0 if the kernel does not say.
+        """
+        try:
+            tcp_info = self.sock.getsockopt(
+                socket.IPPROTO_TCP, socket.TCP_INFO, _LAST_RECEIVED.stop
+            )
+        except OSError:
+            return 0.0
+        return int.from_bytes(tcp_info[_LAST_RECEIVED], sys.byteorder) / 1000
+
+
+class BufferedWorker(ThreadWorker):  # type: ignore[misc]
+    """Serves ``app.wsgi()`` on the first listener by TLS, on the others without."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._listening = False
-        self._listen_at = self._notified = 0.0
-        self._stop_at = self._end_at = math.inf
+        self._turns: TurnsByPeer[Connection] = TurnsByPeer()
+        self._answering: dict[Connection, float] = {}
+        """Connections to the monotonic time at which a thread took their message."""
+        self._waiting: dict[Connection, None] = {}
+        """All others; first those from which nothing was heard for longest."""
+        self._held = 0
+        self._stop_at = math.inf
+        self._look_at = 0.0
+        self._names = frozenset(self.app.client_names)
+        self._unanswered: Counter[str] = Counter()
+        self.app.unanswered = self._unanswered
+        self.app.in_flight = lambda: len(self._turns) + len(self._answering)
 
-    # The arbiter's signals; the byte that each writes to the worker's pipe wakes the poller.
+    def prepare(self) -> None:
+        """Make ready for ``run`` in a process that is no child of an arbiter."""
+        self.tpool, self.poller = self.get_thread_pool(), selectors.DefaultSelector()
+        self.method_queue.init()
+        self.load_wsgi()
+
+    def run(self) -> None:
+        super().run()
+        for conn in self._waiting:
+            conn.sock.close()
+        self.tmp.close()
+
+    # What gthread's loop calls.
 
     def handle_exit(self, sig: int, frame: object) -> None:  # noqa: ARG002
         """On SIGTERM, serve on for the drain, with each answer the last of its connection."""
         self.app.draining = True
         self._stop_at = min(self._stop_at, time.monotonic() + self.app.drain_seconds)
+        self.method_queue.defer(int)
 
-    def handle_quit(self, sig: int, frame: object) -> None:  # noqa: ARG002
-        """On SIGQUIT or SIGINT, answer what has been received, then end."""
-        self.app.draining = True
-        self._stop_at = min(self._stop_at, time.monotonic())
-        self._end_at = min(self._end_at, time.monotonic() + HURRY_SECONDS)
+    def notify(self) -> None:
+        """Tell the arbiter that this worker lives; called in each turn of the loop."""
+        now = time.monotonic()
+        if now >= self._stop_at:
+            self.alive = False
+        if all(now - since < HANGS_SECONDS for since in tuple(self._answering.values())):
+            super().notify()
 
-    def run(self) -> None:
-        with selectors.DefaultSelector() as poller:
-            self._poller = poller
-            self._clients = Clients(
-                poller,
-                self.wsgi,
-                limit=min(self.cfg.worker_connections, _files() - _SPARE_FILES),
-                keep_alive_seconds=self.cfg.keepalive,
-                on_error=self.log.error,
-                names=self.app.client_names,
-            )
-            self.app.in_flight = self._clients.in_flight
-            self.app.unanswered = self._clients.unanswered
-            self.app.put_off = self._clients.put_off
-            poller.register(self.PIPE[0], selectors.EVENT_READ, (_empty, self.PIPE[0]))
-            while (now := time.monotonic()) < self._stop_at:
-                self._turn(now, self._stop_at)
-            self._stop(now)
-            while len(self._clients) and (now := time.monotonic()) < self._end_at:
-                self._turn(now, self._end_at)
-            self._clients.close()
-
-    def _turn(self, now: float, until: float) -> None:
-        self._check_process(now)
-        self._clients.draining = self.app.draining
-        wait = min(1.0, until - now, self._clients.idle_seconds(now))
-        for key, _ in self._poller.select(max(0.0, wait)):
-            step, subject = key.data
-            step(subject)
-        self._clients.work()
-
-    def _check_process(self, now: float) -> None:
-        if now - self._notified >= 1.0:
-            self._notified = now
-            self.notify()
-            if os.getppid() != self.ppid:
-                self.log.warning("the arbiter is gone; ending")
-                self.handle_quit(0, None)
-        if not self._listening and self._listen_at <= now < self._stop_at:
-            self._listening = True
-            for listener in self.sockets:
-                listener.setblocking(False)
-                self._poller.register(listener, selectors.EVENT_READ, (self._accept, listener))
-
-    def _stop(self, now: float) -> None:
-        """Accept the connections that wait, stop listening, and let all connections finish."""
-        self._end_at = min(self._end_at, now + END_SECONDS)
-        for listener in self.sockets if self._listening else ():
-            while self._accept(listener) and self._listening:
-                pass
-        self._pause()
-        for listener in self.sockets:
-            listener.close()
-        self._clients.let_go()
-
-    def _pause(self) -> None:
-        if self._listening:
-            self._listening = False
-            for listener in self.sockets:
-                self._poller.unregister(listener)
-
-    def _accept(self, listener: Any) -> bool:
-        """Accept some waiting connections; return whether there may be more."""
-        for _ in range(_ACCEPTED_AT_ONCE):
-            try:
-                client, _address = listener.accept()
-            except OSError as error:
-                if error.errno in _BROKEN:
-                    raise
-                if error.errno in _NO_ROOM and not self._clients.make_room():
-                    # No connection of ours can be closed, so accepting again at once would only
-                    # spin.
-                    self._pause()
-                    self._listen_at = time.monotonic() + _PAUSE_SECONDS
-                return False
-            self._clients.welcome(client, self.app.context())
+    def accept(self, listener: Any) -> bool:
+        """Accept a connection that waits; return whether another one may wait."""
+        if self.nr_conns + 1 >= self.worker_connections:
+            self._make_room()
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                self._make_room()
+            return False
+        has_tls = listener in self.sockets[: self.app.with_tls]
+        context = gunicorn_sock.ssl_context(self.cfg) if has_tls else None
+        if has_tls and context is None:
+            client.close()  # there is no certificate yet
+            return True
+        try:
+            conn = Connection(client, address, listener.getsockname(), context)
+        except (OSError, ValueError):
+            client.close()
+            return True
+        self.nr_conns += 1
+        conn.steps = self._serve(conn)
+        self._advance(conn)
         return True
 
+    def enqueue_req(self, conn: Connection) -> None:
+        """Have a thread answer the message whose turn it is by then."""
+        self._turns.append(f"{conn.server[1]} {conn.client[0]}", conn)
+        self.tpool.submit(self._answer_next)
 
-def _empty(pipe: int) -> None:
-    with contextlib.suppress(BlockingIOError):
-        os.read(pipe, 4096)
+    def murder_pending(self) -> None:
+        """Close the connections whose time is over."""
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_SECONDS
+        for conn in [conn for conn in self._waiting if conn.deadline <= now]:
+            self._unanswered["unfinished"] += bool(conn.inbox or conn.message)
+            self._drop(conn)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Stop listening, with no connection left that waits; let all others finish."""
+        for listener in self.sockets:
+            # As many as may wait; more could go on for as long as somebody connects.
+            for _ in range(self.cfg.backlog):
+                if not self.accept(listener):
+                    break
+            listener.close()
+        for conn in self._waiting:
+            conn.deadline = min(conn.deadline, deadline)
+
+    # The steps of one connection, in the poller's thread.
+
+    def _advance(self, conn: Connection, _sock: object = None) -> None:
+        """Take a connection to where it has to wait next, or to its end."""
+        if conn.sock.fileno() < 0:
+            return
+        try:
+            wanted = next(conn.steps, None)
+        except Exception as error:  # noqa: BLE001 - whatever a client sends costs it its connection
+            wanted = None
+            if not isinstance(error, OSError):
+                self.app.on_error(f"a connection ended: {faults.describe(error)}")
+        if wanted is None:
+            self._drop(conn)
+            return
+        self._poll(conn, wanted)
+        if wanted == _WHOLE:
+            self._waiting.pop(conn, None)
+            self.enqueue_req(conn)
+
+    def _serve(self, conn: Connection) -> Iterator[int]:
+        """Yield each event that the connection waits for, and ``_WHOLE`` for an answer."""
+        try:
+            if conn.is_tls:
+                yield from self._shake_hands(conn)
+            while conn.goes_on:
+                yield from self._collect(conn)
+                yield _WHOLE
+                self._hold(conn)
+                self._give(conn, MESSAGE_SECONDS)
+                yield from _until(conn.flush, selectors.EVENT_WRITE)
+        except RefusedMessage as refused:
+            self._unanswered[refused.status[:3]] += 1
+            conn.refuse(refused.status)
+            self._hold(conn)
+            self._give(conn, MESSAGE_SECONDS)
+            yield from _until(conn.flush, selectors.EVENT_WRITE)
+        conn.inbox.clear()
+        # Closing both sides at once could cost the client the last answer, or a TLS alert.
+        conn.sock.shutdown(socket.SHUT_WR)
+        self._give(conn, HANG_UP_SECONDS)
+        while (yield from _until(partial(conn.sock.recv, _CHUNK))):
+            pass
+
+    def _shake_hands(self, conn: Connection) -> Iterator[int]:
+        self._give(conn, HANDSHAKE_SECONDS)
+        try:
+            yield from _until(conn.sock.do_handshake)
+        except OSError:
+            self._unanswered["handshake"] += 1
+            conn.goes_on = False
+            return
+        if self._names and self._names.isdisjoint(names_of(conn.sock.getpeercert())):
+            raise RefusedMessage("403 Forbidden")
+
+    def _collect(self, conn: Connection) -> Iterator[int]:
+        """Read what arrives until a message is whole."""
+        begun = bool(conn.inbox)
+        keep = self.cfg.keepalive if self.alive else STOP_KEEPALIVE_LINGER
+        self._give(conn, MESSAGE_SECONDS if begun else keep)
+        while not self._is_whole(conn):
+            data = yield from _until(partial(conn.sock.recv, _CHUNK))
+            if not data:
+                raise ConnectionResetError(errno.ECONNRESET, "closed by the client")
+            if not begun:
+                begun = True
+                self._give(conn, MESSAGE_SECONDS)
+            conn.inbox += data
+            self._hold(conn)
+            if self._held > MAX_HELD:
+                raise RefusedMessage("503 Service Unavailable")
+
+    def _is_whole(self, conn: Connection) -> bool:
+        if conn.message is None:
+            end = conn.inbox.find(_END)
+            if end < 0 and len(conn.inbox) <= MAX_HEAD:
+                return False
+            if end < 0 or end > MAX_HEAD:
+                raise RefusedMessage(_TOO_LONG)
+            head = bytes(memoryview(conn.inbox)[: end + len(_END)])
+            conn.message, conn.length = self._read(head, conn)
+            del conn.inbox[: len(head)]
+        return len(conn.inbox) >= conn.length
+
+    def _read(self, head: bytes, conn: Connection) -> tuple[Any, int]:
+        """Return the head as gunicorn reads it, and how many bytes of body follow."""
+        try:
+            message = next(http.get_parser(self.cfg, [head], conn.client), None)
+        except NotHttp as error:
+            raise RefusedMessage(_STATUSES.get(type(error), "400 Bad Request")) from None
+        if message is None:
+            raise RefusedMessage("400 Bad Request")
+        headers = dict(message.headers)
+        if "TRANSFER-ENCODING" in headers:
+            raise RefusedMessage("411 Length Required")
+        length = int(headers.get("CONTENT-LENGTH", 0))
+        if length > MAX_BODY:
+            raise RefusedMessage("413 Content Too Large")
+        message.scheme = "https" if conn.is_tls else "http"
+        return message, length
+
+    # In a thread of the pool.
+
+    def _answer_next(self) -> None:
+        conn = self._turns.popleft()
+        self._answering[conn] = time.monotonic()
+        self.handle(conn)
+        del self._answering[conn]
+        self.method_queue.defer(self._advance, conn)
+
+    def handle(self, conn: Connection) -> None:
+        """Answer a message; what the application does on closing its answer comes after it."""
+        close: Callable[[], object] = int
+        try:
+            close = self._respond(conn)
+        except Exception as error:  # noqa: BLE001 - the last line: it costs this client its answer
+            self.app.on_error(f"no answer: {faults.describe(error)}")
+            self._unanswered["500"] += 1
+            conn.refuse("500 Internal Server Error")
+        with contextlib.suppress(OSError):
+            # What does not go out now, or why, is seen again in the poller's thread.
+            conn.flush()
+        try:
+            close()
+        except Exception as error:  # noqa: BLE001 - its answer is sent, and others wait
+            self.app.on_error(f"after an answer: {faults.describe(error)}")
+
+    def _respond(self, conn: Connection) -> Callable[[], object]:
+        message, conn.message = conn.message, None
+        response, environ = wsgi.create(message, conn, conn.client, conn.server, self.cfg)
+        environ["wsgi.input"] = io.BytesIO(conn.take_body())
+        environ[WAITED] = conn.waited_seconds()
+        if self.app.draining or not self.alive:
+            response.force_close()
+        chunks = self.wsgi(environ, response.start_response)
+        for chunk in chunks:
+            response.write(chunk)
+        response.close()
+        conn.goes_on = not response.should_close()
+        return getattr(chunks, "close", int)
+
+    # What the steps share.
+
+    def _give(self, conn: Connection, seconds: float) -> None:
+        """Let the next step take so long; the client was heard of just now."""
+        conn.deadline = time.monotonic() + seconds
+        self._waiting.pop(conn, None)
+        self._waiting[conn] = None
+
+    def _hold(self, conn: Connection) -> None:
+        self._held += len(conn.inbox) - conn.held
+        conn.held = len(conn.inbox)
+
+    def _make_room(self) -> None:
+        """Close the connection that was silent longest.
+
+        An API server uses its connections or opens new ones, so old silent ones are not its own.
+        """
+        for conn in tuple(self._waiting)[:1]:
+            self._drop(conn)
+
+    def _poll(self, conn: Connection, events: int) -> None:
+        if events == conn.events:
+            return
+        if conn.events:
+            self.poller.unregister(conn.sock)
+        if events:
+            self.poller.register(conn.sock, events, partial(self._advance, conn))
+        conn.events = events
+
+    def _drop(self, conn: Connection) -> None:
+        self._poll(conn, 0)
+        self._waiting.pop(conn, None)
+        conn.inbox.clear()
+        self._hold(conn)
+        conn.sock.close()
+        self.nr_conns -= 1
 
 
-def _files() -> int:
-    """Return how many files may be open, after raising the soft limit as far as needed."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = max(
-        soft, _ENOUGH_FILES if hard == resource.RLIM_INFINITY else min(hard, _ENOUGH_FILES)
-    )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    # However few files are allowed, some clients can be served.
-    return max(wanted, 2 * _SPARE_FILES)
-
-
-class ServerLog(Logger):  # type: ignore[misc]
-    def setup(self, cfg: Any) -> None:
-        super().setup(cfg)
-        for handler in self.error_log.handlers:
-            handler.setFormatter(_JsonLine())
-
-    def info(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        if msg.startswith("Listening at"):
-            # gunicorn does not know of the certificates, and so logs plain HTTP.
-            args = tuple(str(arg).replace("http:", "https:") for arg in args)
-        super().info(msg, *args, **kwargs)
-
-
-class _JsonLine(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "ts": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "process": "server",
-            "msg": record.getMessage(),
-        }
-        if record.exc_info and record.exc_info[1]:
-            line["error"] = faults.describe(record.exc_info[1])
-        return json.dumps(line, separators=(",", ":"))
+def _until(
+    step: Callable[[], Any], otherwise: int = selectors.EVENT_READ
+) -> Generator[int, None, Any]:
+    """Repeat a step of a socket until it goes through; yield the event that it needs first."""
+    while True:
+        try:
+            return step()
+        except ssl.SSLWantReadError:
+            yield selectors.EVENT_READ
+        except ssl.SSLWantWriteError:
+            yield selectors.EVENT_WRITE
+        except BlockingIOError:
+            yield otherwise

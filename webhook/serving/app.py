@@ -11,9 +11,11 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
+
+from flask import Flask, Response, after_this_request
 
 from webhook.api.clock import notice_of
 from webhook.decide import match
@@ -30,13 +32,15 @@ from webhook.model.decision import (
     Undone,
 )
 from webhook.model.words import span
-from webhook.server import lifecycle, probes
+from webhook.server import lifecycle
 from webhook.server.addresses import read_paths
+from webhook.server.gunicorn_app import Application
+from webhook.server.probes import create_probes
 from webhook.server.tls import Source
 from webhook.serving import decision_log, observer_link
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Considered, Handler
-from webhook.serving.mutate import Mutate
+from webhook.serving.mutate import create_mutate
 from webhook.serving.observer_link import ObserverLink
 from webhook.serving.server_metrics import MOVED, REFUSED, UNDONE, Metrics
 from webhook.settings import Settings
@@ -45,14 +49,14 @@ from webhook.state.pipe import Update
 
 def create_app(
     handler: Handler, metrics: Metrics, log: DecisionLog, *, path_segments: str = ""
-) -> Mutate:
-    """Build the WSGI application.
+) -> Flask:
+    """Build the application that answers reviews.
 
     Raises:
         OSError, ValueError: the file *path_segments* cannot be read.
 
     """
-    return Mutate(handler, metrics, log, paths=read_paths(path_segments))
+    return create_mutate(handler, metrics, log, paths=read_paths(path_segments))
 
 
 class ServerState(Protocol):
@@ -61,16 +65,28 @@ class ServerState(Protocol):
     draining: bool
     in_flight: Callable[[], int]
     unanswered: Mapping[str, int]
-    put_off: Callable[[Callable[[], object]], object]
 
 
-def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Mutate:
+def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Application:
     """Start everything that a worker process needs; return the WSGI application."""
     server = _Server(settings, certificates, state)
     threading.excepthook = server.end_with
     server.start()
     segments = settings.path_segments
-    return create_app(server.handler, server.metrics, server.log, path_segments=segments)
+    return _by_address(
+        create_app(server.handler, server.metrics, server.log, path_segments=segments),
+        server.probes(),
+    )
+
+
+def _by_address(reviews: Flask, probes: Flask) -> Application:
+    """Answer reviews at the address with TLS, and probes and scrapes at the other one."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        app = reviews if environ["wsgi.url_scheme"] == "https" else probes
+        return app(environ, start_response)
+
+    return answer
 
 
 class _Server:
@@ -114,21 +130,25 @@ class _Server:
         self.handler.on_seen = self.log.seen
 
     def _tell(self, considered: Considered, seconds: float) -> None:
-        # The API server waits for the answer, and nobody for the log.
-        self._state.put_off(partial(teller(self.metrics, self.log), considered, seconds))
+        @after_this_request
+        def put_off(response: Response) -> Response:
+            # The API server waits for the answer, and nobody for the log.
+            response.call_on_close(partial(teller(self.metrics, self.log), considered, seconds))
+            return response
 
     def start(self) -> None:
-        """Start the observer, then the port for probes and metrics."""
+        """Start the observer."""
         atexit.register(self.log.close)
         self.metrics.observer_pid = lambda: self._link.pid
         self._link.start()
-        table = probes.routes(
+
+    def probes(self) -> Flask:
+        return create_probes(
             self.metrics.registry,
             not_ready=self._not_ready,
             notice=self._notice,
             before_scrape=self._before_scrape,
         )
-        probes.serve(self._settings.metrics_listen, table)
 
     def end_with(self, failure: threading.ExceptHookArgs) -> NoReturn:
         """End the process when a thread failed; gunicorn then starts the worker again."""

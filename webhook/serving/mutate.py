@@ -1,4 +1,4 @@
-"""``POST /mutate`` as a WSGI application: HTTP on one side, the handler on the other.
+"""``POST /mutate`` as a Flask application: HTTP on one side, the handler on the other.
 
 Every error ends here: counted, logged without its text, and the Job admitted unchanged. It knows
 nothing of how a review is decided.
@@ -9,68 +9,64 @@ from __future__ import annotations
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from http import HTTPStatus
+
+from flask import Flask, Response, abort, request
+from werkzeug.exceptions import HTTPException
 
 from webhook.admission import review as reviews
 from webhook.admission.patch import PatchError
 from webhook.model import faults
 from webhook.model.fields import FieldError
-from webhook.server import gunicorn_app
 from webhook.server.addresses import PATH
+from webhook.server.worker import WAITED
 from webhook.serving import decision_log
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 
-StartResponse = Callable[[str, list[tuple[str, str]]], object]
-Environ = dict[str, Any]
-
 _SHORTEST_TIMEOUT_SECONDS = 1.0
 """The smallest ``timeoutSeconds`` that a webhook configuration may have."""
-_TIMEOUT = re.compile(r"(?:^|&)timeout=(\d{1,4}(?:\.\d{1,9})?)s(?:&|$)")
+_TIMEOUT = re.compile(r"(\d{1,4}(?:\.\d{1,9})?)s")
 
 
-class Mutate:
-    """Answers reviews; every other path is unknown."""
+def create_mutate(
+    handler: Handler, metrics: Metrics, log: DecisionLog, *, paths: tuple[bytes, ...]
+) -> Flask:
+    """Build the application that answers reviews at these paths; every other one is unknown."""
+    app = Flask(__name__, static_folder=None)
+    app.config["PROPAGATE_EXCEPTIONS"] = True  # to the worker, which logs no text of theirs
+    app.url_map.merge_slashes = False
+    reviewer = Reviewer(handler, metrics, log)
 
-    def __init__(
-        self,
-        handler: Handler,
-        metrics: Metrics,
-        log: DecisionLog,
-        *,
-        paths: tuple[bytes, ...],
-    ) -> None:
-        self._handler = handler
-        self._metrics = metrics
-        self._log = log
-        self._paths = paths
+    @app.post(PATH, provide_automatic_options=False)
+    @app.post(f"{PATH}/<path:_segment>", provide_automatic_options=False)
+    def mutate(_segment: str = "") -> Response:
+        # In a time that does not depend on where they differ.
+        given = request.path.encode()
+        if not sum(hmac.compare_digest(given, answered) for answered in paths):
+            abort(HTTPStatus.NOT_FOUND)
+        return reviewer.answer(
+            request.get_data(cache=False), peer=request.remote_addr or "", is_late=_is_late()
+        )
 
-    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        path: str = environ["PATH_INFO"]
-        if not self._answers_at(path):
-            if path.startswith(PATH):
-                self._metrics.reviews.labels("unknown", "404").inc()
-            start_response("404 Not Found", [("Content-Length", "0")])
-            return ()
-        if environ["REQUEST_METHOD"] != "POST":
-            start_response("405 Method Not Allowed", [("Allow", "POST"), ("Content-Length", "0")])
-            return ()
-        length = int(environ.get("CONTENT_LENGTH") or 0)
-        body = environ["wsgi.input"].read(length)
-        peer = str(environ.get("REMOTE_ADDR", ""))
-        status, content_type, body = self._answer(body, peer=peer, is_late=_is_late(environ))
-        size = ("Content-Length", str(len(body)))
-        start_response(status, [("Content-Type", content_type), size])
-        return (body,)
+    @app.errorhandler(HTTPException)
+    def refuse(error: HTTPException) -> Response:
+        if error.code == HTTPStatus.NOT_FOUND and request.path.startswith(PATH):
+            metrics.reviews.labels("unknown", "404").inc()
+        allow = {"Allow": "POST"} if error.code == HTTPStatus.METHOD_NOT_ALLOWED else {}
+        return Response(status=error.code, headers=allow)
 
-    def _answers_at(self, path: str) -> bool:
-        """Compare with every path, in a time that does not depend on where they differ."""
-        given = path.encode("latin-1")
-        return sum(hmac.compare_digest(given, answered) for answered in self._paths) > 0
+    return app
 
-    def _answer(self, body: bytes, *, peer: str, is_late: bool) -> tuple[str, str, bytes]:
+
+class Reviewer:
+    """Answers reviews, each by a response of HTTP."""
+
+    def __init__(self, handler: Handler, metrics: Metrics, log: DecisionLog) -> None:
+        self._handler, self._metrics, self._log = handler, metrics, log
+
+    def answer(self, body: bytes, *, peer: str, is_late: bool) -> Response:
         started, metrics = time.perf_counter(), self._metrics
         try:
             review = reviews.read(body)
@@ -83,20 +79,21 @@ class Mutate:
         operation = review.operation if review.operation in ("CREATE", "UPDATE") else "other"
         metrics.reviews.labels(operation, code).inc()
         metrics.review_seconds.labels(operation).observe(time.perf_counter() - started)
-        return "200 OK", "application/json", answer
+        return Response(answer, content_type="application/json")
 
-    def _unread(self, body: bytes, error: FieldError) -> tuple[str, str, bytes]:
+    def _unread(self, body: bytes, error: FieldError) -> Response:
         """Admit a review that would take too long to read; only its uid is known."""
         uid = reviews.uid_of(body)
         if not uid:
             return self._refuse(error)
         self._metrics.reviews.labels("unknown", "unreadable").inc()
         self._log.put({"level": "error", "msg": "unreadable", "uid": uid, "error": str(error)})
-        return "200 OK", "application/json", reviews.Verdict(uid=uid).to_bytes()
+        return Response(reviews.Verdict(uid=uid).to_bytes(), content_type="application/json")
 
-    def _refuse(self, error: FieldError) -> tuple[str, str, bytes]:
+    def _refuse(self, error: FieldError) -> Response:
         self._metrics.reviews.labels("unknown", "400").inc()
-        return "400 Bad Request", "text/plain; charset=utf-8", f"{error}\n".encode()
+        text = f"{error}\n"
+        return Response(text, HTTPStatus.BAD_REQUEST, content_type="text/plain; charset=utf-8")
 
     def _admit(self, review: reviews.Review, peer: str) -> tuple[reviews.Verdict, str]:
         """Return verdict and metric label.
@@ -123,13 +120,11 @@ class Mutate:
         return reviews.Verdict(uid=review.uid), "late"
 
 
-def _is_late(environ: Environ) -> bool:
+def _is_late() -> bool:
     """Return whether the review waited longer than the ``timeout`` that the API server names."""
-    waited = environ.get(gunicorn_app.WAITED, 0.0)
-    if waited < _SHORTEST_TIMEOUT_SECONDS:
-        return False
-    named = _TIMEOUT.search(environ["QUERY_STRING"])
-    return named is not None and waited >= float(named[1])
+    waited: float = request.environ.get(WAITED, 0.0)
+    named = _TIMEOUT.fullmatch(request.args.get("timeout", ""))
+    return waited >= _SHORTEST_TIMEOUT_SECONDS and named is not None and waited >= float(named[1])
 
 
 def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
