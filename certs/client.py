@@ -116,4 +116,8 @@ def _connected(kubeconfig: str) -> ApiClient:
 def _authorization(server: ApiClient) -> Mapping[str, str]:
     """Return the header that says who asks; it may read the token again, or make a new one."""
     token = server.configuration.get_api_key_with_prefix("BearerToken", "authorization")
+    # A token's file may end with a line break. An error of the HTTP library would quote the rest.
+    token = (token or "").strip()
+    if not (token.isascii() and token.isprintable()):
+        raise Unavailable("expected a token of one line of ASCII")
     return {"authorization": token} if token else {}

@@ -1,68 +1,40 @@
 """What becomes of the API server's answers."""
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 import yaml
 
 from certs.client import Client
 from certs.errors import Conflict, Missing, Unavailable
+from tests.commands.apiserver import serving
 
 
-class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class Server:
+    """Answers as it is told, and remembers what it was asked."""
 
-    def answer(self):
-        size = int(self.headers.get("Content-Length", 0))
-        body = json.loads(self.rfile.read(size)) if size else None
-        asked = (self.command, self.headers["Authorization"], self.headers["Content-Type"], body)
-        self.server.asked.append(asked)
-        status, content = self.server.answer
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+    def __init__(self):
+        self.status, self.object = 200, {}
+        self.asked, self.heard = [], []
 
-    do_GET = do_POST = do_PUT = do_PATCH = answer  # noqa: N815 - the base class calls them so
+    def answer(self, *call):
+        self.asked.append(call)
+        return self.status, [], self.object
 
-    def log_message(self, *_):
-        pass
+    def headers(self, name):
+        return [headers[name] for headers in self.heard]
 
 
 @pytest.fixture
-def server():
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.daemon_threads, found.asked, found.answer = True, [], (200, b"{}")
-    thread = threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    yield found
-    found.shutdown()
-    found.server_close()
-    thread.join()
-
-
-def write(path, server, token):
-    named = {
-        "clusters": ("cluster", {"server": f"http://127.0.0.1:{server.server_port}"}),
-        "users": ("user", {"token": token}),
-        "contexts": ("context", {"cluster": "c", "user": "c"}),
-    }
-    lists = {key: [{"name": "c", kind: value}] for key, (kind, value) in named.items()}
-    path.write_text(yaml.safe_dump({"current-context": "c", **lists}))
+def server(tmp_path):
+    found = Server()
+    with serving(found.answer, tmp_path, heard=found.heard) as found.kubeconfig:
+        yield found
 
 
 @pytest.fixture
-def kubeconfig(server, tmp_path):
-    path = tmp_path / "kubeconfig"
-    write(path, server, "one")
-    return path
-
-
-@pytest.fixture
-def client(kubeconfig):
-    return Client(str(kubeconfig))
+def client(server):
+    return Client(server.kubeconfig)
 
 
 def test_calls_carry_the_token_and_say_what_they_are(server, client):
@@ -71,25 +43,29 @@ def test_calls_carry_the_token_and_say_what_they_are(server, client):
     client.put("/a", {"x": 2})
     client.patch("/a", [])
 
-    plain, patch = "application/json", "application/json-patch+json"
     assert server.asked == [
-        ("GET", "Bearer one", plain, None),
-        ("POST", "Bearer one", plain, {"x": 1}),
-        ("PUT", "Bearer one", plain, {"x": 2}),
-        ("PATCH", "Bearer one", patch, []),
+        ("GET", "/a", None),
+        ("POST", "/a", {"x": 1}),
+        ("PUT", "/a", {"x": 2}),
+        ("PATCH", "/a", []),
+    ]
+    assert server.headers("Authorization") == ["Bearer t"] * 4
+    assert server.headers("Content-Type") == [
+        *["application/json"] * 3,
+        "application/json-patch+json",
     ]
 
 
 @pytest.mark.parametrize("status", [409, 422])
 def test_whoever_was_second_is_told_so(server, client, status):
-    server.answer = (status, b'{"message": "modified"}')
+    server.status, server.object = status, {"message": "modified"}
 
     with pytest.raises(Conflict, match="modified"):
         client.put("/a", {})
 
 
 def test_what_is_not_there_is_missing(server, client):
-    server.answer = (404, b"{}")
+    server.status = 404
 
     with pytest.raises(Missing, match="/a: not found"):
         client.get("/a")
@@ -97,7 +73,7 @@ def test_what_is_not_there_is_missing(server, client):
 
 @pytest.mark.parametrize(("status", "reached"), [(403, True), (401, True), (503, False)])
 def test_a_refusal_and_a_failure_are_told_apart(server, client, status, reached):
-    server.answer = (status, b'{"message": "no"}')
+    server.status, server.object = status, {"message": "no"}
 
     with pytest.raises(Unavailable, match="no") as refusal:
         client.get("/a")
@@ -105,23 +81,52 @@ def test_a_refusal_and_a_failure_are_told_apart(server, client, status, reached)
     assert refusal.value.reached == reached
 
 
-def test_credentials_that_are_refused_are_read_again(server, client, kubeconfig):
-    server.answer = (401, b'{"message": "expired"}')
+def test_credentials_that_are_refused_are_read_again(server, client):
+    server.status = 401
     with pytest.raises(Unavailable):
         client.get("/a")
-    server.answer = (200, b"{}")
-    write(kubeconfig, server, "two")
+    server.status, path = 200, Path(server.kubeconfig)
+    path.write_text(path.read_text().replace("token: t", "token: second"))
 
     client.get("/a")
 
-    assert server.asked[-1][1] == "Bearer two"
+    assert server.headers("Authorization") == ["Bearer t", "Bearer second"]
 
 
-def test_nobody_there_is_told_as_such(server, client):
-    server.shutdown()
-    server.server_close()
+def test_nobody_there_is_told_as_such(tmp_path):
+    with serving(lambda *_: (200, [], {}), tmp_path) as kubeconfig:
+        client = Client(kubeconfig)
 
     with pytest.raises(Unavailable) as refusal:
         client.get("/a")
 
     assert not refusal.value.reached
+
+
+def test_what_is_wrong_in_a_kubeconfig_is_said_with_its_file_and_without_what_is_secret(server):
+    path = Path(server.kubeconfig)
+    content = {**yaml.safe_load(path.read_text()), "users": [{"name": "u", "token": "secret"}]}
+    path.write_text(yaml.safe_dump(content))
+
+    with pytest.raises(Unavailable) as error:
+        Client(server.kubeconfig).get("/a")
+
+    assert str(error.value) == (f"{path}: Invalid kube-config file. Expected key user in {path}")
+
+
+@pytest.mark.parametrize(
+    ("token", "heard"), [("secret\n", ["Bearer secret"]), ("secret\nsecond", [])]
+)
+def test_a_token_ends_with_its_line_and_one_of_two_lines_is_not_quoted(server, token, heard):
+    path, file = Path(server.kubeconfig), Path(server.kubeconfig).with_name("token")
+    file.write_text(token)
+    path.write_text(path.read_text().replace("token: t", f"tokenFile: {file}"))
+    client = Client(server.kubeconfig)
+
+    if heard:
+        client.get("/a")
+    else:
+        with pytest.raises(Unavailable, match="expected a token of one line of ASCII"):
+            client.get("/a")
+
+    assert server.headers("Authorization") == heard

@@ -68,3 +68,13 @@ def _raised(error):
     if error is not None:
         raise error
     return Report()
+
+
+def test_a_kubeconfig_that_is_not_there_is_said_and_looked_for_again(tmp_path):
+    lines, failures, path = [], Failures([].append), tmp_path / "none"
+    certifier = Certifier(Settings(kubeconfig=str(path)), lines.append, failures)
+
+    certifier.step()
+
+    assert certifier.news().notice.startswith(f"{path}: Invalid kube-config file.")
+    assert failures.counts == {}

@@ -46,6 +46,9 @@ class Observed:
             self.snapshot = apply_update(self.snapshot, update)
             self.synced, self.relists = update.synced, update.relists
 
+    def __repr__(self):
+        return f"wrong are {self.wrong()}, lists {self.relists}, log {self.lines}"
+
     @property
     def age_seconds(self):
         return time.monotonic() - self.snapshot.as_of
@@ -148,7 +151,7 @@ def test_what_happened_before_a_compaction_is_known_after_it(own_plane, observed
     os.kill(observed.link.pid, signal.SIGCONT)
     wait_for(
         lambda: observed.relists["workloads"] > before and observed.is_right(),
-        "the state is right again, from a new list",
+        lambda: f"the state is right again, from a new list: {observed}",
     )
 
 
