@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.prometheus_server import labels, prometheus, vector
+from webhook.api import calls
 from webhook.api import prometheus as client
 from webhook.api.prometheus import PrometheusError
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
@@ -134,7 +135,7 @@ def say_nothing(handler):
 
 @pytest.mark.parametrize("how", [drip, say_nothing])
 def test_who_is_slow_is_not_waited_for(server, monkeypatch, how):
-    monkeypatch.setattr(client, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(calls, "SHORT_SECONDS", 0.3)
     server.answer = lambda query: how
 
     with pytest.raises(PrometheusError, match=r"no answer within 0\.3 s"):

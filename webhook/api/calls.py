@@ -17,7 +17,10 @@ from webhook.api.kubernetes_api import TooLarge
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0
-"""Without data, until a call fails; who must not wait so long says less."""
+"""Without data, until a call fails."""
+SHORT_SECONDS: Final = 3.0
+"""The same where somebody waits for a page, a table or a completion, and for a Lease: after a call
+without an answer there is time for another before leadership must be given up."""
 MOST_BYTES: Final = 8 << 20
 """Of an answer that others can make as large as they like, such as a page of a list: a tenant may
 have hundreds of Jobs of 1.5 MB, and reading them takes several times their size."""

@@ -23,8 +23,6 @@ from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.fields import FieldError
 from webhook.settings import PrometheusLabels, PrometheusSettings
 
-TIMEOUT_SECONDS: Final = 2.0
-"""For all of a query about devices."""
 MOST_SAMPLES: Final = 20_000
 _OK: Final = 200
 _LONGEST_TEXT: Final = 253
@@ -46,7 +44,7 @@ def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSam
     """Return what a measure's query answers.
 
     Raises:
-        PrometheusError: there is no answer within 2 s and 8 MiB, or it cannot be read.
+        PrometheusError: there is no answer within 3 s and 8 MiB, or it cannot be read.
 
     """
     promql = Template(getattr(settings.queries, measure)).safe_substitute(dict(settings.labels))
@@ -55,7 +53,7 @@ def ask(settings: PrometheusSettings, measure: DeviceMeasure) -> tuple[DeviceSam
         promql,
         ca_file=settings.ca_file,
         token_file=settings.token_file,
-        seconds=TIMEOUT_SECONDS,
+        seconds=calls.SHORT_SECONDS,
     )
     try:
         return read_samples(answer, measure, settings.labels)

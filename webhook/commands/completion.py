@@ -65,8 +65,6 @@ def _line(item: CompletionItem) -> str:
     return f"{item.value}\t{item.help}" if item.help else str(item.value)
 
 
-_SECONDS = 2.0
-"""Longest wait after a key press."""
 _MOST = "500"
 
 
@@ -99,10 +97,11 @@ def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -
 
 
 def _listed(ctx: click.Context, path: str, params: Mapping[str, str]) -> Iterable[str]:
+    from webhook.api.calls import SHORT_SECONDS
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
-    client = Client(_access(ctx), metadata_only=True, answer_seconds=_SECONDS)
+    client = Client(_access(ctx), metadata_only=True, answer_seconds=SHORT_SECONDS)
     try:
         listed: Mapping[str, Any] = client.get(path, {**params, "limit": _MOST})
     except ClusterError:

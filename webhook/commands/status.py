@@ -287,10 +287,6 @@ _LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 )
 
 
-_PROXY_SECONDS = 5.0
-"""Longest wait for a server that the API server cannot reach."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StatusOptions:
     namespace: str | None
@@ -342,12 +338,13 @@ def command(**given: Any) -> None:
       kubectl fallback status --all -o wide
       kubectl fallback status -o json | jq .attention
     """
+    from webhook.api.calls import SHORT_SECONDS
     from webhook.api.client import Client
 
     asked = _StatusOptions(**given)
     one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
     with connected(asked.access) as client:
-        parts = _parts(client, Client(asked.access, answer_seconds=_PROXY_SECONDS), asked)
+        parts = _parts(client, Client(asked.access, answer_seconds=SHORT_SECONDS), asked)
     if asked.output in ("json", "yaml"):
         shown = {name: part.as_json() for name, part in parts.items()}
         trouble = [why for part in parts.values() for why in part.trouble]

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final, NoReturn
 
 from webhook.api import lease
+from webhook.api.calls import SHORT_SECONDS
 from webhook.api.client import Client
 from webhook.api.resources import (
     POLICIES,
@@ -282,7 +283,6 @@ PLACES: Final = 200
 SILENT_SECONDS: Final = 10
 FRESH_SECONDS = 0.25
 """For so long one view serves all users."""
-ANSWER_SECONDS = 3.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.5, 10.0
 
 
@@ -412,7 +412,7 @@ class Console:
         return LiveContext(cert, key, on_error=self._log)
 
     def _reviews(self) -> Reviews:
-        client = Client(self._settings.kubeconfig, answer_seconds=ANSWER_SECONDS)
+        client = Client(self._settings.kubeconfig, answer_seconds=SHORT_SECONDS)
         return Reviews(client.post, self._settings.console_audience)
 
 

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, TypeAlias
 
+from webhook.api.calls import SHORT_SECONDS
 from webhook.api.client import Client
 from webhook.api.lease import Elector
 from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, Resource
@@ -59,9 +60,6 @@ from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyKeeper, KeyRing
 
-ANSWER_SECONDS: Final = 3.0
-"""Timeout of calls about the Lease: after one without an answer there is time for another before
-leadership must be given up."""
 COALESCE_SECONDS: Final = 0.2
 """Changes within so long are reconciled together."""
 AGAIN_SECONDS: Final = 1.0
@@ -486,7 +484,7 @@ def serve(settings: Settings) -> None:
     """Run the controller with its probes until the process ends."""
     threading.excepthook = lifecycle.end_with
     elector = Elector(
-        Client(settings.kubeconfig, answer_seconds=ANSWER_SECONDS),
+        Client(settings.kubeconfig, answer_seconds=SHORT_SECONDS),
         settings.namespace,
         identity=f"{socket.gethostname()}_{secrets.token_hex(4)}",
         clock=time.monotonic,
