@@ -271,10 +271,10 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
         except RefusedMessage as refused:
             self._unanswered[refused.status[:3]] += 1
             conn.refuse(refused.status)
-            self._hold(conn)
-            self._give(conn, MESSAGE_SECONDS)
-            yield from _until(conn.flush, selectors.EVENT_WRITE)
         conn.inbox.clear()
+        self._hold(conn)
+        self._give(conn, MESSAGE_SECONDS)
+        yield from _until(conn.flush, selectors.EVENT_WRITE)
         # Closing both sides at once could cost the client the last answer, or a TLS alert.
         conn.sock.shutdown(socket.SHUT_WR)
         self._give(conn, HANG_UP_SECONDS)
