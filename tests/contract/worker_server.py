@@ -6,7 +6,6 @@ usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS HANGS [CLIENT
 import json
 import sys
 import time
-from pathlib import Path
 
 from hack.waiting import wait_for
 from webhook.server import worker
@@ -38,9 +37,10 @@ def answer(environ, start_response):
         raise ValueError(body.decode())
     if body.startswith(b"sleep "):
         time.sleep(float(body[6:]))
-    if body.startswith(b"until "):
-        _, gate, name = body.decode().split()
-        wait_for(Path(gate).exists, f"{gate} is there")
+    if body.startswith(b"among "):
+        _, count, name = body.decode().split()
+        # The first holds up the others until all of them are there.
+        wait_for(lambda: WAITED or SERVER.in_flight() == int(count), "all are received")
         WAITED.append(name)
     if body in TOLD:
         body = json.dumps(TOLD[body](environ)).encode()
