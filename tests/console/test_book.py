@@ -14,7 +14,7 @@ def line(identity, second=0):
             "generateName": "light-",
             "decision": {"version": 1, "id": identity, "time": f"2026-12-01T08:00:{second:02d}Z"},
         }
-    ).encode()
+    )
 
 
 def ids(book):
@@ -32,7 +32,7 @@ def test_the_newest_come_first_and_the_oldest_go():
 
 def test_a_line_that_is_no_decision_is_passed_over():
     book = DecisionStore()
-    book.put_line(b"{")
+    book.put_line("{")
     book.put_line(line("d"))
 
     assert ids(book) == ["d"]

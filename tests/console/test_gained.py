@@ -26,7 +26,7 @@ def line(job):
     time = datetime.fromtimestamp(int(job.at), UTC).isoformat()
     written = {"version": 1, "id": f"d-{job.job}", "time": time, "policy": job.policy}
     written |= {"mode": "Observe", "option": "gpu", "reason": "stays"}
-    return json.dumps({"namespace": job.namespace, "name": job.job, "decision": written}).encode()
+    return json.dumps({"namespace": job.namespace, "name": job.job, "decision": written})
 
 
 def replica(*own):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +19,6 @@ from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.kueue_support import Restraint
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
-from webhook.state.pipe import read_update, write_update
 from webhook.state.readers import read
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import signing_keys, watched
@@ -110,13 +109,9 @@ class Observed:
         self.lines += self.feed.take(message)
 
     def _update(self) -> None:
-        frames = io.BytesIO()
-        write_update(frames, self.feed.update(self.now, NOON + self.now))
+        sent = pickle.dumps(self.feed.update(self.now, NOON + self.now))
         self._forecaster.offer(self.feed, NOON + self.now)
-        frames.seek(0)
-        update = read_update(frames)
-        assert update is not None
-        self.server.handler.update(update)
+        self.server.handler.update(pickle.loads(sent))
 
 
 def decision_in(response: Mapping[str, Any]) -> Any:

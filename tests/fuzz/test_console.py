@@ -95,7 +95,7 @@ def test_strangers_decisions_are_shown_or_left_out():
     def hold(drawn):
         line, job = drawn
         with kept.world() as shown:
-            shown.book.put_line(line.encode())
+            shown.book.put_line(line)
             shown.follow_job(job)
             shown.ask()
 

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 from webhook.model import faults
@@ -10,7 +8,7 @@ from webhook.model.faults import Attention, Failures, Fault
     ("line", "level"), [("leads", "info"), (Attention("no"), "warning"), (Fault("ended"), "error")]
 )
 def test_a_line_has_the_level_of_what_it_asks_for(line, level):
-    written = json.loads(faults.logged("observer", line, 1.0004))
+    written = faults.logged("observer", line, 1.0004)
 
     assert written == {"ts": 1.0, "level": level, "process": "observer", "msg": str(line)}
 

@@ -1,16 +1,16 @@
 """What the keeper of certificates says, as the pipe carries it."""
 
-import io
 from datetime import UTC, datetime, timedelta
 
 from certs.issue import new_authority, new_leaf
 from certs.keeper import Report
 from certs.leaf import Leaf
+from tests.state.frames import through
 from webhook.model.faults import Failures
 from webhook.observer.certificates import Certifier, carried
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
-from webhook.state.pipe import Update, read_update, write_update
+from webhook.state.pipe import Update
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -26,11 +26,8 @@ def report():
 
 def test_the_pipe_carries_certificate_key_and_times():
     given = report()
-    stream = io.BytesIO()
 
-    write_update(stream, Update(certificates=carried(given)))
-    stream.seek(0)
-    found = read_update(stream).certificates
+    found = through(Update(certificates=carried(given))).certificates
 
     issued = given.leaf.issued
     assert found.served.pem == issued.certificate_pem + issued.key_pem

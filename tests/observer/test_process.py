@@ -1,8 +1,9 @@
 """What ends the observer, and what does not."""
 
-import io
+import pickle
 import queue
 import threading
+from multiprocessing import Pipe
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,6 @@ from webhook.api.clock import ClockOffset
 from webhook.api.watch import WatchUpdate
 from webhook.model.faults import Failures
 from webhook.observer import process
-from webhook.state.pipe import read_update
 from webhook.state.signing_keys import KeyRing
 
 
@@ -58,37 +58,35 @@ def test_it_goes_on_without_its_console(raised, name):
     assert "RuntimeError: gone wrong" in told
 
 
-def test_lines_of_the_server_are_taken_over_and_its_end_is_the_observers(monkeypatch, tmp_path):
+def test_lines_of_the_server_are_taken_over_and_its_end_is_the_observers(monkeypatch):
     ended, lines = [], []
-    told = tmp_path / "told"
-    told.write_bytes(b"first\nsecond\n")
+    server, ours = Pipe()
     monkeypatch.setattr(process.os, "_exit", ended.append)
-    with told.open() as stdin:
-        monkeypatch.setattr(process.sys, "stdin", stdin)
-        process.listen(lines.append)
+    server.send(["first", "second"])
+    server.close()
 
-    assert (lines, ended) == ([b"first\n", b"second\n"], [0])
+    with ours:
+        process.listen(ours, lines.extend)
+
+    assert (lines, ended) == (["first", "second"], [0])
 
 
-class Pipe:
-    """Takes a few frames, and then is closed."""
+class Taker:
+    """Takes a few updates, and then its end of the pipe is closed."""
 
-    def __init__(self, frames):
-        self.left, self.updates = frames, []
+    def __init__(self, most):
+        self.left, self.updates, self.log = most, [], print
 
-    def write(self, written):
+    def send(self, pickled):
         if not self.left:
             raise BrokenPipeError
         self.left -= 1
-        self.updates.append(read_update(io.BytesIO(written)))
-
-    def flush(self):
-        pass
+        self.updates.append(pickle.loads(pickled))
 
 
-def published(feed, *, frames, message=None):
+def published(feed, *, most, message=None):
     """Let the loop go round until the pipe closes."""
-    lines, messages, pipe = [], queue.SimpleQueue(), Pipe(frames)
+    lines, messages, pipe = [], queue.SimpleQueue(), Taker(most)
     if message is not None:
         messages.put(message)
     watching = process.Watching(
@@ -119,7 +117,7 @@ def test_a_turn_that_fails_is_counted_and_told_and_the_next_carries_everything(m
 
     monkeypatch.setattr(feed, "update", sometimes)
 
-    (failed, after), lines = published(feed, frames=2)
+    (failed, after), lines = published(feed, most=2)
 
     assert (failed.synced, failed.changed, failed.failures) == (False, {}, {"state": 1})
     assert after.synced
@@ -133,7 +131,7 @@ def test_a_message_that_fails_costs_that_message(monkeypatch):
     monkeypatch.setattr(process, "_freeze", lambda: None)
     bad = WatchUpdate(kind="no such kind", at=1.0, entries=())
 
-    (update,), lines = published(synced_feed(), frames=1, message=bad)
+    (update,), lines = published(synced_feed(), most=1, message=bad)
 
     assert update.synced
     assert update.failures == {"messages": 1}

@@ -195,7 +195,7 @@ def started(monkeypatch):
     monkeypatch.setattr("os._exit", ended.append)
     monkeypatch.setattr("atexit.register", lambda _: None)
     monkeypatch.setattr(
-        "webhook.serving.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int)
+        "webhook.serving.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int, tell=print)
     )
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
     source, state = SentContext(on_error=print), SimpleNamespace(draining=False)

@@ -7,8 +7,6 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from hack.waiting import WAIT_SECONDS
 from tests import builders
 from tests.flow.moves import decision, move, pending, reconsidering
@@ -137,7 +135,7 @@ def test_the_page_knows_every_key():
 
 def test_lines_are_passed_on_as_they_are_written_once_their_workloads_are_observed():
     stream, passed_on = io.StringIO(), []
-    log = DecisionLog(stream, lambda: None, pass_on=passed_on.append)
+    log = DecisionLog(stream, lambda: None, pass_on=passed_on.extend)
     log.seen(["early"])
     log.put({"msg": "skipped"})
     log.put({"msg": "decided"}, key="early")
@@ -153,7 +151,7 @@ def test_lines_are_passed_on_as_they_are_written_once_their_workloads_are_observ
 def test_phantoms_are_passed_on_never_however_many_there_are():
     server = Server(paper_snapshot())
     passed_on = []
-    log = DecisionLog(io.StringIO(), lambda: None, pass_on=passed_on.append)
+    log = DecisionLog(io.StringIO(), lambda: None, pass_on=passed_on.extend)
     server.handler.on_seen = log.seen
     for number in range(20):
         server.create(light_job(f"phantom-{number}"))
@@ -183,7 +181,7 @@ def test_a_full_log_drops_lines_and_counts_them():
 
 def test_a_line_that_cannot_be_written_costs_itself_alone_and_is_named():
     stream, dropped, passed_on = io.StringIO(), [], []
-    log = DecisionLog(stream, lambda: dropped.append(1), pass_on=passed_on.append)
+    log = DecisionLog(stream, lambda: dropped.append(1), pass_on=passed_on.extend)
 
     log.put({"msg": "decided", "uid": "u-1", "decision": {"amount": object()}}, key="u-1")
     log.put({"msg": "decided", "uid": "u-2", "decision": {}}, key="u-2")
@@ -322,15 +320,3 @@ def test_a_replica_type_of_any_length_makes_no_line_and_no_answer_long():
     assert line["reason"] == "unmodelled"
     assert len(json.dumps(line)) < 5_000
     assert len(answer.data) < 10_000
-
-
-@pytest.mark.parametrize(
-    ("text", "level"),
-    [
-        ("the observer ended with -9; starting it again in 0.2 s", "error"),
-        ("ValueError: no", "error"),
-        ('{"level": "warning", "process": "observer", "msg": "no route"}', "warning"),
-    ],
-)
-def test_a_line_of_the_observer_keeps_its_level_and_any_other_text_is_an_error(text, level):
-    assert decision_log.observers(text)["level"] == level

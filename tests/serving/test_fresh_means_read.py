@@ -5,7 +5,7 @@ from tests.servers import Server, paper_snapshot
 from tests.state.feeds import RESOURCES, synced_feed
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
-from webhook.state.pipe import Update, apply_update, frame
+from webhook.state.pipe import Update, apply_update
 
 REASON = "kueue-fallback.dev/reason"
 
@@ -49,4 +49,3 @@ def test_an_update_after_one_that_was_lost_carries_everything():
 
     assert nothing == {}
     assert again.keys() == whole.keys()
-    assert frame(feed.update(5.0, 0.0))

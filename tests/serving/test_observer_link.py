@@ -1,24 +1,26 @@
 """The two ends of the pipe, with a child of few lines in the observer's place."""
 
-import os
 import queue
 import subprocess
 import sys
-import threading
 from functools import partial
 
 import pytest
 
 from hack.waiting import WAIT_SECONDS, wait_for
-from webhook.serving.observer_link import ObserverLink, PipeWriter
+from webhook.serving.observer_link import ObserverLink
 from webhook.state.pipe import Update
 
 CHILD = """
-import sys
-from webhook.state.pipe import Update, write_update
-print("hello", file=sys.stderr, flush=True)
+import sys, time
+from multiprocessing.connection import Connection
+from webhook.state.pipe import Update
+pipe = Connection(int(sys.argv[-1]))
+"""
+SAYS = """
+pipe.send({"msg": "hello"})
 for number in range(2):
-    write_update(sys.stdout.buffer, Update(changed={"generation": number}, as_of=float(number)))
+    pipe.send(Update(changed={"generation": number}, as_of=float(number)))
 """
 
 
@@ -28,9 +30,11 @@ def linked():
 
     def start(program, **rest):
         updates, lines, starts = queue.SimpleQueue(), queue.SimpleQueue(), queue.SimpleQueue()
-        command = [sys.executable, "-c", program]
+        command = [sys.executable, "-c", CHILD + program]
         on_start = partial(starts.put, "start")
-        link = ObserverLink(command, updates.put, lines.put, on_start=on_start, **rest)
+        link = ObserverLink(
+            command, updates.put, lambda line: lines.put(line["msg"]), on_start=on_start, **rest
+        )
         links.append(link)
         link.start()
         return updates, lines, starts, link
@@ -41,7 +45,7 @@ def linked():
 
 
 def test_updates_and_log_lines_of_the_child_arrive(linked):
-    updates, lines, _, _ = linked(CHILD + "sys.stdin.read()")
+    updates, lines, _, _ = linked(SAYS + "pipe.recv()")
 
     assert updates.get(timeout=WAIT_SECONDS) == Update(changed={"generation": 0}, as_of=0.0)
     assert updates.get(timeout=WAIT_SECONDS) == Update(changed={"generation": 1}, as_of=1.0)
@@ -49,7 +53,7 @@ def test_updates_and_log_lines_of_the_child_arrive(linked):
 
 
 def test_a_child_that_ends_is_started_again(linked):
-    _, lines, starts, _ = linked(CHILD + "sys.exit(3)")
+    _, lines, starts, _ = linked(SAYS + "sys.exit(3)")
 
     found = [lines.get(timeout=WAIT_SECONDS) for _ in range(3)]
 
@@ -57,16 +61,15 @@ def test_a_child_that_ends_is_started_again(linked):
     assert [starts.get(timeout=WAIT_SECONDS) for _ in range(2)] == ["start", "start"]
 
 
-def test_a_frame_cut_short_ends_the_child_and_another_begins(linked):
-    cut = "import sys; sys.stdout.buffer.write(b'\\0\\0\\0\\xffab'); sys.stdout.buffer.flush()"
-
-    _, lines, _, _ = linked(cut)
+@pytest.mark.parametrize("cut", [b"\\0\\0\\0\\xffab", b"\\0\\0\\0\\2ab"])
+def test_a_message_cut_short_ends_the_child_and_another_begins(linked, cut):
+    _, lines, _, _ = linked(f"import os; os.write(pipe.fileno(), b'{cut.decode()}')")
 
     assert lines.get(timeout=WAIT_SECONDS).startswith("the observer ended with ")
 
 
 def test_stopping_ends_the_child(linked):
-    updates, _, _, link = linked(CHILD + "sys.stdin.read()")
+    updates, _, _, link = linked(SAYS + "pipe.recv()")
     updates.get(timeout=WAIT_SECONDS)
 
     link.stop()
@@ -75,36 +78,42 @@ def test_stopping_ends_the_child(linked):
 
 
 def test_lines_reach_the_child(linked):
-    _, lines, _, link = linked("import sys; print(sys.stdin.readline().strip(), file=sys.stderr)")
+    _, lines, _, link = linked('pipe.send({"msg": pipe.recv()[0]})')
 
     # The child that is told first may have ended before it could read.
-    wait_for(lambda: link.tell(b"a line") or not lines.empty(), "a child says the line")
+    wait_for(lambda: link.tell(["a line"]) or not lines.empty(), "a child says the line")
 
     assert lines.get() == "a line"
 
 
-def test_a_full_pipe_drops_lines_and_cuts_none():
-    read_end, write_end = os.pipe()
-    lines = PipeWriter(write_end)
-    sent = [str(number).encode() * 1000 for number in range(100, 400)]
+def test_lines_that_the_child_does_not_take_are_dropped_and_nobody_waits(linked, tmp_path):
+    go = tmp_path / "go"
+    _, lines, _, link = linked(f"""
+from pathlib import Path
+pipe.send({{"msg": "here"}})
+while not Path({str(go)!r}).exists():
+    time.sleep(0.01)
+while True:
+    pipe.send({{"msg": pipe.recv()[0][:3]}})
+""")
+    lines.get(timeout=WAIT_SECONDS)
+    sent = [f"{number:03} {'x' * 100_000}" for number in range(400)]
 
     for line in sent:
-        lines.put(line)
-    received = os.read(read_end, 1 << 20)
-    for line in sent:
-        lines.put(line)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as rest:
-        received += rest.read()
+        link.tell([line])
+    go.touch()
+    taken = []
+    while "end" not in taken:
+        link.tell(["end"])
+        taken.append(lines.get(timeout=WAIT_SECONDS))
 
-    *whole, last = received.split(b"\n")
-    assert set(whole) <= set(sent)
-    assert last in (b"", *(line[: len(last)] for line in sent))
-    assert len(sent) > len(whole) > 10
+    count = taken.index("end")
+    assert taken[:count] == [line[:3] for line in sent[:count]]
+    assert 0 < count < len(sent)
 
 
 def test_a_child_that_says_nothing_is_killed_and_another_begins(linked):
-    hangs = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass"
+    hangs = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: pass"
 
     _, lines, starts, _ = linked(hangs, silent_seconds=0.5)
 
@@ -114,21 +123,13 @@ def test_a_child_that_says_nothing_is_killed_and_another_begins(linked):
     assert [starts.get(timeout=WAIT_SECONDS) for _ in range(2)] == ["start", "start"]
 
 
-def test_a_child_is_not_silent_while_what_it_said_is_taken_over():
-    taken, going_on, lines = threading.Event(), threading.Event(), queue.SimpleQueue()
+def test_one_that_hangs_in_the_middle_of_a_message_is_killed_too(linked):
+    _, lines, _, _ = linked(
+        "import os; os.write(pipe.fileno(), b'\\0\\0\\0\\xffab'); time.sleep(1000)",
+        silent_seconds=0.5,
+    )
 
-    def take(update):
-        taken.set()
-        going_on.wait(WAIT_SECONDS)
-
-    command = [sys.executable, "-c", CHILD + "sys.stdin.read()"]
-    link = ObserverLink(command, take, lines.put, silent_seconds=WAIT_SECONDS)
-    link.start()
-    taken.wait(WAIT_SECONDS)
-
-    assert link.silent_for() == 0.0
-    going_on.set()
-    link.stop()
+    assert lines.get(timeout=WAIT_SECONDS) == "the observer has been silent for 0 s"
 
 
 def test_starts_within_the_last_minute_are_told_without_the_first_of_all():

@@ -4,7 +4,7 @@ Every interleaving of deciding, Workloads coming and going, updates published an
 taken again, observers started anew and time running out.
 """
 
-import io
+import pickle
 from dataclasses import dataclass
 
 from hypothesis import settings
@@ -17,7 +17,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.flow.ledger import Ledger
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state.feed import Feed
-from webhook.state.pipe import apply_update, read_update, write_update
+from webhook.state.pipe import apply_update
 from webhook.state.readers import read
 from webhook.state.watched import watched
 
@@ -120,15 +120,14 @@ class HandOver(RuleBasedStateMachine):
 
     @rule()
     def publish(self):
-        frame = io.BytesIO()
-        write_update(frame, self.feed.update(self.now, 0.0))
-        self.pipe.append((frame.getvalue(), frozenset(self.known), frozenset(self.noticed)))
+        sent = pickle.dumps(self.feed.update(self.now, 0.0))
+        self.pipe.append((sent, frozenset(self.known), frozenset(self.noticed)))
 
     @precondition(lambda self: self.pipe)
     @rule()
     def take_up(self):
-        frame, self.shown, noticed = self.pipe.pop(0)
-        update = read_update(io.BytesIO(frame))
+        sent, self.shown, noticed = self.pipe.pop(0)
+        update = pickle.loads(sent)
         self.snapshot = apply_update(self.snapshot, update)
         self.ledger.seen(update.seen)
         self.told |= noticed

@@ -1,4 +1,4 @@
-"""What is in the frames between the observer and its server."""
+"""What goes through the pipe between the observer and its server."""
 
 from dataclasses import replace
 

@@ -334,9 +334,10 @@ class Console:
         """Replace what the keeper of certificates has reported."""
         self._sent.take(certificates)
 
-    def take_line(self, line: bytes) -> None:
-        """Add a line of the server's decision log."""
-        self._book.put_line(line)
+    def take_lines(self, lines: Iterable[str]) -> None:
+        """Add lines of the server's decision log."""
+        for line in lines:
+            self._book.put_line(line)
 
     def view(self) -> View:
         """Return the view, collected again if it is older than ``FRESH_SECONDS``.

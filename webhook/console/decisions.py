@@ -29,10 +29,10 @@ _SAME_SECONDS: Final = 5.0
 _AT = f"metadata.annotations[{DECISION}]"
 
 
-def from_line(text: str | bytes) -> ShownDecision | None:
+def from_line(text: str) -> ShownDecision | None:
     """Read a line of the decision log; None: it is not that of a decision."""
     try:
-        line = fields.from_json(_decoded(text), "", longest=_LONGEST_LINE)
+        line = fields.from_json(text, "", longest=_LONGEST_LINE)
         name = fields.text(line, "name", "") or fields.text(line, "generateName", "")
         return _decision(
             decision_record.from_object(fields.mapping(line, "decision", "")),
@@ -88,10 +88,6 @@ def _borne_out(decision: ShownDecision, metadata: Mapping[str, Any]) -> float:
     return min(decision.at, max((created, *changed))) if decision.moves else created
 
 
-def _decoded(text: str | bytes) -> str:
-    return text.decode(errors="replace") if isinstance(text, bytes) else text
-
-
 def _decision(
     recorded: Recorded, *, namespace: str, kind: str, name: str, queue: str
 ) -> ShownDecision:
@@ -144,14 +140,14 @@ class DecisionStore:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._lines: deque[bytes] = deque(maxlen=kept)
+        self._lines: deque[str] = deque(maxlen=kept)
         self._decisions: dict[tuple[str, str], ShownDecision] = {}
         """By namespace and id: no namespace can replace another's."""
         self._of_jobs: dict[str, dict[Key, str]] = {}
         """For each kind: Jobs to the ids of the decisions that they carry."""
         self._lock = threading.Lock()
 
-    def put_line(self, line: bytes) -> None:
+    def put_line(self, line: str) -> None:
         """Add a line of the server's decision log."""
         self._lines.append(line)
 

@@ -7,6 +7,7 @@ parts do (status, moves, events, records, savings, keys) is their own.
 
 from __future__ import annotations
 
+import json
 import queue
 import random
 import secrets
@@ -520,5 +521,5 @@ def stamp() -> str:
 
 
 def _log(text: str) -> None:
-    line = logged("controller", text, time.time())
+    line = json.dumps(logged("controller", text, time.time()))
     print(line, file=sys.stdout, flush=True)  # noqa: T201 - the log is standard output

@@ -5,7 +5,6 @@ And the lines of the log, of which some are for an admin to act on.
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -37,10 +36,10 @@ class Fault(Attention):
     level = "error"
 
 
-def logged(process: str, text: str, unix: float) -> str:
-    """Return the JSON of a line of the log of *process*."""
+def logged(process: str, text: str, unix: float) -> dict[str, object]:
+    """Return a line of the log of *process*."""
     level = text.level if isinstance(text, Attention) else "info"
-    return json.dumps({"ts": round(unix, 3), "level": level, "process": process, "msg": text})
+    return {"ts": round(unix, 3), "level": level, "process": process, "msg": str(text)}
 
 
 _PLACES = 4

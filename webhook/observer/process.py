@@ -1,15 +1,16 @@
-"""The observer's process: it follows the cluster and writes what has changed to a pipe.
+"""The observer's process: it follows the cluster and tells its server what has changed.
 
-Its server starts it, as ``python -m webhook.observer SETTINGS`` (JSON of ``Settings``; else
-KUEUE_FALLBACK_SETTINGS). It writes ``Update`` frames to its standard output, log lines to standard
-error, and ends when its standard input or output closes. It connects the parts; what changes mean
-is the feed's to know.
+Its server starts it, as ``python -m webhook.observer SETTINGS DESCRIPTOR`` (JSON of ``Settings``,
+and an end of the pipe between them). It sends ``Update``s and lines of its log, and ends when the
+pipe closes. It connects the parts; what changes mean is the feed's to know.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import pickle
 import queue
 import random
 import sys
@@ -18,7 +19,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, NoReturn, TypeAlias
+from multiprocessing.connection import Connection
+from typing import NoReturn, TypeAlias
 
 from webhook.api.client import Client
 from webhook.api.clock import ClockOffset
@@ -34,7 +36,7 @@ from webhook.settings import Settings
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
-from webhook.state.pipe import frame, write_frame
+from webhook.state.pipe import Update
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched
@@ -70,24 +72,35 @@ class Watching:
 
 
 def main() -> NoReturn:
-    settings = Settings.model_validate_json(
-        sys.argv[1] if len(sys.argv) > 1 else os.environ.get("KUEUE_FALLBACK_SETTINGS", "{}")
-    )
+    settings, pipe = Settings.model_validate_json(sys.argv[1]), Connection(int(sys.argv[2]))
     os.nice(NICENESS)
     lifecycle.collect_seldom()
     lifecycle.end_with_parent()
-    frames = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    # Nothing else may be written between two frames.
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     threading.excepthook = end_with
-    console = Console(settings, _log)
-    threading.Thread(target=listen, args=(console.take_line,), daemon=True).start()
+    to_server = ToServer(pipe)
+    console = Console(settings, to_server.log)
+    threading.Thread(target=listen, args=(pipe, console.take_lines), daemon=True).start()
     sys.setswitchinterval(0.0005)
     console.start()
-    observe(settings, frames, console)
+    observe(settings, to_server, console)
 
 
-def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
+class ToServer:
+    """Sends to the server; any thread may call."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, pickled: bytes) -> None:
+        with self._lock:
+            self._pipe.send_bytes(pickled)
+
+    def log(self, text: str) -> None:
+        self.send(pickle.dumps(logged("observer", text, time.time())))
+
+
+def observe(settings: Settings, to_server: ToServer, console: Console) -> NoReturn:
     """Follow everything and publish, until the pipe closes."""
     ring = KeyRing()
     resources = _resources(settings, ring)
@@ -97,7 +110,7 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
     feed = _feed(settings, resources)
     forecaster = Forecaster(messages.put)
     forecaster.start()
-    failures = Failures(_log)
+    failures = Failures(to_server.log)
     try:
         publish(
             Watching(
@@ -109,11 +122,11 @@ def observe(settings: Settings, frames: BinaryIO, console: Console) -> NoReturn:
                 clock=client.clock,
             ),
             messages,
-            frames,
+            to_server,
             console=console,
-            certificates=_certificates(settings, failures),
+            certificates=_certificates(settings, to_server.log, failures),
         )
-    except BrokenPipeError:
+    except ConnectionError:
         os._exit(0)
 
 
@@ -175,7 +188,9 @@ def _restraint(settings: Settings) -> Restraint:
     )
 
 
-def _certificates(settings: Settings, failures: Failures) -> Callable[[], Certificates | None]:
+def _certificates(
+    settings: Settings, log: Callable[[str], None], failures: Failures
+) -> Callable[[], Certificates | None]:
     """Start keeping certificates, if that is ours.
 
     Return the function that returns news of them.
@@ -184,7 +199,7 @@ def _certificates(settings: Settings, failures: Failures) -> Callable[[], Certif
         return lambda: None
     from webhook.observer.certificates import Certifier  # noqa: PLC0415 - cryptography for those who need it
 
-    certifier = Certifier(settings, _log, failures)
+    certifier = Certifier(settings, log, failures)
     certifier.start()
     return certifier.news
 
@@ -209,7 +224,7 @@ def _workers(
 def publish(
     watching: Watching,
     messages: queue.SimpleQueue[_Found],
-    frames: BinaryIO,
+    to_server: ToServer,
     *,
     console: Console,
     certificates: Callable[[], Certificates | None],
@@ -217,12 +232,11 @@ def publish(
     feed, workers, failures = watching.feed, watching.workers, watching.failures
     frozen = False
     while True:
-        _gather(watching, messages)
+        for line in (*_gather(watching, messages), *watching.clock.news()):
+            to_server.log(line)
         news = certificates()
-        for line in watching.clock.news():
-            _log(line)
-        written, _ = failures.survive(STATE, partial(_frame, watching, news))
-        write_frame(frames, written or _sign_of_life(watching, news))
+        pickled, _ = failures.survive(STATE, partial(_pickled, watching, news))
+        to_server.send(pickled or pickle.dumps(_sign_of_life(watching, news)))
         if news is not None:
             console.take_certificates(news)
         states = {} if workers is None else workers.counted()
@@ -232,16 +246,15 @@ def publish(
             frozen = True
 
 
-def _sign_of_life(watching: Watching, news: Certificates | None) -> bytes:
-    """Return a frame without the cluster's state, sent when that cannot be computed."""
+def _sign_of_life(watching: Watching, news: Certificates | None) -> Update:
+    """Return an update without the cluster's state, sent when that cannot be computed."""
     watching.feed.publish_anew()
     update = watching.feed.sign_of_life(time.monotonic())
-    counts = dict(watching.failures.counts)
-    return frame(replace(update, failures=counts, certificates=news))
+    return replace(update, failures=dict(watching.failures.counts), certificates=news)
 
 
-def _frame(watching: Watching, news: Certificates | None) -> bytes:
-    """Return a frame with what has changed since the last one."""
+def _pickled(watching: Watching, news: Certificates | None) -> bytes:
+    """Return an update with what has changed since the last one, pickled."""
     feed, forecaster, workers = watching.feed, watching.forecaster, watching.workers
     now, unix = time.monotonic(), time.time()
     update = feed.update(now, unix)
@@ -256,26 +269,27 @@ def _frame(watching: Watching, news: Certificates | None) -> bytes:
     if workers is not None:
         workers.follow(feed.published)
         update = workers.with_clusters(update, now, unix)
-    return frame(update)
+    return pickle.dumps(update)
 
 
-def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> None:
-    """Apply all messages of the next few milliseconds; return after half a second without any."""
+def _gather(watching: Watching, messages: queue.SimpleQueue[_Found]) -> list[str]:
+    """Apply all messages of the next few milliseconds, or none of half a second; return the log."""
+    told: list[str] = []
     wait = HEARTBEAT_SECONDS
     until = time.monotonic() + wait
     while wait > 0:
         try:
             message = messages.get(timeout=wait)
         except queue.Empty:
-            return
+            break
         lines, _ = watching.failures.survive(MESSAGES, partial(watching.take, message))
-        for line in lines or ():
-            _log(line)
+        told += lines or ()
         if isinstance(message, ForecastResult):
-            return
+            break
         if _is_news(message):
             until = min(until, time.monotonic() + COALESCE_SECONDS)
         wait = until - time.monotonic()
+    return told
 
 
 def _is_news(message: WatchUpdate | FromCluster | Reachable) -> bool:
@@ -291,11 +305,6 @@ def _freeze() -> None:
     lifecycle.exempt_from_collection()
 
 
-def _log(text: str) -> None:
-    line = logged("observer", text, time.time())
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the server passes it on
-
-
 def end_with(failure: threading.ExceptHookArgs) -> None:
     """End the process; only a thread that answers the console's users may fail alone."""
     if failure.thread is not None and failure.thread.name.startswith(THREADS):
@@ -304,8 +313,9 @@ def end_with(failure: threading.ExceptHookArgs) -> None:
         lifecycle.end_with(failure)
 
 
-def listen(take_line: Callable[[bytes], None]) -> None:
-    """Pass the server's lines on, and end with the server."""
-    for line in sys.stdin.buffer:
-        take_line(line)
+def listen(pipe: Connection, take_lines: Callable[[Sequence[str]], None]) -> None:
+    """Take the server's lines, and end with the server."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            take_lines(pipe.recv())
     os._exit(0)

@@ -105,13 +105,13 @@ class _Server:
         self._link = ObserverLink(
             observer_link.command(settings),
             on_update=self._take,
-            on_log=lambda text: self.log.put(decision_log.observers(text)),
+            on_log=lambda line: self.log.put(line),  # noqa: PLW0108 - there is no log yet
             on_start=self.metrics.observer_starts.inc,
         )
         self.log = DecisionLog(
             sys.stdout,
             self.metrics.log_dropped.inc,
-            pass_on=lambda text: self._link.tell(text.encode()),
+            pass_on=self._link.tell,
             named=lambda: match.named_by(self.handler.snapshot.policies),
         )
         self.handler = Handler(

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 from webhook.admission.review import Review
@@ -57,7 +57,7 @@ class DecisionLog:
         self,
         stream: TextIO,
         on_dropped: Callable[[], None],
-        pass_on: Callable[[str], None] = lambda _: None,
+        pass_on: Callable[[Sequence[str]], None] = lambda _: None,
         named: Callable[[], Named] = Named,
     ) -> None:
         """Write lines to *stream*; *pass_on* gets those of decisions that are ``seen``, too.
@@ -169,7 +169,7 @@ class DecisionLog:
     def _pass_together(self, lines: list[str]) -> None:
         try:
             if lines:
-                self._pass_on("\n".join(lines))
+                self._pass_on(lines)
         except Exception as error:  # noqa: BLE001 - what shows decisions is not worth the log
             self.put(
                 {"level": "error", "msg": "lines not passed on", "error": faults.describe(error)}
@@ -264,21 +264,6 @@ def about(review: Review) -> dict[str, Any]:
 def taken(decision: Decision) -> tuple[str, str]:
     """Return option and reason as the labels of the metrics have them."""
     return decision.option or NO_OPTION, str(decision.left_alone or DECIDED)
-
-
-def observers(text: str) -> dict[str, Any]:
-    """Parse a line of the observer's log.
-
-    Anything but a JSON object becomes its text: a traceback, or the server's own words on how its
-    observer ended.
-    """
-    try:
-        parsed = json.loads(text)
-    except ValueError:
-        parsed = None
-    if isinstance(parsed, dict):
-        return parsed
-    return {"level": "error", "process": "observer", "msg": text}
 
 
 def _text(source: Mapping[str, Any], *path: str) -> str:

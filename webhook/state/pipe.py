@@ -1,25 +1,22 @@
-"""The updates that the observer sends to its server over a pipe, and their frames.
+"""The updates that the observer sends to its server over their pipe.
 
-Pickle, because both ends are one program of one version and the pipe is theirs alone: a snapshot
-is read in a tenth of a millisecond.
+They are pickled, because both ends are one program of one version and the pipe is theirs alone: a
+snapshot is read in a tenth of a millisecond.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-import struct
+import copyreg
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import IO, Any
+from typing import Any
 
 from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
 from webhook.state.seen_workload import SeenWorkload
 
-_LENGTH = struct.Struct(">I")
 _CARRIED_APART = "as_of"
 _AS_DELTAS = frozenset(
     {
@@ -126,36 +123,6 @@ def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
     )
 
 
-def write_update(stream: IO[bytes], update: Update) -> None:
-    write_frame(stream, frame(update))
-
-
-def frame(update: Update) -> bytes:
-    content = io.BytesIO()
-    pickler = pickle.Pickler(content, protocol=pickle.HIGHEST_PROTOCOL)
-    pickler.dispatch_table = _DISPATCH
-    pickler.dump(update)
-    return _LENGTH.pack(content.tell()) + content.getvalue()
-
-
-def write_frame(stream: IO[bytes], written: bytes) -> None:
-    stream.write(written)
-    stream.flush()
-
-
-def read_update(stream: IO[bytes]) -> Update | None:
-    """Wait for the next update; None: the other end was closed."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        return None
-    (size,) = _LENGTH.unpack(head)
-    content = stream.read(size)
-    if len(content) < size:
-        return None
-    update: Update = pickle.loads(content)  # noqa: S301 - written by our own child
-    return update
-
-
 def _packed(profile: Profile) -> tuple[Any, ...]:
     """Pickle a profile as arrays: two hundred of over a hundred steps each are sent at a time."""
     columns = len(profile.cells)
@@ -183,4 +150,4 @@ def _unpacked(
     return Profile(times=moments, free=tuple(rows), spread=tuple(array("d", spread)), **rest)
 
 
-_DISPATCH: Mapping[type, Callable[[Any], Any]] = {Profile: _packed}
+copyreg.pickle(Profile, _packed)
