@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import yaml
+from cryptography import x509
+from cryptography.x509.oid import NameOID
 
 from hack.api import APPLY_PATCH, Object
 from hack.embedded import virtual_kinds
@@ -170,10 +172,9 @@ class Handler(BaseHTTPRequestHandler):
         if token in self.server.embedded.users:
             return self.server.embedded.users[token]
         if isinstance(self.connection, ssl.SSLSocket):
-            # Its annotation is of all that a certificate may hold.
-            certificate: Any = self.connection.getpeercert()
+            certificate = self.connection.getpeercert(binary_form=True)
             if certificate:
-                return _named_in(certificate["subject"])
+                return _named_in(x509.load_der_x509_certificate(certificate).subject)
         return _ANONYMOUS
 
     def _answer(self, call: _Call) -> Reply:
@@ -407,11 +408,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.over.wait(SILENT_SECONDS)
 
 
-def _named_in(subject: Sequence[Sequence[tuple[str, str]]]) -> Object:
-    names = [pair for part in subject for pair in part]
-    groups = [value for key, value in names if key == "organizationName"]
-    user = next((value for key, value in names if key == "commonName"), "")
-    return {"username": user, "groups": [*groups, "system:authenticated"]}
+def _named_in(subject: x509.Name) -> Object:
+    groups = [each.value for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    names = [each.value for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    return {"username": next(iter(names), ""), "groups": [*groups, "system:authenticated"]}
 
 
 def _reply(item: Object, *, status: int = _OK) -> Reply:
