@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from webhook.model.tables import aligned
+
 Figures = dict[str, Any]
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -52,12 +54,7 @@ class Target:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
     """Align the first column left and the others right."""
-    cells = [list(header), *([_text(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[n]) for row in cells) for n in range(len(header))]
-    return [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-        for row in cells
-    ]
+    return aligned([header, *([_text(cell) for cell in row] for row in rows)])
 
 
 def _text(cell: object) -> str:

@@ -1,5 +1,6 @@
 """What an admin wants to know of the certificates, as rows, a table or JSON. Pure."""
 
+import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,11 +8,15 @@ from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from rich.console import Console
+from rich.table import Table
 
 from certs.plan import expired
 from certs.secret import State
 from certs.store import Published
 
+_WIDTH: Final = 1_000
+"""Nothing in the table is as wide, so nothing is wrapped."""
 _HEAD: Final = ("AUTHORITY", "FINGERPRINT", "VALID UNTIL", "LEFT", "IN caBundle")
 
 
@@ -57,19 +62,18 @@ def overview(published: Published, state: State, *, now: datetime) -> Overview:
 
 
 def to_text(found: Overview, *, now: datetime) -> str:
-    lines = [_HEAD]
+    table = Table(*_HEAD, box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in found.rows:
         ends = row.certificate.not_valid_after_utc
         where = "yes" if row.webhooks == found.webhooks else f"{row.webhooks} of {found.webhooks}"
         until = ends.strftime("%Y-%m-%d %H:%M:%S")
-        lines.append((row.part, fingerprint(row.certificate), until, _left(ends - now), where))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    table = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
+        table.add_row(row.part, fingerprint(row.certificate), until, _left(ends - now), where)
+    console = Console(file=io.StringIO(), width=_WIDTH)
+    with console.capture() as shown:
+        console.print(table)
+    lines = [line.rstrip() for line in shown.get().splitlines()]
     asked = ("A rotation is asked for.",) if found.rotation_asked else ()
-    return "\n".join((*table, *asked, *(f"Fault: {fault}" for fault in found.faults)))
+    return "\n".join((*lines, *asked, *(f"Fault: {fault}" for fault in found.faults)))
 
 
 def to_json(found: Overview) -> Mapping[str, Any]:

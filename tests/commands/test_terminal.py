@@ -13,18 +13,50 @@ ROWS = [("a", "ready", "all is well"), ("a-long-name-it-is", "", "because of som
 
 
 def test_columns_are_as_wide_as_it_takes():
-    assert terminal.table(HEADER, ROWS, limit=None) == [
+    assert [*map(str, terminal.table(HEADER, ROWS, limit=None))] == [
         "NAME               STATE  REASON",
         "a                  ready  all is well",
         "a-long-name-it-is  -      because of something else",
     ]
 
 
-def test_the_widest_columns_are_cut_where_they_do_not_fit():
-    assert terminal.table(HEADER, ROWS, limit=40, indent="  ") == [
+def test_the_widest_columns_are_wrapped_where_they_do_not_fit():
+    assert [*map(str, terminal.table(HEADER, ROWS, limit=40, indent=2))] == [
         "  NAME            STATE  REASON",
         "  a               ready  all is well",
-        "  a-long-…-it-is  -      because of som…",
+        "  a-long-name-it  -      because of",
+        "  -is                    something else",
+    ]
+
+
+def test_columns_to_spare_are_left_out_where_there_is_no_room():
+    found = terminal.table(HEADER, ROWS, limit=40, spare=("STATE",))
+
+    assert [*map(str, found)] == [
+        "NAME               REASON",
+        "a                  all is well",
+        "a-long-name-it-is  because of something",
+        "                   else",
+    ]
+
+
+@pytest.mark.parametrize("limit", range(10, 90, 4))
+def test_a_header_is_never_folded(limit):
+    header = ("POLICY", "CLUSTERQUEUE", "RESOURCE", "NEXT FREE")
+    rows = [("light", "gpu-cq-of-the-team", "nvidia.com/mig-1g.10gb", "in a while, or later")]
+
+    first = str(terminal.table(header, rows, limit=limit)[0])
+
+    assert [name for name in header if name not in first] == []
+
+
+def test_a_command_to_copy_is_never_wrapped():
+    command = "  kubectl fallback explain a-job -n a-namespace"
+
+    assert [*map(str, terminal.fitted(f"a sentence of words\n{command}", 12))] == [
+        "a sentence",
+        "of words",
+        command,
     ]
 
 
@@ -87,16 +119,20 @@ def test_the_width_is_the_terminals(monkeypatch, is_terminal, columns, output, w
         (False, {}, False),
     ],
 )
-def test_colours_are_for_terminals_that_want_them(monkeypatch, is_terminal, environment, coloured):
+def test_colours_are_for_terminals_that_want_them(
+    monkeypatch, capsys, is_terminal, environment, coloured
+):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal, raising=False)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm")
     for name, text in environment.items():
         monkeypatch.setenv(name, text)
 
-    assert terminal.tinted("ready") == ("\x1b[32mready\x1b[0m" if coloured else "ready")
-    assert terminal.tinted("anything") == "anything"
+    terminal.say(terminal.tinted("ready"), terminal.tinted("anything"))
+
+    ready = "\x1b[32mready\x1b[0m" if coloured else "ready"
+    assert capsys.readouterr().out == f"{ready}\nanything\n"
 
 
 def test_a_cell_does_not_steer_the_terminal():
-    assert terminal.table(("A",), [("\x1b[2Jx\ty",)], limit=None)[1] == " [2Jx y"
+    assert str(terminal.table(("A",), [("\x1b[2Jx\ty",)], limit=None)[1]) == " [2Jx y"

@@ -335,7 +335,7 @@ def test_explain_shows_the_terms_beside_start_and_finish():
         option("l40s", run=4440.0, cost=second),
     )
 
-    lines = table(Decided(decision=found), width=160).splitlines()[2:]
+    lines = map(str, table(Decided(decision=found), width=160)[2:])
 
     why = "run: the policy; price x1.5 for congestion"
     assert [" ".join(line.split()) for line in lines] == [

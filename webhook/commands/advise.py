@@ -31,6 +31,7 @@ from webhook.commands.kubectl_flags import (
     one_of_both,
     output_option,
 )
+from webhook.commands.terminal import Line
 from webhook.jobs import BY_NAME, JobKind
 from webhook.model.fields import FieldError
 from webhook.model.words import figure, harmless, span
@@ -50,15 +51,15 @@ _NOTHING = (
 _BEFORE = "Once {} has written a checkpoint, line by line:"
 
 
-def as_text(found: Sequence[Advice], *, limit: int | None) -> str:
+def as_text(found: Sequence[Advice], *, limit: int | None) -> list[Line]:
     if not found:
-        return _NOTHING
-    lines = terminal.table(_HEADER, [_cells(each) for each in found], limit=limit)
+        return [_NOTHING]
+    lines: list[Line] = [*terminal.table(_HEADER, [_cells(each) for each in found], limit=limit)]
     for each in found:
         job = f"{each.job.job.kind} {each.job.job.namespace}/{each.job.job.name}"
         lines += ["", terminal.strong(_BEFORE.format(harmless(job)))]
         lines += [f"  {harmless(line)}" for line in each.recipe]
-    return "\n".join(lines)
+    return lines
 
 
 def _cells(found: Advice) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ def command(
     if output in ("json", "yaml"):
         terminal.say(terminal.dump(as_json(found, snapshot.currency), output))
     else:
-        terminal.say(terminal.fitted(as_text(found, limit=terminal.columns(output)), output))
+        terminal.tell(*as_text(found, limit=terminal.columns(output)), output=output)
 
 
 def _advised(

@@ -202,7 +202,7 @@ def command(**given: Any) -> None:
         for finding in findings:
             terminal.say(str(finding), err=finding.kind in ("skipped", "note"))
         for trial in trials or ():
-            terminal.say(str(trial))
+            terminal.say(*trial.lines)
     refused = any(not trial.is_accepted for trial in trials or ())
     sys.exit(2 if failed else int(refused))
 

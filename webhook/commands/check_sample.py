@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from webhook.admission import patch
 from webhook.admission.paths import value_at
 from webhook.api.cluster_access import ClusterAccess
@@ -20,6 +22,7 @@ from webhook.api.watch import list_pages
 from webhook.commands import terminal
 from webhook.commands.connect import connected, namespace_or_current
 from webhook.commands.manifest import ManifestObject, read_one_job, read_policies
+from webhook.commands.terminal import Line
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job, moving
@@ -63,11 +66,12 @@ class Trial:
     def is_accepted(self) -> bool:
         return not self.refusals
 
-    def __str__(self) -> str:
+    @property
+    def lines(self) -> list[Line]:
         verdict = terminal.tinted("accepted" if self.is_accepted else "refused")
-        head = f"{self.policy}: option {self.option} ({self.queue or '-'}): {verdict}"
+        head = f"{self.policy}: option {self.option} ({self.queue or '-'}): "
         refused = f": {'; '.join(self.refusals)}" if self.refusals else ""
-        return "\n".join([head + refused, *(f"  {note}" for note in self.notes)])
+        return [Text.assemble(head, verdict, refused), *(f"  {note}" for note in self.notes)]
 
     def as_json(self) -> Mapping[str, Any]:
         return {

@@ -5,17 +5,15 @@ Both one that was just made and one that a Job carries, with the numbers of when
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from math import inf
-from typing import Any, Final, TypeAlias
-
-import click
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from webhook.commands import terminal
+from webhook.commands.terminal import Line
 from webhook.cost.terms import mean_seconds
 from webhook.decide import decision_record
 from webhook.decide.decision_record import PREFIX, VERSION, basis_of
@@ -25,22 +23,14 @@ from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Ski
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Basis, Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
-from webhook.model.words import clip, figure, harmless, span
+from webhook.model.words import figure, harmless, span
 
-WIDTH = 100
-_LEAST = 40
-"""Narrower terminals break lines themselves."""
-_NUMBERS_WIDTH = 46
-"""Width of the columns that are not names."""
-_NAME_LEAST = 8
+if TYPE_CHECKING:
+    from rich.text import Text
+
 _MOST_MISMATCHES = 10
-_WHY_WIDTH = 28
-"""With less room than this the reasons get lines of their own."""
-_NAME_LONGEST = 24
 _WHY = "WHY"
 _NAMES = ("OPTION", "QUEUE", "CLUSTERQUEUE", "CLUSTER")
-_CLUSTER = _NAMES.index("CLUSTER")
-"""The column that is shown only if some option has a worker cluster."""
 _COUNTED = (*_NAMES, "FITS", "PENDING", "RESERVING", _WHY)
 _FORECAST = (*_NAMES, "PENDING", "STARTS", "RUNS", "DONE", _WHY)
 _SPARE: Final = ("RESERVING", "CLUSTERQUEUE", "PENDING", "RUNS", "CLUSTER", "QUEUE")
@@ -68,18 +58,19 @@ _MEASURED: Final[Mapping[str, str]] = {
 """The same where costs are only shown."""
 
 
-def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, str] = EMPTY) -> str:
+def table(
+    outcome: CreateOutcome, width: int = terminal.WRAPPED, mismatches: Mapping[str, str] = EMPTY
+) -> list[Line]:
     """Return a decision in at most *width* columns: the options with numbers and reasons.
 
     *mismatches*: the policies that do not match the Job, each with why.
     """
-    width = max(width, _LEAST)
     if isinstance(outcome, Skipped):
         left = f"Left untouched: {outcome.skip.meaning}."
-        return "\n".join([left, *outcome.warnings, *_unmatched(mismatches, width)])
+        return [left, *outcome.warnings, *_unmatched(mismatches, width)]
     decision = outcome.decision
     head = f"Policy {decision.policy} ({decision.mode}): {decision.reason}"
-    lines = textwrap.wrap(head, width, subsequent_indent="  ")
+    lines: list[Line] = [*terminal.fitted(harmless(head), width)]
     costs = {
         option.option: decision_record.cost_json(option.cost)
         for option in decision.options
@@ -88,16 +79,16 @@ def table(outcome: CreateOutcome, width: int = WIDTH, mismatches: Mapping[str, s
     if decision.hold is not None:
         lines += _hold(decision_record.decision_json(decision)["hold"])
     if decision.options:
-        lines += ["", *_rows(decision, costs, width)]
+        header, *rows = _cells(decision, costs)
+        lines += ["", *_rows(header, rows, decision.option or "", width)]
     if not _are_compared(costs):
         lines += _costs([option.option for option in decision.options], costs, width)
-    return "\n".join(lines)
+    return lines
 
 
-def _unmatched(mismatches: Mapping[str, str], width: int) -> Iterator[str]:
+def _unmatched(mismatches: Mapping[str, str], width: int) -> Iterator[Line]:
     for name, reason in islice(mismatches.items(), _MOST_MISMATCHES):
-        line = harmless(f"Policy {name}: {reason}")
-        yield from textwrap.wrap(line, width, subsequent_indent="  ")
+        yield from terminal.fitted(harmless(f"Policy {name}: {reason}"), width)
     if (more := len(mismatches) - _MOST_MISMATCHES) > 0:
         yield f"… and {more} more"
 
@@ -106,48 +97,24 @@ _Costs: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Option to its cost, as ``decision_record.cost_json`` writes it."""
 
 
-def _rows(decision: Decision, costs: _Costs, width: int) -> list[str]:
-    marks = ["  "] + [
-        "> " if option.option == decision.option else "  " for option in decision.options
-    ]
-    remote = any(option.cluster for option in decision.options)
-    cells = _within(_cells(decision, costs, width, remote=remote), width)
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]) - 1)]
-    left = sum(widths) + 2 * len(widths) + 2
-    lines = []
-    for mark, row in zip(marks, cells, strict=True):
-        start = mark + "".join(
-            f"{cell:<{size + 2}}" for cell, size in zip(row, widths, strict=False)
-        )
-        if width - left >= _WHY_WIDTH:
-            lines += _beside(start, row[-1], width)
-        else:
-            lines += _below(start, row[-1], width)
-    return lines
+def _rows(
+    header: Sequence[str], rows: Sequence[Sequence[str]], taken: str, limit: int | None
+) -> list[Text]:
+    """Return the options in columns, the one that is taken with a mark."""
+    cells = [(f"{'>' if row[0] == taken else ' '} {row[0]}", *row[1:]) for row in rows]
+    shown = (f"  {header[0]}", *header[1:])
+    at = header.index("CLUSTER")
+    if not any(row[at] for row in rows):
+        shown, *cells = [(*row[:at], *row[at + 1 :]) for row in (shown, *cells)]
+    return terminal.table(shown, cells, limit=limit, spare=_SPARE)
 
 
-def _within(cells: list[tuple[str, ...]], width: int) -> list[tuple[str, ...]]:
-    """Leave out columns that tell least, until the others fit."""
-    for name in _SPARE:
-        *numbers, _ = ([len(cell) for cell in column] for column in zip(*cells, strict=True))
-        if sum(map(max, numbers)) + 2 * len(numbers) <= width:
-            break
-        if name in cells[0]:
-            at = cells[0].index(name)
-            cells = [(*row[:at], *row[at + 1 :]) for row in cells]
-    return cells
-
-
-def _cells(decision: Decision, costs: _Costs, width: int, *, remote: bool) -> list[tuple[str, ...]]:
+def _cells(decision: Decision, costs: _Costs) -> list[tuple[str, ...]]:
     if _are_compared(costs):
-        return _compared_cells(decision, costs, remote=remote)
+        return _compared_cells(decision, costs)
     is_forecast = any(option.forecast is not None for option in decision.options)
     header, cells_of = (_FORECAST, _forecast_cells) if is_forecast else (_COUNTED, _counted)
-    names = max((width - _NUMBERS_WIDTH) // (len(_NAMES) - (not remote)), _NAME_LEAST)
-    cells = [header, *(cells_of(option, names) for option in decision.options)]
-    if not remote:
-        cells = [(*row[:_CLUSTER], *row[_CLUSTER + 1 :]) for row in cells]
-    return cells
+    return [header, *map(cells_of, decision.options)]
 
 
 def _are_compared(costs: _Costs) -> bool:
@@ -166,10 +133,10 @@ def _columns(costs: _Costs) -> Mapping[str, str]:
     }
 
 
-def _compared_cells(decision: Decision, costs: _Costs, *, remote: bool) -> list[tuple[str, ...]]:
+def _compared_cells(decision: Decision, costs: _Costs) -> list[tuple[str, ...]]:
     columns = _columns(costs)
-    places = ("QUEUE", "CLUSTER") if remote else ("QUEUE",)
-    rows: list[tuple[str, ...]] = [("OPTION", *places, "STARTS", "DONE", *columns, _WHY)]
+    header = ("OPTION", "QUEUE", "CLUSTER", "STARTS", "DONE", *columns, _WHY)
+    rows: list[tuple[str, ...]] = [header]
     for option in decision.options:
         forecast = option.forecast
         starts = "-" if forecast is None else _starts(forecast.start)
@@ -177,10 +144,9 @@ def _compared_cells(decision: Decision, costs: _Costs, *, remote: bool) -> list[
             starts = _HELD
         finish = forecast.finish if forecast is not None else None
         cost = costs.get(option.option, EMPTY)
-        names = (option.option, option.queue, option.cluster)[: 1 + len(places)]
         rows.append(
             (
-                *(clip(name or "-", _NAME_LONGEST) for name in names),
+                *(option.option, option.queue, option.cluster),
                 starts,
                 "-" if finish is None else _moment(finish),
                 *(_amount(cost, term) for term in columns.values()),
@@ -205,7 +171,7 @@ def _why_it_costs(option: Assessment, cost: Mapping[str, Any]) -> str:
     return because
 
 
-def _costs(names: Sequence[str], costs: _Costs, limit: int | None) -> list[str]:
+def _costs(names: Sequence[str], costs: _Costs, limit: int | None) -> list[Line]:
     """Return what each option would cost, in a table of its own; none where nothing is known."""
     if not any(costs.values()):
         return []
@@ -217,7 +183,7 @@ def _costs(names: Sequence[str], costs: _Costs, limit: int | None) -> list[str]:
     title = "Expected cost (RATES and POWER are money; ? is not known):"
     if _are_compared(costs):
         title = "Expected cost (money, but for CO2; ? is not known):"
-    return ["", title, *terminal.table(("OPTION", *columns), rows, limit=limit, indent="  ")]
+    return ["", title, *terminal.table(("OPTION", *columns), rows, limit=limit, indent=2)]
 
 
 def _amount(cost: Mapping[str, Any], term: str) -> str:
@@ -227,43 +193,28 @@ def _amount(cost: Mapping[str, Any], term: str) -> str:
     return f"{figure(amount)} g" if term == "carbonGrams" else figure(amount)
 
 
-def _beside(start: str, why: str, width: int) -> list[str]:
-    wrapped = textwrap.wrap(why, width - len(start)) or [""]
-    lines = [start + wrapped[0], *(" " * len(start) + line for line in wrapped[1:])]
-    return [line.rstrip() for line in lines]
-
-
-def _below(start: str, why: str, width: int) -> list[str]:
-    if why == _WHY:
-        return [start.rstrip()]
-    indent = " " * 6
-    wrapped = textwrap.wrap(why, width, initial_indent=indent, subsequent_indent=indent)
-    return [start.rstrip(), *wrapped]
-
-
-def _names(option: Assessment, width: int) -> tuple[str, ...]:
-    names = (option.option, option.queue, option.cluster_queue, option.cluster)
-    return tuple(clip(name or "-", width) for name in names)
+def _names(option: Assessment) -> tuple[str, ...]:
+    return option.option, option.queue, option.cluster_queue, option.cluster
 
 
 def _why(option: Assessment) -> str:
     return str(option.rejection or option.passed_over or option.detail)
 
 
-def _counted(option: Assessment, width: int) -> tuple[str, ...]:
+def _counted(option: Assessment) -> tuple[str, ...]:
     counts = _count(option.pending), _count(option.reserving)
-    return (*_names(option, width), _fits(option), *counts, _why(option))
+    return (*_names(option), _fits(option), *counts, _why(option))
 
 
-def _forecast_cells(option: Assessment, width: int) -> tuple[str, ...]:
+def _forecast_cells(option: Assessment) -> tuple[str, ...]:
     forecast = option.forecast
     if forecast is None:
-        return (*_names(option, width), _count(option.pending), "-", "-", "-", _why(option))
+        return (*_names(option), _count(option.pending), "-", "-", "-", _why(option))
     runs = "-" if forecast.run is None else span(forecast.run.seconds)
     done = "-" if forecast.finish is None else _moment(forecast.finish)
     why = _why(option) if option.rejection is not None else _rests_on(option, forecast)
     return (
-        *_names(option, width),
+        *_names(option),
         _count(option.pending),
         _starts(forecast.start),
         runs,
@@ -328,7 +279,6 @@ _HEADER = (
     "DONE",
     "WHY NOT",
 )
-_BELOW = " " * 6
 _MOVES = ("SINCE", "OPTION", "REASON")
 
 
@@ -372,22 +322,25 @@ def undone_on(job: Mapping[str, Any]) -> str:
     return harmless(reason.removeprefix(PREFIX))
 
 
-def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
+def as_text(decision: Mapping[str, Any], limit: int | None) -> list[Line]:
     """Return a recorded decision in lines: its sentence, each option with its numbers, the moves.
 
     *limit* is the number of columns; None: no limit.
     """
     sentence = f"Policy {_text(decision, 'policy')} ({_text(decision, 'mode')}): "
     sentence += _text(decision, "reason")
-    columns = limit or terminal.WRAPPED
-    lines = textwrap.wrap(sentence, columns, subsequent_indent="  ")
+    lines: list[Line] = [*terminal.fitted(sentence, limit or terminal.WRAPPED)]
     if decision.get("version") != VERSION:
         lines.append(f"Its version is {decision.get('version')}: some of it may not be shown.")
     lines += _hold(decision.get("hold"))
     options = _objects(decision, "options")
     is_held = isinstance(decision.get("hold"), dict)
     if options:
-        lines += ["", *_table(options, _text(decision, "option"), limit, is_held=is_held)]
+        taken = _text(decision, "option")
+        rows = [
+            _row(option, is_held=is_held and _text(option, "name") == taken) for option in options
+        ]
+        lines += ["", *_rows(_HEADER, rows, taken, limit)]
         costs = {
             _text(option, "name"): option["cost"]
             for option in options
@@ -400,7 +353,7 @@ def as_text(decision: Mapping[str, Any], limit: int | None) -> list[str]:
             tuple(_text(stay, key) for key in ("time", "option", "reason")) for stay in history
         ]
         times = "once" if decision.get("moves") == 1 else f"{decision.get('moves')} times"
-        lines += ["", f"Moved {times}:", *terminal.table(_MOVES, stays, limit=limit, indent="  ")]
+        lines += ["", f"Moved {times}:", *terminal.table(_MOVES, stays, limit=limit, indent=2)]
     return lines
 
 
@@ -412,28 +365,6 @@ def _hold(hold: Any) -> Iterator[str]:
         if isinstance(saves, dict) and saves.get("money") == 0:
             until = "there is room"
         yield f"Held until {until}, at the latest until {latest} (kubectl fallback release)."
-
-
-def _table(
-    options: Sequence[Mapping[str, Any]], taken: str, limit: int | None, *, is_held: bool
-) -> Iterator[str]:
-    """Yield the options; the reason of a rejection is beside its numbers, or below for room."""
-    rows: list[tuple[str, ...]] = [_row(option, taken=taken, is_held=is_held) for option in options]
-    header: tuple[str, ...] = ("  " + _HEADER[0], *_HEADER[1:])
-    at = _HEADER.index("CLUSTER")
-    if not any(_text(option, "cluster") for option in options):
-        header, *rows = ((*row[:at], *row[at + 1 :]) for row in (header, *rows))
-    whole = terminal.table(header, rows, limit=None)
-    if limit is None or max(len(click.unstyle(line)) for line in whole) <= limit:
-        yield from whole
-        return
-    names, shown = header[:-1], [row[:-1] for row in rows]
-    spare = [name for name in _SPARE if name in names]
-    head, *numbers = terminal.table(names, shown, limit=limit, spare=spare)
-    yield head
-    for line, row in zip(numbers, rows, strict=True):
-        yield line
-        yield from textwrap.wrap(row[-1], limit, initial_indent=_BELOW, subsequent_indent=_BELOW)
 
 
 def when(decision: Mapping[str, Any]) -> str:
@@ -452,18 +383,17 @@ def unix_of(text: str) -> float | None:
     return moment.replace(tzinfo=moment.tzinfo or UTC).timestamp()
 
 
-def _row(option: Mapping[str, Any], *, taken: str, is_held: bool) -> tuple[str, ...]:
-    name = _text(option, "name")
+def _row(option: Mapping[str, Any], *, is_held: bool) -> tuple[str, ...]:
     refused = _text(option, "rejected")
     fits = "yes" if option.get("fits") is True else "waits" if "fits" in option else "-"
     return (
-        f"> {name}" if name == taken else f"  {name}",
+        _text(option, "name"),
         _text(option, "queue"),
         _text(option, "clusterQueue"),
         _text(option, "cluster"),
         "refused" if refused else fits,
         _text(option, "pending"),
-        _HELD if is_held and name == taken else _in(option.get("startsIn")),
+        _HELD if is_held else _in(option.get("startsIn")),
         _lasting(option.get("runs")),
         _in(option.get("finishesIn")),
         refused or _text(option, "passedOver"),

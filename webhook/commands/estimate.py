@@ -124,7 +124,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         look_back.look_back(entries, world), left_out=past.left_out + len(past.unread)
     )
     if asked.output in ("text", "wide"):
-        terminal.say(terminal.fitted(estimated_gains.as_text(found), asked.output))
+        terminal.tell(estimated_gains.as_text(found), output=asked.output)
         if suggestion is not None:
             terminal.say("\n" + _suggested(suggestion))
     else:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
@@ -46,6 +45,7 @@ from webhook.commands.kubectl_flags import (
     selector_option,
 )
 from webhook.commands.queue import sentences
+from webhook.commands.terminal import Line
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.decide.wishes import DEADLINE, read_wishes
@@ -65,10 +65,13 @@ if TYPE_CHECKING:
 _NOTHING = "It carries no decision: no policy matched, or the policy only observed."
 _OPTED_OUT = f"It carries no decision: its annotation {POLICY} says {OPT_OUT}."
 _UNREADABLE = "Its decision cannot be read."
-_INDENT = "  "
 
 
 _RESTRICTED = "you may not list what a decision needs, such as ClusterQueues"
+
+
+Explanation: TypeAlias = list[Line] | Mapping[str, Any]
+"""Lines for people, or values for programs."""
 
 
 def explained(
@@ -79,7 +82,7 @@ def explained(
     policies: tuple[str, ...],
     output: str,
     requester: Requester | None = None,
-) -> str | Mapping[str, Any]:
+) -> Explanation:
     """Return the explanation of one Job, as text or for programs.
 
     *requester* is who is taken to create it; None: who asks now.
@@ -116,11 +119,10 @@ def explained(
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):
         return {**_as_json(job, decision, now, mismatches), **extra}
-    if isinstance(now, str):
-        shown = f"Not known: {now}."
-    else:
+    shown: list[Line] = [f"Not known: {now}."]
+    if not isinstance(now, str):
         shown = table(now, terminal.columns(output), mismatches)
-    return "\n".join(_as_text(job, decision, waits, shown, output))
+    return _as_text(job, decision, waits, shown, output)
 
 
 class NotThereError(Exception):
@@ -171,12 +173,12 @@ def _as_text(
     job: Mapping[str, Any],
     decision: Mapping[str, Any] | None,
     waits: Sequence[str],
-    now: str,
+    now: Sequence[Line],
     output: str,
-) -> list[str]:
+) -> list[Line]:
     metadata = job["metadata"]
     kind = kind_of(job).kind
-    lines = [
+    lines: list[Line] = [
         f"{kind} {metadata['namespace']}/{metadata['name']}: {state_of(job, kind_of(job))}.",
         *waits,
         "",
@@ -191,21 +193,22 @@ def _as_text(
         lines += decision_table.as_text(decision, terminal.width(output))
         lines += _diff("It changed:", deciding.as_submitted(job), job, output)
     lines += ["", terminal.strong("If you submitted it again now:")]
-    return [*lines, now]
+    return [*lines, *now]
 
 
 def _diff(
     title: str, before: Mapping[str, Any], after: Mapping[str, Any], output: str
-) -> list[str]:
+) -> list[Line]:
     """Return a part that shows what is changed, where it is wide by path; none if nothing is."""
     changes = (job_diff.lines if output == "wide" else job_diff.things)(before, after)
     tones = {"-": "refused", "+": "accepted"}
-    width = terminal.columns(output) - len(_INDENT)
     painted = [
-        _INDENT + terminal.tinted(part, like=tones.get(line[0], ""))
+        part
         for line in changes
-        for part in textwrap.wrap(
-            harmless(line), width, subsequent_indent="    ", break_on_hyphens=False
+        for part in terminal.fitted(
+            terminal.tinted(harmless(line), like=tones.get(line[0], "")),
+            terminal.columns(output),
+            indent=2,
         )
     ]
     return ["", terminal.strong(title), *painted] if changes else []
@@ -318,27 +321,28 @@ def command(**given: Any) -> None:
         sys.exit(1)
 
 
-def _say(shown: Sequence[str | Mapping[str, Any]], output: str) -> None:
+def _say(shown: Sequence[Explanation], output: str) -> None:
     """Print explanations; several for programs are items of one object."""
     if output in ("json", "yaml"):
-        documents = [each for each in shown if not isinstance(each, str)]
+        documents = [each for each in shown if isinstance(each, Mapping)]
         one = documents[0] if len(documents) == 1 else {"items": documents}
         if documents:
             terminal.say(terminal.dump(one, output))
         return
-    for number, text in enumerate(shown):
-        whole = terminal.fitted(str(text), output)
-        terminal.say(f"\n{whole}" if number else whole)
+    for number, lines in enumerate(shown):
+        if number:
+            terminal.say("")
+        terminal.tell(*lines, output=output)
 
 
-def _live(asked: _ExplainOptions) -> tuple[Sequence[str | Mapping[str, Any]], bool]:
+def _live(asked: _ExplainOptions) -> tuple[Sequence[Explanation], bool]:
     """Return the explanations of the Jobs that are named, and whether all of them are there."""
     with connected(asked.own_access) as client:
         namespace = namespace_or_current(asked.namespace, asked.access)
         meant = [(namespace, name) for name in references(asked.words)]
         if asked.selector:
             meant = _selected(client, asked, "" if asked.all_namespaces else namespace)
-        found: list[str | Mapping[str, Any]] = []
+        found: list[Explanation] = []
         missing = False
         for where, name in meant:
             try:
@@ -376,7 +380,7 @@ def _selected(client: Client, asked: _ExplainOptions, namespace: str) -> list[tu
 
 def _of_cron_job(
     client: Client, asked: _ExplainOptions, namespace: str, name: str
-) -> Sequence[str | Mapping[str, Any]]:
+) -> Sequence[Explanation]:
     from webhook.commands.manifest import CRON_JOB, JobManifest, ManifestObject, next_job
 
     try:
@@ -390,7 +394,7 @@ def _of_cron_job(
     return _of_manifests(client, asked, [made], is_titled=True)
 
 
-def _of_files(asked: _ExplainOptions) -> Sequence[str | Mapping[str, Any]]:
+def _of_files(asked: _ExplainOptions) -> Sequence[Explanation]:
     from webhook.commands.manifest import files_in, read_jobs
 
     files = files_in(asked.files, is_recursive=asked.recursive)
@@ -406,7 +410,7 @@ def _of_files(asked: _ExplainOptions) -> Sequence[str | Mapping[str, Any]]:
 
 def _of_manifests(
     client: Client, asked: _ExplainOptions, jobs: Sequence[JobManifest], *, is_titled: bool
-) -> Sequence[str | Mapping[str, Any]]:
+) -> Sequence[Explanation]:
     try:
         view = deciding.view_of_cluster(client, asked.policies)
         view = deciding.asked_by(view, asked.requester, client)
@@ -423,7 +427,7 @@ def _of_manifests(
 
 def _considered(
     jobs: Sequence[JobManifest], view: DecidingView, output: str, *, is_titled: bool
-) -> Sequence[str | Mapping[str, Any]]:
+) -> Sequence[Explanation]:
     return [
         _under(
             _titled(job) if is_titled else "",
@@ -441,10 +445,10 @@ def _titled(job: JobManifest) -> str:
     return f"{kind_of(job.source).kind} {metadata['namespace']}/{name} ({where}):"
 
 
-def _under(title: str, shown: str | Mapping[str, Any]) -> str | Mapping[str, Any]:
-    if not title or not isinstance(shown, str):
+def _under(title: str, shown: Explanation) -> Explanation:
+    if not title or isinstance(shown, Mapping):
         return shown
-    return f"{terminal.strong(title)}\n{shown}"
+    return [terminal.strong(title), *shown]
 
 
 def _consider(job: JobManifest, view: DecidingView) -> CreateOutcome:
@@ -459,7 +463,7 @@ def _consider(job: JobManifest, view: DecidingView) -> CreateOutcome:
     return outcome
 
 
-def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str | Mapping[str, Any]:
+def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> Explanation:
     """Have the API server ask the webhook, for users who may create Jobs but list nothing."""
     from webhook.api.kubernetes_api import Refused
     from webhook.commands import decision_table
@@ -473,8 +477,8 @@ def _dry_run(client: Client, job: Mapping[str, Any], output: str) -> str | Mappi
     if output in ("json", "yaml"):
         return decision or {"decision": None}
     if decision is None:
-        return "Left untouched: no decision came back."
-    return "\n".join(decision_table.as_text(decision, terminal.width(output)))
+        return ["Left untouched: no decision came back."]
+    return decision_table.as_text(decision, terminal.width(output))
 
 
 def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -494,13 +498,13 @@ def _create(client: Client, job: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _render(
     outcome: CreateOutcome, job: Mapping[str, Any], view: DecidingView, output: str
-) -> str | Mapping[str, Any]:
+) -> Explanation:
     mismatches = deciding.mismatches(job, outcome, view)
     enforced = deciding.as_enforced(job, view)
     if output in ("text", "wide"):
         title = "It changes:" if outcome.edits else "If the policy were enforced, it would change:"
         shown = table(outcome, terminal.columns(output), mismatches)
-        return "\n".join([shown, *_diff(title, job, enforced, output)])
+        return [*shown, *_diff(title, job, enforced, output)]
     answer = {**_outcome_json(outcome, mismatches), "changes": job_diff.lines(job, enforced)}
     if outcome.edits:
         answer["job"] = deciding.patched(job, outcome)

@@ -72,8 +72,7 @@ def command(
         return
     header = _HEADER if all_namespaces else _HEADER[1:]
     rows = [_row(job, is_everywhere=all_namespaces) for job in found]
-    for line in terminal.table(header, rows, limit=terminal.width(output)):
-        terminal.say(line)
+    terminal.say(*terminal.table(header, rows, limit=terminal.width(output)))
 
 
 def decided_jobs(client: Client, namespace: str, selector: str) -> Sequence[Mapping[str, str]]:

@@ -185,15 +185,15 @@ def _as_told(client: Client, asked: _QueueOptions, namespace: str) -> None:
         terminal.say(terminal.dump({"workloads": [told.figures() for told in found]}, asked.output))
         return
     if asked.job:
-        lines = found[0].sentences(unix)
         terminal.say(terminal.strong(f"{namespace}/{found[0].job}"))
-    else:
+        terminal.tell(*found[0].sentences(unix), output=asked.output)
+    elif found:
         rows = [told.row(unix) for told in found]
-        lines = terminal.table(told_starts.HEADER, rows, limit=terminal.width(asked.output))
-        lines = lines if rows else ["No pending Jobs there."]
-    for line in lines:
-        terminal.say(terminal.fitted(line, asked.output) if asked.job else line)
-    terminal.say(terminal.fitted(told_starts.RESTRICTED, asked.output), err=True)
+        limit = terminal.width(asked.output)
+        terminal.say(*terminal.table(told_starts.HEADER, rows, limit=limit))
+    else:
+        terminal.say("No pending Jobs there.")
+    terminal.tell(told_starts.RESTRICTED, output=asked.output, err=True)
 
 
 def line_of_cluster(client: Client) -> LineView:
@@ -269,8 +269,7 @@ def _say_all(namespace: str, view: LineView, output: str) -> None:
         terminal.say(_nobody(namespace, len(view.waiting)))
         return
     rows = [_row(each, view.unix) for each in chosen]
-    for line in terminal.table(_HEADER, rows, limit=terminal.width(output), spare=_SPARE):
-        terminal.say(line)
+    terminal.say(*terminal.table(_HEADER, rows, limit=terminal.width(output), spare=_SPARE))
     if not all(each.start.is_known for each in chosen):
         terminal.say("\nWhat a guess rests on: kubectl fallback queue JOB")
 
@@ -283,8 +282,7 @@ def _say_one(found: Sequence[WaitingWorkload], view: LineView, output: str) -> N
         workload = each.workload
         name = workload.name if len(found) > 1 else workload.job or workload.name
         terminal.say(terminal.strong(f"{workload.namespace}/{name}"))
-        for line in sentences(each, view.unix):
-            terminal.say(terminal.fitted(line, output))
+        terminal.tell(*sentences(each, view.unix), output=output)
 
 
 def _dumped(waiting: Sequence[WaitingWorkload], output: str) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
@@ -24,11 +25,12 @@ from webhook.commands.kubectl_flags import (
     selector_option,
 )
 from webhook.commands.label_query import read_query
+from webhook.commands.terminal import Line
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import RunTime, is_of_queue
-from webhook.model.words import harmless, nearest, rfc3339, span
+from webhook.model.words import nearest, rfc3339, span
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
@@ -42,11 +44,9 @@ if TYPE_CHECKING:
 
 _Row: TypeAlias = tuple[str, ...]
 
-WIDTH: Final = 100
 _HEADER: Final = ("CLASS", "WHAT", "FLAVORS", "RUNS", "MEDIAN", "8 OF 10", "FAILED", "BASIS")
 _FAILING_HEADER: Final = ("CLASS", "WHAT", "POLICY", "OPTION", "UNTIL")
 _USE_HEADER: Final = ("CLASS", "WHAT", "RUNS", "MEMORY", "NEEDS", "WATTS", "BOUND")
-_MOST: Final = {"CLASS": 20, "WHAT": 30, "FLAVORS": 24, "POLICY": 20, "OPTION": 14}
 _UNKNOWN: Final = dict.fromkeys(("seconds", "low", "high"))
 _DAY = 86_400
 
@@ -65,16 +65,17 @@ def as_json(learned: Learned) -> dict[str, Any]:
     }
 
 
-def as_text(learned: Learned) -> str:
+def as_text(learned: Learned, limit: int | None) -> list[Line]:
     shown = as_json(learned)
     if not shown["runTimes"]:
-        return "No Workload with a run time has ended yet."
-    lines = _columns(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])
+        return ["No Workload with a run time has ended yet."]
+    table = partial(terminal.table, limit=limit)
+    lines: list[Line] = [*table(_HEADER, [_cells(run_time) for run_time in shown["runTimes"]])]
     for title, header, rows in _begun(shown):
-        lines += ["", title, *_columns(header, rows)]
+        lines += ["", title, *table(header, rows)]
     if shown["deviceUse"]:
         rows = [_use_cells(use) for use in shown["deviceUse"]]
-        lines += ["", "Measured of one device:", *_columns(_USE_HEADER, rows)]
+        lines += ["", "Measured of one device:", *table(_USE_HEADER, rows)]
     if shown["keepsFailing"]:
         rows = [
             (
@@ -87,8 +88,8 @@ def as_text(learned: Learned) -> str:
             for refusal in shown["keepsFailing"]
         ]
         lines += ["", "Refused, because it keeps failing there:"]
-        lines += _columns(_FAILING_HEADER, rows)
-    return "\n".join(lines)
+        lines += table(_FAILING_HEADER, rows)
+    return lines
 
 
 def _run_times(learned: Learned) -> Iterator[dict[str, Any]]:
@@ -189,27 +190,6 @@ def _cells(run_time: Mapping[str, Any]) -> tuple[str, ...]:
         str(run_time["failed"]),
         run_time["basis"] or "-",
     )
-
-
-def _columns(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    most = [_MOST.get(name, WIDTH) for name in header]
-    cells = [
-        [_clipped(harmless(cell) or "-", width) for cell, width in zip(row, most, strict=True)]
-        for row in (header, *rows)
-    ]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    widest = header.index("WHAT") if "WHAT" in header else 0
-    widths[widest] -= max(0, sum(widths) + 2 * (len(widths) - 1) - WIDTH)
-    return [
-        "  ".join(
-            f"{_clipped(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)
-        ).rstrip()
-        for row in cells
-    ]
-
-
-def _clipped(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -413,15 +393,11 @@ def _show_slices(report: SlicesReport, output: str) -> None:
     from webhook.hindsight import slices_table
 
     if output in ("text", "wide"):
-        terminal.say(terminal.fitted(harmless_lines(slices_table.as_text(report)), output))
+        terminal.tell(slices_table.as_text(report), output=output)
     else:
         _dump(slices_table.as_json(report), output)
     if not any(advice.jobs for advice in report.advice):
         sys.exit(1)
-
-
-def harmless_lines(text: str) -> str:
-    return "\n".join(map(harmless, text.split("\n")))
 
 
 def _slice_options(past: ClusterHistory, since: float, until: float) -> SliceOptions | None:
@@ -444,12 +420,12 @@ def _show_gains(
         text = gains_table.as_text(report, wide=output == "wide")
         lost = f" ({report.left_out} are left out: their queues are not known.)"
         nobody = "No Job has come in that time." + (lost if report.left_out else "")
-        terminal.say(terminal.fitted(text if report.rows else nobody, output))
+        terminal.tell(text if report.rows else nobody, output=output)
         if options is not None:
-            suggestion = harmless_lines(slice_options.as_text(options))
-            terminal.say("\n" + terminal.fitted(suggestion, output))
+            suggestion = slice_options.as_text(options)
+            terminal.tell("", suggestion, output=output)
         if told := coverage.as_text(covered):
-            terminal.say("\n" + terminal.fitted(told, output))
+            terminal.tell("", told, output=output)
     else:
         suggested = slice_options.as_json(options) if options is not None else None
         more = {"sliceOptions": suggested, "journalHours": coverage.as_json(covered)}
@@ -459,9 +435,8 @@ def _show_gains(
 
 
 def _show_run_times(learned: Learned, output: str) -> None:
-
     if output in ("text", "wide"):
-        terminal.say(terminal.fitted(as_text(learned), output))
+        terminal.say(*as_text(learned, terminal.width(output)))
     else:
         _dump(as_json(learned), output)
 

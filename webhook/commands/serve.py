@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from webhook.commands import terminal
+from webhook.model.words import harmless_lines
 from webhook.settings import Settings
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _check_files(settings: Settings) -> None:
 
 def _fail(where: str, lines: list[str]) -> NoReturn:
     for line in lines:
-        terminal.say(f"{where}: {line}", err=True)
+        _log_error(f"{where}: {line}")
     sys.exit(2)
 
 
@@ -156,7 +156,8 @@ def _certificates(settings: Settings) -> Source:
 
 
 def _log_error(text: str) -> None:
-    terminal.say(text, err=True)
+    # Without ``terminal``: no process that serves lays out tables.
+    click.echo(harmless_lines(text), err=True)
 
 
 def _end(_number: int, _frame: FrameType | None) -> NoReturn:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
 from webhook.commands.kubectl_flags import output_option
@@ -110,7 +112,6 @@ def _lines(path: str) -> list[str]:
 
 
 PROGRESS_FROM = 1_000
-PROGRESS_STEP = 100
 PLOTS_MISSING = "needs matplotlib: pip install 'kueue-fallback[plots]'"
 
 
@@ -310,23 +311,16 @@ def _progress(count: int) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty() or count < PROGRESS_FROM:
         yield lambda _: None
         return
-    with click.progressbar(length=count, label="Replaying", file=sys.stderr) as bar:
-        shown = 0
-
-        def show(number: int) -> None:
-            nonlocal shown
-            if number - shown >= PROGRESS_STEP or number == count:
-                bar.update(number - shown)
-                shown = number
-
-        yield show
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("Replaying", total=count)
+        yield lambda number: bar.update(task, completed=number)
 
 
 def _show(scenario: Scenario, results: Sequence[Result], *, output: str, seed: int) -> None:
     from webhook.simulate import comparison
 
     if output in ("text", "wide"):
-        terminal.say(terminal.fitted(comparison.table(scenario, results), output))
+        terminal.tell(comparison.table(scenario, results), output=output)
     else:
         terminal.say(terminal.dump(comparison.to_json(scenario, results, seed=seed), output))
 

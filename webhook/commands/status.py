@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from webhook.adapt.accelerators import is_accelerator
 from webhook.api.cluster_access import ClusterAccess
@@ -24,6 +25,7 @@ from webhook.commands.kubectl_flags import (
     release_namespace_option,
 )
 from webhook.commands.status_parts import StatusPart
+from webhook.commands.terminal import Line
 from webhook.model.job import PLAIN
 from webhook.model.words import figure, harmless, span
 
@@ -50,39 +52,45 @@ _ACTIVE = {True: "active", False: "inactive", None: "-"}
 _READY = {True: "ready", False: "not ready", None: "-"}
 
 
-def as_text(parts: Mapping[str, StatusPart], *, limit: int | None, is_whole: bool = False) -> str:
+def as_text(
+    parts: Mapping[str, StatusPart], *, limit: int | None, is_whole: bool = False
+) -> list[Line]:
     """Return the status on a screen of ``_SCREEN`` lines; *is_whole*: all of it."""
-    room = None if limit is None else limit - _NAMES_WIDTH
-    said = {name: _said(parts[key], say, room) for name, key, say in _LINES}
-    lines = [f"{name:<{_NAMES_WIDTH}}{text}" for name, text in said.items() if text]
+    said = {name: _said(parts[key], say) for name, key, say in _LINES}
+    lines: list[Line] = [
+        part
+        for name, text in said.items()
+        for part in terminal.fitted(Text.assemble(f"{name:<{_NAMES_WIDTH}}", text), limit)
+        if text
+    ]
     hidden = [name for name, key, _ in _LINES if parts[key].forbidden]
     if hidden:
         lines += [f"You may not see: {', '.join(hidden)} (-o json has the reasons)."]
     for header, rows in _tables(parts):
         lines += ["", *_some(terminal.table(header, rows, limit=limit), is_whole=is_whole)]
-    whys = [f"  {harmless(why)}" for part in parts.values() for why in part.trouble]
-    trouble = [line for why in whys for line in terminal.broken(why, limit)]
-    end: list[str] = []
+    whys = [why for part in parts.values() for why in part.trouble]
+    trouble = [line for why in whys for line in terminal.fitted(f"  {harmless(why)}", limit)]
+    end: list[Line] = []
     if trouble:
         title = terminal.tinted("Needs attention:", like="not ready")
         end = ["", title, *_some(trouble, is_whole=is_whole)]
     left = _ENDLESS if is_whole else max(_SCREEN - len(lines) - len(end), _LEAST_ROWS)
-    return "\n".join([*lines, *_queues(parts["clusterQueues"].shown or (), limit, left), *end])
+    return [*lines, *_queues(parts["clusterQueues"].shown or (), limit, left), *end]
 
 
-def _said(part: StatusPart, say: Callable[[Any], str], room: int | None) -> str:
+def _said(part: StatusPart, say: Callable[[Any], Line]) -> Line:
     if part.forbidden:
         return ""
-    return terminal.cut(part.hidden, room) if part.hidden else say(part.shown)
+    return part.hidden or say(part.shown)
 
 
-def _some(lines: list[str], *, is_whole: bool) -> list[str]:
+def _some(lines: list[Text], *, is_whole: bool) -> list[Line]:
     """Return the lines that fit beside others on a screen, and how many more there are."""
     more = len(lines) - _MOST_LINES
-    return lines if is_whole or more <= 1 else [*lines[:-more], f"… and {more} more: --all"]
+    return [*lines] if is_whole or more <= 1 else [*lines[:-more], f"… and {more} more: --all"]
 
 
-def _queues(queues: Sequence[Mapping[str, Any]], limit: int | None, left: int) -> list[str]:
+def _queues(queues: Sequence[Mapping[str, Any]], limit: int | None, left: int) -> list[Line]:
     """Return the table of ClusterQueues in at most *left* lines, those of policies first.
 
     Where they do not all fit, only those of policies are shown; without any, the busiest.
@@ -102,7 +110,7 @@ def _queues(queues: Sequence[Mapping[str, Any]], limit: int | None, left: int) -
             break
         rows, shown = [*rows, *added], shown + 1
     shown_rows = rows[: max(left - 3, 1)]
-    lines = ["", *terminal.table(header, shown_rows, limit=limit, spare=_SPARE)]
+    lines: list[Line] = ["", *terminal.table(header, shown_rows, limit=limit, spare=_SPARE)]
     others = len(queues) - shown
     if others:
         busy = sum(1 for queue in queues if queue["pending"]) - sum(
@@ -141,47 +149,49 @@ def _scarce(cell: Mapping[str, Any]) -> tuple[str, ...]:
     return (*names, figure(cell["price"]), "-" if wait is None else span(wait))
 
 
-def _switch(shown: Mapping[str, Any]) -> str:
+def _switch(shown: Mapping[str, Any]) -> Line:
     if not shown["off"]:
         return "on"
     where = f"in {', '.join(shown['namespaces'])}" if shown["namespaces"] else "everywhere"
-    return f"{terminal.tinted('off')} {where}; on again: kubectl fallback on"
+    return Text.assemble(terminal.tinted("off"), f" {where}; on again: kubectl fallback on")
 
 
-def _kueue(shown: Mapping[str, Any]) -> str:
+def _kueue(shown: Mapping[str, Any]) -> Line:
     if shown["api"] is None:
         return f"not installed, on Kubernetes {shown['kubernetes']}"
     version = f"{shown['version']} " if shown["version"] else ""
-    untested = ", " + terminal.tinted("untested", like="not ready") if shown["untested"] else ""
-    pods, ready = shown["replicas"], ""
+    said = Text(f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}")
+    pods = shown["replicas"]
     if pods and pods["ready"] < pods["wanted"]:
         of_all = f"{pods['ready']} of {pods['wanted']} ready"
-        ready = ", " + terminal.tinted(of_all, like="not ready")
-    return f"{version}({shown['api']}) on Kubernetes {shown['kubernetes']}{ready}{untested}"
+        said = Text.assemble(said, ", ", terminal.tinted(of_all, like="not ready"))
+    if shown["untested"]:
+        said = Text.assemble(said, ", ", terminal.tinted("untested", like="not ready"))
+    return said
 
 
-def _webhook(shown: Mapping[str, Any]) -> str:
+def _webhook(shown: Mapping[str, Any]) -> Line:
     if not shown["answers"]:
         return terminal.tinted("gives no answer", like="not ready")
     return f"answers in {shown['milliseconds']} ms ({shown['by']})"
 
 
-def _leader(shown: Mapping[str, Any]) -> str:
+def _leader(shown: Mapping[str, Any]) -> Line:
     if not shown["leads"]:
         return terminal.tinted("nobody", like="not ready")
     return f"{shown['holder']}, renewed {terminal.ago(shown['renewedSecondsAgo'])}"
 
 
-def _dispatcher(shown: Mapping[str, Any]) -> str:
+def _dispatcher(shown: Mapping[str, Any]) -> Line:
     if not shown["ours"]:
         return ""
     text = f"{shown.get('waiting', 0)} Workloads wait for a worker cluster"
     late = shown.get("withoutNomination", 0)
     nobodys = terminal.tinted(f"{late} without a nominated one", like="not ready")
-    return f"{text}, {nobodys}" if late else text
+    return Text.assemble(text, ", ", nobodys) if late else text
 
 
-def _certificates(shown: Sequence[Mapping[str, Any]]) -> str:
+def _certificates(shown: Sequence[Mapping[str, Any]]) -> Line:
     if not shown:
         return terminal.tinted("none", like="not ready")
     left = shown[-1]["secondsLeft"]
@@ -272,7 +282,7 @@ def _nothing(_: Any) -> str:
     return ""
 
 
-_LINES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+_LINES: tuple[tuple[str, str, Callable[[Any], Line]], ...] = (
     ("Decisions", "switch", _switch),
     ("Webhook", "webhook", _webhook),
     ("Kueue", "kueue", _kueue),
@@ -351,7 +361,7 @@ def command(**given: Any) -> None:
         terminal.say(terminal.dump({"attention": trouble, **shown}, asked.output))
     else:
         limit = terminal.width(asked.output)
-        terminal.say(as_text(parts, limit=limit, is_whole=asked.is_whole))
+        terminal.say(*as_text(parts, limit=limit, is_whole=asked.is_whole))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 

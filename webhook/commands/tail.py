@@ -13,6 +13,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
+from rich.text import Text
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, Gone, NotServed, Unreachable
 from webhook.api.resources import POLICIES, our_path
@@ -32,6 +33,7 @@ from webhook.commands.kubectl_flags import (
     output_option,
     selector_option,
 )
+from webhook.commands.terminal import Line
 from webhook.jobs import BY_NAME, JOB, KINDS, JobKind
 from webhook.model.job import PLAIN, QUEUE_LABEL, reference_of
 from webhook.model.words import harmless, rfc3339
@@ -410,21 +412,26 @@ def _say_what_is_followed(namespace: str, output: str) -> None:
     terminal.say(f"Following decisions on Jobs in {where}.", err=True)
 
 
-def written(line: DecisionLine, output: str) -> str:
+def written(line: DecisionLine, output: str) -> Line:
     if output == "json":
         return json.dumps(line.as_json())
     if output == "yaml":
         return "---\n" + terminal.dump(line.as_json(), output)
-    return "".join(_cells(line, terminal.width(output)))
+    return Text.assemble(*_cells(line, terminal.width(output)))
 
 
-def _cells(line: DecisionLine, limit: int | None) -> Iterator[str]:
+def _cells(line: DecisionLine, limit: int | None) -> Iterator[Line]:
     times = line.time.removesuffix("Z").replace("T", " ")
     job = f"{line.namespace}/{reference_of(line.kind, line.name)}"
     used = 0
     for text, size in zip((times, line.event, job, line.option or "-"), _WIDTHS, strict=True):
-        shown = terminal.cut(harmless(text), None if limit is None else size)
-        cell = f"{shown:<{size}}  "
-        used += len(cell)
-        yield terminal.tinted(cell, like=text) if text == line.event else cell
-    yield terminal.cut(harmless(line.reason), None if limit is None else max(limit - used, 10))
+        cell = terminal.tinted(text) if text == line.event else Text(harmless(text))
+        room = size if limit is not None else max(size, cell.cell_len)
+        cell.truncate(room, overflow="ellipsis", pad=True)
+        used += cell.cell_len + 2
+        yield cell
+        yield "  "
+    reason = Text(harmless(line.reason))
+    if limit is not None:
+        reason.truncate(max(limit - used, 10), overflow="ellipsis")
+    yield reason

@@ -1,30 +1,36 @@
-"""Text for people at a terminal: tables that fit its width, colours, and times in words.
+"""Text for people at a terminal, laid out by rich, and times in words.
 
-If the output is not a terminal (a pipe, a file), nothing is cut and nothing is coloured.
+If the output is not a terminal (a pipe, a file), nothing is coloured, and lines are not wrapped.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import re
 import shutil
 import sys
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import click
+from rich.cells import cell_len
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from webhook.model.words import harmless, span
+from webhook.model import tables
+from webhook.model.words import harmless, harmless_lines, span
 
-ELLIPSIS: Final = "…"
-GAP: Final = "  "
+Line: TypeAlias = str | Text
 WRAPPED: Final = 100
-"""Width of sentences if the output is not a terminal."""
-_ENDLESS: Final = 10_000
+"""Width of sentences in tables if the output is not a terminal."""
 _NARROWEST: Final = 8
-"""Least width that a column is cut to; its header is never cut."""
+"""Least width that a column is wrapped to; its header is never wrapped."""
+_GAP: Final = 2
+_REASON: Final = 24
+"""Least width of the last column, which often has a sentence, beside spare columns."""
 TONES: Final[Mapping[str, str]] = {
     "accepted": "green",
     "created": "green",
@@ -38,14 +44,31 @@ TONES: Final[Mapping[str, str]] = {
 }
 """Words that have a colour."""
 _COMMANDS: Final = ("kubectl ", "kueue-fallback ")
-_OURS: Final = re.compile("(\x1b\\[(?:0|1|3[1-7])m)")
-"""What ``tinted`` and ``strong`` write; other control characters come from elsewhere."""
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print a text of any number of lines, without control characters from a cluster or a file."""
-    whole = "\n".join(map(_painted, text.split("\n")))
-    click.echo(whole, err=err)
+def say(*lines: Line, err: bool = False) -> None:
+    """Print lines as they are, without control characters from a cluster or a file."""
+    click.echo("\n".join(map(_painted, lines)), err=err)
+
+
+def _painted(line: Line) -> str:
+    if isinstance(line, str):
+        return harmless_lines(line)
+    # What is ours are the styles, never a character.
+    safe = line.copy()
+    safe.plain = harmless_lines(line.plain)
+    if not has_colours():
+        return safe.plain
+    console = Console(file=io.StringIO(), force_terminal=True, width=tables.ENDLESS)
+    with console.capture() as painted:
+        console.print(safe, soft_wrap=True, end="")
+    return painted.get()
+
+
+def tell(*lines: Line, output: str = "text", err: bool = False) -> None:
+    """Print lines in the width that there is."""
+    limit = width(output)
+    say(*(part for line in lines for part in fitted(line, limit)), err=err)
 
 
 def width(output: str = "text") -> int | None:
@@ -56,38 +79,25 @@ def width(output: str = "text") -> int | None:
 
 
 def columns(output: str = "text") -> int:
-    """Return the column at which sentences are wrapped."""
+    """Return the column at which sentences in tables are wrapped."""
     if output == "wide":
-        return _ENDLESS
+        return tables.ENDLESS
     return width() or WRAPPED
 
 
-def wrapped(text: str, output: str = "text") -> str:
-    """Return a paragraph in lines of the width that there is."""
-    return textwrap.fill(" ".join(text.split()), columns(output), break_on_hyphens=False)
-
-
-def fitted(text: str, output: str = "text") -> str:
-    """Return lines in the width that there is; commands stay whole, to be copied."""
-    limit = width(output)
-    return "\n".join(part for line in text.split("\n") for part in broken(line, limit))
-
-
-def broken(line: str, limit: int | None) -> list[str]:
-    """Return a line as lines of at most *limit* columns; None: no limit."""
-    shown = harmless(line)
-    indent = " " * (len(shown) - len(shown.lstrip()))
-    is_command = shown.lstrip().startswith(_COMMANDS)
-    if limit is None or is_command or len(click.unstyle(line)) <= limit:
-        return [line]
-    return textwrap.wrap(
-        shown,
-        limit,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+def fitted(line: Line, limit: int | None, *, indent: int = 0) -> list[Text]:
+    """Return lines of at most *limit* columns; commands stay whole, to be copied."""
+    found: list[Text] = []
+    for part in _text(line).split("\n", allow_blank=True):
+        part.plain = harmless(part.plain)
+        bare = part.plain.lstrip()
+        room = indent + len(part.plain) - len(bare)
+        if limit is None or bare.startswith(_COMMANDS):
+            found.append(Text.assemble(" " * indent, part))
+        else:
+            body = part[len(part.plain) - len(bare) :] if bare else part
+            found += tables.lines(Padding(body, (0, 0, 0, room)), limit)
+    return found
 
 
 def has_colours() -> bool:
@@ -95,32 +105,13 @@ def has_colours() -> bool:
     return _is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def tinted(text: str, *, like: str = "") -> str:
+def tinted(text: str, *, like: str = "") -> Text:
     """Colour a word of ``TONES``; *like* is the word whose colour *text* gets, if another."""
-    tone = TONES.get((like or text).strip())
-    return click.style(text, fg=tone) if tone and has_colours() else text
+    return Text(text, style=TONES.get((like or text).strip(), ""))
 
 
-def strong(text: str) -> str:
-    return click.style(text, bold=True) if has_colours() else text
-
-
-def _painted(line: str) -> str:
-    parts = _OURS.split(line)
-    return "".join(part if number % 2 else harmless(part) for number, part in enumerate(parts))
-
-
-def cut(text: str, limit: int | None) -> str:
-    """Cut a text that is longer than the limit, and show that it was.
-
-    Of a name the middle is left out: names that stand together mostly begin alike.
-    """
-    if limit is None or len(text) <= limit:
-        return text
-    kept = max(limit - len(ELLIPSIS), 0)
-    if " " in text:
-        return text[:kept].rstrip() + ELLIPSIS
-    return text[: kept - kept // 2] + ELLIPSIS + text[len(text) - kept // 2 :]
+def strong(text: str) -> Text:
+    return Text(text, style="bold")
 
 
 def table(
@@ -128,54 +119,50 @@ def table(
     rows: Sequence[Sequence[str]],
     *,
     limit: int | None,
-    indent: str = "",
+    indent: int = 0,
     spare: Sequence[str] = (),
-) -> list[str]:
-    """Return rows in columns; if they do not fit, the widest columns are cut.
+) -> list[Text]:
+    """Return rows in columns; if they do not fit, the widest columns are wrapped.
 
     Where that is not enough, the columns of *spare* are left out one by one.
     """
     cells = [tuple(header), *(tuple(harmless(cell) or "-" for cell in row) for row in rows)]
+    room = tables.ENDLESS if limit is None else limit - indent
     for name in spare:
-        if limit is None or len(indent) + _least(cells) <= limit:
+        if sum(_least_widths(cells, _REASON)) <= room:
             break
-        at = cells[0].index(name)
-        cells = [(*row[:at], *row[at + 1 :]) for row in cells]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    if limit is not None:
-        room = limit - len(indent) - len(GAP) * (len(widths) - 1)
-        _shrink(widths, _least_widths(cells), room)
-    return [_line(row, widths, indent, strong if row is cells[0] else tinted) for row in cells]
+        if name in cells[0]:
+            at = cells[0].index(name)
+            cells = [(*row[:at], *row[at + 1 :]) for row in cells]
+    widths = _widths(cells, room)
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, size in zip(cells[0], widths, strict=True):
+        grid.add_column(Text(name), overflow="fold", width=size - _GAP)
+    for row in cells[1:]:
+        grid.add_row(*map(tinted, row))
+    found = tables.lines(grid, sum(widths))
+    return [Text.assemble(" " * indent, line) for line in found]
 
 
-def _least_widths(cells: Sequence[Sequence[str]]) -> list[int]:
+def _widths(cells: Sequence[Sequence[str]], room: int) -> list[int]:
+    """Return how wide columns are, with what is between them; the widest ones give way first."""
+    # Left to itself, rich would fold a header rather than wrap another column once more.
+    widths = [max(map(cell_len, column)) + _GAP for column in zip(*cells, strict=True)]
+    least = _least_widths(cells, _NARROWEST)
+    for _ in range(sum(widths) - _GAP - room):
+        spare = [(size > low, size) for size, low in zip(widths, least, strict=True)]
+        widest = spare.index(max(spare))
+        widths[widest] = max(widths[widest] - 1, least[widest])
+    return widths
+
+
+def _least_widths(cells: Sequence[Sequence[str]], last: int) -> list[int]:
+    """Return how wide columns are at least; *last*: what the last one gets, if it is wrapped."""
+    lows = [*[_NARROWEST] * (len(cells[0]) - 1), last]
     return [
-        min(max(map(len, column)), max(len(column[0]), _NARROWEST))
-        for column in zip(*cells, strict=True)
+        min(max(map(cell_len, column)), max(cell_len(column[0]), low)) + _GAP
+        for column, low in zip(zip(*cells, strict=True), lows, strict=True)
     ]
-
-
-def _least(cells: Sequence[Sequence[str]]) -> int:
-    """Return how many columns a terminal must have at least."""
-    widths = _least_widths(cells)
-    return sum(widths) + len(GAP) * (len(widths) - 1)
-
-
-def _shrink(widths: list[int], least: Sequence[int], room: int) -> None:
-    while sum(widths) > room:
-        spare = [size - low for size, low in zip(widths, least, strict=True)]
-        if not any(spare):
-            return
-        widest = max(range(len(widths)), key=lambda index: (spare[index] > 0, widths[index]))
-        widths[widest] -= 1
-
-
-def _line(
-    row: Sequence[str], widths: Sequence[int], indent: str, paint: Callable[[str], str]
-) -> str:
-    parts = [f"{cut(cell, size):<{size}}" for cell, size in zip(row, widths, strict=True)]
-    parts[-1] = parts[-1].rstrip()
-    return (indent + GAP.join(map(paint, parts))).rstrip()
 
 
 def ago(seconds: float) -> str:
@@ -190,6 +177,10 @@ def dump(document: Mapping[str, Any], output: str) -> str:
     import yaml
 
     return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)).rstrip()
+
+
+def _text(line: Line) -> Text:
+    return line.copy() if isinstance(line, Text) else Text(line)
 
 
 def _is_terminal() -> bool:

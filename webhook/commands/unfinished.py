@@ -84,10 +84,9 @@ def _show(unfinished: Sequence[Mapping[str, str]], output: str) -> None:
         terminal.say("No unfinished Job carries a decision.")
         return
     rows = [[job[name.lower()] for name in _HEADER] for job in unfinished]
-    for line in terminal.table(_HEADER, rows, limit=terminal.width(output)):
-        terminal.say(line)
+    terminal.say(*terminal.table(_HEADER, rows, limit=terminal.width(output)))
     terminal.say(f"Unfinished Jobs with a decision: {len(unfinished)}.")
-    terminal.say(terminal.wrapped(_AFTER, output))
+    terminal.tell(_AFTER, output=output)
 
 
 def _release(client: Client, namespace: str) -> None:

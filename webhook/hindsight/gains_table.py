@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from webhook.hindsight.bills import KINDS, Bill, Sum
 from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, DayGains, Gains, Row
+from webhook.model.tables import aligned
 from webhook.model.words import carbon, figure, rfc3339
-from webhook.simulate.comparison import HERE, aligned, duration
+from webhook.simulate.comparison import HERE, duration
 
 VERSION: Final = 1
 OTHERS: Final = "(others)"

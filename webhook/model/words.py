@@ -32,6 +32,11 @@ def harmless(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
 
 
+def harmless_lines(text: str) -> str:
+    """Do as ``harmless``, but leave the line breaks."""
+    return "\n".join(map(harmless, text.split("\n")))
+
+
 def clip(text: str, limit: int = LIMIT) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 

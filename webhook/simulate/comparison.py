@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic.alias_generators import to_camel
 
+from webhook.model.tables import aligned
 from webhook.model.words import figure, span
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts, Totals, totals
@@ -76,20 +77,6 @@ def table(scenario: Scenario, results: Sequence[Result]) -> str:
         rows = [(result.strategy, *_run_in(result, clusters)) for result in results]
         lines += ["", *aligned([header, *rows])]
     return "\n".join([*lines, *_notes(results)])
-
-
-def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> list[str]:
-    """Align the first columns left and the others right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [
-                *map(str.ljust, row[:left], widths[:left]),
-                *map(str.rjust, row[left:], widths[left:]),
-            ]
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def priority_classes(results: Sequence[Result]) -> Sequence[str]:
