@@ -198,6 +198,8 @@ def one_of(crowd: Object, name: str, number: int) -> Object:
 def like_the_job(crowd: Object, job: Object, items: list[Object]) -> Object:
     template = copy.deepcopy(job["spec"]["template"])
     template["metadata"] = crowd.get("template") or (OTHERS if crowd.get("other") else {})
+    if "decided" in crowd:
+        template["metadata"] = decided(crowd["decided"], job)
     resources = template["spec"]["containers"][0]["resources"]
     if "asks" in crowd:
         resources.update(requests=crowd["asks"], limits={})
@@ -226,6 +228,15 @@ def like_the_job(crowd: Object, job: Object, items: list[Object]) -> Object:
             "podSets": [pods],
         },
         "status": status,
+    }
+
+
+def decided(by: Object, job: Object) -> Object:
+    """Tell what a decision leaves on pods, with the seconds that their owner said they run."""
+    mark = Mark(job_class.of_job(kind_of(job).read(job)), 1, by.get("said", 0))
+    return {
+        "labels": {OPTION_LABEL: by["option"]},
+        "annotations": {DECIDED_BY: by["policy"], JOB_CLASS: job_class.written(mark)},
     }
 
 

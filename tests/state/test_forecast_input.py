@@ -43,12 +43,12 @@ def waiting(name, *, age=0, also=(), **rest):
     return workload(name, guest=GUEST, conditions=(PENDING, *also), created=time(age), **rest)
 
 
-def profile(*workloads, strategy=KNOWN, cpu="8", of_team=(), **changed):
+def profile(*workloads, strategy=KNOWN, cpu="8", **changed):
     """Forecast a queue of 8 CPUs, in which each Workload wants 4."""
     state = state_with(*workloads, cpu=cpu)
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     found = state.snapshot(0.0, NOW)
-    found = replace(found, policies=(policy(strategy=strategy), *of_team), **changed)
+    found = replace(found, policies=(policy(strategy=strategy),), **changed)
     return forecast_input.with_profiles(state, found, NOW).profiles["gpu-cq"]
 
 
@@ -80,28 +80,6 @@ def test_what_was_learned_goes_before_what_the_policy_says():
     found = profile(known, cpu="4", run_times={(held.job_class.key, "a100"): learned})
 
     assert steps(found) == [(0, 0), (91, 4)]
-
-
-@pytest.mark.parametrize(("learned", "free_at"), [(None, 601), (90.0, 91)])
-def test_what_a_teams_policy_says_of_its_runs_counts_for_nobody_else(learned, free_at):
-    job = reserving(
-        "a",
-        guest=("team/light", "gpu"),
-        also=({**condition("Admitted"), "lastTransitionTime": time(0)},),
-    )
-    state = state_with(job, cpu="4")
-    state.snapshot(0.0, NOW)
-    (held,) = state.contents_of("gpu-cq").holding
-    rule = team_policy(name="light", namespace="team", strategy={"type": "FinishTime", **KNOWN})
-    run = learned and RunTime(
-        seconds=learned, low=learned, high=learned, basis=Basis.LEARNED, runs=50
-    )
-    known = {(held.job_class.key, "a100"): run} if run else {}
-
-    found = profile(job, cpu="4", run_times=known, of_team=(rule,))
-
-    assert ("runTimes" in found.uncertain) is (learned is None)
-    assert steps(found)[-1][0] == free_at
 
 
 def test_runs_that_are_overdue_count_as_runs_of_their_class():

@@ -14,6 +14,7 @@ from webhook.decide import match
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
+from webhook.learn.job_class import shares_with
 from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.decision import Rejection
@@ -230,7 +231,7 @@ def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
     """Return whether the guests of *namespace* count against the same limit as the Job."""
     own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
     return namespace == own or (
-        match.shares_with(policy, own, snapshot) and match.shares_with(policy, namespace, snapshot)
+        shares_with(policy, own, snapshot) and shares_with(policy, namespace, snapshot)
     )
 
 

@@ -27,7 +27,7 @@ from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
 from webhook.model.policy.matching import LabelSelector
-from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.queues import KueueConfig, Snapshot, namespace_labels
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester
 from webhook.model.words import clip
@@ -231,15 +231,6 @@ def _texts(wanted: ValueMatch) -> tuple[str, ...]:
     return () if wanted.equals is None else (wanted.equals,)
 
 
-def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
-    """Return whether a namespace shares run times and guest counts of this policy with others."""
-    selector = policy.spec.shared_namespaces
-    if selector is None:
-        return False
-    labels = _namespace_labels(namespace, snapshot)
-    return fallback_policy.selector(selector, EVERYTHING).matches(labels)
-
-
 def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     """Return the class of a Job under a policy: Jobs of one class are expected to run alike.
 
@@ -249,7 +240,7 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     """
     # A class belongs to one namespace, so what is learned of it tells others nothing, unless the
     # policy shares it (decision 0024).
-    shares = shares_with(policy, job.namespace, snapshot)
+    shares = job_class.shares_with(policy, job.namespace, snapshot)
     shared = job_class.shared_home(policy.name) if shares else ""
     by = job_class.ToldApartBy(
         policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
@@ -430,7 +421,7 @@ def _namespace_matches(
     # Jobs of the cluster's own namespaces are matched only by a policy that selects them.
     if match.namespace_selector is None:
         return namespace not in SYSTEM_NAMESPACES and namespace != own_namespace
-    labels = _namespace_labels(namespace, snapshot)
+    labels = namespace_labels(snapshot, namespace)
     return fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels)
 
 
@@ -469,13 +460,8 @@ def _wrong_size(match: Match, job: Job, snapshot: Snapshot) -> str:
     return ""
 
 
-def _namespace_labels(namespace: str, snapshot: Snapshot) -> Mapping[str, str]:
-    # The API server puts this label on every Namespace; a saved snapshot may lack the Namespace.
-    return snapshot.namespaces.get(namespace, {"kubernetes.io/metadata.name": namespace})
-
-
 def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
-    return snapshot.kueue.managed_namespaces.matches(_namespace_labels(job.namespace, snapshot))
+    return snapshot.kueue.managed_namespaces.matches(namespace_labels(snapshot, job.namespace))
 
 
 def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:

@@ -7,11 +7,11 @@ seconds. Run times are taken to be lognormal. Where they were learned from is no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import exp, log, sqrt
 from statistics import NormalDist, median
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from webhook.model.forecasts import (
     ENOUGH_RUNS,
@@ -20,6 +20,7 @@ from webhook.model.forecasts import (
     Estimates,
     JobClass,
     RunTime,
+    StatedRunTime,
     home_of,
     of_queue,
 )
@@ -68,15 +69,15 @@ class Durations:
         """ClusterQueues with a Workload whose run time is not known."""
 
     def learn(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
-        """Look up the run time of a class on some flavors, and return whether it is known.
+        """Look up the run time of a class on some flavors; return whether everybody knows it.
 
         Call it for all Workloads of a ClusterQueue before asking for any of their run times.
         """
         self._of_queue[cluster_queue].add((job_class, flavors))
-        is_known = self._expected(cluster_queue, job_class, flavors) is not None
-        if not is_known:
+        expected = self._expected(cluster_queue, job_class, flavors)
+        if expected is None:
             self.unknown.add(cluster_queue)
-        return is_known
+        return _is_for_all(expected)
 
     def observe(
         self, cluster_queue: str, job_class: str, flavors: str, *, elapsed: float, count: int
@@ -99,11 +100,23 @@ class Durations:
             return True
         if cluster_queue in self.unknown:
             return False
-        return self._expected(cluster_queue, job_class, flavors) is not None
+        return self.knows(cluster_queue, job_class, flavors)
 
     def knows(self, cluster_queue: str, job_class: str, flavors: str) -> bool:
-        """Return whether a run time is known, whether it was asked for before or not."""
-        return self._expected(cluster_queue, job_class, flavors) is not None
+        """Return whether everybody knows a run time, whether it was asked for before or not."""
+        return _is_for_all(self._expected(cluster_queue, job_class, flavors))
+
+    def known_in(
+        self, cluster_queue: str, job_class: str, combinations: Iterable[str]
+    ) -> frozenset[str]:
+        """Return the namespaces that know those of the run times that not everybody knows."""
+        runs = [self._expected(cluster_queue, job_class, flavors) for flavors in combinations]
+        stated = [
+            run.known_in if isinstance(run, StatedRunTime) else frozenset[str]()
+            for run in runs
+            if not _is_for_all(run)
+        ]
+        return frozenset.intersection(*stated) if stated else frozenset()
 
     def whole(
         self, cluster_queue: str, job_class: str, flavors: str, *, limit: int = 0
@@ -146,8 +159,9 @@ class Durations:
         if not limit:
             return remaining(run, elapsed)
         most = max(0.0, limit - elapsed)
-        if expected is None:
+        if not _is_for_all(expected):
             # Of an unknown run only its limit is known: any end before that is equally likely.
+            # The limit counts for everybody, so it comes before what is said to a few.
             return most / 2, most / _SIGMAS_OF_AN_EVEN_CHANCE
         seconds, spread = remaining(run, elapsed)
         return (seconds, spread) if seconds <= most else (most, 0.0)
@@ -155,12 +169,13 @@ class Durations:
     def _expected(self, cluster_queue: str, job_class: str, flavors: str) -> RunTime | None:
         """Return the run time of a class on some flavors, else that of its ClusterQueue there.
 
-        None: neither is known.
+        None: neither is known. What is said of runs comes after what was learned of either, unless
+        everybody believes it.
         """
         own = self._known_by(job_class, flavors)
-        if own is not None:
+        if _is_for_all(own):
             return own
-        return self._known_by(of_queue(cluster_queue, home_of(job_class)), flavors)
+        return self._known_by(of_queue(cluster_queue, home_of(job_class)), flavors) or own
 
     def _known_by(self, name: str, flavors: str) -> RunTime | None:
         key = name, flavors
@@ -175,7 +190,8 @@ class Durations:
 
     def _unknown(self, cluster_queue: str) -> RunTime:
         runs = (self._expected(cluster_queue, *key) for key in self._of_queue[cluster_queue])
-        known = [run.seconds for run in runs if run is not None]
+        # What some say of their own runs says nothing of others'.
+        known = [run.seconds for run in runs if _is_for_all(run)]
         # Workloads of one ClusterQueue tend to be alike, so the known ones are the best guess.
         seconds = median(known) if known else self._fallback
         return RunTime(
@@ -184,6 +200,11 @@ class Durations:
             high=seconds * _UNKNOWN_FACTOR,
             basis=Basis.POLICY,
         )
+
+
+def _is_for_all(run: RunTime | None) -> TypeGuard[RunTime]:
+    """Return whether everybody may count on a run time."""
+    return run is not None and not isinstance(run, StatedRunTime)
 
 
 def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:

@@ -83,25 +83,31 @@ def _start(profile: Profile, at: _Moment, after: _Moment, *, priority: int, unse
 def _unseen_before(
     contents: TreeContents, prepared: PreparedWorkloads
 ) -> Mapping[int, tuple[int, bool]]:
-    """Return by the id of a group for how many it waits of whose run times nothing is known.
+    """Return by the id of a group for how many it waits of whose run times it knows nothing.
 
     Also whether it is itself one of those.
     """
-    ahead: Counter[frozenset[FlavorResource]] = Counter()
+    ahead: Counter[tuple[frozenset[FlavorResource], frozenset[str]]] = Counter()
     for jobs in prepared.unseen:
         if jobs.priority is None:
-            ahead[jobs.cells] += jobs.count
+            ahead[jobs.cells, jobs.known_in] += jobs.count
     before = {}
     # Of equal priorities the order is that of ``queued``.
     for name, group in sorted(contents.queued, key=lambda placed: -placed[1].arrival.priority):
         shape = prepared.demands.of(name, group.arrival)
         if shape is None:
             continue
+        namespace = group.arrival.namespace
         is_unseen = _is_unseen(name, group, shape, prepared)
-        shared = (n for cells, n in ahead.items() if not shape.cells.isdisjoint(cells))
-        before[id(group)] = sum(shared), is_unseen
+        known_in = prepared.run_times.known_in(name, group.job_class, shape.combinations)
+        shared = (
+            count
+            for (cells, knowing), count in ahead.items()
+            if namespace not in knowing and not shape.cells.isdisjoint(cells)
+        )
+        before[id(group)] = sum(shared), is_unseen and namespace not in known_in
         if is_unseen:
-            ahead[shape.cells] += group.arrival.count
+            ahead[shape.cells, known_in] += group.arrival.count
     return before
 
 

@@ -154,13 +154,15 @@ class StartTimes:
         """Return when a new Job would start after all placements; None: there is no profile.
 
         *now* is on the clock of ``Snapshot.as_of``; the start is in seconds from *now* on.
-        *local_queue* (``namespace/name``) counts where these are served by their use.
+        *local_queue* (``namespace/name``) counts where these are served by their use; its namespace
+        also tells whose word of run times the Job believes.
         """
         profile = self.profile(cluster_queue, local_queue)
         if profile is None:
             return None
         elapsed = max(0.0, now - profile.computed_at)
-        return start_of(profile, demand, priority=priority, elapsed=elapsed)
+        known = profile.known_in(local_queue.partition("/")[0])
+        return start_of(known, demand, priority=priority, elapsed=elapsed)
 
     def profile(self, cluster_queue: str, local_queue: str = "") -> Profile | None:
         """Return a ClusterQueue's profile with all placements of its tree; None: it has none.

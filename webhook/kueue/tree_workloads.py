@@ -118,7 +118,7 @@ class PreparedWorkloads:
     pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
     """By the id of a group what it adds to the schedule; None: it does not compete."""
     unseen: tuple[Unseen, ...]
-    """Workloads of which neither a run time nor a time limit is known."""
+    """Workloads of which neither a run time nor a time limit is known to everybody."""
     demands: TreeDemands
     grain: float
     """That of the schedule where events share cycles."""
@@ -239,24 +239,26 @@ def _learned(
     occupants: Sequence[Occupant],
     asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
-    """Look up all run times; return the Workloads with neither a known run time nor a limit."""
-    unseen: Counter[tuple[frozenset[FlavorResource], int | None]] = Counter()
+    """Look up all run times; return the Workloads with neither one that all know nor a limit."""
+    unseen: Counter[tuple[frozenset[FlavorResource], int | None, frozenset[str]]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
     for occupant in occupants:
-        flavors = _flavors(occupant.usage)
-        known = run_times.learn(occupant.cluster_queue, occupant.job_class, flavors)
+        name, flavors = occupant.cluster_queue, _flavors(occupant.usage)
+        known = run_times.learn(name, occupant.job_class, flavors)
         if not (known or occupant.limit_seconds):
+            known_in = run_times.known_in(name, occupant.job_class, (flavors,))
             # What holds quota keeps newcomers of every priority waiting, hence None.
-            unseen[frozenset(occupant.usage), None] += occupant.count
+            unseen[frozenset(occupant.usage), None, known_in] += occupant.count
     for name, group, shape in asked:
         flavors_of = shape.combinations if shape is not None else ()
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
         if shape is not None and not (all(are_known) or group.limit_seconds):
-            unseen[shape.cells, group.arrival.priority] += group.arrival.count
+            known_in = run_times.known_in(name, group.job_class, flavors_of)
+            unseen[shape.cells, group.arrival.priority, known_in] += group.arrival.count
     return tuple(
-        Unseen(cells=cells, priority=priority, count=count)
-        for (cells, priority), count in unseen.items()
+        Unseen(cells=cells, priority=priority, count=count, known_in=known_in)
+        for (cells, priority, known_in), count in unseen.items()
         if count
     )
 

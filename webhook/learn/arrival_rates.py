@@ -39,6 +39,8 @@ class Arrived(NamedTuple):
     policy: str
     option: str
     limit_seconds: int
+    said: int = 0
+    """As in ``Mark``."""
 
 
 class ArrivedWorkloads:

@@ -20,6 +20,9 @@ from webhook.kueue.requests import declared
 from webhook.model import flags
 from webhook.model.forecasts import JobClass
 from webhook.model.job import PLAIN, Job, PodSet, of_pod_sets
+from webhook.model.pods import EVERYTHING
+from webhook.model.policy.fallback_policy import FallbackPolicy, selector
+from webhook.model.queues import Snapshot, namespace_labels
 
 COARSE = "~"
 """Prefix of the names of coarse classes."""
@@ -57,6 +60,19 @@ class Mark(NamedTuple):
 def shared_home(policy: str) -> str:
     """Return the home of the namespaces that share under a policy; it is no namespace's name."""
     return f"{_SHARED}{policy}"
+
+
+def sharing_policy(home: str) -> str:
+    """Return the policy under which namespaces share a home; empty: it is one namespace's own."""
+    return home.removeprefix(_SHARED) if home.startswith(_SHARED) else ""
+
+
+def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
+    """Return whether a namespace shares run times and guest counts of this policy with others."""
+    shared = policy.spec.shared_namespaces
+    if shared is None:
+        return False
+    return selector(shared, EVERYTHING).matches(namespace_labels(snapshot, namespace))
 
 
 class ToldApartBy(NamedTuple):

@@ -7,7 +7,7 @@ each value says. Nothing here computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
@@ -68,6 +68,14 @@ class ComparedRunTime(RunTime):
     of_said: OfSaid
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatedRunTime(RunTime):
+    """What is said of runs by somebody who is not believed everywhere; nothing was learned."""
+
+    known_in: frozenset[str]
+    """The namespaces whose Jobs may count on it."""
+
+
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]
 """(job class, flavors) to its learned run time, or to how long its pods take to be ready, where ""
 stands for all classes. Flavors: the names of the ResourceFlavors that were
@@ -101,13 +109,15 @@ class Delay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
-    """Workloads of which no run time was observed, and none was stated."""
+    """Workloads of which no run time was observed, and none was stated for everybody."""
 
     cells: frozenset[FlavorResource]
     """What they use, or may use."""
     priority: int | None
     """None: they hold quota, so that newcomers of every priority wait for them."""
     count: int
+    known_in: frozenset[str] = frozenset()
+    """Namespaces whose Jobs may count on the run times that are expected."""
 
 
 Rank: TypeAlias = tuple[int, int]
@@ -209,6 +219,13 @@ class Profile:
     def of(self, local_queue: str) -> Profile:
         """Return the profile for new Jobs of a LocalQueue (``namespace/name``)."""
         return self.by_local_queue.get(local_queue, self)
+
+    def known_in(self, namespace: str) -> Profile:
+        """Return the profile without the doubts that Jobs of a namespace need not have."""
+        if not any(namespace in jobs.known_in for jobs in self.unseen):
+            return self
+        unseen = tuple(jobs for jobs in self.unseen if namespace not in jobs.known_in)
+        return replace(self, unseen=unseen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

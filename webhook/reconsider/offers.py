@@ -353,7 +353,8 @@ def _half_width(assessment: Assessment) -> float:
 def class_text_of_workload(question: MoveQuestion, option: str, snapshot: Snapshot) -> str:
     """Return the name by which a Job's run time in an option is looked up."""
     job_class = match.class_of(question.pending.job, question.policy, snapshot)
-    return forecast_input.class_name(job_class, question.policy.name, option)
+    said = wishes.said_seconds(question.pending.job.annotations)
+    return forecast_input.class_name(job_class, question.policy.name, option, said)
 
 
 def wishes_of(question: MoveQuestion, unix: float) -> Wishes:

@@ -432,4 +432,5 @@ def _pending(joining: Joining, order: int, *, created: int) -> Workload:
         replaces="",
         pod_sets=(),
         job_class=joining.job_class,
+        said=joining.said,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from heapq import nlargest
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -22,7 +23,15 @@ from webhook.kueue.quota import tree_names
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
-from webhook.model.forecasts import JobClass, Profile, RunTime, is_of_queue
+from webhook.learn.job_class import shares_with, sharing_policy
+from webhook.model.forecasts import (
+    JobClass,
+    Profile,
+    RunTime,
+    StatedRunTime,
+    home_of,
+    is_of_queue,
+)
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 from webhook.model.queues import Arrival, ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
@@ -405,21 +414,30 @@ def _ranked(
 
 
 def class_text(workload: Workload | Arrived) -> str:
-    """Return the key to look a run time up by: class, and which policy chose which option."""
+    """Return the key to look a run time up by: class, decision, and what its owner said of it."""
     job_class = workload.job_class or JobClass("", "")
-    return class_name(job_class, workload.policy, workload.option)
+    return class_name(job_class, workload.policy, workload.option, workload.said)
 
 
-def class_name(job_class: JobClass, policy: str, option: str) -> str:
-    return _BETWEEN.join((job_class.key, job_class.coarse, policy, option))
+def class_name(job_class: JobClass, policy: str, option: str, said: int = 0) -> str:
+    return _BETWEEN.join((job_class.key, job_class.coarse, policy, option, str(said)))
+
+
+class _Believers(NamedTuple):
+    """Whose Jobs count on what is said of a home's runs."""
+
+    namespaces: frozenset[str]
+    are_alone: bool
+    """No other namespace's Jobs can wait where theirs do."""
 
 
 class LentRunTimes:
-    """Expected run times of Workloads, by the class, policy and option that their marks name.
+    """Expected run times of Workloads, by the class, policy, option and word that their marks name.
 
-    They count from the admission on, so the time until pods are ready is included. What a team's
-    policy states (run time, slowdown, start delay) is for decisions of its own Jobs: others wait
-    for these as for Jobs of no policy, by learned run times alone.
+    They count from the admission on, so the time until pods are ready is included. What an owner
+    says, or a team's policy (run time, slowdown, start delay), is believed in the Workload's home
+    alone: what was learned counts for all. But where nobody else can wait for the home's Workloads,
+    what is said goes before it, as it does in decisions of these Jobs.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -427,6 +445,8 @@ class LentRunTimes:
         self._policies = {policy.name: policy for policy in snapshot.policies}
         self._first: dict[str, tuple[str, ...]] = {}
         self._known: dict[tuple[str, str], RunTime | None] = {}
+        self._believing: dict[str, _Believers] = {}
+        """By home."""
 
     def __call__(self, job_class: str, flavors: str) -> RunTime | None:
         key = job_class, flavors
@@ -438,12 +458,12 @@ class LentRunTimes:
         run_times = self._snapshot.run_times
         if is_of_queue(job_class):
             return of_any_class(run_times, job_class, flavors)
-        key, coarse, policy_name, option_name = job_class.split(_BETWEEN)
+        key, coarse, policy_name, option_name, said = job_class.split(_BETWEEN)
         of_class = JobClass(key=key, coarse=coarse)
         policy = self._policies.get(policy_name)
         options = policy.spec.options if policy is not None else ()
         option = next((candidate for candidate in options if candidate.name == option_name), None)
-        if policy is None or policy.namespace or option is None:
+        if policy is None or option is None:
             return learned_on(run_times, of_class, flavors)
         expecting = Expecting(
             run_times=run_times,
@@ -452,7 +472,54 @@ class LentRunTimes:
             first_flavors=self._first_flavors(policy, of_class),
             start_delays=self._snapshot.start_delays,
         )
-        return held(expecting, option, flavors)
+        own_word = float(said) or None
+        of_all = (
+            learned_on(run_times, of_class, flavors)
+            if policy.namespace
+            else held(expecting, option, flavors)
+        )
+        if own_word is None and not policy.namespace:
+            return of_all
+        of_home = held(replace(expecting, said=own_word), option, flavors)
+        return of_all if of_home is None else self._believed(of_home, of_all, home_of(key))
+
+    def _believed(self, of_home: RunTime, of_all: RunTime | None, home: str) -> RunTime:
+        """Return what a home expects of its Workloads, or what all do who may wait for these."""
+        if home not in self._believing:
+            self._believing[home] = self._believers(home)
+        believers = self._believing[home]
+        if believers.are_alone:
+            return of_home
+        return of_all or StatedRunTime(
+            seconds=of_home.seconds,
+            low=of_home.low,
+            high=of_home.high,
+            basis=of_home.basis,
+            known_in=believers.namespaces,
+        )
+
+    def _believers(self, home: str) -> _Believers:
+        local_queues, policy = self._snapshot.local_queues, self._policies.get(sharing_policy(home))
+        namespaces = (
+            frozenset({home})
+            if policy is None
+            else frozenset(
+                namespace
+                for namespace in {namespace for namespace, _ in local_queues}
+                if shares_with(policy, namespace, self._snapshot)
+            )
+        )
+        theirs = [others for others in self._may_wait if not namespaces.isdisjoint(others)]
+        are_alone = bool(theirs) and all(others <= namespaces for others in theirs)
+        return _Believers(namespaces, are_alone)
+
+    @cached_property
+    def _may_wait(self) -> Sequence[set[str]]:
+        """Return for each tree the namespaces with LocalQueues that lead there."""
+        roots, of_trees = _trees(self._snapshot), defaultdict[str, set[str]](set)
+        for (namespace, _), queue in self._snapshot.local_queues.items():
+            of_trees[roots.get(queue.cluster_queue, queue.cluster_queue)].add(namespace)
+        return tuple(of_trees.values())
 
     def _first_flavors(self, policy: FallbackPolicy, job_class: JobClass) -> str:
         """Return flavors of the first option on which the class has run; empty: it has on none."""

@@ -97,6 +97,8 @@ class Workload(NamedTuple):
     """Of one with quota; of one whose run has ended, with all its pods."""
     job_class: JobClass | None = None
     """None: what it asks for cannot be read."""
+    said: int = 0
+    """As in ``Mark``."""
     flavors: str = ""
     """Names of its reservation's flavors, sorted, unique, joined by commas."""
     admitted: int = 0
@@ -181,6 +183,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         pod_sets=recall_shape(pod_sets, status, alike) if stage is Stage.PENDING else (),
         counted=read_counted(metadata, pod_sets, status) if stage is Stage.PENDING else (),
         job_class=mark.job_class if mark else None,
+        said=mark.said if mark else 0,
         requeue_at=_requeue_at(status),
         obstacle=_obstacle(texts, spec, conditions),
         is_repaired=REPAIR in texts.annotations,
@@ -250,6 +253,7 @@ def arrived(workload: Workload) -> Arrived:
         priority=workload.priority,
         charge=workload.charge,
         job_class=workload.job_class,
+        said=workload.said,
         policy=workload.policy,
         option=workload.option,
         limit_seconds=workload.limit_seconds,
