@@ -4,7 +4,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from jsonpatch import JsonPatch, JsonPatchConflict, JsonPointerException
+from jsonpatch import JsonPatchConflict, JsonPointerException, PatchOperation
 
 from webhook.admission.patch import PatchError, operations
 from webhook.jobs import KINDS
@@ -131,10 +131,10 @@ def test_a_place_that_cannot_be_reached_is_refused(source, path, text):
 
 @pytest.mark.parametrize("error", [JsonPatchConflict, JsonPointerException])
 def test_what_the_library_refuses_is_no_patch_and_tells_nothing_of_the_object(monkeypatch, error):
-    def refuse(_patch: JsonPatch, found: Any, **_: Any) -> None:
+    def refuse(_operation: PatchOperation, found: Any) -> None:
         raise error(f"member not found in {found}")
 
-    monkeypatch.setattr(JsonPatch, "apply", refuse)
+    monkeypatch.setattr(PatchOperation, "apply", refuse)
 
     assert refused(job({"command": ["secret"]}), edit((*MAIN, "image"), "a")) == (
         f"/spec/template/spec/containers/main/image: does not apply: {error.__name__}"
@@ -142,7 +142,7 @@ def test_what_the_library_refuses_is_no_patch_and_tells_nothing_of_the_object(mo
 
 
 def test_a_patch_that_does_not_give_exactly_what_was_wanted_is_refused(monkeypatch):
-    monkeypatch.setattr(JsonPatch, "apply", lambda _patch, found, **_: found)
+    monkeypatch.setattr(PatchOperation, "apply", lambda _operation, found: found)
 
     assert refused(job(), edit((*MAIN, "image"), "a")) == (
         "/spec/template/spec/containers/main/image: does not have its value after the patch"

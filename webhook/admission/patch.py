@@ -45,9 +45,9 @@ def operations(edits: Sequence[Edit], source: dict[str, Any], allowed: Allowed) 
     for edit in edits:
         # One after another, as the API server applies them: an operation may create the parent of
         # the next one, or shift the indices that it names.
-        added = list(_operations(edit, source))
-        _apply(added, edit.path, source)
-        written += added
+        for operation in _operations(edit, source):
+            _apply(operation, edit.path, source)
+            written.append(operation)
     for edit in edits:
         if value_at(source, edit.path) != edit.value:
             raise PatchError(edit.path, "does not have its value after the patch")
@@ -81,9 +81,9 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
         seen.add(edit.path)
 
 
-def _apply(added: list[Operation], path: Path, source: dict[str, Any]) -> None:
+def _apply(operation: Operation, path: Path, source: dict[str, Any]) -> None:
     try:
-        JsonPatch(added).apply(source, in_place=True)
+        JsonPatch.operations[operation["op"]](operation).apply(source)
     except (JsonPatchException, JsonPointerException) as error:
         # The library's text holds the object, which nobody may read in a log.
         raise PatchError(path, f"does not apply: {type(error).__name__}") from None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
-from jsonpointer import JsonPointer
+from jsonpointer import JsonPointer, escape
 
 from webhook.model.edits import ABSENT, KEYED_BY_NAME, Absent, Path
 
@@ -97,7 +97,7 @@ def empty(part: str) -> Any:
 
 def to_pointer(path: Iterable[str]) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
-    return str(JsonPointer.from_parts(path).path)
+    return "".join(f"/{escape(part)}" for part in path)
 
 
 def from_pointer(pointer: str) -> Path:
