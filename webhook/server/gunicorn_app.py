@@ -58,7 +58,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.draining = False
         """Set by the worker: this server is shutting down, and not ready for new clients."""
         self.in_flight: Callable[[], int] = int
-        """Set by the worker: returns the count of complete messages not yet answered."""
+        """Set by the worker: returns the count of whole messages whose turn is to come."""
         self.unanswered: Mapping[str, int] = {}
         """Set by the worker: count of what got no answer of the application, by reason."""
         self._load_application = load_application

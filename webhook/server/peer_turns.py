@@ -1,11 +1,10 @@
 """A queue in which those who wait are served in turn by peer, however much one peer sends.
 
-It knows no sockets and no messages, and any thread may call it.
+It knows no sockets and no messages.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import Generic, TypeVar
 
@@ -18,21 +17,17 @@ class TurnsByPeer(Generic[Waiting]):
     def __init__(self) -> None:
         # In the order in which the peers have their next turns; none is empty.
         self._of_peers: dict[str, deque[Waiting]] = {}
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        with self._lock:
-            return sum(map(len, self._of_peers.values()))
+        return sum(map(len, self._of_peers.values()))
 
     def append(self, peer: str, waiting: Waiting) -> None:
-        with self._lock:
-            self._of_peers.setdefault(peer, deque()).append(waiting)
+        self._of_peers.setdefault(peer, deque()).append(waiting)
 
     def popleft(self) -> Waiting:
-        with self._lock:
-            peer = next(iter(self._of_peers))
-            line = self._of_peers.pop(peer)
-            first = line.popleft()
-            if line:
-                self._of_peers[peer] = line
-            return first
+        peer = next(iter(self._of_peers))
+        line = self._of_peers.pop(peer)
+        first = line.popleft()
+        if line:
+            self._of_peers[peer] = line
+        return first

@@ -1,9 +1,9 @@
-"""gunicorn's thread worker, changed so that only whole messages leave the poller.
+"""gunicorn's thread worker, changed so that only whole messages are answered.
 
 gthread gives a connection to a thread as soon as it is accepted, so clients that finish neither a
 handshake nor a message hold all threads (``docs/decisions/0007-worker.md`` has the figures). Here
-the poller's thread shakes hands, collects and sends without blocking. A thread of the pool gets a
-message once it is whole, and answers it without touching a socket that could make it wait.
+the poller shakes hands, collects and sends without blocking. Between two of its turns it answers
+one message that is whole, or has a thread of the pool answer it where there are several.
 """
 
 from __future__ import annotations
@@ -44,9 +44,6 @@ MESSAGE_SECONDS = 2.0
 anything later is of no use to the API server."""
 HANG_UP_SECONDS = 1.0
 """For a client to read its last answer and close its side, too."""
-HANGS_SECONDS = 1.0
-"""A message that is answered for longer keeps the worker from telling the arbiter that it lives,
-so that a bug that never ends an answer ends the worker after gunicorn's ``timeout``."""
 LOOK_SECONDS = 0.2
 """Between two looks for connections whose time is over."""
 WAITED = "kueue_fallback.waited_seconds"
@@ -146,17 +143,15 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._turns: TurnsByPeer[Connection] = TurnsByPeer()
-        self._answering: dict[Connection, float] = {}
-        """Connections to the monotonic time at which a thread took their message."""
         self._waiting: dict[Connection, None] = {}
-        """All others; first those from which nothing was heard for longest."""
+        """Those whose message is not whole; first those from which nothing came for longest."""
         self._held = 0
         self._stop_at = math.inf
         self._look_at = 0.0
         self._names = frozenset(self.app.client_names)
         self._unanswered: Counter[str] = Counter()
         self.app.unanswered = self._unanswered
-        self.app.in_flight = lambda: len(self._turns) + len(self._answering)
+        self.app.in_flight = lambda: len(self._turns)
 
     def prepare(self) -> None:
         """Make ready for ``run`` in a process that is no child of an arbiter."""
@@ -179,12 +174,20 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
         self.method_queue.defer(int)
 
     def notify(self) -> None:
-        """Tell the arbiter that this worker lives; called in each turn of the loop."""
-        now = time.monotonic()
-        if now >= self._stop_at:
+        """Tell the arbiter that this worker lives; called in each turn of the loop.
+
+        So a bug that never ends an answer ends the worker, after gunicorn's ``timeout``.
+        """
+        if time.monotonic() >= self._stop_at:
             self.alive = False
-        if all(now - since < HANGS_SECONDS for since in tuple(self._answering.values())):
-            super().notify()
+        super().notify()
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        super().wait_for_and_dispatch_events(0 if self._turns else timeout)
+        if self._turns:
+            conn = self._turns.popleft()
+            self.handle(conn)
+            self._advance(conn)
 
     def accept(self, listener: Any) -> bool:
         """Accept a connection that waits; return whether another one may wait."""
@@ -212,9 +215,10 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
         return True
 
     def enqueue_req(self, conn: Connection) -> None:
-        """Have a thread answer the message whose turn it is by then."""
-        self._turns.append(f"{conn.server[1]} {conn.client[0]}", conn)
-        self.tpool.submit(self._answer_next)
+        if self.cfg.threads > 1:
+            self.tpool.submit(self._handle_apart, conn)
+        else:
+            self._turns.append(f"{conn.server[1]} {conn.client[0]}", conn)
 
     def murder_pending(self) -> None:
         """Close the connections whose time is over."""
@@ -338,13 +342,10 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
         message.scheme = "https" if conn.is_tls else "http"
         return message, length
 
-    # In a thread of the pool.
+    # The answer to one message.
 
-    def _answer_next(self) -> None:
-        conn = self._turns.popleft()
-        self._answering[conn] = time.monotonic()
+    def _handle_apart(self, conn: Connection) -> None:
         self.handle(conn)
-        del self._answering[conn]
         self.method_queue.defer(self._advance, conn)
 
     def handle(self, conn: Connection) -> None:
