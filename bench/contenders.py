@@ -6,10 +6,11 @@ nothing of the others is there.
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from hack import bodies, paper
+from hack import bodies, meters, paper
 from hack.api import Object
 from hack.install import Installation
 from hack.kwok import GPU
@@ -17,6 +18,9 @@ from hack.kwok import GPU
 ADMISSION: Final = "admissionregistration.k8s.io/v1"
 PENDING_FROM: Final = 10
 POLICY: Final = "bench-threshold"
+SETTLED_SECONDS: Final = 2.0
+SETTLED_SHARE: Final = 0.1
+"""Of one CPU, all processes of the webhook together."""
 _CONFIGURATION: Final = (ADMISSION, "MutatingWebhookConfiguration", "kueue-fallback")
 
 
@@ -60,10 +64,23 @@ class Contenders:
         self._plane.start("controller")
         self._plane.client.create(self._configuration)
         self._wait_until_created_in(self._names.cpu_queue)
+        self._plane.wait("the webhook's processes to have started", self._is_settled)
         try:
             yield
         finally:
             self._take_webhook_away()
+
+    def _is_settled(self) -> bool:
+        """Return whether the webhook's processes do little: a start takes the CPUs of a create."""
+        names = ("controller", *(replica.name for replica in self._installation.replicas))
+
+        def used() -> float:
+            pids = map(self._plane.processes.pid, names)
+            return sum(sum(meters.cpu_seconds(pid).values()) for pid in pids)
+
+        before = used()
+        time.sleep(SETTLED_SECONDS)
+        return used() - before < SETTLED_SHARE * SETTLED_SECONDS
 
     def _take_webhook_away(self) -> None:
         self._plane.client.delete(*_CONFIGURATION)

@@ -3,13 +3,17 @@
 usage: ... PORT CERTIFICATE KEY DRAIN_SECONDS MAX_HELD CONNECTIONS HANGS [CLIENT_CA [NAME...]]
 """
 
+import contextlib
 import json
 import sys
 import time
+from dataclasses import replace
+from pathlib import Path
 
+from webhook.observer.certificates import read_files
 from webhook.server import worker
 from webhook.server.gunicorn_app import Server
-from webhook.server.tls import LiveContext
+from webhook.server.tls import SentContext
 
 DONE: list[str] = []
 WAITED: list[str] = []
@@ -58,6 +62,13 @@ if __name__ == "__main__":
         worker_connections=int(connections),
         timeout=int(hangs),
     )
-    authority = next(iter(clients_of), "")
-    SERVER.context = LiveContext(certificate, key, client_ca=authority, on_error=print)
+    sent = SentContext(on_error=print)
+
+    def context():
+        with contextlib.suppress(OSError, ValueError):
+            clients = Path(clients_of[0]).read_bytes() if clients_of else None
+            sent.take(replace(read_files(certificate, key), clients=clients))
+        return sent()
+
+    SERVER.context = context
     SERVER.run()

@@ -135,39 +135,24 @@ def test_readiness_ends_an_hour_before_the_certificate(sent, clocks, left, said)
     assert sent.not_ready() == said
 
 
-def test_clients_need_a_certificate_where_their_authority_is_given(clocks, told, tmp_path):
-    file = tmp_path / "ca.crt"
-    file.write_bytes(authority().certificate_pem)
-    sent = SentContext(
-        client_ca=str(file), on_error=told.append, clock=clocks.monotonic, now=clocks.now
-    )
-    sent.take(Certificates(served=served(authority())))
-
+def test_clients_need_a_certificate_where_their_authority_is_sent(sent):
+    clients, leaf = authority().certificate_pem, served(authority())
+    sent.take(Certificates(served=leaf, clients=clients))
     before = sent()
+
+    sent.take(Certificates(served=leaf, clients=clients + authority().certificate_pem))
 
     assert before.verify_mode is ssl.CERT_REQUIRED
-    assert len(before.get_ca_certs()) == 1
-    clocks.seconds += 10
-    assert sent() is before
-    file.write_bytes(authority().certificate_pem + authority().certificate_pem)
-    clocks.seconds += 10
-    assert len(sent().get_ca_certs()) == 2
+    assert [len(each.get_ca_certs()) for each in (before, sent())] == [1, 2]
 
 
-@pytest.mark.parametrize("spoil", [Path.unlink, lambda file: file.write_text("nothing")])
-def test_an_authority_of_clients_that_cannot_be_read_leaves_the_one_before(
-    clocks, told, tmp_path, spoil
-):
-    file = tmp_path / "ca.crt"
-    file.write_bytes(authority().certificate_pem)
-    sent = SentContext(
-        client_ca=str(file), on_error=told.append, clock=clocks.monotonic, now=clocks.now
-    )
-    sent.take(Certificates(served=served(authority())))
+@pytest.mark.parametrize("clients", [b"", b"nothing"])
+def test_authorities_of_clients_that_cannot_be_read_leave_those_before(sent, told, clients):
+    leaf = served(authority())
+    sent.take(Certificates(served=leaf, clients=authority().certificate_pem))
     before = sent()
 
-    spoil(file)
-    clocks.seconds += 10
+    sent.take(Certificates(served=leaf, clients=clients))
 
     assert sent() is before
     assert "in force" in told[-1]

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from webhook.server.gunicorn_app import Application
-    from webhook.server.tls import Source
 
 
 @click.command("serve")
@@ -130,9 +129,10 @@ def _run(settings: Settings) -> None:
     from webhook.server.gunicorn_app import Server
 
     def load_application() -> Application:
+        from webhook.server.tls import SentContext
         from webhook.serving import app
 
-        server.context = source = _certificates(settings)
+        server.context = source = SentContext(on_error=_log_error)
         return app.serve_forever(settings, certificates=source, state=server)
 
     server = Server(
@@ -143,16 +143,6 @@ def _run(settings: Settings) -> None:
         client_names=settings.client_names,
     )
     server.run()
-
-
-def _certificates(settings: Settings) -> Source:
-    from webhook.server.tls import LiveContext, SentContext
-
-    clients = settings.client_ca
-    if settings.certificates == "files":
-        cert, key = settings.tls_cert, settings.tls_key
-        return LiveContext(cert, key, client_ca=clients, on_error=_log_error)
-    return SentContext(client_ca=clients, on_error=_log_error)
 
 
 def _log_error(text: str) -> None:

@@ -48,7 +48,7 @@ from webhook.model.faults import Attention, Fault
 from webhook.model.job import OPTION_LABEL, PLAIN
 from webhook.server.addresses import is_loopback, split_address
 from webhook.server.gunicorn_app import Application, Server
-from webhook.server.tls import Certificates, LiveContext, SentContext, Source
+from webhook.server.tls import Certificates, SentContext
 from webhook.settings import Settings
 from webhook.state.feed import Counted
 from webhook.state.queue_contents import QueueContents
@@ -331,8 +331,8 @@ class Console:
         self._jobs.offer(workloads)
 
     def take_certificates(self, certificates: Certificates) -> None:
-        """Replace what the keeper of certificates has reported."""
-        self._sent.take(certificates)
+        """Replace the certificate; the console's clients need none."""
+        self._sent.take(replace(certificates, clients=None))
 
     def take_lines(self, lines: Iterable[str]) -> None:
         """Add lines of the server's decision log."""
@@ -374,7 +374,8 @@ class Console:
         """
 
         def serve() -> None:
-            context = self._context()
+            # The webhook's own certificate; loopback needs none.
+            context = None if self._is_open else self._sent
             server = console_server(self._settings.console_listen, self._application, context)
             server.on_error = lambda text: self._log(Fault(f"console: {text}"))
             server.worker_of_this_process().run()
@@ -397,20 +398,6 @@ class Console:
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(Fault(f"console: {type(error).__name__}: {error}")),
         )
-
-    def _context(self) -> Source | None:
-        """Return the TLS source: the webhook's own certificate; None on loopback, which needs none.
-
-        Raises:
-            OSError: it cannot be read.
-
-        """
-        if self._is_open:
-            return None
-        if self._settings.certificates == "self-managed":
-            return self._sent
-        cert, key = self._settings.tls_cert, self._settings.tls_key
-        return LiveContext(cert, key, on_error=self._log)
 
     def _reviews(self) -> Reviews:
         client = Client(self._settings.kubeconfig, answer_seconds=SHORT_SECONDS)

@@ -1,6 +1,6 @@
-"""Runs the keeper of certificates in a thread of the observer, and turns its reports into updates.
+"""Keeps certificates in a thread of the observer: reads files, or runs the keeper of our own.
 
-How certificates are made and stored is the keeper's, not known here.
+How the keeper makes and stores certificates is not known here.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives import hashes
+from cryptography.x509 import load_pem_x509_certificate
 
 from certs.client import Client
 from certs.errors import Unavailable
@@ -30,13 +33,17 @@ if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
 
+_FILES_SECONDS = 5.0
+"""How often files are read; a kubelet takes longer to show a new Secret."""
+
+
 class Certifier:
     """Keeps certificates in its own thread; ``news`` returns them once after each change."""
 
     def __init__(self, settings: Settings, log: Callable[[str], None], failures: Failures) -> None:
-        self._keeper = keeper(settings, log)
-        self._failures = failures
-        self._keeper.on_leaf = self._take
+        self._settings, self._failures = settings, failures
+        self._keeper = keeper(settings, log) if settings.certificates == "self-managed" else None
+        self._clients: bytes | None = None
         self._reported: Certificates | None = None
         self._news: Certificates | None = None
         self._lock = threading.Lock()
@@ -50,23 +57,59 @@ class Certifier:
         return news
 
     def _run(self) -> None:
+        seconds = self._keeper.wait.total_seconds() if self._keeper else _FILES_SECONDS
         while True:
             self.step()
             # Replicas that started together must not stay in step.
-            time.sleep(self._keeper.wait.total_seconds() * random.uniform(0.8, 1.0))  # noqa: S311
+            time.sleep(seconds * random.uniform(0.8, 1.0))  # noqa: S311
 
     def step(self) -> None:
-        """Run the keeper once; if that fails, everything stays as it is until the next run."""
-        report, _ = self._failures.survive(CERTIFICATES, self._keeper.step)
-        if report is not None:
-            self._take(report)
+        """Look once; what fails stays as it is until the next time."""
+        if file := self._settings.client_ca:
+            read, _ = self._failures.survive(CERTIFICATES, Path(file).read_bytes, OSError)
+            self._clients = read or self._clients
+            if not self._clients:
+                # Nobody is served whose certificate cannot be verified.
+                self._take(Certificates(notice=f"{file}: there are no authorities of clients"))
+                return
+        found, _ = self._failures.survive(CERTIFICATES, self._found, OSError, ValueError)
+        if found is not None:
+            self._take(found)
 
-    def _take(self, report: Report) -> None:
-        certificates = carried(report)
+    def _found(self) -> Certificates:
+        if self._keeper is None:
+            return read_files(self._settings.tls_cert, self._settings.tls_key)
+        self._keeper.on_leaf = lambda report: self._take(carried(report))
+        return carried(self._keeper.step())
+
+    def _take(self, found: Certificates) -> None:
+        certificates = replace(found, clients=self._clients)
         if certificates != self._reported:
             self._reported = certificates
             with self._lock:
                 self._news = certificates
+
+
+def read_files(certificate: str, key: str) -> Certificates:
+    """Read a certificate and its key, which another program renews, and the authority beside them.
+
+    Raises:
+        OSError, ValueError: they cannot be read.
+
+    """
+    chain, authority = Path(certificate).read_bytes(), Path(certificate).with_name("ca.crt")
+    leaf = load_pem_x509_certificate(chain)
+    expires = None
+    if authority.exists():
+        expires = load_pem_x509_certificate(authority.read_bytes()).not_valid_after_utc.timestamp()
+    return Certificates(
+        served=Served(
+            pem=chain + b"\n" + Path(key).read_bytes(),
+            made=leaf.not_valid_before_utc.timestamp(),
+            expires=leaf.not_valid_after_utc.timestamp(),
+        ),
+        authority_expires=expires,
+    )
 
 
 def _named(text: str) -> str:

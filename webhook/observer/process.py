@@ -30,6 +30,7 @@ from webhook.console.console import THREADS, Console
 from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
 from webhook.model.kueue_support import Restraint
+from webhook.observer.certificates import Certifier
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
 from webhook.settings import Settings
@@ -111,6 +112,8 @@ def observe(settings: Settings, to_server: ToServer, console: Console) -> NoRetu
     forecaster = Forecaster(messages.put)
     forecaster.start()
     failures = Failures(to_server.log)
+    certifier = Certifier(settings, to_server.log, failures)
+    certifier.start()
     try:
         publish(
             Watching(
@@ -124,7 +127,7 @@ def observe(settings: Settings, to_server: ToServer, console: Console) -> NoRetu
             messages,
             to_server,
             console=console,
-            certificates=_certificates(settings, to_server.log, failures),
+            certificates=certifier.news,
         )
     except ConnectionError:
         os._exit(0)
@@ -186,22 +189,6 @@ def _restraint(settings: Settings) -> Restraint:
     return Restraint(
         stated_version=settings.kueue_version, enforces=settings.untested_kueue == "enforce"
     )
-
-
-def _certificates(
-    settings: Settings, log: Callable[[str], None], failures: Failures
-) -> Callable[[], Certificates | None]:
-    """Start keeping certificates, if that is ours.
-
-    Return the function that returns news of them.
-    """
-    if settings.certificates == "files":
-        return lambda: None
-    from webhook.observer.certificates import Certifier  # noqa: PLC0415 - cryptography for those who need it
-
-    certifier = Certifier(settings, log, failures)
-    certifier.start()
-    return certifier.news
 
 
 def _workers(

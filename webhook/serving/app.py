@@ -36,7 +36,7 @@ from webhook.server import lifecycle
 from webhook.server.addresses import read_paths
 from webhook.server.gunicorn_app import Application
 from webhook.server.probes import create_probes
-from webhook.server.tls import Source
+from webhook.server.tls import SentContext
 from webhook.serving import decision_log, observer_link
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Considered, Handler
@@ -67,7 +67,9 @@ class ServerState(Protocol):
     unanswered: Mapping[str, int]
 
 
-def serve_forever(settings: Settings, *, certificates: Source, state: ServerState) -> Application:
+def serve_forever(
+    settings: Settings, *, certificates: SentContext, state: ServerState
+) -> Application:
     """Start everything that a worker process needs; return the WSGI application."""
     server = _Server(settings, certificates, state)
     threading.excepthook = server.end_with
@@ -92,7 +94,7 @@ def _by_address(reviews: Flask, probes: Flask) -> Application:
 class _Server:
     """The parts of one worker process, and what each passes to the others."""
 
-    def __init__(self, settings: Settings, certificates: Source, state: ServerState) -> None:
+    def __init__(self, settings: Settings, certificates: SentContext, state: ServerState) -> None:
         self._settings = settings
         self._certificates = certificates
         self._state = state
