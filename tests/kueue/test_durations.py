@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.kueue.durations import Durations, remaining
-from webhook.model.forecasts import Basis, RunTime
+from webhook.model.forecasts import Basis, RunTime, StatedRunTime
 
 
 def run_time(seconds=100.0, *, factor=1.0, runs=0, basis=Basis.POLICY):
@@ -73,6 +73,23 @@ def test_an_unknown_run_time_goes_by_the_known_ones_of_its_queue_with_a_wide_ran
     assert (round(in_gpu[0]), round(in_cpu[0])) == (30, 600)
     assert in_gpu[1] > 30.0
     assert durations.unknown == {"gpu-cq", "cpu-cq"}
+
+
+def test_what_some_say_of_their_own_runs_is_no_guess_for_others():
+    stated = StatedRunTime(
+        seconds=10.0, low=10.0, high=10.0, basis=Basis.ANNOTATION, known_in=frozenset({"team"})
+    )
+    durations = Durations(lambda name, _: {"said": stated}.get(name), 600.0)
+
+    known = [durations.learn("gpu-cq", name, "t4") for name in ("said", "new")]
+
+    assert known == [False, False]
+    assert round(durations.whole("gpu-cq", "said", "t4")[0]) == 10
+    assert round(durations.whole("gpu-cq", "new", "t4")[0]) == 600
+    assert durations.known_in("gpu-cq", "said", ("t4",)) == {"team"}
+    assert durations.known_in("gpu-cq", "new", ("t4",)) == set()
+    # Who comes with such a run time changes what is not known to all.
+    assert not Durations(lambda *_: stated, 600.0).is_settled("gpu-cq", "said", "t4")
 
 
 @pytest.mark.parametrize(

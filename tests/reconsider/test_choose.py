@@ -31,6 +31,7 @@ from webhook.api import resources as kinds
 from webhook.decide import match
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import MIN_PARALLELISM
+from webhook.model.job import JOB_CLASS
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import offers
 from webhook.state.state import State
@@ -51,6 +52,31 @@ def test_jobs_of_a_long_queue_go_where_there_is_room():
     assert found.candidates == 8
     assert all(move.gain >= 5 for move in found.moves)
     assert not found.obstacles
+
+
+def of_owner(line, *, namespace="team"):
+    """Let a Workload's owner have said that it runs for 20 seconds."""
+    (pod_set,) = line["spec"]["podSets"]
+    pod_set["template"]["metadata"]["annotations"][JOB_CLASS] = "c0ffee ~c0ffee 1 r20"
+    line["metadata"]["namespace"] = namespace
+    return line
+
+
+@pytest.mark.parametrize(
+    ("ahead", "moved", "obstacles"),
+    [("team", {"cpu"}, set()), ("others", set(), {Obstacle.START_UNKNOWN})],
+)
+def test_jobs_are_moved_by_what_owners_said_in_their_own_namespace(ahead, moved, obstacles):
+    said = {"kueue-fallback.dev/run-time": "20s"}
+    jobs = [pending(number) for number in range(8)]
+    jobs = [replace(each, job=replace(each.job, annotations=said)) for each in jobs]
+    lines = [of_owner(waiting(number)) for number in range(8)]
+    silent = policy(*OPTIONS, strategy={"type": "FinishTime"}, reconsider=RULES)
+
+    found = looked([of_owner(running("first"), namespace=ahead), *lines], jobs, policies=(silent,))
+
+    assert {move.way.option for move in found.moves} == moved
+    assert why(found) == obstacles
 
 
 def test_what_jobs_that_are_alike_have_in_common_is_looked_at_once(monkeypatch):

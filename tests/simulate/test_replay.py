@@ -54,6 +54,19 @@ def test_the_published_scenarios_take_as_long_as_they_do(name, strategy, makespa
     assert (round(totals.makespan, 2), totals.moved) == (makespan, moved)
 
 
+def test_what_owners_say_counts_for_those_who_wait_behind_them():
+    silent = files.policy(strategy={"type": "FinishTime", "finishTime": {}})
+    times = {"runTimes": {"fast": "60s", "slow": "180s"}, "said": {"of": "fast", "times": 1}}
+    coming = [{"burst": {"count": 8, "gap": "5s", "jobs": ["work"]}}]
+    work = {**files.document()["jobs"]["work"], **times}
+
+    scenario = changed(
+        (["policies", "objects"], [silent]), (["jobs", "work"], work), (["arrivals"], coming)
+    )
+
+    assert [queue for queue, _, _ in ways(scenario, "spill")].count("slow") == 1
+
+
 def test_jobs_start_one_after_another_where_they_were_submitted():
     assert ways(files.read()) == [("fast", 11.0 * n, 11.0 * n + 10) for n in range(4)]
 

@@ -43,9 +43,9 @@ def marked(job, *, said=0, by="light-gpu", namespace="team", home=""):
     return job
 
 
-def running(name="a", *, limit=0, **said):
+def running(name="a", *, limit=0, created=TIME, **said):
     spec = {"maximumExecutionTimeSeconds": limit} if limit else {}
-    return marked(reserving(name, also=(ADMITTED,), **spec), **said)
+    return marked(reserving(name, also=(ADMITTED,), created=created, **spec), **said)
 
 
 def pending(name="b", *, limit=0, created=TIME, **said):
@@ -190,6 +190,12 @@ def test_who_shares_waits_alone_together():
     assert starts(with_others)["friends"] == 182
 
 
+def test_who_holds_quota_of_a_queue_that_its_namespace_lost_is_believed_by_nobody_else():
+    _, snapshot = forecast(running(said=60), namespaces=("others",))
+
+    assert starts(snapshot) == of(61, None, None)
+
+
 def test_what_holds_the_queue_of_another_namespace_is_as_unknown_as_what_waits_there():
     """Hundreds of Jobs that say 1s would otherwise keep others in a queue that they block."""
     hostile = [pending(f"b{number}", said=1, namespace="others") for number in range(200)]
@@ -205,6 +211,7 @@ def test_who_waits_is_told_what_its_namespace_knows():
         pending(said=60, created="2026-11-21T05:00:00Z"),
         pending("c", namespace="others", created="2026-11-21T05:30:00Z"),
         pending("d", said=60),
+        pending("e", said=60),
     )
 
     waits = waiting_line.all_waiting(state, snapshot, NOW)
@@ -213,7 +220,20 @@ def test_who_waits_is_told_what_its_namespace_knows():
         ("b", 0),
         ("c", 2),
         ("d", 1),
+        ("e", 1),
     ]
+
+
+@pytest.mark.parametrize(("namespaces", "expects"), [(ALONE, True), (EVERYBODY, False)])
+def test_others_are_expected_to_come_by_a_word_that_everybody_believes(namespaces, expects):
+    came = [
+        running(f"a{number}", said=60, created=f"2026-11-21T05:{50 + number}:00Z")
+        for number in range(10)
+    ]
+
+    _, snapshot = forecast(*came, namespaces=namespaces)
+
+    assert (snapshot.profiles["gpu-cq"].later is not None) is expects
 
 
 WORD = st.one_of(st.just(0), st.integers(min_value=1, max_value=100_000))
