@@ -58,7 +58,10 @@ def changed_since(incoming: DecidedJob, occupancy: Occupancy) -> RecoveredJob | 
     theirs = frozenset(
         path
         for path in case.original
-        if path in written and not same_value(path, value_at(case.source, path), written[path])
+        # Marks are always our own, and the class is not known here.
+        if path in written
+        and path[-1] not in MARKS
+        and not same_value(path, value_at(case.source, path), written[path])
     )
     if theirs:
         case = incoming.recovered(but=theirs)
