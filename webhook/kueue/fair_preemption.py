@@ -2,72 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import TypeAlias
 
-from webhook.kueue.fair_sharing import Share, share
-from webhook.kueue.preemption import PreemptionReason, Preemptor, QuotaHolder, Victim
-from webhook.kueue.preemption_candidates import (
+from webhook.kueue.fair_sharing import share
+from webhook.kueue.preemption import (
+    Candidate,
     CandidateGroup,
-    CandidateHolders,
-    CandidateOrder,
-    grouped,
-    order_of,
+    PreemptionReason,
+    PreemptionSearch,
+    Victim,
 )
-from webhook.kueue.preemption_search import PreemptionSearch, by_usage
-from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import LESS_THAN_INITIAL_SHARE
 
-_Queues: TypeAlias = Mapping[int, Iterable[QuotaHolder]]
-"""By leaf."""
+_Queues: TypeAlias = Mapping[int, Iterable[Candidate]]
+"""By leaf, each in the order in which they go."""
 _Rank: TypeAlias = tuple[bool, float]
 """As ``Share.rank``."""
 
 
-class FairSearches:
-    """The searches for victims by share at one usage of the tree.
-
-    Kueue asks for a head twice: to assign its flavors, and whom to preempt then.
-    """
-
-    def __init__(self, tree: UsageTree, candidates: CandidateHolders) -> None:
-        self._tree, self._candidates = tree, candidates
-        self._used, self._version = tree.used[:], candidates.version
-        self._shares: dict[int, Share] = {}
-        """Those that were asked for."""
-        self._found: dict[tuple[Preemptor, frozenset[int]], tuple[Victim, ...]] = {}
-
-    def is_current(self) -> bool:
-        """Return whether the usage and the holders are still the same."""
-        return self._version == self._candidates.version and self._used == self._tree.used
-
-    def victims(self, search: PreemptionSearch, strategies: Sequence[str]) -> tuple[Victim, ...]:
-        """Return whom to preempt; none: preempting does not help."""
-        # What LocalQueues have used changes from one moment to the next.
-        if search.candidates.queue_usages:
-            return _victims(search, strategies, self._shares)
-        asked = search.preemptor, search.short
-        if asked not in self._found:
-            self._found[asked] = _victims(search, strategies, self._shares)
-        return self._found[asked]
-
-
-def _victims(
-    search: PreemptionSearch, strategies: Sequence[str], shares: dict[int, Share]
-) -> tuple[Victim, ...]:
+def fair_victims(search: PreemptionSearch, strategies: Sequence[str]) -> tuple[Victim, ...]:
+    """Return whom to preempt; none: preempting does not help."""
     # ``fairPreemptions``; shares are compared as if the preemptor had its quota:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L534
     tree, preemptor = search.tree, search.preemptor
     candidates = _by_queue(search)
     tree.charge(preemptor.leaf, preemptor.taken)
-    charged = _SharesNow(tree, preemptor.leaf, shares)
-    order = _TargetOrder(search, candidates, charged)
-    victims, spared = _by_first_strategy(search, order, strategies[0])
-    fits = search.fits_when_charged()
-    if not fits and len(strategies) > 1:
-        victims += _by_initial_share(search, _TargetOrder(search, spared, charged))
-        fits = search.fits_when_charged()
+    victims, spared = _by_first_strategy(search, candidates, strategies[0])
+    if len(strategies) > 1 and not _fits(search):
+        victims += _by_initial_share(search, spared)
+    fits = _fits(search)
     tree.charge(preemptor.leaf, preemptor.taken, -1)
     if not fits:
         search.restore(victims)
@@ -75,110 +41,97 @@ def _victims(
     return search.minimized(victims, borrowing=True)
 
 
+def _fits(search: PreemptionSearch) -> bool:
+    """Return whether it fits, where the preemptor's own usage is in the tree already."""
+    # ``workloadFitsForFairSharing``
+    preemptor = search.preemptor
+    search.tree.charge(preemptor.leaf, preemptor.taken, -1)
+    fits = search.fits(borrowing=True)
+    search.tree.charge(preemptor.leaf, preemptor.taken)
+    return fits
+
+
 def _by_queue(search: PreemptionSearch) -> _Queues:
     # ``findCandidates``
-    queues = {search.preemptor.leaf: search.own()}
-    if search.reclaims():
-        queues |= {leaf: search.others(leaf) for leaf in search.others_over()}
-    if not search.candidates.queue_usages:
-        return {leaf: (holder for _, holder in held) for leaf, held in queues.items()}
-    groups = {leaf: tuple(grouped(held, _group(search, leaf))) for leaf, held in queues.items()}
-    return {
-        leaf: [
-            candidate.holder
-            for candidate in by_usage(
-                search,
-                group,
-                beside=chain.from_iterable(groups[other] for other in groups if other != leaf),
-            )
-        ]
-        for leaf, group in groups.items()
+    own = search.preemptor.leaf
+    queues: dict[int, Iterable[Candidate]] = {
+        leaf: search.candidates(leaf, CandidateGroup.BY_PRIORITY) for leaf in search.reclaimed()
     }
-
-
-def _group(search: PreemptionSearch, leaf: int) -> CandidateGroup:
-    is_own = leaf == search.preemptor.leaf
-    return CandidateGroup.SAME_QUEUE if is_own else CandidateGroup.BY_PRIORITY
+    queues[own] = search.candidates(own, CandidateGroup.SAME_QUEUE)
+    if not search.queue_usages:
+        return queues
+    ordered: defaultdict[int, list[Candidate]] = defaultdict(list)
+    for candidate in search.in_order(queues.values()):
+        ordered[candidate.holder.leaf].append(candidate)
+    return ordered
 
 
 def _by_first_strategy(
-    search: PreemptionSearch, order: _TargetOrder, strategy: str
+    search: PreemptionSearch, candidates: _Queues, strategy: str
 ) -> tuple[list[Victim], _Queues]:
     """Return the victims, and the candidates that the strategy spares."""
     # ``runFirstFsStrategy``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L382
     own = search.preemptor.leaf
     compares_shares = search.is_over(own)
+    order = _TargetOrder(search, candidates)
     victims: list[Victim] = []
-    spared: dict[int, Iterable[QuotaHolder]] = {}
+    spared: dict[int, Iterable[Candidate]] = {}
+    passing: Candidate | None
     while (leaf := order.next()) is not None:
         if leaf == own:
-            reason = PreemptionReason.IN_CLUSTER_QUEUE
-            holder = order.pop(leaf)
+            reason, passing = PreemptionReason.IN_CLUSTER_QUEUE, order.pop(leaf)
         elif not compares_shares:
-            reason = PreemptionReason.IN_COHORT_RECLAMATION
-            holder = order.pop(leaf)
+            reason, passing = PreemptionReason.IN_COHORT_RECLAMATION, order.pop(leaf)
         else:
             reason = PreemptionReason.IN_COHORT_FAIR_SHARING
-            failing, passing = _first_passing(search, order, leaf, strategy)
-            for other, holders in failing.items():
-                spared[other] = chain(spared.get(other, ()), holders)
-            if passing is None:
-                continue
-            holder = passing
-        order.release(holder)
-        victims.append(Victim(holder=holder, reason=reason))
-        if search.fits_when_charged():
+            failing, passing = _first_passing(order, leaf, strategy)
+            spared[leaf] = chain(spared.get(leaf, ()), failing)
+        if passing is None:
+            continue
+        order.release(passing)
+        victims.append(Victim(holder=passing.holder, reason=reason))
+        if _fits(search):
             break
     return victims, spared
 
 
 def _first_passing(
-    search: PreemptionSearch, order: _TargetOrder, leaf: int, strategy: str
-) -> tuple[_Queues, QuotaHolder | None]:
+    order: _TargetOrder, leaf: int, strategy: str
+) -> tuple[Iterable[Candidate], Candidate | None]:
     """Return a ClusterQueue's first candidate that passes the strategy, and those that fail."""
-    own_node, node = order.below_common_cohort(leaf)
-    own_rank, rank = order.rank(own_node), order.rank(node)
-    if strategy == LESS_THAN_INITIAL_SHARE and own_rank < rank:
-        return {}, order.pop(leaf)
-    if own_rank > rank:
-        failing = order.drain_around(node)
-        # The share of a ClusterQueue from which nothing is to be had stays as it is, so they do not
-        # pass another strategy either.
-        return ({} if own_node == search.preemptor.leaf else failing), None
-    if strategy == LESS_THAN_INITIAL_SHARE:
-        # A share never grows when usage is released, so no candidate passes.
-        return {leaf: order.drain(leaf)}, None
-    before: list[QuotaHolder] = []
-    failed: set[Taken] = set()
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/fairsharing/strategy.go
+    own_rank, rank = order.ranks(leaf)
+    by_initial = strategy == LESS_THAN_INITIAL_SHARE
+    # A share never grows when usage is released.
+    if own_rank > rank or (by_initial and own_rank == rank):
+        return order.drain(leaf), None
+    failing: list[Candidate] = []
     while order.has(leaf):
-        holder = order.pop(leaf)
-        if holder.taken not in failed and own_rank <= search.share_without(holder, node).rank:
-            return {leaf: before}, holder
-        failed.add(holder.taken)
-        before.append(holder)
-    return {leaf: before}, None
+        candidate = order.pop(leaf)
+        if by_initial or own_rank <= order.rank_without(candidate):
+            return failing, candidate
+        failing.append(candidate)
+    return failing, None
 
 
-def _by_initial_share(search: PreemptionSearch, order: _TargetOrder) -> list[Victim]:
+def _by_initial_share(search: PreemptionSearch, candidates: _Queues) -> list[Victim]:
     """Return the victims of the second strategy, at most one of each ClusterQueue."""
     # ``runSecondFsStrategy``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption.go#L499
+    order = _TargetOrder(search, candidates)
     victims: list[Victim] = []
     while (leaf := order.next()) is not None:
-        own_node, node = order.below_common_cohort(leaf)
-        own_rank, rank = order.rank(own_node), order.rank(node)
-        if own_rank > rank:
-            order.drain_around(node)
-            continue
-        holder = order.pop(leaf)
+        own_rank, rank = order.ranks(leaf)
+        candidate = order.pop(leaf)
         order.drop(leaf)
-        if own_rank == rank:
-            continue
-        order.release(holder)
-        victims.append(Victim(holder=holder, reason=PreemptionReason.IN_COHORT_FAIR_SHARING))
-        if search.fits_when_charged():
-            break
+        if own_rank < rank:
+            order.release(candidate)
+            victims.append(
+                Victim(holder=candidate.holder, reason=PreemptionReason.IN_COHORT_FAIR_SHARING)
+            )
+            if _fits(search):
+                break
     return victims
 
 
@@ -190,173 +143,104 @@ class _TargetOrder:
 
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/fairsharing/ordering.go
 
-    def __init__(self, search: PreemptionSearch, candidates: _Queues, shares: _SharesNow) -> None:
-        self._search, self._shares = search, shares
-        self._children = search.candidates.children
-        self._rest: dict[int, Iterator[QuotaHolder]] = {
-            leaf: iter(holders) for leaf, holders in candidates.items()
-        }
-        self._first: dict[int, QuotaHolder | None] = {}
+    def __init__(self, search: PreemptionSearch, candidates: _Queues) -> None:
+        self._search, self._tree = search, search.tree
+        self._left = {leaf: iter(of_leaf) for leaf, of_leaf in candidates.items()}
+        self._first: dict[int, Candidate | None] = {}
         """The first candidate of each ClusterQueue that was asked for it; None: none is left."""
-        self._ranked: dict[int, dict[int, _Rank]] = {}
-        """Cohort to the ranks of those in it from which something may be had, once it is asked."""
-        self._below: dict[int, tuple[int, int]] = {}
-        """What ``below_common_cohort`` has returned."""
+        self._ranks: defaultdict[int, dict[int, _Rank]] = defaultdict(dict)
+        """Cohort to those right below it from which something is to be had; of the root, too."""
+        for node in {node for leaf in self._left for node in self._tree.path(leaf)}:
+            self._note_rank(node)
 
     def next(self) -> int | None:
         """Return the ClusterQueue whose turn it is; None: there is none left."""
-        root = self._search.path[-1]
-        if len(self._search.path) == 1:
-            return root if self.has(root) else None
-        while self._takers(root):
-            leaf = self._descend(root)
+        above = self._tree.parents[self._search.path[-1]]
+        while self._ranks[above]:
+            leaf = self._descend(above)
             if leaf is not None:
                 return leaf
         return None
 
     def has(self, leaf: int) -> bool:
-        return self._first_of(leaf) is not None
+        return self._peek(leaf) is not None
 
-    def pop(self, leaf: int) -> QuotaHolder:
-        first = self._first_of(leaf)
+    def pop(self, leaf: int) -> Candidate:
+        first = self._peek(leaf)
         if first is None:
             raise KeyError(leaf)
         del self._first[leaf]
         return first
 
-    def drain(self, leaf: int) -> Iterable[QuotaHolder]:
+    def drain(self, leaf: int) -> Iterable[Candidate]:
         """Take nothing more from a ClusterQueue, and return the candidates that it has left."""
-        first, rest = self._first_of(leaf), self._rest[leaf]
         self.drop(leaf)
-        return rest if first is None else chain([first], rest)
+        return chain([self.pop(leaf)], self._left[leaf])
 
-    def drop(self, leaf: int) -> None:
-        """Take nothing more from a ClusterQueue."""
-        self._first[leaf] = None
-        self._prune(leaf)
+    def drop(self, node: int) -> None:
+        """Take nothing more from a node."""
+        self._ranks[self._tree.parents[node]].pop(node, None)
 
-    def drain_around(self, node: int) -> _Queues:
-        """Take nothing more from all that share a cohort with a node and the preemptor's part.
-
-        The share of the preemptor's part is above that of the node, whose turn it is. Return the
-        candidates that they have left.
-        """
-        # So it is above that of all others there, whose turns come later, and stays so: shares do
-        # not grow when usage is released, and nothing is to be had from the preemptor's part any
-        # more, or it would come first.
-        takers = self._ranked[self._search.tree.parents[node]]
-        below = chain.from_iterable(map(self._search.candidates.leaves_below, takers))
-        left: dict[int, Iterable[QuotaHolder]] = {
-            leaf: self._rest[leaf] for leaf in below if leaf in self._rest
-        }
-        for leaf in left.keys() & self._first.keys():
-            left[leaf] = self.drain(leaf)
-        takers.clear()
-        return left
-
-    def release(self, holder: QuotaHolder) -> None:
+    def release(self, victim: Candidate) -> None:
         """Take a victim's usage out of the tree."""
+        self._search.release(victim.holder)
+        for node in self._tree.path(victim.holder.leaf):
+            # Usage only falls and candidates only get fewer, so who is left out stays out.
+            if node in self._ranks[self._tree.parents[node]]:
+                self._note_rank(node)
+
+    def ranks(self, leaf: int) -> tuple[_Rank, _Rank]:
+        """Return the ranks below the lowest cohort that both share: preemptor's, target's."""
+        own_node, node = self._below_common_cohort(leaf)
+        return share(self._tree, own_node).rank, share(self._tree, node).rank
+
+    def rank_without(self, candidate: Candidate) -> _Rank:
+        """Return the target's rank of ``ranks`` if a candidate there had given its quota back."""
+        holder = candidate.holder
         self._search.release(holder)
-        parents = self._search.tree.parents
-        for node in self._shares.forget(holder.leaf):
-            takers = self._ranked.get(parents[node], {})
-            if node not in takers:
-                continue
-            if self._may_take(node):
-                takers[node] = self.rank(node)
-            else:
-                del takers[node]
+        _, node = self._below_common_cohort(holder.leaf)
+        without = share(self._tree, node)
+        self._tree.charge(holder.leaf, holder.taken)
+        return without.rank
 
-    def rank(self, node: int) -> _Rank:
-        return self._shares.of(node).rank
-
-    def below_common_cohort(self, leaf: int) -> tuple[int, int]:
-        """Return the nodes just below the lowest cohort that both share: preemptor's, target's."""
-        if leaf not in self._below:
-            self._below[leaf] = self._find_below(leaf)
-        return self._below[leaf]
-
-    def _find_below(self, leaf: int) -> tuple[int, int]:
+    def _below_common_cohort(self, leaf: int) -> tuple[int, int]:
         # ``getAlmostLCAs``
-        tree, path = self._search.tree, self._search.path
-        below = leaf
-        for node in tree.path(tree.parents[leaf]):
-            if node in path:
-                return path[path.index(node) - 1], below
-            below = node
+        path = self._search.path
+        for node, parent in pairwise(self._tree.path(leaf)):
+            if parent in path:
+                return path[path.index(parent) - 1], node
         raise ValueError(leaf)
 
-    def _first_of(self, leaf: int) -> QuotaHolder | None:
+    def _descend(self, cohort: int) -> int | None:
+        """Return the ClusterQueue to take from in a cohort; None: nodes were left out instead."""
+        # ``nextTarget``
+        ranks = self._ranks[cohort]
+        if not ranks:
+            self.drop(cohort)
+            return None
+        highest = max(ranks.values())
+        best = [node for node, rank in ranks.items() if rank == highest]
+        # With equal shares, cohorts go before ClusterQueues.
+        cohorts = [node for node in best if self._tree.heights[node]]
+        if cohorts:
+            return self._descend(max(cohorts))
+        # Of ClusterQueues, the one whose first candidate goes first.
+        firsts = []
+        for leaf in best:
+            if (first := self._peek(leaf)) is None:
+                self.drop(leaf)
+            else:
+                firsts.append(first)
+        return min(firsts).holder.leaf if firsts else None
+
+    def _peek(self, leaf: int) -> Candidate | None:
         if leaf not in self._first:
-            self._first[leaf] = next(self._rest.get(leaf, iter(())), None)
+            self._first[leaf] = next(self._left[leaf], None)
         return self._first[leaf]
 
-    def _prune(self, node: int) -> None:
-        """Have nothing more to take from a node."""
-        self._ranked.get(self._search.tree.parents[node], {}).pop(node, None)
-
-    def _takers(self, cohort: int) -> Mapping[int, _Rank]:
-        """Return the ranks of those in a cohort from which something may be had."""
-        # Usage only shrinks and candidates only get fewer, so who is left out stays out.
-        if cohort not in self._ranked:
-            self._ranked[cohort] = {
-                node: self.rank(node) for node in self._children[cohort] if self._may_take(node)
-            }
-        return self._ranked[cohort]
-
-    def _descend(self, cohort: int) -> int | None:
-        """Return the ClusterQueue to take from in a cohort; None: nodes were pruned instead."""
-        takers = self._takers(cohort)
-        if not takers:
-            self._prune(cohort)
-            return None
-        highest = max(takers.values())
-        best = [node for node, rank in takers.items() if rank == highest]
-        # With equal shares, cohorts go before ClusterQueues.
-        cohorts = [node for node in best if self._search.tree.heights[node]]
-        if cohorts:
-            return self._descend(cohorts[-1])
-        for leaf in [leaf for leaf in best if not self.has(leaf)]:
-            self._prune(leaf)
-            best.remove(leaf)
-        return min(best, key=self._first_order, default=None)
-
-    def _may_take(self, node: int) -> bool:
-        is_cohort = self._search.tree.heights[node] > 0
-        if not is_cohort and node not in self._rest:
-            return False
-        return node in self._search.path or bool(self._shares.of(node).borrowed)
-
-    def _first_order(self, leaf: int) -> tuple[bool, bool, CandidateOrder]:
-        # Of ClusterQueues with equal shares, the one whose first candidate goes first.
-        first = self._first_of(leaf)
-        if first is None:
-            raise KeyError(leaf)
-        order = order_of(first)
-        return order[0], leaf == self._search.path[0], order
-
-
-class _SharesNow:
-    """The shares in a tree while a preemptor's quota is charged and that of victims released."""
-
-    def __init__(self, tree: UsageTree, preemptor: int, before: dict[int, Share]) -> None:
-        """*before*: shares without either, of those whose share was asked; more are added."""
-        self._tree, self._before = tree, before
-        self._changed: dict[int, Share | None] = dict.fromkeys(tree.path(preemptor))
-        """The shares of nodes whose usage is another one than before; None: it is to be found."""
-
-    def of(self, node: int) -> Share:
-        if node not in self._changed:
-            if node not in self._before:
-                self._before[node] = share(self._tree, node)
-            return self._before[node]
-        known = self._changed[node]
-        if known is None:
-            known = self._changed[node] = share(self._tree, node)
-        return known
-
-    def forget(self, leaf: int) -> Sequence[int]:
-        """Return the nodes whose usage has changed with that of a ClusterQueue."""
-        path = tuple(self._tree.path(leaf))
-        self._changed |= dict.fromkeys(path)
-        return path
+    def _note_rank(self, node: int) -> None:
+        now = share(self._tree, node)
+        if now.borrowed or node in self._search.path:
+            self._ranks[self._tree.parents[node]][node] = now.rank
+        else:
+            self.drop(node)

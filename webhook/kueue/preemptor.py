@@ -7,22 +7,18 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/p
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TypeVar
+from operator import attrgetter
 
 from webhook.kueue.classical_preemption import classical_victims
-from webhook.kueue.fair_preemption import FairSearches
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
-from webhook.kueue.preemption_candidates import CandidateHolders, ReclaimCandidates
-from webhook.kueue.preemption_search import PreemptionSearch
+from webhook.kueue.fair_preemption import fair_victims
+from webhook.kueue.preemption import PreemptionSearch, Preemptor, QuotaHolder, Victim
 from webhook.kueue.quota import UsageTree
 from webhook.model.queues import DEFAULT_STRATEGIES, Preemption
 
-_USAGES_KEPT = 2
-"""In a cycle it is asked at the usage with which it began, and at what its preemptions leave."""
-_SearchesT = TypeVar("_SearchesT", ReclaimCandidates, FairSearches)
+_order = attrgetter("order")
 
 
 class Possibility(IntEnum):
@@ -58,62 +54,53 @@ class Preemptions:
         self._tree = tree
         self._policies = policies
         self._strategies = strategies
-        self._candidates = CandidateHolders(tree, queue_usages or {})
-        self._reclaim = deque[ReclaimCandidates](maxlen=_USAGES_KEPT)
-        self._fair = deque[FairSearches](maxlen=_USAGES_KEPT)
+        self._queue_usages = queue_usages or {}
+        self._drawn: Collection[str] = ()
+        self._holders: dict[int, list[QuotaHolder]] = {}
+        """By leaf, in the order in which they go."""
         for holder in holders:
             self.add(holder)
 
     def add(self, holder: QuotaHolder) -> None:
         """Note that a Workload holds quota; the caller charges the tree."""
-        self._candidates.add(holder)
+        insort(self._holders.setdefault(holder.leaf, []), holder, key=_order)
 
     def remove(self, holder: QuotaHolder) -> None:
-        self._candidates.remove(holder)
+        held = self._holders[holder.leaf]
+        del held[bisect_left(held, holder.order, key=_order)]
+        if not held:
+            del self._holders[holder.leaf]
 
     def is_evicting(self, leaf: int) -> bool:
         """Return whether some Workload of a ClusterQueue is evicted, and holds its quota still."""
-        return self._candidates.is_evicting(leaf)
+        return leaf in self._holders and self._holders[leaf][0].is_evicted
 
     def order_by_use(self, usages: Mapping[str, float]) -> None:
         """Go by these usages of LocalQueues from now on; they may change later."""
-        self._candidates.queue_usages = usages
+        self._queue_usages = usages
 
     def draw(self, uids: Collection[str]) -> None:
         """Let these go first from now on where Kueue's order does not say who does."""
-        self._candidates.drawn = uids
-        self._fair.clear()
+        self._drawn = uids
 
     def targets(self, preemptor: Preemptor, short: Collection[int]) -> tuple[Victim, ...]:
         """Return whom to preempt; none: preempting does not help.
 
         *short*: the cells of which quota is short.
         """
-        policy = self._policies[preemptor.leaf]
-        if not self._candidates.may_have(preemptor, policy):
-            return ()
         search = PreemptionSearch(
             tree=self._tree,
-            candidates=self._candidates,
+            holders=self._holders,
             preemptor=preemptor,
             short=frozenset(short),
-            policy=policy,
+            policy=self._policies[preemptor.leaf],
             path=tuple(self._tree.path(preemptor.leaf)),
+            queue_usages=self._queue_usages,
+            drawn=self._drawn,
         )
         if self._strategies is None:
-            return classical_victims(search, self._now(self._reclaim, ReclaimCandidates))
-        return self._now(self._fair, FairSearches).victims(
-            search, tuple(self._strategies) or DEFAULT_STRATEGIES
-        )
-
-    def _now(self, known: deque[_SearchesT], make: type[_SearchesT]) -> _SearchesT:
-        """Return the searches at the usage as it is, of those that are known or new ones."""
-        for searches in known:
-            if searches.is_current():
-                return searches
-        new = make(self._tree, self._candidates)
-        known.appendleft(new)
-        return new
+            return classical_victims(search)
+        return fair_victims(search, tuple(self._strategies) or DEFAULT_STRATEGIES)
 
     def possibility(self, preemptor: Preemptor, cell: int, amount: int) -> tuple[Possibility, int]:
         """Return what preempting can do for one cell, and the borrowing height after it."""
