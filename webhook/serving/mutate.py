@@ -123,8 +123,10 @@ class Reviewer:
 def _is_late() -> bool:
     """Return whether the review waited longer than the ``timeout`` that the API server names."""
     waited: float = request.environ.get(WAITED, 0.0)
+    if waited < _SHORTEST_TIMEOUT_SECONDS:
+        return False
     named = _TIMEOUT.fullmatch(request.args.get("timeout", ""))
-    return waited >= _SHORTEST_TIMEOUT_SECONDS and named is not None and waited >= float(named[1])
+    return named is not None and waited >= float(named[1])
 
 
 def _report(log: DecisionLog, review: reviews.Review, message: str, error: str) -> None:
