@@ -15,7 +15,6 @@ from werkzeug.test import Client
 from hack.waiting import wait_for
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
-from webhook.server.tls import SentContext
 from webhook.serving.app import FirstSync, serve_forever
 from webhook.serving.decision_log import DecisionLog
 from webhook.settings import Settings
@@ -198,8 +197,8 @@ def started(monkeypatch):
         "webhook.serving.app.ObserverLink", lambda *_, **__: SimpleNamespace(start=int, tell=print)
     )
     monkeypatch.setattr("threading.excepthook", threading.excepthook)
-    source, state = SentContext(on_error=print), SimpleNamespace(draining=False)
-    client = Client(serve_forever(Settings(), certificates=source, state=state))
+    server = SimpleNamespace(draining=False, on_error=print)
+    client = Client(serve_forever(Settings(), server))
     return SimpleNamespace(ended=ended, client=client, log=logs[0], written=written)
 
 

@@ -129,11 +129,9 @@ def _run(settings: Settings) -> None:
     from webhook.server.gunicorn_app import Server
 
     def load_application() -> Application:
-        from webhook.server.tls import SentContext
         from webhook.serving import app
 
-        server.context = source = SentContext(on_error=_log_error)
-        return app.serve_forever(settings, certificates=source, state=server)
+        return app.serve_forever(settings, server)
 
     server = Server(
         listen=(settings.listen, settings.metrics_listen),

@@ -32,8 +32,8 @@ class Server(BaseApplication):  # type: ignore[misc]
     """The gunicorn application: what the arbiter and the worker read and report.
 
     *load_application* is called in the worker, which owns the threads and children that it starts.
-    It sets ``context``, which the worker calls for the TLS context of each new connection to the
-    first *with_tls* of the addresses.
+    It sets ``context``, which is called for the TLS context of each new connection to the first
+    *with_tls* of the addresses.
     """
 
     def __init__(

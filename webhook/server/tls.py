@@ -61,7 +61,7 @@ class SentContext:
     def __init__(
         self,
         *,
-        on_error: Callable[[str], None],
+        on_error: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:

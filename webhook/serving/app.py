@@ -11,9 +11,9 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from flask import Flask, Response, after_this_request
 
@@ -34,7 +34,7 @@ from webhook.model.decision import (
 from webhook.model.words import span
 from webhook.server import lifecycle
 from webhook.server.addresses import read_paths
-from webhook.server.gunicorn_app import Application
+from webhook.server.gunicorn_app import Application, Server
 from webhook.server.probes import create_probes
 from webhook.server.tls import SentContext
 from webhook.serving import decision_log, observer_link
@@ -59,25 +59,15 @@ def create_app(
     return create_mutate(handler, metrics, log, paths=read_paths(path_segments))
 
 
-class ServerState(Protocol):
-    """What gunicorn's side of the server reports to the application."""
-
-    draining: bool
-    in_flight: Callable[[], int]
-    unanswered: Mapping[str, int]
-
-
-def serve_forever(
-    settings: Settings, *, certificates: SentContext, state: ServerState
-) -> Application:
-    """Start everything that a worker process needs; return the WSGI application."""
-    server = _Server(settings, certificates, state)
-    threading.excepthook = server.end_with
-    server.start()
+def serve_forever(settings: Settings, server: Server) -> Application:
+    """Start everything that the *server*'s worker process needs; return the WSGI application."""
+    parts = _WorkerProcess(settings, server)
+    threading.excepthook = parts.end_with
+    parts.start()
     segments = settings.path_segments
     return _by_address(
-        create_app(server.handler, server.metrics, server.log, path_segments=segments),
-        server.probes(),
+        create_app(parts.handler, parts.metrics, parts.log, path_segments=segments),
+        parts.probes(),
     )
 
 
@@ -91,19 +81,19 @@ def _by_address(reviews: Flask, probes: Flask) -> Application:
     return answer
 
 
-class _Server:
+class _WorkerProcess:
     """The parts of one worker process, and what each passes to the others."""
 
-    def __init__(self, settings: Settings, certificates: SentContext, state: ServerState) -> None:
+    def __init__(self, settings: Settings, server: Server) -> None:
         self._settings = settings
-        self._certificates = certificates
-        self._state = state
+        self._server = server
+        self._certificates = server.context = SentContext(on_error=server.on_error)
         self._first = FirstSync()
         self._clock_ahead = 0.0
         self.metrics = Metrics()
         self.metrics.age_limit.set(settings.max_state_age)
         reloads = self.metrics.certificate_reloads
-        certificates.on_reload = lambda result: reloads.labels(result).inc()
+        self._certificates.on_reload = lambda result: reloads.labels(result).inc()
         self._link = ObserverLink(
             observer_link.command(settings),
             on_update=self._take,
@@ -178,7 +168,7 @@ class _Server:
         self._first.note(update)
 
     def _not_ready(self) -> str:
-        if self._state.draining:
+        if self._server.draining:
             return "draining"
         if not self.log.is_alive:
             return "the decision log has ended"
@@ -193,7 +183,7 @@ class _Server:
         return "; ".join(filter(None, (self._certificates.notice(), self._link.notice(), apart)))
 
     def _before_scrape(self) -> None:
-        metrics, state = self.metrics, self._state
+        metrics, server = self.metrics, self._server
         age = self.handler.state_age_seconds() if self._first.done else math.inf
         metrics.watches.show(ready=not self._not_ready(), age=age)
         metrics.show(
@@ -203,7 +193,7 @@ class _Server:
         )
         metrics.show_clusters(self.handler.cluster_ages())
         metrics.log_alive.set(self.log.is_alive)
-        metrics.show_messages(in_flight=state.in_flight(), unanswered=state.unanswered)
+        metrics.show_messages(in_flight=server.in_flight(), unanswered=server.unanswered)
         for kind, at in self._certificates.expirations().items():
             metrics.certificate_expiration.labels(kind).set(at)
 
