@@ -16,6 +16,7 @@ from webhook.learn.run_records import ClassRecord, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
+from webhook.state import forecast_input
 from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.workload import read_workload
 
@@ -85,6 +86,19 @@ def test_marks_longer_than_ours_are_not_kept(name):
 
     assert (found.decision_id, found.policy) == ("", "")
     assert len(repr(found)) < 5_000
+
+
+@pytest.mark.parametrize("name", ["decision-id", "decided-by", "class"])
+@pytest.mark.parametrize("text", ["light\ngpu", "light\tgpu", "light\u2028gpu", "light\x1d"])
+def test_marks_with_line_breaks_or_control_characters_are_not_kept(name, text):
+    source = workload()
+    marks = source["spec"]["podSets"][0]["template"]["metadata"]["annotations"]
+    marks[f"kueue-fallback.dev/{name}"] = text
+
+    found = read_workload(source)
+
+    assert (found.decision_id, found.policy) == ("", "")
+    assert text not in forecast_input.class_text(found)
 
 
 @pytest.mark.parametrize(

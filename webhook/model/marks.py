@@ -37,9 +37,10 @@ or not."""
 
 
 def of(texts: Mapping[str, Any], name: str) -> str:
-    """Read a mark; empty: there is none, or it is longer than any of ours."""
+    """Read a mark; empty: there is none, or it is longer than any of ours, or has line breaks."""
     text = texts.get(name)
-    return text if isinstance(text, str) and len(text) <= LONGEST else ""
+    is_ours = isinstance(text, str) and len(text) <= LONGEST and text.isprintable()
+    return str(text) if is_ours else ""
 
 
 def marked(
