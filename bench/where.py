@@ -16,14 +16,16 @@ from hack.plane import Plane
 _ADMISSION: Final = "apiserver_admission_"
 _WEBHOOK: Final = f"{_ADMISSION}webhook_admission_duration_seconds_sum"
 _STEP: Final = f"{_ADMISSION}step_admission_duration_seconds_sum"
+OURS: Final = "  the call of our webhook"
+KUEUES: Final = "  Kueue's mutating webhook"
 _PARTS: Final[Mapping[str, tuple[str, str]]] = {
     "mutating admission, all of it": (_STEP, 'type="admit"'),
     "  our webhook's match conditions": (
         f"{_ADMISSION}match_condition_evaluation_seconds_sum",
         'name="create.kueue-fallback.dev"',
     ),
-    "  the call of our webhook": (_WEBHOOK, 'name="create.kueue-fallback.dev"'),
-    "  Kueue's mutating webhook": (_WEBHOOK, 'name="mjob.kb.io"'),
+    OURS: (_WEBHOOK, 'name="create.kueue-fallback.dev"'),
+    KUEUES: (_WEBHOOK, 'name="mjob.kb.io"'),
     "  policies in the API server's process": (
         f"{_ADMISSION}controller_admission_duration_seconds_sum",
         'name="MutatingAdmissionPolicy"',

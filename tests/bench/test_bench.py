@@ -1,9 +1,12 @@
 """What the bench makes of its figures."""
 
+import pytest
+
 from bench import (
     creates,
     moves,
     signatures,
+    where,
     workers,
 )
 from bench.creates import NOTHING, POINTS, POLICY, WEBHOOK
@@ -12,8 +15,9 @@ from bench.report import Target
 WAYS = {NOTHING: "gpu-lq", POLICY: "cpu-lq", WEBHOOK: "cpu-lq"}
 
 
-def result(p50, per_second, queue, errors=0):
+def result(p50, per_second, queue, errors=0, parts=None):
     return {
+        "where": parts or {},
         "calls": 10,
         "errors": {"timed out": errors} if errors else {},
         "notes": {f"queue {queue}": 10},
@@ -57,6 +61,16 @@ def test_a_webhook_that_adds_more_than_the_policy_misses_its_target():
 
     assert (added.value, added.limit, added.is_met) == (1.5, 1.0, False)
     assert throughput.is_met
+
+
+@pytest.mark.parametrize(("ours", "times", "is_met"), [(6.0, 3.0, True), (7.0, 3.5, False)])
+def test_our_calls_are_held_to_kueues_in_the_same_round(ours, times, is_met):
+    parts = {where.OURS: ours, where.KUEUES: 2.0}
+    called = one_round(dict.fromkeys(WAYS, 1.0), dict.fromkeys(WAYS, 1), parts=parts)
+
+    _, _, calls, _ = creates.targets(figures(called))
+
+    assert (calls.value, calls.is_met) == (times, is_met)
 
 
 def test_failed_creates_and_those_in_another_queue_are_wrong():
