@@ -49,7 +49,8 @@ LOOK_SECONDS = 0.2
 WAITED = "kueue_fallback.waited_seconds"
 """Key in the environment: seconds since the message's last byte reached this machine."""
 
-_CHUNK = 64 << 10
+_CHUNK = 16 << 10
+"""Bytes of a TLS record: no read returns more, and room for more would be mapped for each read."""
 _END = b"\r\n\r\n"
 _REFUSAL = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 _TOO_LONG = "431 Request Header Fields Too Large"
