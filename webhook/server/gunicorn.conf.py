@@ -6,7 +6,7 @@ import os
 
 workers = 1
 worker_class = "webhook.server.worker.BufferedWorker"
-# A review waits for nothing and holds the interpreter, so more would only wait for each other.
+# The poller's own: a review waits for nothing and holds the interpreter, so more would only wait.
 threads = 1
 worker_connections = 2000
 backlog = 2048

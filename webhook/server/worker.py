@@ -242,7 +242,7 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
         for conn in self._waiting:
             conn.deadline = min(conn.deadline, deadline)
 
-    # The steps of one connection, in the poller's thread.
+    # The steps of one connection, which are the poller's.
 
     def _advance(self, conn: Connection, _sock: object = None) -> None:
         """Take a connection to where it has to wait next, or to its end."""
@@ -359,7 +359,7 @@ class BufferedWorker(ThreadWorker):  # type: ignore[misc]
             self._unanswered["500"] += 1
             conn.refuse("500 Internal Server Error")
         with contextlib.suppress(OSError):
-            # What does not go out now, or why, is seen again in the poller's thread.
+            # What does not go out now, or why, is seen again at the connection's next step.
             conn.flush()
         try:
             close()
