@@ -216,9 +216,9 @@ class _World:
             (key, "p100"): _run(gang.seconds * OLD_FACTOR),
         }
         snapshot = replace(snapshot, competing=arrivals, run_times=known)
-        return replace(snapshot, profiles=self._profiles(snapshot, now))
+        return replace(snapshot, forecasts=self._forecasts(snapshot, now))
 
-    def _profiles(self, snapshot: Snapshot, now: float) -> Mapping[str, Any]:
+    def _forecasts(self, snapshot: Snapshot, now: float) -> Mapping[str, Any]:
         ends = {str(started.gang.number): started for _, _, started in self.running}
         lengths = {str(waiting.gang.number): waiting for waiting in self.waiting}
 

@@ -6,9 +6,13 @@ Quantities are written as in manifests; quotas as ``{flavor: {resource: quantity
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from webhook.kueue.forecast import forecast
+from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model import quantity
+from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import FallbackPolicy, read_policy, read_team_policy
@@ -139,6 +143,41 @@ def snapshot(
         generation=rest.pop("generation", 1),
         **rest,
     )
+
+
+def foreseen(
+    known: Snapshot,
+    *runs: tuple[str, Mapping[str, Mapping[str, str]], float],
+    waiting: Iterable[tuple[Arrival, float]] = (),
+    now: float = 0.0,
+) -> Snapshot:
+    """Return a snapshot with the forecasts of its trees.
+
+    *runs*: (ClusterQueue, usage, seconds from *now* until it ends); *waiting*: what is pending, in
+    Kueue's order, with the seconds that each runs.
+    """
+    seconds: dict[str, float] = {}
+    occupants, queued = [], []
+    for number, (cluster_queue, usage, left) in enumerate(runs):
+        seconds[f"run-{number}"] = left
+        occupants.append(
+            Occupant(
+                cluster_queue=cluster_queue,
+                usage=held(usage).usage,
+                job_class=f"run-{number}",
+                started_at=now,
+            )
+        )
+    for number, (each, lasts) in enumerate(waiting):
+        seconds[f"waits-{number}"] = lasts
+        queued.append(QueuedGroup(arrival=each, job_class=f"waits-{number}"))
+
+    def run_time_of(job_class: str, _flavors: str) -> RunTime | None:
+        if (found := seconds.get(job_class)) is None:
+            return None
+        return RunTime(seconds=found, low=found, high=found, basis=Basis.ANNOTATION)
+
+    return replace(known, forecasts=forecast(known, occupants, queued, run_time_of, now))
 
 
 def held(

@@ -191,8 +191,8 @@ class _Play:
             QueuedGroup(arrival=self._arrival(case), job_class=self._class_of(case))
             for case in sorted(self._waiting.values(), key=lambda c: (-c.priority, c.at))
         ]
-        profiles = forecast(found, running, waiting, forecast_input.LentRunTimes(found), self._now)
-        return replace(found, profiles=profiles)
+        forecasts = forecast(found, running, waiting, forecast_input.LentRunTimes(found), self._now)
+        return replace(found, forecasts=forecasts)
 
     def _held(self) -> Mapping[str, Held]:
         return {

@@ -83,7 +83,7 @@ def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -
     state = read_state(str(path))
     snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
     snapshot = replace(snapshot, policies=policies or snapshot.policies)
-    return forecast_input.with_profiles(state, snapshot, MOMENT.unix)
+    return forecast_input.with_forecasts(state, snapshot, MOMENT.unix)
 
 
 def objects_of(case: Object) -> list[Object]:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.queue_heads import PendingGroup
-from webhook.kueue.schedule import Schedule
+from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.simulation import Simulation
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
     BORROWING_OVER_PREEMPTION,
@@ -120,14 +120,16 @@ def trees(state):
     return quota.plant(state.cluster_queues, state.cohorts).trees
 
 
-def schedules(state, *, grain=0.0, keep=True, live=True, requeue=0.0):
-    """One Schedule for each tree that holds a ClusterQueue, by ClusterQueue."""
+def simulations(state, *, grain=0.0, came_one_by_one=False, requeue=0.0):
+    """One Simulation for each tree that holds a ClusterQueue, by ClusterQueue."""
     kueue = replace(state.kueue, requeue_seconds=requeue)
     queues = state.cluster_queues.values()
     found = {}
     for tree in trees(state):
-        schedule = Schedule(tree, queues, kueue=kueue, grain=grain, keep=keep, live=keep and live)
-        found |= dict.fromkeys(tree.leaves, schedule)
+        simulation = Simulation(
+            tree, queues, kueue=kueue, grain=grain, came_one_by_one=came_one_by_one
+        )
+        found |= dict.fromkeys(tree.leaves, simulation)
     return found
 
 
@@ -146,9 +148,9 @@ def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
     )
 
 
-def used(schedule, cluster_queue):
+def used(simulation, cluster_queue):
     """What a ClusterQueue uses, by cell, without zeros."""
-    tree = schedule.tree
+    tree = simulation.tree
     first = tree.leaves[cluster_queue] * tree.width
     found = zip(tree.cells, tree.used[first : first + tree.width], strict=True)
     return {cell: amount for cell, amount in found if amount}

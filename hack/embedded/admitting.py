@@ -50,9 +50,7 @@ def admitted_now(
         groups = [group for group in contents.waiting if group.competes]
         waiting[name] += queued(groups, clock, 1, lambda one: f"{one.namespace}/{one.name}")
     # How long anybody runs changes nothing about who starts now.
-    case = ForecastGivens(
-        snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of, keep=True
-    )
+    case = ForecastGivens(snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of)
     for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:
         pending = [(name, group) for name in tree.leaves for group in waiting[name]]
         pending.sort(key=lambda placed: _age(placed[1].arrival, uids))
@@ -71,6 +69,6 @@ def _age(arrival: Arrival, uids: Mapping[str, str]) -> tuple[int, str]:
 
 
 def _starts(case: ForecastGivens, contents: TreeContents) -> Sequence[StartedWorkloads]:
-    schedule = filled(case, contents, prepare(case, contents), is_exact=True)
-    schedule.start_what_fits()
-    return schedule.begun
+    simulation = filled(case, contents, prepare(case, contents))
+    simulation.step()
+    return simulation.begun

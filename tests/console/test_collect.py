@@ -8,19 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import worlds
-from tests.builders import cluster_queue, snapshot, team_policy
+from tests.builders import arrival, cluster_queue, foreseen, snapshot, team_policy
 from tests.console.viewers import Only
 from tests.console.waiting import waiting
 from tests.console.worlds import (
+    FORECASTS,
     GPU,
     MOVED,
     NOW,
-    PROFILE,
     UNIX,
     counted,
     decision,
     known,
     option,
+    state,
     with_workers,
 )
 from webhook.console.collect import Judged, Leads, collect, restricted, savings, with_waiting
@@ -167,16 +168,25 @@ def test_a_queue_that_admits_nobody_has_nothing_available(changed, trouble):
     assert (found.trouble, [cell.available for cell in found.cells]) == (trouble, [0])
 
 
+NEVER = foreseen(
+    state(),
+    ("spare-cq", {"t4": {GPU: "2"}}, inf),
+    ("gpu-cq", {"t4": {GPU: "2"}}, inf),
+    waiting=[(arrival("a", {GPU: "1"}), 1.0)],
+).forecasts
+
+
 @pytest.mark.parametrize(
-    ("profiles", "waits"),
+    ("forecasts", "waits"),
     [
         ({}, None),
-        ({"gpu-cq": replace(PROFILE, waits=inf)}, inf),
-        ({"gpu-cq": replace(PROFILE, waits=1.0)}, 0.0),
+        (NEVER, inf),
+        (FORECASTS, 60.0),
+        (foreseen(state(), now=NOW - 5).forecasts, 0.0),
     ],
 )
-def test_a_queue_is_as_long_as_was_forecast(profiles, waits):
-    found = {queue.name: queue for queue in collect(known(counted=counted(None, profiles))).queues}
+def test_a_queue_is_as_long_as_was_forecast(forecasts, waits):
+    found = {queue.name: queue for queue in collect(known(counted=counted(None, forecasts))).queues}
 
     assert found["gpu-cq"].waits == waits
 
@@ -295,7 +305,7 @@ def charged(draw):
         part = {cell: draw(st.integers(0, most)) for cell, most in usage[name].items()}
         admitted[name] = Admitted(0, part)
     holdings = {name: Held(usage=used) for name, used in usage.items()}
-    return Counted(snapshot=replace(state, held=holdings), admitted=admitted, profiles={})
+    return Counted(snapshot=replace(state, held=holdings), admitted=admitted, forecasts={})
 
 
 @settings(max_examples=150, deadline=None)

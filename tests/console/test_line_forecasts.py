@@ -13,7 +13,7 @@ def world():
     pending = [workload(f"w{n}", job=f"j{n}", conditions=(PENDING,)) for n in range(3)]
     state = state_with(*pending, cpu="8")
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    return state, Counted(snapshot=state.snapshot(100.0, UNIX), admitted={}, profiles={})
+    return state, Counted(snapshot=state.snapshot(100.0, UNIX), admitted={}, forecasts={})
 
 
 def test_it_is_forecast_when_asked_and_serves_for_a_while():

@@ -13,7 +13,7 @@ def world(pending, name="gpu-cq"):
         held={name: held({}, pending=pending)},
         competing={name: (arrival("a"), arrival("b"))},
     )
-    return Counted(snapshot=found, admitted={}, profiles={})
+    return Counted(snapshot=found, admitted={}, forecasts={})
 
 
 def counted(*samples):

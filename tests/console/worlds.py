@@ -1,10 +1,9 @@
 """A made-up moment for the console: two ClusterQueues of one cohort, a policy, two decisions."""
 
-from tests.builders import arrival, cluster_queue, held, policy, snapshot
+from tests.builders import arrival, cluster_queue, foreseen, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
 from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.hindsight.savings_record import Gained, GainedHour, PastDecision, SavingsRecord
-from webhook.model.forecasts import Profile
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
 
@@ -28,17 +27,22 @@ def state(**rest):
     )
 
 
-def counted(found=None, profiles=None):
+def counted(found=None, forecasts=None):
     return Counted(
         snapshot=found or state(),
         admitted={"gpu-cq": Admitted(2, {("t4", GPU): 2, ("t4", "cpu"): 1000})},
-        profiles={"gpu-cq": PROFILE} if profiles is None else profiles,
+        forecasts=FORECASTS if forecasts is None else forecasts,
     )
 
 
-PROFILE = Profile(
-    computed_at=NOW - 5, cells=(), times=(0.0,), free=((),), spread=(0.0,), waits=65.0
-)
+_FORESEEN = foreseen(
+    state(),
+    ("gpu-cq", {"t4": {GPU: "3", "cpu": "1500m"}}, 64.0),
+    waiting=[(arrival("b", {GPU: "1"}), 10.0)],
+    now=NOW - 5,
+).forecasts
+FORECASTS = {"gpu-cq": _FORESEEN["gpu-cq"]}
+"""Of one queue, in which all have started 60 s after NOW: a second after the end of the runs."""
 
 
 def option(name, finishes_in=None, **rest):
@@ -89,9 +93,9 @@ def with_workers(**rest):
     far = snapshot(cluster_queue(quotas={"l4": {GPU: "2"}}), as_of=NOW - 40)
     workers = {
         "near": Counted(
-            snapshot=near, admitted={"gpu-cq": Admitted(3, {("l4", GPU): 3})}, profiles={}
+            snapshot=near, admitted={"gpu-cq": Admitted(3, {("l4", GPU): 3})}, forecasts={}
         ),
-        "far": Counted(snapshot=far, admitted={}, profiles={}),
+        "far": Counted(snapshot=far, admitted={}, forecasts={}),
         "new": None,
     }
     return known(workers=workers, **rest)

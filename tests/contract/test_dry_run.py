@@ -37,7 +37,7 @@ def runs(counted=None, clock=None):
 
 
 def paper():
-    return Counted(snapshot=paper_snapshot(), admitted={}, profiles={})
+    return Counted(snapshot=paper_snapshot(), admitted={}, forecasts={})
 
 
 def manifest(**metadata):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import GPU_OPTION, cluster_queue, policy, snapshot
+from tests.builders import GPU_OPTION, cluster_queue, foreseen, policy, snapshot
 from tests.cost.tariffs import profile as profile_of
 from webhook.cost.congestion import (
     STEP_SECONDS,
@@ -16,7 +16,6 @@ from webhook.cost.congestion import (
 )
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
-from webhook.model.forecasts import Profile
 from webhook.model.policy.strategy import Congestion
 from webhook.model.queues import OffSwitch
 
@@ -73,17 +72,16 @@ def flat(value):
 
 
 def world(free=0, at=600.0, **changes):
-    """Return a queue whose GPUs come free after *at* seconds."""
+    """Return a queue whose GPUs come free after *at* seconds, and are given a second later."""
     gpus = cluster_queue("gpu-cq", {"t4": {"nvidia.com/gpu": "4"}})
-    profile = Profile(
-        computed_at=0.0, cells=(GPU,), times=(0.0, at), free=((free,), (4,)), spread=(0.0, 0.0)
-    )
     known = snapshot(
         gpus,
         policies=(policy(GPU_OPTION, strategy={"type": "Cost"}),),
     )
     changes = {"prices": {"": Prices(rates={GPU: flat(2.0)})}, **changes}
-    return replace(known, profiles={"gpu-cq": profile}, **changes)
+    return replace(
+        foreseen(known, ("gpu-cq", {"t4": {"nvidia.com/gpu": str(4 - free)}}, at)), **changes
+    )
 
 
 def market(known, *amounts, unix=NOW, now=0.0):
@@ -102,12 +100,12 @@ def test_what_is_waited_for_gets_a_price_in_steps_of_its_rate():
 
     assert found.at == NOW
     assert found.prices == {PLACE: pytest.approx(0.5 + STEP * 2.0)}
-    assert found.waits == {PLACE: 600.0}
+    assert found.waits == {PLACE: 601.0}
 
 
 def test_the_median_request_is_looked_at():
     assert next_prices(before(0.5), market(world(free=1), 1, 1, 4)).waits == {PLACE: 0.0}
-    assert next_prices(before(0.5), market(world(free=1), 1, 4, 4)).waits == {PLACE: 600.0}
+    assert next_prices(before(0.5), market(world(free=1), 1, 4, 4)).waits == {PLACE: 601.0}
 
 
 def test_only_the_newest_fifty_requests_count():
@@ -117,7 +115,7 @@ def test_only_the_newest_fifty_requests_count():
 
 
 def test_time_goes_by_after_a_forecast():
-    assert next_prices(before(0.5), market(world(), 1, now=400.0)).waits == {PLACE: 200.0}
+    assert next_prices(before(0.5), market(world(), 1, now=400.0)).waits == {PLACE: 201.0}
 
 
 def test_a_new_leader_goes_on_from_what_the_last_one_published():

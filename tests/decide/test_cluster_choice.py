@@ -24,7 +24,7 @@ from webhook.decide.cluster_choice import (
 )
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.prices import Prices
-from webhook.model.forecasts import JobClass, Profile
+from webhook.model.forecasts import JobClass
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 
 GPU = "nvidia.com/gpu"
@@ -198,15 +198,9 @@ def worker(*, free_in=None, flavor="t4"):
     queue = cluster_queue("gpu-cq", {flavor: {GPU: "4"}})
     if free_in is None:
         return builders.snapshot(queue)
-    profile = Profile(
-        computed_at=0.0,
-        cells=((flavor, GPU),),
-        times=(0.0, free_in),
-        free=((0,), (4,)),
-        spread=(0.0, 0.0),
-    )
-    lent = held({flavor: {GPU: "4"}}, reserving=4, pending=1)
-    return builders.snapshot(queue, held={"gpu-cq": lent}, profiles={"gpu-cq": profile})
+    used = {flavor: {GPU: "4"}}
+    known = builders.snapshot(queue, held={"gpu-cq": held(used, reserving=4, pending=1)})
+    return builders.foreseen(known, ("gpu-cq", used, free_in))
 
 
 def seen(here, **workers):
@@ -230,7 +224,7 @@ def test_a_full_cluster_is_expected_to_start_it_when_quota_is_free_there():
 
     full, free, unwatched = expected(where)
 
-    assert (full.standing, full.starts_in, full.ends_in) == (Standing.KNOWN, 40.0, 140.0)
+    assert (full.standing, full.starts_in, full.ends_in) == (Standing.KNOWN, 41.0, 141.0)
     assert (free.standing, free.starts_in, free.ends_in) == (Standing.KNOWN, 0.0, 100.0)
     assert (unwatched.standing, unwatched.starts_in) == (Standing.UNKNOWN, inf)
 

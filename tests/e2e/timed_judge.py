@@ -24,10 +24,11 @@ from tests.e2e.timed_quota import (
     seen_by,
 )
 from tests.e2e.timed_worlds import PRIORITIES
-from webhook.kueue import forecast, profile, quota
-from webhook.kueue.fair_rounds import use_of
+from webhook.kueue import forecast, quota, replay
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.schedule import Eviction, Running, Schedule
+from webhook.kueue.local_queue_use import use_of
+from webhook.kueue.simulation import Eviction, Running, Simulation
+from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
@@ -356,7 +357,7 @@ class _Heaps:
 class _Played:
     """An event loop in which runs end, and victims stop, when they really did."""
 
-    def __init__(self, course: Course, schedule: Schedule) -> None:
+    def __init__(self, course: Course, schedule: Simulation) -> None:
         self.schedule = schedule
         self._ends, self._stops = _ends(course), _stops(course)
         self._events: list[Event] = []
@@ -377,7 +378,7 @@ class _Played:
             event = Event(at=begun.at, what=STARTS, name=begun.key, detail=flavors)
             self._events.append(event)
             if ends[begun.key] and (end := ends[begun.key].popleft()):
-                schedule.runs.end(begun.key, max(schedule.now, end))
+                schedule.end(begun.key, max(schedule.now, end))
         schedule.preempted.clear()
         schedule.begun.clear()
 
@@ -439,11 +440,11 @@ def _stops(course: Course) -> Mapping[str, deque[float]]:
     return found
 
 
-def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
+def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     """Return the event loop with what holds quota at the question, and with all that wait."""
     (tree,) = quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees
     queues = snapshot.cluster_queues.values()
-    schedule = Schedule(tree, queues, kueue=snapshot.kueue, live=True)
+    schedule = Simulation(tree, queues, kueue=snapshot.kueue)
     schedule.eviction = Eviction(seconds=_eviction_seconds(course))
     schedule.unix = course.asked
     if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
@@ -500,7 +501,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Schedule:
 
 
 def _wait(
-    schedule: Schedule,
+    schedule: Simulation,
     snapshot: Snapshot,
     arrival: Arrival,
     created: int,
@@ -537,25 +538,34 @@ def _unseen_by_kueue(course: Course) -> list[Group]:
 def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
     arrival = as_pending(course)[course.world.newcomer.name]
     place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
-    wanted = demand(arrival.needs, snapshot.cluster_queues[place], snapshot)
+    queue = snapshot.cluster_queues[place]
     run_times = known_run_times(course, state.workloads())
-    profiles = forecast.forecast(
-        with_priorities(snapshot),
+    snapshot = with_priorities(snapshot)
+    forecasts = forecast.forecast(
+        snapshot,
         _holding(state, snapshot),
         _queued(state, snapshot),
         lambda job_class, _: run_times.get(job_class),
         course.asked,
     )
-    expected = profiles[place].of(arrival.local_queue_key)
-    found = profile.start_of(expected, wanted, priority=arrival.priority)
+    asked = replay.Newcomer(
+        queue=queue,
+        demand=demand(arrival.needs, queue, snapshot),
+        priority=arrival.priority,
+        local_queue=arrival.local_queue_key,
+        needs=arrival.needs,
+    )
     runs = [run for run in course.runs if run.name == course.world.newcomer.name]
     took = [run.ended - run.started for run in runs if run.finished]
     seconds = took[0] if took else course.world.newcomer.run_seconds
-    last = profile.last_start(expected, wanted, found, seconds, priority=arrival.priority)
+    first, last = (
+        start_of(forecasts[place], asked, snapshot, now=course.asked, run_seconds=each).start
+        for each in (0.0, seconds)
+    )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
     return Newcomer(
         name=arrival.key,
-        forecast=replace(found.start, preempted_by=last.preempted_by),
+        forecast=replace(first, preempted_by=last.preempted_by),
         waited=runs[0].started - course.came if runs else inf,
         preempts=sum(run.by == uid for run in course.runs if run.evicted),
         preempted_by=sum(bool(run.evicted) for run in runs),

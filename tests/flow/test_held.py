@@ -35,7 +35,7 @@ def written(case, tmp_path, rules=RULES, **annotations):
     path = tmp_path / "snapshot.json"
     path.write_text(json.dumps({"kind": "List", "items": [*kept, *given["objects"]]}))
     state = read_state(str(path))
-    snapshot = forecast_input.with_profiles(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
+    snapshot = forecast_input.with_forecasts(state, state.snapshot(0.0, MOMENT.unix), MOMENT.unix)
     occupancy = occupancy_of(snapshot)
     job = given["job"]
     job["metadata"]["annotations"] |= annotations

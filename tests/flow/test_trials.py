@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.builders import cluster_queue, policy, snapshot
+from tests.builders import cluster_queue, foreseen, policy, snapshot
 from webhook.flow import create
 from webhook.jobs import BY_NAME
 from webhook.kueue import counted_arrivals
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices, curve
-from webhook.model.forecasts import Profile
 
 GPU = "nvidia.com/gpu"
 FAST = Device(name="fast", bandwidth=2000.0, compute={"bf16": 300.0})
@@ -23,16 +22,6 @@ def world():
     flat = {
         cell: curve({0.0: rate}, 1e9) for cell, rate in ((("fast", GPU), 9.0), (("slow", GPU), 1.0))
     }
-    profiles = {
-        f"{name}-cq": Profile(
-            computed_at=0.0,
-            cells=((name, "cpu"), (name, GPU)),
-            times=(0.0,),
-            free=((64_000, 8),),
-            spread=(0.0,),
-        )
-        for name in ("fast", "slow")
-    }
     strategy = {"type": "Cost", "cost": {"runTime": "1h", "timeValue": "1"}}
     options = [{"name": name, "queue": f"{name}-lq"} for name in ("fast", "slow")]
     queues = [
@@ -40,7 +29,7 @@ def world():
     ]
     known = snapshot(*queues, policies=(policy(*options, name="tiers", strategy=strategy),))
     prices = Prices(rates=flat, devices={"fast": FAST, "slow": SLOW})
-    return occupancy_of(replace(known, profiles=profiles, prices={"": prices}))
+    return occupancy_of(replace(foreseen(known), prices={"": prices}))
 
 
 def manifest(name, image="train"):

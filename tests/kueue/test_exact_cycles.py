@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, snapshot
-from tests.worlds import schedules, waiting
-from webhook.kueue.fair_rounds import LocalQueueUse
-from webhook.kueue.schedule import Running
+from tests.worlds import simulations, waiting
+from webhook.kueue.local_queue_use import LocalQueueUse
+from webhook.kueue.simulation import Running
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -41,7 +41,7 @@ def tree(*, more=(), grain=0.0, **queues):
         kueue=KueueConfig(),
     )
     state = replace(state, local_queues=state.local_queues | {("team", q.name): q for q in more})
-    return state, next(iter(schedules(state, requeue=1.0, grain=grain).values()))
+    return state, next(iter(simulations(state, requeue=1.0, grain=grain).values()))
 
 
 def hold(schedule, name, cpus, seconds, *, flavor="f0", priority=0, key=""):
@@ -98,7 +98,7 @@ def test_a_head_that_finds_nobody_to_preempt_keeps_its_quota_from_others_for_one
         ("borrows", "other-lq", 1, 9, 0.0),
     )
 
-    assert events(schedule, 50.0)[0] == [("next", "f0", 10.0)]
+    assert events(schedule, 50.0)[0] == [("next", "f0", 11.0)]
 
 
 def test_who_was_skipped_goes_on_with_its_next_flavor():
@@ -216,7 +216,7 @@ def test_a_search_that_a_cycle_passed_over_begins_anew_where_its_queue_changed(c
     come(state, schedule, ("urgent", "own-lq", 1, 9, 1.0))
 
     schedule.follow(0.0, wakes=False, drawn={})
-    schedule.runs.end("owner", 2.0)
+    schedule.end("owner", 2.0)
     schedule.follow(1.0, wakes=False, drawn={})
     schedule.follow(3.0, wakes=False, drawn={}, changed=changed)
 
@@ -232,7 +232,7 @@ def test_a_search_goes_on_in_the_next_cycle_whatever_has_changed():
     come(state, schedule, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
 
     schedule.follow(0.0, wakes=False, drawn={})
-    schedule.runs.end("owner", 2.0)
+    schedule.end("owner", 2.0)
     schedule.follow(3.0, wakes=False, drawn={}, changed=("own-cq",))
 
     assert [(begun.key, *begun.flavors) for begun in schedule.begun] == [
@@ -264,7 +264,7 @@ def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
 def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_first():
     # The first one takes a flavor of which the second then finds too little.
     state = snapshot(cluster_queue("own-cq", {"f0": {"cpu": "2"}, "f1": {"cpu": "1"}}))
-    schedule = next(iter(schedules(state).values()))
+    schedule = next(iter(simulations(state).values()))
     needs = tuple(
         PodSetNeeds(name=name, count=1, per_pod={"cpu": cpus}, template=PodTemplate())
         for name, cpus in (("leader", 1000), ("main", 2000))
@@ -277,18 +277,18 @@ def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_f
     assert [begun.flavors for begun in schedule.begun] == [("f1", "f0")]
 
 
-@pytest.mark.parametrize("way", [{"grain": 0.01}, {"live": False}, {}], ids=str)
+@pytest.mark.parametrize("way", [{"grain": 0.01}, {}], ids=str)
 def test_quota_kept_for_a_strict_head_keeps_out_who_borrows_as_far_up(way):
     # The second of "a" has come before the second of "b", and is tried first in each cycle.
     state = snapshot(
         cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", borrowing="0", **STRICT),
         cluster_queue("b-cq", {"f0": {"cpu": "3"}}, cohort="all", **STRICT),
     )
-    schedule = schedules(state, **way)["a-cq"]
+    schedule = simulations(state, **way)["a-cq"]
     come(state, schedule, ("a1", "a-lq", 3, 0, 0.0), ("a2", "a-lq", 3, 0, 0.0))
     come(state, schedule, ("b1", "b-lq", 2, 0, 0.0), ("b2", "b-lq", 2, 0, 0.0))
 
-    schedule.start_what_fits()
+    schedule.step()
 
     assert [begun.key for begun in schedule.begun] == ["a1", "b1"]
     assert [(leaf, aside) for _, _, leaf, aside in schedule.kept] == [(1, ((0, 1000),))]
@@ -299,11 +299,11 @@ def test_quota_kept_for_a_head_keeps_nobody_out_who_asks_for_nothing_of_it():
         cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", **STRICT),
         cluster_queue("b-cq", {"f0": {"cpu": "0"}}, cohort="all"),
     )
-    schedule = schedules(state)["a-cq"]
+    schedule = simulations(state)["a-cq"]
     hold(schedule, "b", 4, 90.0)
     come(state, schedule, ("lender", "a-lq", 4, 0, 0.0), ("nothing", "b-lq", 0, 0, 0.0))
 
-    schedule.start_what_fits()
+    schedule.step()
 
     assert [begun.key for begun in schedule.begun] == ["nothing"]
 
@@ -326,11 +326,11 @@ def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors()
     state = snapshot(
         cluster_queue("a-cq", {"f0": {"cpu": "1m"}, "f1": {"cpu": "1m"}}, cohort="all", **STRICT)
     )
-    schedule = schedules(state)["a-cq"]
+    schedule = simulations(state)["a-cq"]
     hold_one = Running(cluster_queue="a-cq", usage={("f1", "cpu"): 1}, seconds=90.0)
     schedule.add_running(hold_one)
     schedule.add_waiting(waiting(first, state))
-    schedule.start_what_fits()
+    schedule.step()
 
     schedule.add_waiting(waiting(urgent, state))
     schedule.follow(0.0, wakes=False, drawn={})

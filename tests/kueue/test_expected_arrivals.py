@@ -10,8 +10,8 @@ from tests.builders import arrival, cluster_queue, needs, snapshot
 from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
-from webhook.kueue.profile import start_among_pending, start_of
-from webhook.kueue.start_times import PlacedJob, StartTimes
+from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 
@@ -55,16 +55,22 @@ def waits(priority=0):
     return QueuedGroup(arrival=found, job_class="long")
 
 
-def profiles(world, coming, *, pending=()):
+def forecasts(world, coming, *, pending=()):
     held = [running(50.0, queue=name) for name in world.cluster_queues]
     held += [running(0.0, queue=name) for name in world.cluster_queues]
     return forecast(world, held, list(pending), run_time_of, 0.0, expected=coming)
 
 
 def start(world, coming, *, gpus=1, priority=0, pending=(), queue="gpu-cq"):
-    found = profiles(world, coming, pending=pending)[queue]
-    asked = demand([needs({GPU: str(gpus)})], world.cluster_queues[queue], world)
-    return start_of(found, asked, priority=priority).start
+    found = forecasts(world, coming, pending=pending)[queue]
+    return asked(found, world, gpus=gpus, priority=priority, queue=queue)
+
+
+def asked(found, world, *, gpus=1, priority=0, queue="gpu-cq", among=()):
+    of = world.cluster_queues[queue]
+    wanted = demand([needs({GPU: str(gpus)})], of, world)
+    newcomer = Newcomer(queue=of, demand=wanted, priority=priority)
+    return start_of(found, newcomer, world, now=0.0, among=among).start
 
 
 def test_a_job_of_low_priority_is_overtaken_by_those_who_come_later_and_outrank_it():
@@ -93,13 +99,12 @@ def test_a_job_that_nobody_outranks_who_comes_later_is_forecast_as_before(priori
 def test_few_who_overtake_widen_the_range_and_leave_the_middle():
     spread = RunTime(seconds=100.0, low=60.0, high=160.0, basis=Basis.POLICY)
     world = queues(gpus=20)
-    asked = demand([needs({GPU: "1"})], world.cluster_queues["gpu-cq"], world)
 
     def found(coming):
         held = [running(5.0 * number) for number in range(20)]
         pending = [waits()] * 10
-        profile = forecast(world, held, pending, lambda *_: spread, 0.0, expected=coming)
-        return start_of(profile["gpu-cq"], asked).start
+        forecasts = forecast(world, held, pending, lambda *_: spread, 0.0, expected=coming)
+        return asked(forecasts["gpu-cq"], world)
 
     alone, overtaken = found([]), found([expected(every=40.0)])
     assert overtaken.seconds == alone.seconds
@@ -121,15 +126,12 @@ def test_those_whose_run_time_nobody_knows_are_not_expected():
     assert start(queues(), coming) == start(queues(), [])
 
 
-def test_placements_that_the_profiles_lack_count_with_those_who_come_later():
+def test_placements_that_the_forecasts_lack_count_with_those_who_come_later():
     world = queues()
-    found = profiles(world, [expected(every=60.0)])
-    asked = demand([needs({GPU: "1"})], world.cluster_queues["gpu-cq"], world)
-    placed = PlacedJob(cluster_queue="gpu-cq", demand=asked, at=0.0, seconds=100.0)
+    found = forecasts(world, [expected(every=60.0)])["gpu-cq"]
+    placed = PlacedJob(cluster_queue="gpu-cq", usage={CELL: 1}, start=50.0, end=150.0)
 
-    before = StartTimes(profiles=found).start_of("gpu-cq", asked, now=0.0).start
-    after = StartTimes(profiles=found).add(placed).start_of("gpu-cq", asked, now=0.0).start
+    before, after = asked(found, world), asked(found, world, among=[placed])
 
     assert after.seconds > before.seconds
     assert after.high > before.high
-    assert start_among_pending(found["gpu-cq"], asked).start.seconds == 51.0

@@ -53,27 +53,6 @@ def test_what_a_tournament_remembers_between_two_winners_is_still_true(contest, 
     assert left == []
 
 
-@given(contests(), st.data())
-def test_one_more_entry_comes_first_where_a_tournament_with_it_says_so(contest, data):
-    tree, entries = contest
-    leaf = data.draw(st.sampled_from(sorted(tree.leaves.values())))
-    cell, amount = data.draw(st.tuples(st.integers(0, tree.width - 1), st.integers(1, 4)))
-    # It takes the place of the head of its ClusterQueue.
-    left = [entry for entry in entries if entry.leaf != leaf]
-    more = Preemptor(leaf=leaf, taken=((cell, amount),), priority=0, queued_at=math.inf)
-    tournament = Tournament(tree, left)
-
-    while (winner := tournament.pop()) is not None:
-        shares = fair_sharing.shares_with(tree, leaf, more.taken)
-        rivals = tournament.rivals(tuple(tree.path(leaf)))
-        said = fair_sharing.comes_before(shares, more.priority, rivals)
-
-        assert said == (Tournament(tree, [*left, more]).pop() is more)
-        left.remove(winner)
-        if data.draw(st.booleans()):
-            tree.charge(winner.leaf, winner.taken)
-
-
 def test_the_usage_of_a_local_queue_is_weighed_by_resource_and_divided_by_its_weight():
     consumed = fair_sharing.in_whole_units({"cpu": 1500, "gpu": 2})
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,10 @@ from hypothesis import strategies as st
 from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, template
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts, forecast, pending_starts
-from webhook.kueue.profile import last_start, start_of
-from webhook.kueue.profile_with_placements import with_placement
+from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
-from webhook.model.forecasts import Basis, Profile, RunTime
+from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
     ConsumedResources,
@@ -48,30 +49,34 @@ def state(gpus=2, **rest):
 
 
 def starts(queues, running, waiting, *, gpus=1, priority=0, now=0.0, elapsed=0.0):
-    profiles = forecast(queues, running, waiting, run_time_of, now)
-    asked = demand([needs({GPU: str(gpus)})], queues.cluster_queues["gpu-cq"], queues)
-    found = start_of(profiles["gpu-cq"], asked, priority=priority, elapsed=elapsed)
+    forecasts = forecast(queues, running, waiting, run_time_of, now)
+    found = told(forecasts, queues, gpus=gpus, priority=priority, at=now + elapsed)
     return found.start.seconds
 
 
-def test_a_profile_says_what_is_free_after_all_who_wait_were_served():
+def told(forecasts, queues, *, gpus=1, at=0.0, among=(), run_seconds=0.0, **rest):
+    queue = queues.cluster_queues["gpu-cq"]
+    asked = demand([needs({GPU: str(gpus)})], queue, queues)
+    newcomer = Newcomer(queue=queue, demand=asked, **rest)
+    return start_of(
+        forecasts["gpu-cq"], newcomer, queues, now=at, among=among, run_seconds=run_seconds
+    )
+
+
+def test_a_forecast_says_when_so_much_is_free_after_all_who_wait_were_served():
     running = [runs("short", since=-10.0), runs("long", since=-10.0)]
 
     found = forecast(state(), running, [waits(), waits()], run_time_of, 0.0)
 
     # One GPU is free after 10 s and goes to the first, a second later; after 31 s and a second to
-    # the second, until 52 s.
-    assert found == {
-        "gpu-cq": Profile(
-            computed_at=0.0,
-            cells=(CELL,),
-            times=(0.0, 53.0, 91.0),
-            free=((0,), (1,), (2,)),
-            spread=(0.0, 0.0, 0.0),
-            waits=32.0,
-            unknown_seconds=60.0,
-        )
-    }
+    # the second, until 52 s. Who waits by then waits for the next second, too.
+    assert found["gpu-cq"].waits("gpu-cq", 0.0) == 32.0
+    assert found["gpu-cq"].waits("gpu-cq", 30.0) == 2.0
+    assert found["gpu-cq"].queues["gpu-cq"].unknown_seconds == 60.0
+    assert told(found, state()).start.seconds == 53.0
+    assert told(found, state(), at=60.0).start.seconds == 0.0
+    assert told(found, state(), gpus=2).start.seconds == 91.0
+    assert told(found, state(), gpus=3).start.seconds == inf
 
 
 def test_a_small_newcomer_overtakes_a_large_one_that_waits_under_best_effort_only():
@@ -92,7 +97,7 @@ def test_under_strict_fifo_a_higher_priority_need_not_wait_for_a_lower_one():
 def test_an_unknown_run_time_is_said():
     found = forecast(state(), [runs("new")], [], run_time_of, 0.0)
 
-    assert found["gpu-cq"].uncertain == ("runTimes",)
+    assert found["gpu-cq"].queues["gpu-cq"].uncertain == ("runTimes",)
 
 
 def test_what_the_loop_does_not_model_is_said():
@@ -105,7 +110,8 @@ def test_what_the_loop_does_not_model_is_said():
 
     found = forecast(queues, [], [], run_time_of, 0.0)
 
-    assert {name: profile.uncertain for name, profile in found.items()} == {
+    outlooks = found["a-cq"].queues
+    assert {name: outlook.uncertain for name, outlook in outlooks.items()} == {
         "a-cq": ("preemption", "fairSharing", "admissionChecks", "podsReady"),
         "b-cq": ("fairSharing", "cohortReclaim", "podsReady"),
     }
@@ -126,11 +132,12 @@ def test_a_spread_grows_with_the_runs_ahead():
         return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
 
     one, three = (
-        forecast(state(1), [runs()], [waits()] * count, unsure, 0.0)["gpu-cq"] for count in (0, 2)
+        told(forecast(state(1), [runs()], [waits()] * count, unsure, 0.0), state(1)).start
+        for count in (0, 2)
     )
 
-    assert 0.0 < one.spread[-1] < three.spread[-1]
-    assert three.times[-1] == pytest.approx(303.0)
+    assert 0.0 < one.high - one.seconds < three.high - three.seconds
+    assert three.seconds == pytest.approx(303.0)
 
 
 def test_those_who_ask_for_a_topology_take_quota_as_others_do():
@@ -138,11 +145,10 @@ def test_those_who_ask_for_a_topology_take_quota_as_others_do():
     queues = snapshot(cluster_queue(quotas={"t4": {GPU: "2"}}), flavors=flavors)
     rack = template(annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
 
-    found = forecast(
-        queues, [], [waits(needs=(needs({GPU: "1"}, pods=rack),), count=2)], run_time_of, 0.0
-    )["gpu-cq"]
+    waiting = [waits(needs=(needs({GPU: "1"}, pods=rack),), count=2)]
+    found = told(forecast(queues, [], waiting, run_time_of, 0.0), queues).start
 
-    assert (found.uncertain, found.free[0]) == (("topology",), (0,))
+    assert (found.uncertain, found.seconds > 0.0) == (("topology",), True)
 
 
 def by_use(gpus="1", **rest):
@@ -156,15 +162,17 @@ def by_use(gpus="1", **rest):
     )
 
 
-def test_of_very_many_localqueues_it_is_not_known_whose_turn_comes_when():
-    names = {f"{number}-lq": "gpu-cq" for number in range(201)}
-    queues = snapshot(*by_use().cluster_queues.values(), local_queues=names, kueue=by_use().kueue)
+def test_by_use_the_turn_of_a_newcomer_is_that_of_its_localqueue():
+    waiting = [waits("short", queue="x-lq")] * 2
+    found = forecast(by_use(), [runs("short")], waiting, run_time_of, 0.0)
 
-    profile = forecast(queues, [runs("short")], [waits("short", queue="0-lq")], run_time_of, 0.0)[
-        "gpu-cq"
+    starts = [
+        told(found, by_use(), local_queue=f"team/{name}-lq", priority=priority).start
+        for name, priority in (("y", 0), ("x", 9), ("x", 0))
     ]
 
-    assert profile.of("team/1-lq").unordered == "admissionFairSharing"
+    assert [start.seconds for start in starts] == [21.0, 21.0, 63.0]
+    assert all(start.is_known for start in starts)
 
 
 def test_by_use_the_starts_of_pending_workloads_are_known():
@@ -180,9 +188,8 @@ PREEMPTS = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohor
 
 
 def start(queues, running, waiting=(), *, gpus=1, priority=0):
-    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
-    asked = demand([needs({GPU: str(gpus)})], queues.cluster_queues["gpu-cq"], queues)
-    return start_of(profile, asked, priority=priority).start
+    forecasts = forecast(queues, running, waiting, run_time_of, 0.0)
+    return told(forecasts, queues, gpus=gpus, priority=priority).start
 
 
 def ranked_state(**rest):
@@ -212,24 +219,22 @@ def test_only_who_may_be_preempted_has_a_wider_range_for_it(priority, uncertain)
     assert found.uncertain == uncertain
 
 
-def last(found, *, runs_for, priority=0, gpus=1, elapsed=0.0):
-    asked = demand([needs({GPU: str(gpus)})], state().cluster_queues["gpu-cq"], state())
-    first = start_of(found, asked, priority=priority, elapsed=elapsed)
-    end = last_start(found, asked, first, runs_for, priority=priority, elapsed=elapsed)
-    return first.start.seconds, round(end.seconds, 1), end.preempted_by
-
-
 def test_a_newcomer_that_is_preempted_starts_again_after_those_that_outrank_it():
+    queues = ranked_state(preemption=PREEMPTS)
     running = [replace(runs("long", gpus=1), priority=9)]
     waiting = [waits("long", gpus=2, priority=9, key="wide")]
-    found = forecast(ranked_state(preemption=PREEMPTS), running, waiting, run_time_of, 0.0)
-    queue = found["gpu-cq"]
+    found = forecast(queues, running, waiting, run_time_of, 0.0)
 
+    def last(runs_for, *, priority=0, at=0.0):
+        start = told(found, queues, run_seconds=runs_for, priority=priority, at=at).start
+        return start.seconds, start.preempted_by
+
+    assert told(found, queues).start.seconds == 0.0
     # Nobody stops what is done by then, or is as urgent.
-    assert last(queue, runs_for=99.0) == (0.0, 0.0, 0)
-    assert last(queue, runs_for=200.0, priority=9) == (0.0, 0.0, 0)
-    assert last(queue, runs_for=200.0) == (0.0, 202.0, 1)
-    assert last(queue, runs_for=200.0, elapsed=50.0) == (0.0, 152.0, 1)
+    assert last(99.0) == (0.0, 0)
+    assert last(200.0, priority=9) == (0.0, 0)
+    assert last(200.0) == (202.0, 1)
+    assert last(200.0, at=50.0) == (152.0, 1)
 
 
 _ASKED = st.lists(
@@ -270,14 +275,23 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
 @pytest.mark.parametrize("rest", [{}, {"preemption": PREEMPTS}], ids=["plain", "preempting"])
 def test_what_comes_free_soon_after_each_other_goes_to_narrow_workloads_one_by_one(rest):
     queues = state(gpus=2, **rest)
-    running = [runs("long", since=-1.0), runs("long", since=-0.5)]
+    running = [runs("long", since=-3.0), runs("long", since=-1.5)]
     waiting = [waits("long", gpus=2, key="wide"), *(waits("long", key=f"{n}") for n in range(40))]
 
     found = pending_starts(queues, running, waiting, run_time_of, 0.0)
 
-    # In Kueue two GPUs are never free at once before nobody narrow waits.
+    # Each is tried in a batch of its own, in which the other GPU is not free yet.
     seconds = [found[key][0].seconds for key in ("0", "1", "2", "39", "wide")]
-    assert seconds == [100.0, 100.5, 201.0, 2020.0 - 0.5, 2121.0 - 0.5]
+    assert seconds == [98.0, 99.5, 199.0, 99.5 + 19 * 101.0, 99.5 + 20 * 101.0]
+
+
+def test_what_comes_free_before_one_batch_goes_to_a_wide_workload_that_is_the_oldest():
+    running = [runs("long", since=-1.0), runs("long", since=-0.5)]
+    waiting = [waits("long", gpus=2, key="wide"), waits("long", key="narrow")]
+
+    found = pending_starts(state(), running, waiting, run_time_of, 0.0)
+
+    assert [found[key][0].seconds for key in ("wide", "narrow")] == [100.0, 201.0]
 
 
 def fair_state(*others):
@@ -305,18 +319,25 @@ def test_where_it_is_not_known_whether_shares_decide_the_turn_among_others_is_no
     assert found.unordered == "fairSharing"
 
 
-def test_a_placement_takes_its_moment_from_those_that_outrank_who_waits_and_no_more():
+def test_placements_that_outrank_who_waits_are_never_told_too_early_a_start():
     queues = ranked_state()
     running = [runs("long", since=-90.0), runs("long", since=-80.0)]
     waiting = [waits("long", gpus=1) for _ in range(3)]
-    asked = demand([needs({GPU: "1"})], queues.cluster_queues["gpu-cq"], queues)
-    profile = forecast(queues, running, waiting, run_time_of, 0.0)["gpu-cq"]
+    forecasts = forecast(queues, running, waiting, run_time_of, 0.0)
 
-    found = []
+    found, among = [], []
     for _ in range(3):
-        start = start_of(profile, asked, priority=9)
-        found.append(start.start.seconds)
-        profile = with_placement(profile, start.usage, found[-1], 100.0, priority=9)
+        start = told(forecasts, queues, priority=9, among=among)
+        at = start.start.seconds
+        found.append(at)
+        among.append(
+            PlacedJob(
+                cluster_queue="gpu-cq", usage=start.usage, start=at, end=at + 100.0, priority=9
+            )
+        )
 
-    # Those who wait would have started at both of the first releases, and start later.
-    assert found == [11.0, 21.0, 112.0]
+    # Those who wait keep their starts in the log, so that a second one comes behind one of them.
+    in_truth = [11.0, 21.0, 112.0]
+    assert found[0] == in_truth[0]
+    assert all(told >= true for told, true in zip(found, in_truth, strict=True))
+    assert found == sorted(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.builders import arrival, cluster_queue, held, needs, snapshot
-from tests.worlds import schedules, waiting
+from tests.worlds import simulations, waiting
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Head, KueueConfig, Queueing
@@ -54,7 +54,7 @@ def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain, fair_shar
     own = {"a": {"cpu": "0"}, "b": {"cpu": "1"}}
     kueue = KueueConfig(fair_sharing=fair_sharing)
     state = snapshot(strict, cluster_queue("b-cq", own, cohort="all"), kueue=kueue)
-    schedule = schedules(state, grain=grain)["b-cq"]
+    schedule = simulations(state, grain=grain)["b-cq"]
     come = [
         arrival("first", {"cpu": "1"}, local_queue="a-lq", priority=2),
         arrival("head", {"cpu": "2"}, local_queue="a-lq", priority=1),

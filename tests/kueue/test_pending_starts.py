@@ -1,4 +1,4 @@
-"""When those start who are pending, by the run of the event loop that profiles are made of."""
+"""When those start who are pending, by the simulation that forecasts are made of."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def test_a_group_starts_one_after_the_other_where_room_is_for_one():
     assert one.high - one.low < three.high - three.low
 
 
-def test_the_last_starts_when_the_profile_says_that_all_have():
+def test_the_last_starts_when_the_forecast_says_that_all_have():
     queues, running = state(), [runs(2)]
     waiting = [waits("a"), waits("b"), waits("c", gpus=2)]
 
     found = pending_starts(queues, running, waiting, run_time_of, NOW)
 
-    profile = forecast(queues, running, waiting, run_time_of, NOW)["gpu-cq"]
-    assert max(start.seconds for each in found.values() for start in each) == profile.waits
+    told = forecast(queues, running, waiting, run_time_of, NOW)["gpu-cq"].waits("gpu-cq", NOW)
+    assert max(start.seconds for each in found.values() for start in each) == told
 
 
 def test_what_never_fits_never_starts_and_says_nothing_of_others():

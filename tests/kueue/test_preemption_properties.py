@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, snapshot
 from tests.worlds import snapshots, trees
-from webhook.kueue.cycle_preemptions import CyclePreemptions, Outcome
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
 from webhook.kueue.preemption import (
     PreemptionReason,
     Preemptor,
@@ -17,15 +15,6 @@ from webhook.kueue.preemption import (
     satisfies_policy,
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
-from webhook.kueue.queue_heads import (
-    Claims,
-    ClusterQueueHeads,
-    PendingGroup,
-    QueueEntry,
-    fitting,
-    has_room,
-    shape_of,
-)
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup
 from webhook.model.queues import KueueConfig, Preemption
@@ -251,7 +240,7 @@ def held_in(world, *, is_fair=False):
 
 @pytest.mark.agreement
 @given(st.one_of(worlds(), shared_worlds()), st.data())
-def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
+def test_the_event_loop_preempts_for_a_head_whom_the_search_finds(world, data):
     tree = world.tree
     wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 3)))
     asked = data.draw(
@@ -267,101 +256,11 @@ def test_bounds_leave_nobody_out_for_whom_kueue_would_preempt(world, data):
     world = replace(world, preemptor=asked, holders=holders)
     assume(world.short)
     is_fair = world.strategies is not None
-    bounded = held_in(replace(world, holders=holders), is_fair=is_fair)
+    held = held_in(replace(world, holders=holders), is_fair=is_fair)
 
     found = [
         [(victim.holder.uid, victim.reason) for victim in holding.targets(asked, world.short)]
-        for holding in (bounded, world.preemptions())
+        for holding in (held, world.preemptions())
     ]
 
     assert found[0] == found[1]
-
-
-def head(world, leaf, taken, priority, order):
-    """The head of a ClusterQueue: one Workload that asks for these amounts."""
-    queue, tree = queues_of(world)[leaf], world.tree
-    usage = tuple((tree.cells[cell], amount) for cell, amount in taken)
-    asked = Demand(parts=((FlavorChoice(flavor="default", usage=usage),),), combinations=())
-    group = PendingGroup(cluster_queue=queue.name, demand=asked, seconds=1.0, priority=priority)
-    heads = ClusterQueueHeads(queue=queue, leaf=leaf, is_strict=False)
-    heads.add(QueueEntry(shape_of(tree, leaf, asked), group, 1), order)
-    return heads
-
-
-@pytest.mark.agreement
-@given(st.one_of(worlds(), shared_worlds()), st.data())
-def test_a_cycle_leaves_out_no_head_for_which_kueue_would_preempt(world, data):
-    tree, free = world.tree, max(0, world.tree.available(0, 0))
-    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
-    world = replace(world, holders=holders)
-    cycle = CyclePreemptions(tree, held_in(world, is_fair=world.strategies is not None))
-    of_leaf = {}
-    for order, leaf in enumerate(sorted(tree.leaves.values())):
-        taken = ((0, data.draw(st.integers(1, free + 2))),)
-        heads = head(world, leaf, taken, data.draw(priorities), order)
-        if heads.entries[0][2].shape.is_possible:
-            of_leaf[leaf] = [heads]
-            cycle.joined(leaf, heads.entries[0][2].shape)
-
-    taking_part = cycle.begin(of_leaf)
-
-    for leaf, (heads,) in of_leaf.items():
-        priority, order, entry = heads.entries[0]
-        taken = entry.shape.only
-        asked = Preemptor(leaf=leaf, taken=taken, priority=-priority, queued_at=order)
-        asking = replace(world, preemptor=asked)
-        if asking.short and world.preemptions().targets(asked, asking.short):
-            assert heads in taking_part
-
-
-@pytest.mark.agreement
-@given(st.one_of(worlds(), shared_worlds(), shared_worlds()), st.data())
-def test_a_head_whose_mode_does_not_matter_borrows_from_no_other_height(world, data):
-    tree = world.tree
-    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
-    held = held_in(replace(world, holders=holders), is_fair=world.strategies is not None)
-    cycle = CyclePreemptions(tree, held)
-    cell = data.draw(st.sampled_from(range(tree.width)))
-    for leaf in sorted(tree.leaves.values()):
-        free = max(0, tree.available(leaf, cell))
-        wanted = data.draw(st.integers(free + 1, free + 3))
-        heads = head(world, leaf, ((cell, wanted),), data.draw(priorities), data.draw(times))
-        heights = []
-        for cycle.tells_modes in (True, False):
-            _, height = cycle.oracle(heads)(cell, wanted)
-            heights.append(height)
-
-        assert heights[0] == heights[1]
-
-
-def attempt(cycle, tree, heads):
-    claims = Claims(KueueConfig())
-    claims.oracle_of = cycle.oracle
-    return cycle.attempt(heads, fitting(tree, heads, claims, exact_height=True))
-
-
-@pytest.mark.agreement
-@given(shared_worlds(), st.data())
-def test_a_head_like_one_that_was_skipped_would_be_skipped_too(world, data):
-    tree, holders = world.tree, held_in(world)
-    leaves = sorted(tree.leaves.values())
-    wanted = max(1, tree.available(0, 0) + data.draw(st.integers(1, 2)))
-    first = data.draw(st.sampled_from(leaves[:3]))
-    asked = Preemptor(leaf=first, taken=((0, wanted),), priority=2, queued_at=0)
-    holders.evict(holders.targets(asked, [0])[: data.draw(st.sampled_from([0, 0, 1]))])
-    cycle = CyclePreemptions(tree, holders)
-    cycle.begin({})
-    for order in range(12):
-        heads = head(
-            world,
-            data.draw(st.sampled_from(leaves[:3])),
-            data.draw(st.sampled_from([((0, wanted),), ((0, wanted), (1, 1))])),
-            data.draw(st.sampled_from([1, 1, 2])),
-            data.draw(times) or order,
-        )
-        is_in_vain = cycle.is_in_vain(heads)
-        if data.draw(st.integers(0, 9)) == 0 and tree.available(heads.leaf, 1) > 0:
-            cycle.charge(heads.leaf, ((1, 1),), 1)
-        elif not has_room(tree, heads.leaf, heads.entries[0][2].shape):
-            outcome = attempt(cycle, tree, heads)
-            assert outcome is Outcome.SKIPPED or not is_in_vain

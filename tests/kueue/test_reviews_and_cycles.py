@@ -10,10 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE
-from tests.worlds import arrivals, schedules, snapshots, trees, used, waiting
+from tests.worlds import arrivals, simulations, snapshots, trees, used, waiting
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.schedule import Running
+from webhook.kueue.simulation import Running
 from webhook.model.queues import Held, Reservation
 
 NEWEST = 1_000
@@ -71,7 +71,7 @@ def competing(state, come):
 
 def loops(state, reserving, pending):
     """By ClusterQueue the event loop of its tree, after its first cycles."""
-    found = schedules(state)
+    found = simulations(state)
     for name, each in ((name, each) for name, row in reserving.items() for each in row):
         found[name].add_running(
             Running(
@@ -90,7 +90,7 @@ def loops(state, reserving, pending):
         asked = waiting(each, state)
         found[asked.cluster_queue].add_waiting(asked, age=each.created)
     for schedule in set(found.values()):
-        schedule.start_what_fits()
+        schedule.step()
     return found
 
 

@@ -7,7 +7,7 @@ given those heads alone, in the order of the product.
 from tests import worlds
 from tests.kueue_tables.clusters import NOW, amounts, cluster, key
 from webhook.kueue import forecast
-from webhook.kueue.schedule import Running
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import UNKNOWN_SECONDS
 from webhook.model.queues import namespace_labels
 from webhook.state import forecast_input
@@ -34,7 +34,7 @@ def many_cycles(case):
         for name in snapshot.cluster_queues
         for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
     ]
-    planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW).planned
+    planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW)
     starts = [start for start in planned.begun if start.at < UNKNOWN_SECONDS]
     return {"started": started(starts), "preempted": {}}, wanted(case, snapshot)
 
@@ -82,31 +82,24 @@ def pending(state, snapshot):
 
 def cycle(state, snapshot, groups):
     """Run one cycle of each tree with these pending Workloads."""
-    schedules = worlds.schedules(snapshot)
-    for name, schedule in schedules.items():
+    schedules = worlds.simulations(snapshot)
+    # All ClusterQueues of a tree have one Simulation.
+    for simulation in dict.fromkeys(schedules.values()):
         # The very first cycle has rules of its own.
-        schedule.start_what_fits()
+        simulation.step()
+    for name, schedule in schedules.items():
         for workload in state.contents_of(name).holding:
             schedule.add_running(running(name, workload))
     # Of one priority, those that are added first count as older.
     for group in sorted(groups, key=lambda group: group.arrival.created):
         waiting = worlds.waiting(group.arrival, snapshot, seconds=RUN_SECONDS)
         schedules[waiting.cluster_queue].add_waiting(waiting)
-    starts, preempted = [], {}
-    # All ClusterQueues of a tree have one Schedule.
-    for schedule in dict.fromkeys(schedules.values()):
-        if schedule.next_event() == schedule.now:
-            schedule.step()
-            # A step runs all cycles of its moment.
-            starts += [start for start in schedule.started if start.cycle == 0]
-        preempted |= {victims.key: victims.reason.value for victims in schedule.preempted}
-    return {
-        "started": {
-            start.entry.waiting.key: assigned(start.found.flavors, start.found.taken)
-            for start in starts
-        },
-        "preempted": preempted,
-    }
+    begun, preempted = {}, {}
+    for simulation in dict.fromkeys(schedules.values()):
+        simulation.follow(simulation.now, wakes=False, drawn={})
+        begun |= started(simulation.begun)
+        preempted |= {victims.key: victims.reason.value for victims in simulation.preempted}
+    return {"started": begun, "preempted": preempted}
 
 
 def started(begun):

@@ -13,7 +13,7 @@ from webhook.model.reasons import Obstacle
 from webhook.reconsider import advice
 from webhook.reconsider.choose import by_job
 from webhook.reconsider.offers import ReconsiderInput
-from webhook.state.forecast_input import with_profiles
+from webhook.state.forecast_input import with_forecasts
 from webhook.state.state import State
 
 HOUR = 3600
@@ -84,7 +84,7 @@ def advised(jobs, workloads, *, policies=None, rates=RATES, others=()):
         prices=prices(rates),
         generation=1,
     )
-    snapshot = replace(snapshot, profiles=with_profiles(state, snapshot, NOW).profiles)
+    snapshot = replace(snapshot, forecasts=with_forecasts(state, snapshot, NOW).forecasts)
     world = ReconsiderInput(
         snapshot=snapshot,
         contents={},

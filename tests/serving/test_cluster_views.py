@@ -8,7 +8,6 @@ from tests.builders import NAMESPACE, cluster_queue, held
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from tests.simulate.shipped import shipped
-from webhook.model.forecasts import Profile
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
 from webhook.simulate.replay import replay
 from webhook.state.pipe import Update, changes
@@ -101,17 +100,10 @@ def full(*names, reserving=4, waiting=0, **rest):
     return manager(*names, **{"quota": GPU_CELL, "policies": (PAPERS,), **found, **rest})
 
 
-def with_profile(snapshot, flavor, *free):
-    """Let a newcomer find so many GPUs free from now on, and every ten seconds later."""
-    cells = tuple((flavor, resource) for resource in ("nvidia.com/gpu", "cpu", "memory"))
-    found = Profile(
-        computed_at=100.0,
-        cells=cells,
-        times=tuple(10.0 * number for number in range(len(free))),
-        free=tuple((each, 1_000_000, 1 << 50) for each in free),
-        spread=(0.0,) * len(free),
-    )
-    return replace(snapshot, profiles={"gpu-cq": found})
+def foreseen(snapshot, *runs):
+    """Forecast from now on; *runs*: (flavor, GPUs, seconds left)."""
+    used = [("gpu-cq", {flavor: {"nvidia.com/gpu": gpus}}, left) for flavor, gpus, left in runs]
+    return builders.foreseen(snapshot, *used, now=100.0)
 
 
 def starts_in(decision):
@@ -271,16 +263,16 @@ def test_forecasts_of_a_worker_hold_only_those_that_are_sent_there():
         strategy={"type": "FinishTime", "finishTime": {"runTime": "10s"}},
     )
     here = full("a", policies=(by_finish,))
-    server = Server(with_profile(here, "remote", 100))
-    there = with_profile(worker(used="4", reserving=4), "t4", 0, 4)
+    server = Server(foreseen(here))
+    there = foreseen(worker(used="4", reserving=4), ("t4", "4", 10.0))
     show(server, a=there)
     ids = [create(server, number)["id"] for number in range(4)]
 
     waiting = starts_in(create(server, 5))
-    here = with_profile(full("a", reserving=8, quota=MANY, policies=(by_finish,)), "remote", 100)
+    here = foreseen(full("a", reserving=8, quota=MANY, policies=(by_finish,)))
     show(server, here=here, reserved=ids, a=there)
 
-    assert (waiting, starts_in(create(server, 6))) == (10.0, 20.0)
+    assert (waiting, starts_in(create(server, 6))) == (11.0, 22.0)
 
 
 def test_a_server_decides_a_burst_as_a_replay_does():

@@ -4,38 +4,29 @@ from tests import builders
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from webhook.decide import decision_record
-from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.serving import decision_log
 from webhook.state.pipe import Update, changes
 from webhook.state.seen_workload import SeenWorkload
 
-GIB = 1 << 30
 POLICY = builders.policy(
     builders.GPU_OPTION,
     {**builders.CPU_OPTION, "slowdown": 3.5},
     strategy={"finishTime": {"runTime": "20s", "minimumGain": {"time": "0s", "percent": 0}}},
 )
-GPU_CELLS = (("t4", "nvidia.com/gpu"), ("t4", "cpu"), ("t4", "memory"))
-CPU_CELLS = (("default", "cpu"), ("default", "memory"))
-ROOM = (1_000_000, 4000 * GIB)
+QUEUES = (
+    builders.cluster_queue("gpu-cq", {"t4": GPU_CELL}),
+    builders.cluster_queue("cpu-cq", {"default": CPU_CELL}),
+)
 BURST = ["gpu"] * 8 + ["cpu"] * 6 + ["gpu"]
-"""Four GPUs are free in 20 s and serve four Jobs each 20 s; six Jobs on CPU end after 70 s."""
+"""Four GPUs are free in 21 s and serve four Jobs each 20 s; six Jobs on CPU end after 70 s."""
 
 
-def profiles(at):
+def forecasts(at):
     """Four runs of 20 s have just begun on the GPUs."""
-    gpu = Profile(
-        computed_at=at,
-        cells=GPU_CELLS,
-        times=(0.0, 20.0),
-        free=((0, *ROOM), (4, *ROOM)),
-        spread=(0.0, 0.0),
-    )
-    cpu = Profile(
-        computed_at=at, cells=CPU_CELLS, times=(0.0,), free=((24_000, 60 * GIB),), spread=(0.0,)
-    )
-    return {"gpu-cq": gpu, "cpu-cq": cpu}
+    used = {"t4": {"nvidia.com/gpu": "1", "cpu": "4", "memory": "6Gi"}}
+    known = builders.snapshot(*QUEUES)
+    return builders.foreseen(known, *[("gpu-cq", used, 20.0)] * 4, now=at).forecasts
 
 
 def served():
@@ -49,14 +40,13 @@ def snapshot(taken=(), **rest):
     used = {"nvidia.com/gpu": "4", "cpu": "16", "memory": "24Gi"}
     cpu_used = {"cpu": str(4 * on_cpu), "memory": f"{6 * on_cpu}Gi"}
     return builders.snapshot(
-        builders.cluster_queue("gpu-cq", {"t4": GPU_CELL}),
-        builders.cluster_queue("cpu-cq", {"default": CPU_CELL}),
+        *QUEUES,
         held={
             "gpu-cq": builders.held({"t4": used}, pending=taken.count("gpu"), reserving=4),
             "cpu-cq": builders.held({"default": cpu_used}, reserving=on_cpu),
         },
         policies=(POLICY,),
-        **{"as_of": 100.0, "profiles": profiles(100.0), **rest},
+        **{"as_of": 100.0, "forecasts": forecasts(100.0), **rest},
     )
 
 
@@ -89,7 +79,7 @@ def test_placements_stay_in_the_forecast_until_it_contains_their_workloads():
     for number in range(15):
         option, found = create(server, number)
         taken.append(option)
-        # Its Workload is seen at once, and the profiles are those from before the burst.
+        # Its Workload is seen at once, and the forecasts are those from before the burst.
         server.now += 2.0 / 15
         show(server, snapshot(taken, as_of=server.now), seen=[found["id"]])
 
@@ -97,13 +87,13 @@ def test_placements_stay_in_the_forecast_until_it_contains_their_workloads():
     assert server.handler.placements() == 0
 
 
-def test_a_placement_leaves_the_forecast_with_profiles_that_contain_it():
+def test_a_placement_leaves_the_forecast_with_one_that_contains_it():
     server = served()
     ids = [create(server, number)[1]["id"] for number in range(8)]
     before = create(server, 8)[0]
 
-    # Profiles of a cluster in which all of it has ended.
-    show(server, snapshot(profiles=profiles(100.5)), seen=ids, profiled=ids)
+    # Forecasts of a cluster in which all of it has ended.
+    show(server, snapshot(forecasts=forecasts(100.5)), seen=ids, profiled=ids)
 
     assert (before, create(server, 9)[0]) == ("cpu", "gpu")
 
@@ -113,10 +103,10 @@ def test_the_decision_has_start_run_and_finish_of_every_option():
     _, found = create(server, 0)
 
     gpu, cpu = found["options"]
-    assert gpu["startsIn"] == 20.0
-    assert (gpu["runs"], gpu["runsBy"], gpu["finishesIn"]) == (20.0, "the policy", 40.0)
+    assert gpu["startsIn"] == 21.0
+    assert (gpu["runs"], gpu["runsBy"], gpu["finishesIn"]) == (20.0, "the policy", 41.0)
     assert cpu["startsIn"] == 0.0
     assert (cpu["runs"], cpu["runsBy"], cpu["finishesIn"]) == (70.0, "the policy", 70.0)
     logged = decision_log.line(server.considered[-1], 0.0)["decision"]["options"][0]
     assert logged["runsBetween"][0] < 20.0 < logged["runsBetween"][1]
-    assert logged["finishesBetween"][0] < 40.0 < logged["finishesBetween"][1]
+    assert logged["finishesBetween"][0] < 41.0 < logged["finishesBetween"][1]

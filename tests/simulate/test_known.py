@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
-from tests.worlds import arrivals, schedules, snapshots, waiting
+from tests.worlds import arrivals, simulations, snapshots, waiting
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Held, Queueing
 from webhook.simulate.site import KnownOccupancy
@@ -24,11 +24,11 @@ class Course:
     def __init__(self, state):
         self.state = state
         self.known = KnownOccupancy(state)
-        self.schedules = schedules(state)
+        self.schedules = simulations(state)
         self.arrivals = {}
         self.pending = {name: [] for name in state.cluster_queues}
         for schedule in set(self.schedules.values()):
-            schedule.start_what_fits()
+            schedule.step()
 
     def join(self, arrival, run_seconds):
         each = waiting(arrival, self.state, seconds=run_seconds)
@@ -42,12 +42,12 @@ class Course:
 
     def step(self, schedule):
         schedule.step()
-        for ended in schedule.runs.released:
+        for ended in schedule.ended:
             self._tell(self.known.end, schedule, ended)
         for begun in schedule.begun:
             self.pending[begun.cluster_queue].remove(self.arrivals[begun.key])
             self._tell(self.known.start, schedule, begun)
-        schedule.runs.released.clear()
+        schedule.ended.clear()
         schedule.begun.clear()
 
     def _tell(self, tell, schedule, begun):

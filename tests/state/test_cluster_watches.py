@@ -155,11 +155,11 @@ def test_another_kubeconfig_leaves_no_moment_without_forecasts(observe):
     observer.reach(gpu="first")
     observer.until(lambda: "gpu" in observer.snapshots)
     observer.watches.follow(Snapshot(policies=(rule,), worker_clusters=clusters))
-    observer.until(lambda: observer.snapshots["gpu"].profiles)
+    observer.until(lambda: observer.snapshots["gpu"].forecasts)
 
     observer.reach(gpu="second")
     observer.until(lambda: ("team", "new-lq") in observer.snapshots["gpu"].local_queues)
-    at_first = observer.snapshots["gpu"].profiles
+    at_first = observer.snapshots["gpu"].forecasts
     end(observer)
 
     assert list(at_first) == ["four-gpus"]
@@ -217,10 +217,10 @@ def test_the_managers_policies_say_what_is_forecast(observe):
     clusters = {"gpu": WorkerCluster(name="gpu")}
 
     observer.watches.follow(Snapshot(policies=(rule,), worker_clusters=clusters))
-    observer.until(lambda: observer.snapshots["gpu"].profiles)
+    observer.until(lambda: observer.snapshots["gpu"].forecasts)
     end(observer)
 
-    assert list(observer.snapshots["gpu"].profiles) == ["four-gpus"]
+    assert list(observer.snapshots["gpu"].forecasts) == ["four-gpus"]
 
 
 def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(observe):

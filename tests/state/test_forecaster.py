@@ -68,8 +68,11 @@ def pending(name):
 
 
 def free(update):
-    profile = update.changed["profiles"].put["gpu-cq"]
-    return [(round(t), n // 1000) for t, (n,) in zip(profile.times, profile.free, strict=True)]
+    log, changes = update.changed["forecasts"].put["gpu-cq"].log, []
+    for time, cpus, rests in zip(log.times, log.free[0], log.rests, strict=True):
+        if rests and (not changes or changes[-1][1] != cpus // 1000):
+            changes.append((round(time), cpus // 1000))
+    return changes
 
 
 def elsewhere(name):
@@ -82,7 +85,7 @@ def keys(seen):
     return [each.key for each in seen]
 
 
-def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
+def test_a_placement_is_foreseen_when_the_forecasts_contain_its_workload():
     bench = Bench(pending("a"))
     bench.offer()
     assert (keys(bench.update.seen), keys(bench.update.profiled)) == (["id-a"], [])
@@ -94,8 +97,8 @@ def test_a_placement_is_foreseen_when_the_profiles_contain_its_workload():
     bench.offer()
     second = bench.forecast()
 
-    assert (keys(first.profiled), free(first)) == (["id-a"], [(0, 0), (21, 4)])
-    assert (keys(second.profiled), free(second)) == (["id-b"], [(0, 0), (42, 4)])
+    assert (keys(first.profiled), free(first)) == (["id-a"], [(0, 0), (20, 4)])
+    assert (keys(second.profiled), free(second)) == (["id-b"], [(0, 0), (20, 4), (21, 0), (41, 4)])
     assert bench.feed.update(1.0, 0.0).profiled == ()
 
 
@@ -138,8 +141,8 @@ def test_where_nothing_happens_a_forecast_is_made_anew_once_something_should_hav
         if made[-1]:
             bench.forecast()
 
-    # The queue with somebody in it after 21 s, the idle one after 30.
-    assert made == [0, 0, 1, 0, 1]
+    # The queue with somebody in it after 20 s, the idle one after 30.
+    assert made == [0, 1, 0, 0, 1]
 
 
 def test_all_is_forecast_anew_when_queues_change():
@@ -175,7 +178,10 @@ def test_trees_take_turns_and_each_says_itself_which_workloads_it_contains(monke
     bench.offer()
     found.append(bench.forecast())
 
-    assert [sorted(update.changed["profiles"].put) for update in found] == [["gpu-cq"], ["idle-cq"]]
+    assert [sorted(update.changed["forecasts"].put) for update in found] == [
+        ["gpu-cq"],
+        ["idle-cq"],
+    ]
     assert [keys(update.profiled) for update in found] == [["id-a"], ["id-b"]]
     assert bench.offer() == 0
 
@@ -209,7 +215,7 @@ def test_a_queue_in_which_nothing_happens_has_its_turn_among_those_in_which_much
     for bench.now in range(1, 41):
         bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending(f"w{bench.now}")))
         bench.offer()
-        made += bench.forecast().changed["profiles"].put
+        made += bench.forecast().changed["forecasts"].put
 
     assert made.count("idle-cq") == 1
 
@@ -259,7 +265,7 @@ def test_what_breaks_a_forecast_costs_its_own_tree_alone_and_is_named_once(break
     bench = Bench(pending("a"), elsewhere("b"))
     bench.offer()
 
-    profiles = bench.forecast().changed["profiles"].put
+    profiles = bench.forecast().changed["forecasts"].put
     first = bench.logged
     bench.now = 40.0
     bench.offer()
@@ -275,12 +281,12 @@ def test_what_breaks_a_forecast_costs_its_own_tree_alone_and_is_named_once(break
 def test_a_queue_has_no_forecast_from_before_its_forecast_broke(monkeypatch):
     bench = Bench(pending("a"))
     bench.offer()
-    before = bench.forecast().changed["profiles"].put
+    before = bench.forecast().changed["forecasts"].put
     monkeypatch.setattr(forecast_input, "queued", lambda *_: 1 / 0)
     bench.feed.take(changed(kinds.WORKLOADS, "ADDED", pending("b")))
     bench.offer()
 
-    after = bench.forecast().changed["profiles"]
+    after = bench.forecast().changed["forecasts"]
 
     assert "gpu-cq" in before
     assert "gpu-cq" in after.gone
@@ -299,5 +305,5 @@ def test_a_forecast_is_tried_again_with_all_that_its_tree_holds(break_forecasts)
     mended = bench.forecast()
 
     assert early == 0
-    assert free(mended) == [(0, 0), (21, 4)]
+    assert free(mended) == [(0, 0), (20, 4)]
     assert bench.forecaster.as_of(bench.now) == bench.now

@@ -1,47 +1,29 @@
-"""What goes through the pipe between the observer and its server."""
+"""What the observer sends to the servers comes out as it went in."""
 
-from dataclasses import replace
-
-from hypothesis import given
-from hypothesis import strategies as st
-
+from tests.builders import arrival, cluster_queue, foreseen, snapshot
 from tests.state.frames import through
-from webhook.model.forecasts import Profile
+from webhook.kueue.tree_forecast import wait_for
 from webhook.state.pipe import Delta, Update
 
-amounts = st.integers(0, (1 << 63) - 1)
-seconds = st.floats(0, allow_nan=False)
+CELL = ("t4", "nvidia.com/gpu")
 
 
-@st.composite
-def profiles(draw):
-    steps, cells = draw(st.integers(0, 4)), draw(st.integers(0, 3))
-    row = st.tuples(*[amounts] * cells)
-    return Profile(
-        computed_at=draw(seconds),
-        cells=tuple(("t4", f"resource-{number}") for number in range(cells)),
-        times=draw(st.tuples(*[seconds] * steps)),
-        free=draw(st.tuples(*[row] * steps)),
-        spread=draw(st.tuples(*[seconds] * steps)),
-        behind=draw(st.sampled_from([(), ((1, 0.0), (0, 5.0))])),
-        unknown_seconds=draw(seconds),
-        uncertain=draw(st.sampled_from([(), ("depth", "runTimes")])),
+def test_a_forecast_that_was_sent_answers_as_before():
+    known = foreseen(
+        snapshot(cluster_queue(quotas={"t4": {CELL[1]: "4"}})),
+        ("gpu-cq", {"t4": {CELL[1]: "3"}}, 10.0),
+        waiting=[(arrival("a", {CELL[1]: "2"}), 20.0), (arrival("b", {CELL[1]: "4"}), 5.0)],
     )
+    update = Update(changed={"forecasts": Delta(put=known.forecasts)}, forecasts_as_of=3.0)
 
+    sent = through(update).changed["forecasts"].put["gpu-cq"]
 
-@given(profile=profiles(), of_each=st.dictionaries(st.sampled_from(["a/x", "b/y"]), profiles()))
-def test_a_profile_comes_out_as_it_went_in(profile, of_each):
-    profile = replace(profile, by_local_queue=of_each)
-    update = Update(changed={"profiles": Delta(put={"gpu-cq": profile})}, forecasts_as_of=3.0)
+    def asked(forecast):
+        return [
+            wait_for(forecast, "gpu-cq", {CELL: gpus}, known, now)
+            for gpus in (1, 2, 4, 5)
+            for now in (0.0, 15.0, 100.0)
+        ]
 
-    assert through(update) == update
-
-
-def test_more_than_can_be_written_is_written_as_the_most_that_can():
-    profile = Profile(
-        computed_at=0.0, cells=(("t4", "cpu"),), times=(0.0,), free=((1 << 80,),), spread=(0.0,)
-    )
-
-    assert through(Update(changed={"profiles": profile})).changed["profiles"].free == (
-        ((1 << 63) - 1,),
-    )
+    assert asked(sent) == asked(known.forecasts["gpu-cq"])
+    assert len({start.seconds for start in asked(sent)}) > 3

@@ -73,7 +73,7 @@ def forecast(*jobs, namespaces=EVERYBODY, rules=(), learned=None):
         policies=(policy(strategy={"type": "FinishTime"}), *rules),
         run_times=learned or {},
     )
-    return state, forecast_input.with_profiles(state, snapshot, NOW)
+    return state, forecast_input.with_forecasts(state, snapshot, NOW)
 
 
 def starts(snapshot, *, priority=0):
@@ -233,7 +233,7 @@ def test_others_are_expected_to_come_by_a_word_that_everybody_believes(namespace
 
     _, snapshot = forecast(*came, namespaces=namespaces)
 
-    assert (snapshot.profiles["gpu-cq"].later is not None) is expects
+    assert (snapshot.forecasts["gpu-cq"].later is not None) is expects
 
 
 WORD = st.one_of(st.just(0), st.integers(min_value=1, max_value=100_000))

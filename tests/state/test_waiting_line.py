@@ -74,9 +74,8 @@ def test_they_start_when_a_newcomer_is_told_that_they_do():
 
     *_, last = all_waiting(state, snapshot, NOW)
 
-    assert forecast_input.with_profiles(state, snapshot, NOW).profiles["gpu-cq"].waits == (
-        last.start.seconds
-    )
+    forecast = forecast_input.with_forecasts(state, snapshot, NOW).forecasts["gpu-cq"]
+    assert forecast.waits("gpu-cq", 0.0) == last.start.seconds
 
 
 def test_whom_nothing_is_known_of_counts_for_those_behind_alone():

@@ -26,7 +26,7 @@ from webhook.model.policy.spec import Mode
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester, read_requester
 from webhook.model.words import nearest
-from webhook.state.forecast_input import with_profiles
+from webhook.state.forecast_input import with_forecasts
 from webhook.state.snapshot_file import fetch_state, read_state
 from webhook.state.waiting_line import waiting_of
 
@@ -93,7 +93,7 @@ def view_of_state(state: State, unix: float, policies: tuple[str, ...] = ()) -> 
             (policy for path in policies for policy in read_policies(path)), key=sort_key
         )
         snapshot = dataclasses.replace(snapshot, policies=tuple(given))
-    return DecidingView(snapshot=with_profiles(state, snapshot, unix), unix=unix)
+    return DecidingView(snapshot=with_forecasts(state, snapshot, unix), unix=unix)
 
 
 def asked_by(

@@ -31,8 +31,7 @@ from webhook.api.resources import (
 from webhook.api.watch import list_pages
 from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
-from webhook.kueue.flavor_plan import Demand, FlavorChoice
-from webhook.kueue.profile import start_of
+from webhook.kueue.tree_forecast import wait_for
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
@@ -47,7 +46,7 @@ from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.model.forecasts import Profile
+    from webhook.kueue.tree_forecast import TreeForecast
     from webhook.state.state import State
 
 
@@ -379,11 +378,11 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     snapshot = state.snapshot(0.0, unix)
     counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
     forecast_input = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
-    profiles = ForecastInputs().profiles(forecast_input)
+    forecasts = ForecastInputs().forecasts(forecast_input)
     used = _used_by_policies(snapshot)
     shown = [
         {
-            **_queue(queue, snapshot.held.get(name, Held()), state, profiles.get(name)),
+            **_queue(queue, snapshot.held.get(name, Held()), state, forecasts.get(name), snapshot),
             "inPolicies": name in used,
         }
         for name, queue in sorted(snapshot.cluster_queues.items())
@@ -427,7 +426,11 @@ def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _queue(
-    queue: ClusterQueue, held: Held, state: State, profile: Profile | None
+    queue: ClusterQueue,
+    held: Held,
+    state: State,
+    forecast: TreeForecast | None,
+    snapshot: Snapshot,
 ) -> dict[str, Any]:
     contents = state.contents_of(queue.name)
     return {
@@ -436,7 +439,7 @@ def _queue(
         "state": _state_of(queue),
         "pending": sum(len(group.members) for group in contents.waiting),
         "reserving": len(contents.holding),
-        "quotas": list(_quotas(queue, held, profile)),
+        "quotas": list(_quotas(queue, held, forecast, snapshot)),
     }
 
 
@@ -446,7 +449,9 @@ def _state_of(queue: ClusterQueue) -> str:
     return "active" if queue.active else "inactive"
 
 
-def _quotas(queue: ClusterQueue, held: Held, profile: Profile | None) -> Iterator[dict[str, Any]]:
+def _quotas(
+    queue: ClusterQueue, held: Held, forecast: TreeForecast | None, snapshot: Snapshot
+) -> Iterator[dict[str, Any]]:
     for group in queue.groups:
         for cell, quota in group.quotas.items():
             flavor, resource = cell
@@ -455,19 +460,21 @@ def _quotas(queue: ClusterQueue, held: Held, profile: Profile | None) -> Iterato
                 "resource": resource,
                 "used": render(held.usage.get(cell, 0), resource=resource),
                 "quota": render(quota.nominal, resource=resource),
-                **_next_free(profile, cell),
+                **_next_free(forecast, queue, cell, snapshot),
             }
 
 
-def _next_free(profile: Profile | None, cell: FlavorResource) -> dict[str, Any]:
+def _next_free(
+    forecast: TreeForecast | None, queue: ClusterQueue, cell: FlavorResource, snapshot: Snapshot
+) -> dict[str, Any]:
     """Return in how many seconds a new Job would get one unit, after all pending Jobs.
 
-    None: not within the time that is forecast.
+    None: never, as far as is known.
     """
-    if profile is None:
+    if forecast is None:
         return {"nextFreeIn": None, "uncertain": []}
-    choice = FlavorChoice(flavor=cell[0], usage=((cell, _unit(cell[1])),))
-    start = start_of(profile, Demand(parts=((choice,),), combinations=())).start
+    usage = {cell: _unit(cell[1])}
+    start = wait_for(forecast, queue.name, usage, snapshot, forecast.computed_at)
     seconds = None if start.seconds == inf else round(start.seconds, 1)
     return {"nextFreeIn": seconds, "uncertain": list(start.uncertain)}
 

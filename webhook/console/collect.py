@@ -31,7 +31,7 @@ from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
-from webhook.model.forecasts import Profile
+from webhook.kueue.tree_forecast import TreeForecast
 from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
@@ -446,7 +446,7 @@ def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: f
         pending=pending_in(counted.snapshot, queue.name),
         reserving=held.reserving,
         admitted=admitted.workloads,
-        waits=_waits(counted.profiles.get(queue.name), now),
+        waits=_waits(counted.forecasts.get(queue.name), queue.name, now),
         cells=tuple(
             Cell(
                 flavor=flavor,
@@ -477,5 +477,5 @@ def _trouble(queue: ClusterQueue, tree: UsageTree | None) -> str:
     return "its cohorts form a cycle" if tree is None else ""
 
 
-def _waits(profile: Profile | None, now: float) -> float | None:
-    return None if profile is None else max(0.0, profile.waits - (now - profile.computed_at))
+def _waits(forecast: TreeForecast | None, cluster_queue: str, now: float) -> float | None:
+    return None if forecast is None else forecast.waits(cluster_queue, now)

@@ -61,7 +61,7 @@ class DryRuns:
         self, source: Mapping[str, Any], requester: Requester | None, counted: Counted
     ) -> CreateOutcome:
         began = self._clock()
-        snapshot = replace(counted.snapshot, profiles=counted.profiles)
+        snapshot = replace(counted.snapshot, forecasts=counted.forecasts)
         try:
             return considered(
                 source,

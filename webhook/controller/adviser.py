@@ -144,7 +144,7 @@ class Adviser:
         policies = filter(advice.is_advised, snapshot.policies)
         counted = {name: feed.contents_of(name) for name in trees_of(policies, snapshot)}
         forecast = ForecastInput(snapshot=snapshot, counted=counted, now=now, unix=unix)
-        snapshot = replace(snapshot, profiles=ForecastInputs().profiles(forecast))
+        snapshot = replace(snapshot, forecasts=ForecastInputs().forecasts(forecast))
         world = ReconsiderInput(
             snapshot=snapshot,
             contents=counted,

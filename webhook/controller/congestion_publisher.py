@@ -87,8 +87,8 @@ class CongestionPublisher:
         contents = {name: feed.contents_of(name) for name in names}
         if not is_off(snapshot.off):
             forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
-            profiles = ForecastInputs().profiles(forecast)
-            snapshot = replace(snapshot, profiles=profiles)
+            forecasts = ForecastInputs().forecasts(forecast)
+            snapshot = replace(snapshot, forecasts=forecasts)
         requests = tuple(
             request
             for name, held in contents.items()

@@ -208,7 +208,7 @@ def _lasting(snapshot: Snapshot) -> Snapshot:
         competing={},
         reserving={},
         consumed={},
-        profiles={},
+        forecasts={},
         run_times={},
         start_delays={},
         dispatches={},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isnan
+from math import isnan
 from statistics import median_low
 from typing import Final, NamedTuple
 
@@ -17,9 +17,9 @@ from webhook.cost import terms
 from webhook.cost.device_shares import rate_of
 from webhook.cost.terms import Span
 from webhook.kueue.quota import tree_names
+from webhook.kueue.tree_forecast import wait_for
 from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Prices
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
-from webhook.model.forecasts import Profile
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.strategy import Congestion, CongestionType, LeastCost
 from webhook.model.queues import Amounts, FlavorResource, OffSwitch, Snapshot
@@ -45,7 +45,7 @@ class Market:
     """What prices are made from, at one moment."""
 
     snapshot: Snapshot
-    """With profiles of the trees whose capacity has a price."""
+    """With forecasts of the trees whose capacity has a price."""
     requests: Sequence[CellRequest]
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -80,7 +80,7 @@ def next_prices(before: CongestionPrices, market: Market) -> CongestionPrices:
         for cell, requests in asked.get(tree, {}).items():
             place = ScarceCell(tree, *cell)
             middle = median_low((amount, name) for amount, name in requests)
-            waits[place] = wait_for(snapshot.profiles.get(middle[1]), cell, middle[0], market.now)
+            waits[place] = _wait_for(market, cell, *middle)
             base = base_rate(cell, snapshot.prices.get("", NO_PRICES), least_cost, market.unix)
             base = base or _by_time(least_cost, cell, middle[0])
             price = next_price(before.prices.get(place, 0.0), waits[place], base, rules)
@@ -151,22 +151,16 @@ def _asked(market: Market) -> Mapping[str, Mapping[FlavorResource, list[tuple[in
     return asked
 
 
-def wait_for(profile: Profile | None, cell: FlavorResource, amount: int, now: float) -> float:
+def _wait_for(market: Market, cell: FlavorResource, amount: int, cluster_queue: str) -> float:
     """Return in how many seconds so much of a cell is free for a new Job; 0: it is now.
 
-    Without a profile nothing is known to wait.
+    Without a forecast nothing is known to wait.
     """
-    if profile is None or cell not in profile.cells:
+    forecast = market.snapshot.forecasts.get(cluster_queue)
+    if forecast is None:
         return 0.0
-    column = profile.cells.index(cell)
-    found = (
-        time for time, row in zip(profile.times, profile.free, strict=True) if row[column] >= amount
-    )
-    starts = next(found, inf)
-    # Under StrictFIFO nobody overtakes those who are there, whatever is free.
-    if profile.behind:
-        starts = max(starts, profile.waits)
-    return max(0.0, starts - max(0.0, now - profile.computed_at))
+    usage = {cell: amount}
+    return wait_for(forecast, cluster_queue, usage, market.snapshot, market.now).seconds
 
 
 def base_rate(cell: FlavorResource, prices: Prices, rules: LeastCost, unix: float) -> float:

@@ -17,11 +17,10 @@ from webhook.decide import objective, remote_options
 from webhook.decide.remote_options import Reached
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
-from webhook.kueue import domain_timeline
 from webhook.kueue.flavor_plan import demand, flavors_with_topology
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.profile import FoundStart, last_start
 from webhook.kueue.requests import priority_of
+from webhook.kueue.tree_forecast import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.device_prior import DevicePart, Guess, guess, part_of
 from webhook.learn.expected_runs import Expecting, estimate, limits_of
@@ -285,46 +284,22 @@ def _run(expecting: Expecting, option: Option, begun: _Begun) -> RunTime | None:
     return estimate(expecting, option, begun.flavors)
 
 
-def _start(case: ForecastCase, assessment: Assessment, option: Option) -> FoundStart | None:
+def _start(
+    case: ForecastCase, assessment: Assessment, option: Option, *, run_seconds: float = 0.0
+) -> FoundStart | None:
+    """Return the start in an option; with *run_seconds* that from which it runs to its end."""
     if not assessment.needs:
         return None
     snapshot = case.occupancy.snapshot
-    queue = snapshot.cluster_queues[assessment.cluster_queue]
-    asked = demand(assessment.needs, queue, snapshot)
-    found = case.occupancy.start_times.start_of(
+    return case.occupancy.start_times.start_of(
         assessment.cluster_queue,
-        asked,
+        demand(assessment.needs, snapshot.cluster_queues[assessment.cluster_queue], snapshot),
         now=case.now,
         priority=priority_of(case.job, option, snapshot),
         local_queue=f"{case.job.namespace}/{assessment.queue}",
+        run_seconds=run_seconds,
+        needs=assessment.needs,
     )
-    is_placed = not asked.flavors.isdisjoint(flavors_with_topology(queue, snapshot))
-    if found is None or not is_placed or assessment.starts_now:
-        return found
-    return replace(found, start=_in_domains(case, assessment, found))
-
-
-def _in_domains(case: ForecastCase, assessment: Assessment, found: FoundStart) -> Start:
-    """Return the start of a Job that waits for a domain with room, as far as that is foreseen."""
-    start, snapshot = found.start, case.occupancy.snapshot
-    profile = case.occupancy.start_times.profile(assessment.cluster_queue)
-    is_checked = bool(snapshot.cluster_queues[assessment.cluster_queue].checks)
-    if profile is None or not profile.domains or is_checked or start.seconds == inf:
-        return replace(start, unordered="topology")
-    elapsed = max(0.0, case.now - profile.computed_at)
-    at = domain_timeline.first_room(
-        assessment.needs,
-        found.names.split(","),
-        profile.domains,
-        snapshot,
-        after=elapsed + start.seconds,
-    )
-    if at is None:
-        return replace(start, unordered="topology")
-    seconds = at - elapsed
-    # Kueue may place others otherwise, so the wait for a domain may be half as long, or again so.
-    off = (seconds - start.seconds) / 2
-    return replace(start, seconds=seconds, low=start.low + off, high=max(start.high, seconds) + off)
 
 
 def _with_forecast(
@@ -412,24 +387,12 @@ def _cost(
 
 def _last(case: ForecastCase, begun: _Begun, option: Option, run: RunTime, start: Start) -> Start:
     """Return the start from which a Job runs to its end, though others may preempt it."""
-    assessment, snapshot = begun.item, case.occupancy.snapshot
     if begun.found is None:
         return start
-    local_queue = f"{case.job.namespace}/{assessment.queue}"
-    profile = case.occupancy.start_times.profile(assessment.cluster_queue, local_queue)
-    if profile is None or not profile.outranking:
+    found = _start(case, begun.item, option, run_seconds=run.seconds)
+    if found is None or not found.start.preempted_by:
         return start
-    queue = snapshot.cluster_queues[assessment.cluster_queue]
-    reserved = replace(begun.found, start=_NOW) if assessment.starts_now else begun.found
-    last = last_start(
-        profile,
-        demand(assessment.needs, queue, snapshot),
-        reserved,
-        run.seconds,
-        priority=priority_of(case.job, option, snapshot),
-        elapsed=max(0.0, case.now - profile.computed_at),
-    )
-    return expected_runs.later(last, begun.dispatch) if last.preempted_by else start
+    return expected_runs.later(found.start, begun.dispatch)
 
 
 def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -> str:

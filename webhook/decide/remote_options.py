@@ -173,6 +173,7 @@ def _begin(
         now=now,
         priority=priority,
         local_queue=f"{namespace}/{assessment.queue}",
+        needs=assessment.needs,
     )
     if earliest is None:
         return None

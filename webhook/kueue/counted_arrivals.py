@@ -14,9 +14,9 @@ from math import inf
 from webhook.kueue import partial_admission, quota
 from webhook.kueue.assignment import Assignment, Oracle, is_served, set_aside
 from webhook.kueue.explained import NOWHERE, parts_of
-from webhook.kueue.fair_rounds import use_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
+from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.occupancy import (
     EMPTY,
     NO_START_TIMES,
@@ -27,13 +27,13 @@ from webhook.kueue.occupancy import (
     is_namespace_selected,
     reserves_now,
 )
-from webhook.kueue.placed_assignment import assign_placed, shifted
+from webhook.kueue.placed_assignment import DomainsInUse, assign_placed, shifted
 from webhook.kueue.preemption import Preemptor, candidates_in
 from webhook.kueue.preemption_targets import PreemptionTargets
-from webhook.kueue.queue_heads import ClusterQueueHeads, PendingGroup
+from webhook.kueue.queue_lines import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.schedule import Schedule, is_open
+from webhook.kueue.simulation import Simulation, is_open
 from webhook.kueue.tree_workloads import TreeDemands
 from webhook.model.queues import (
     Amounts,
@@ -50,9 +50,7 @@ from webhook.model.queues import (
     StopPolicy,
     Trial,
 )
-
-_FEW = 32
-"""Of so many pending Workloads of a tree, a review runs the cycles of this moment."""
+from webhook.model.topologies import PlacedPods
 
 
 def occupancy_of(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
@@ -106,46 +104,32 @@ def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
 
 
 def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
-    """Count in Workloads that Kueue has queued, in its order, as its cycles serve them.
-
-    They are served one by one where pods are placed in domains, and where many are pending.
-    """
+    """Count in Workloads that Kueue has queued, in its order, as its cycles serve them."""
     of_trees: defaultdict[int, list[Arrival]] = defaultdict(list)
     for arrival in pending:
         queues = _queues_of(occupancy.snapshot, arrival)
         if queues is not None:
             of_trees[occupancy.forest.places.get(queues[1].name, -1)].append(arrival)
     for index, arrivals in of_trees.items():
-        tree = occupancy.forest.trees[index] if index >= 0 else None
-        if tree is None or not _runs_each_cycle(occupancy, tree, arrivals):
+        if index < 0:
             occupancy = with_arrivals(occupancy, arrivals)
         else:
-            occupancy = _with_cycles(occupancy, tree, arrivals)
+            occupancy = _with_cycles(occupancy, occupancy.forest.trees[index], arrivals)
     return occupancy
-
-
-def _runs_each_cycle(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> bool:
-    snapshot = occupancy.snapshot
-    if sum(arrival.count for arrival in arrivals) > _FEW or any(
-        flavors_with_topology(snapshot.cluster_queues[name], snapshot) for name in tree.leaves
-    ):
-        return False
-    queues = ((arrival, _queues_of(snapshot, arrival)) for arrival in arrivals)
-    # Where nobody has room, and no head is tried again and again, the order does not matter.
-    return any(found and _may_reserve(occupancy, arrival, found[1]) for arrival, found in queues)
 
 
 def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Occupancy:
     """Count in the pending Workloads of one tree, in the first step of its event loop."""
-    schedule = _stepped(occupancy, tree, arrivals)
+    simulation = _stepped(occupancy, tree, arrivals)
     left = [arrival.count for arrival in arrivals]
-    for begun in schedule.begun:
+    for begun in simulation.begun:
         number = int(begun.key)
         left[number] -= begun.count
         charge = _charge_of_one(begun, tree)
         occupancy = _with_reserving(
             occupancy, arrivals[number], begun.cluster_queue, charge, begun.count
         )
+        occupancy = _with_placed(occupancy, begun.cluster_queue, begun.placed)
     names = {leaf: name for name, leaf in tree.leaves.items()}
     joined: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival, count in zip(arrivals, left, strict=True):
@@ -156,16 +140,16 @@ def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arriv
         occupancy = _with_joined(occupancy, name, of_queue)
     # Under StrictFIFO, and where a search for flavors goes round for ever: Kueue puts one that has
     # flavors left to try right back (``PendingFlavors`` in ``requeueIfNotPresent``).
-    for heads in schedule.tried():
+    for heads in simulation.tried():
         first = Head(priority=-int(heads.entries[0][0]), height=0, set_aside={})
         occupancy = _with_head(occupancy, names[heads.leaf], first)
-    for height, order, leaf, aside in schedule.kept:
+    for height, order, leaf, aside in simulation.kept:
         head = Head(priority=-int(order), height=height, set_aside=tree.amounts(aside))
         occupancy = _with_head(occupancy, names[leaf], head)
     return occupancy
 
 
-def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Schedule:
+def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival]) -> Simulation:
     """Return the event loop of a tree after its first cycles; keys are the places of *arrivals*."""
     snapshot = occupancy.snapshot
 
@@ -178,18 +162,19 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
             queued_at=arrivals[int(entry.waiting.key)].created or inf,
         )
         # Who got quota in a cycle before this one may have to give it back.
-        holding = _naming_begun(occupancy, schedule, arrivals)
-        return PreemptionTargets(holding, schedule.tree, heads.queue, preemptor).possibility
+        holding = _naming_begun(occupancy, simulation, arrivals)
+        return PreemptionTargets(holding, simulation.tree, heads.queue, preemptor).possibility
 
-    schedule = Schedule(
+    simulation = Simulation(
         tree.copy(),
         [snapshot.cluster_queues[name] for name in tree.leaves],
         kueue=snapshot.kueue,
-        live=True,
+        came_one_by_one=False,
         oracle_of=oracle_of,
+        domains=_domains(occupancy, tree),
     )
     if (use := use_of(snapshot, tree)) is not None:
-        schedule.order_by_use(use)
+        simulation.order_by_use(use)
     demands = TreeDemands(snapshot)
     for number, arrival in enumerate(arrivals):
         queues = _queues_of(snapshot, arrival)
@@ -197,7 +182,7 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
             # Kueue does not keep others waiting for one whose namespace is not selected.
             continue
         local_queue, cluster_queue = queues
-        schedule.add_waiting(
+        simulation.add_waiting(
             PendingGroup(
                 cluster_queue=cluster_queue.name,
                 demand=demands.of(cluster_queue.name, arrival) or UNSERVABLE,
@@ -206,18 +191,28 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
                 count=arrival.count,
                 key=str(number),
                 local_queue=f"{local_queue.namespace}/{local_queue.name}",
+                needs=arrival.needs,
             )
         )
-    schedule.start_what_fits()
-    return schedule
+    simulation.step()
+    return simulation
+
+
+def _domains(occupancy: Occupancy, tree: UsageTree) -> DomainsInUse | None:
+    """Return the domains in which Workloads of a tree are placed; None: in none."""
+    snapshot = occupancy.snapshot
+    members = (snapshot.cluster_queues[name] for name in tree.leaves)
+    if not any(flavors_with_topology(queue, snapshot) for queue in members):
+        return None
+    return DomainsInUse(snapshot, occupancy.occupied)
 
 
 def _naming_begun(
-    occupancy: Occupancy, schedule: Schedule, arrivals: Sequence[Arrival]
+    occupancy: Occupancy, simulation: Simulation, arrivals: Sequence[Arrival]
 ) -> Occupancy:
     """Name those that have started in an event loop, whose tree has their usage already."""
-    for begun in schedule.begun:
-        arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, schedule.tree)
+    for begun in simulation.begun:
+        arrival, charge = arrivals[int(begun.key)], _charge_of_one(begun, simulation.tree)
         occupancy = _with_reserved(occupancy, arrival, begun.cluster_queue, charge, begun.count)
     return occupancy
 
@@ -302,12 +297,18 @@ def _with_tried(
         count = 1 if assigned.placed else min(left, max(1, alike))
         charge, name = tree.amounts(assigned.taken), cluster_queue.name
         occupancy = _with_reserving(occupancy, arrival, name, charge, count)
-        held = occupancy.held(name)
-        occupancy = _holding(occupancy, name, replace(held, placed=held.placed + assigned.placed))
-        occupied = shifted(occupancy.occupied, assigned.placed, 1)
-        occupancy = replace(occupancy, occupied=occupied)
+        occupancy = _with_placed(occupancy, name, assigned.placed)
         left -= count
     return occupancy
+
+
+def _with_placed(occupancy: Occupancy, name: str, placed: tuple[PlacedPods, ...]) -> Occupancy:
+    """Count in pods that are placed in the domains of Topologies."""
+    if not placed:
+        return occupancy
+    held = occupancy.held(name)
+    occupancy = _holding(occupancy, name, replace(held, placed=held.placed + placed))
+    return replace(occupancy, occupied=shifted(occupancy.occupied, placed, 1))
 
 
 def _with_reserving(
@@ -438,7 +439,7 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
         found = assigned(wanted)
         return found if is_served(found, place) else None
 
-    # ``getInitialAssignments`` in Kueue's ``scheduler.go``.
+    # ``getInitialAssignments`` in Kueue's ``simulationr.go``.
     most = partial_admission.most_missing(needs)
     if not most:
         return assigned(needs)

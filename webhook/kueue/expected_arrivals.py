@@ -9,11 +9,13 @@ from itertools import islice
 from operator import attrgetter
 
 from webhook.kueue.flavor_plan import demand_of
-from webhook.kueue.profile import LATER
-from webhook.kueue.queue_heads import PendingGroup
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.tree_workloads import PreparedWorkloads, TreeContents
 from webhook.model.queues import Amounts, Arrival, Queueing, Snapshot
 
+LATER = 0.5
+"""How much lower those rank that are expected to come: behind newcomers of the same priority,
+before all lower ones, as priorities are whole numbers."""
 _MOST_EXPECTED = 256
 """Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 

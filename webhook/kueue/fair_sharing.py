@@ -91,8 +91,6 @@ class Entry(Protocol):
 
 ShareRank: TypeAlias = "tuple[bool, tuple[bool, float]]"
 """Whether a node would borrow what somebody asks for, and its ``Share.rank`` then."""
-Rival: TypeAlias = "tuple[ShareRank, float] | None"
-"""The share and the negated priority of who is nominated in a cohort; None: nobody is."""
 EntryT = TypeVar("EntryT", bound=Entry)
 _Key: TypeAlias = "tuple[ShareRank, float, float]"
 """A node's share, then the negated priority and the age of whoever asks."""
@@ -105,19 +103,6 @@ def shares_with(tree: UsageTree, leaf: int, taken: Taken) -> tuple[ShareRank, ..
     shares = [share(tree, node) for node in tree.path(leaf)]
     tree.charge(leaf, taken, -1)
     return tuple((not cells.isdisjoint(found.borrowed), found.rank) for found in shares)
-
-
-def comes_before(shares: Sequence[ShareRank], behind: float, rivals: Sequence[Rival]) -> bool:
-    """Return whether one more entry comes before all its *rivals* (``Tournament.rivals``).
-
-    *shares* are those on its path, with the entry; of equal shares it comes after all of at least
-    the priority *behind*.
-    """
-    # The path ends below the root.
-    for own, rival in zip(shares, rivals, strict=False):
-        if rival is not None and rival <= (own, -behind):
-            return False
-    return True
 
 
 class Tournament(Generic[EntryT]):
@@ -156,25 +141,6 @@ class Tournament(Generic[EntryT]):
         self._last = leaf, self._usage(leaf)
         return self._entries.pop(leaf)
 
-    def rivals(self, path: Sequence[int]) -> Sequence[Rival]:
-        """Return before whom one more entry would have to come to be served before the last winner.
-
-        *path* is that of its ClusterQueue. They are in its order, and none if the entry would come
-        first or in the winner's place.
-        """
-        if self._last is None or self._last[0] == path[0]:
-            return ()
-        won = {above: below for below, above in pairwise(self._paths[self._last[0]])}
-        return [self._rival(node, parent, won) for node, parent in pairwise(path)]
-
-    def _rival(self, node: int, parent: int, won: Mapping[int, int]) -> Rival:
-        """Return who is nominated in a cohort unless by this node of it."""
-        # It takes the place of whoever is nominated below the same node.
-        if self._last is not None and won.get(parent, node) != node:
-            return self._key(self._last[0], won[parent])[:2]
-        nominated = self._nominated(parent, but=node)
-        return min(nominated)[0][:2] if nominated else None
-
     def _winner(self, node: int) -> int | None:
         if node not in self._children:
             return node if node in self._entries else None
@@ -183,13 +149,13 @@ class Tournament(Generic[EntryT]):
             self._winners[node] = min(nominated)[2] if nominated else None
         return self._winners[node]
 
-    def _nominated(self, node: int, *, but: int = -1) -> list[tuple[_Key, int, int]]:
-        """Return whom a cohort's children nominate, all but one: keys, children, leaves."""
+    def _nominated(self, node: int) -> list[tuple[_Key, int, int]]:
+        """Return whom a cohort's children nominate: keys, children, leaves."""
         # Cohorts have lower indices than ClusterQueues and so win ties, as in Kueue.
         return [
             (self._key(leaf, child), child, leaf)
             for child in self._children.get(node, ())
-            if child != but and (leaf := self._winner(child)) is not None
+            if (leaf := self._winner(child)) is not None
         ]
 
     def _key(self, leaf: int, node: int) -> _Key:

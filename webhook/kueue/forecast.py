@@ -1,37 +1,29 @@
-"""Profiles of ClusterQueues, from the Workloads that hold quota and those that are pending.
+"""The forecasts of cohort trees, from the Workloads that hold quota and those that are pending.
 
-The event loop of each cohort tree is run to its end, and the free quota after each scheduling cycle
-becomes a step of a profile. Trees share no quota, so a tree in which nothing changed need not be
-forecast again. Nothing here knows of policies or of the Job that is to be decided.
+Each tree is simulated to its end, and its cycles are logged. Trees share no quota, so one in which
+nothing changed need not be forecast again. Nothing here knows of policies or of the Job that is to
+be decided.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
 from webhook.kueue import flavor_plan, quota
-from webhook.kueue.domain_timeline import (
-    RunningGang,
-    WaitingGang,
-    held_elsewhere,
-    timeline,
-)
+from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
-from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.pending_starts import starts_in_tree
-from webhook.kueue.profile import PREEMPTION
-from webhook.kueue.queue_heads import PendingGroup
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.recorded_profile import for_local_queue, profile
-from webhook.kueue.schedule import Schedule
-from webhook.kueue.start_record import MAX_EVENTS, StartRecord, recorded
+from webhook.kueue.simulation import Simulation
+from webhook.kueue.tree_forecast import PREEMPTION, QueueOutlook, TreeForecast
 from webhook.kueue.tree_workloads import (
-    LEAST_TRIES,
     ForecastGivens,
     Occupant,
     PlacedGroup,
@@ -39,11 +31,9 @@ from webhook.kueue.tree_workloads import (
     QueuedGroup,
     TreeContents,
     filled,
-    left_of,
-    most_tries,
     prepare,
 )
-from webhook.model.forecasts import DomainMoment, Profile, Start
+from webhook.model.forecasts import Start
 from webhook.model.queues import (
     LOWER_PRIORITY,
     NEVER,
@@ -61,17 +51,14 @@ _LEAST_HORIZON_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """Profiles, and the starts of pending Workloads that they come from."""
+class _Planned:
+    """The forecast of a tree, and the starts of pending Workloads in it."""
 
-    profiles: Mapping[str, Profile]
-    """ClusterQueue to its profile."""
-    begun: tuple[StartedWorkloads, ...]
+    forecast: TreeForecast
+    begun: Sequence[StartedWorkloads]
     """Starts, in seconds from *now*; Workloads that never start are not among them."""
-    begun_later: tuple[StartedWorkloads, ...] = ()
+    begun_later: Sequence[StartedWorkloads] = ()
     """The same if those come who are expected; empty: none are."""
-    is_exact: bool = False
-    """Each of Kueue's cycles was run."""
 
 
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
@@ -83,19 +70,18 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
     only: Collection[str] | None = None,
     *,
     expected: Sequence[ExpectedArrivals] = (),
-    pending: int = 0,
-) -> Mapping[str, Profile]:
-    """Return the profile of each ClusterQueue, or of those that share a tree with one of *only*.
+) -> Mapping[str, TreeForecast]:
+    """Return by ClusterQueue the forecast of its tree: of all trees, or of those of *only*.
 
     *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order. Where
-    Workloads are *expected*, a profile has another one with them (``Profile.later``). *pending* is
-    the number of Workloads that wait in all trees, where other ones have forecasts, too.
+    Workloads are *expected*, a forecast has another log with them (``TreeForecast.later``).
     """
-    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now, pending=pending)
-    profiles: dict[str, Profile] = {}
+    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
+    forecasts: dict[str, TreeForecast] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
-        profiles |= _of_tree(case, contents, prepare(case, contents), expected).profiles
-    return profiles
+        planned = _of_tree(case, contents, prepare(case, contents), expected)
+        forecasts |= dict.fromkeys(contents.tree.leaves, planned.forecast)
+    return forecasts
 
 
 def pending_starts(  # noqa: PLR0913 - as for ``forecast``
@@ -113,13 +99,13 @@ def pending_starts(  # noqa: PLR0913 - as for ``forecast``
     The arguments are as for ``forecast``, and the key of each group is its own. A group that
     competes nowhere is left out.
     """
-    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now, keep=True)
+    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
     starts: dict[str, tuple[Start, ...]] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
         prepared = prepare(case, contents)
         planned = _of_tree(case, contents, prepared, expected)
         starts |= starts_in_tree(
-            contents, prepared, planned.profiles, planned.begun, planned.begun_later
+            contents, prepared, planned.forecast, planned.begun, planned.begun_later
         )
     return starts
 
@@ -137,14 +123,7 @@ class PlannedStarts:
         only: Collection[str] | None = None,
     ) -> None:
         """Forecast what is pending; the arguments are as for ``forecast``."""
-        # Many such forecasts are made one after the other.
-        self._case = ForecastGivens(
-            snapshot=snapshot,
-            run_time_of=run_time_of,
-            now=now,
-            keep=True,
-            most_tries=LEAST_TRIES,
-        )
+        self._case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
         self._trees = _Trees(self._case, running, only)
         self._known = [
             (contents, prepare(self._case, contents))
@@ -153,12 +132,18 @@ class PlannedStarts:
         self._planned = [_of_tree(self._case, *known) for known in self._known]
 
     @property
-    def planned(self) -> Planned:
-        """Return the same profiles as ``forecast``, and the starts of all that is pending."""
-        profiles: dict[str, Profile] = {}
-        for of_tree in self._planned:
-            profiles |= of_tree.profiles
-        return Planned(profiles=profiles, begun=_joined(self._planned))
+    def forecasts(self) -> Mapping[str, TreeForecast]:
+        """Return the same as ``forecast``."""
+        return {
+            name: planned.forecast
+            for (contents, _), planned in zip(self._known, self._planned, strict=True)
+            for name in contents.tree.leaves
+        }
+
+    @property
+    def begun(self) -> tuple[StartedWorkloads, ...]:
+        """Return the starts of all that is pending, in seconds from now."""
+        return tuple(begun for planned in self._planned for begun in planned.begun)
 
     def with_waiting(self, waiting: Sequence[QueuedGroup]) -> OtherStarts:
         """Return the starts if these Workloads were pending instead.
@@ -168,12 +153,7 @@ class PlannedStarts:
         return OtherStarts(
             planned
             if contents.queued == known.queued
-            else _Rerun(
-                self._case,
-                contents,
-                prepare(self._case, contents, prepared),
-                is_exact=planned.is_exact,
-            )
+            else _Rerun(self._case, contents, prepare(self._case, contents, prepared))
             for contents, (known, prepared), planned in zip(
                 self._trees.with_waiting(waiting), self._known, self._planned, strict=True
             )
@@ -183,7 +163,7 @@ class PlannedStarts:
 class OtherStarts:
     """The starts with other Workloads pending, worked out only as far as they are asked for."""
 
-    def __init__(self, trees: Iterable[Planned | _Rerun]) -> None:
+    def __init__(self, trees: Iterable[_Planned | _Rerun]) -> None:
         self._trees = tuple(trees)
 
     def start_of(self, key: str) -> float:
@@ -196,24 +176,17 @@ class OtherStarts:
 
     @property
     def begun(self) -> tuple[StartedWorkloads, ...]:
-        """Return all starts, as ``Planned.begun`` has them."""
-        return _joined(self._trees)
+        """Return all starts."""
+        return tuple(begun for tree in self._trees for begun in tree.begun)
 
 
 class _Rerun:
-    """The forecast of one tree, without profiles, that stops wherever it has told enough."""
+    """The simulation of one tree that stops wherever it has told enough."""
 
     def __init__(
-        self,
-        case: ForecastGivens,
-        contents: TreeContents,
-        prepared: PreparedWorkloads,
-        *,
-        is_exact: bool,
+        self, case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
     ) -> None:
         self._case, self._contents, self._prepared = case, contents, prepared
-        self._is_exact = is_exact
-        self._events = 0
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -223,43 +196,29 @@ class _Rerun:
         )
 
     @cached_property
-    def _schedule(self) -> Schedule:
-        schedule = filled(self._case, self._contents, self._prepared, is_exact=self._is_exact)
-        schedule.start_what_fits()
-        return schedule
+    def _simulation(self) -> Simulation:
+        return filled(self._case, self._contents, self._prepared)
 
     def start_of(self, key: str) -> float:
         """Return when the Workload with this key starts, in seconds from now; inf: never."""
-        if self._schedule.preempts:
+        if self._simulation.preempts:
             # Whoever is preempted starts again, and what counts is the last time.
             starts = {begun.key: begun.at for begun in self.begun}
             return starts.get(key, inf)
-        begun, known = self._schedule.begun, 0
+        begun, known = self._simulation.begun, 0
         while True:
             for started in begun[known:]:
                 if started.key == key:
                     return started.at
             known = len(begun)
-            if not self._goes_on():
+            if not self._simulation.step():
                 return inf
 
     @property
-    def begun(self) -> tuple[StartedWorkloads, ...]:
+    def begun(self) -> Sequence[StartedWorkloads]:
         """All starts."""
-        while self._goes_on():
-            pass
-        return tuple(self._schedule.begun)
-
-    def _goes_on(self) -> bool:
-        """Take the next step, if there is one."""
-        if self._events == MAX_EVENTS:
-            return False
-        self._events += 1
-        return self._schedule.step()
-
-
-def _joined(parts: Iterable[Planned | _Rerun]) -> tuple[StartedWorkloads, ...]:
-    return tuple(begun for part in parts for begun in part.begun)
+        self._simulation.run()
+        return self._simulation.begun
 
 
 class _Trees:
@@ -329,163 +288,115 @@ def _of_tree(
     contents: TreeContents,
     prepared: PreparedWorkloads,
     expected: Sequence[ExpectedArrivals] = (),
-) -> Planned:
-    """Return the profiles of one cohort tree, and the starts in it if they are recorded."""
-    schedule, record = _recorded(case, contents, prepared, tries=most_tries(case, contents))
-    profiles = _profiles(case, contents, prepared, schedule, record)
-    if case.snapshot.topologies:
-        moments = _in_domains(case, contents, prepared)
-        profiles = {name: replace(of_queue, domains=moments) for name, of_queue in profiles.items()}
+) -> _Planned:
+    """Return the forecast of one cohort tree, and the starts in it."""
+    simulation, log = _simulated(case, contents, prepared)
     # Who comes later may come first, but not before it is there.
-    horizon = _HORIZON * max(record.times[-1], _LEAST_HORIZON_SECONDS)
-    coming: Sequence[PendingGroup] = ()
+    horizon = _HORIZON * max(log.times[-1], _LEAST_HORIZON_SECONDS)
+    coming = tuple(
+        expected_groups(expected, contents, prepared, snapshot=case.snapshot, horizon=horizon)
+    )
     begun_later: Sequence[StartedWorkloads] = ()
-    if record.is_whole and expected:
-        coming = tuple(
-            expected_groups(expected, contents, prepared, snapshot=case.snapshot, horizon=horizon)
-        )
+    later, rate = None, 0.0
     if coming:
-        tries = most_tries(case, contents, coming) if schedule.is_exact else 0
-        later, with_coming = _recorded(case, contents, prepared, coming, tries=tries)
-        if with_coming.is_whole:
-            overtaken = _profiles(case, contents, prepared, later, with_coming)
-            begun_later = later.begun
-            rate = sum(group.count for group in coming) / max(group.at for group in coming)
-            profiles = {
-                name: _with_later(of_queue, overtaken[name], rate)
-                for name, of_queue in profiles.items()
-            }
-    return Planned(
-        profiles=profiles,
-        begun=tuple(schedule.begun),
-        begun_later=tuple(begun_later),
-        is_exact=schedule.is_exact,
+        with_coming, later = _simulated(case, contents, prepared, coming)
+        begun_later = with_coming.begun
+        rate = sum(group.count for group in coming) / max(group.at for group in coming)
+    return _Planned(
+        forecast=TreeForecast(
+            computed_at=case.now,
+            tree=contents.tree,
+            log=log,
+            later=later,
+            expected_per_second=rate,
+            queues=_outlooks(case, contents, prepared, simulation),
+            unseen=prepared.unseen,
+            highest=max((group.arrival.priority for _, group in contents.queued), default=-inf),
+            first_by_use=_first_by_use(case, contents),
+        ),
+        begun=simulation.begun,
+        begun_later=begun_later,
     )
 
 
-def _recorded(
+def _simulated(
     case: ForecastGivens,
     contents: TreeContents,
     prepared: PreparedWorkloads,
     coming: Sequence[PendingGroup] = (),
-    *,
-    tries: int,
-) -> tuple[Schedule, StartRecord]:
-    """Run the event loop of a tree to its end, and record it.
-
-    Each of Kueue's cycles is run if no more than *tries* heads are tried in them.
-    """
-    newcomers = newcomer_priorities(case.snapshot)
-    if tries:
-        schedule = filled(case, contents, prepared, coming, is_exact=True)
-        record = recorded(schedule, newcomers, most_tries=tries)
-        if schedule.tries <= tries:
-            return schedule, record
-    schedule = filled(case, contents, prepared, coming, is_exact=False)
-    return schedule, recorded(schedule, newcomers)
+) -> tuple[Simulation, CycleLog]:
+    """Simulate a tree to its end, and log it."""
+    tree = contents.tree
+    log = CycleLog(quota=tree.subtree[: tree.width])
+    simulation = filled(case, contents, prepared, coming, log=log)
+    simulation.run()
+    return simulation, log
 
 
-def _with_later(of_queue: Profile, later: Profile, rate: float) -> Profile:
-    """Return a profile that also has *later*, if those come who are expected, *rate* a second."""
-    return replace(
-        of_queue,
-        later=later,
-        expected_per_second=rate,
-        by_local_queue={
-            name: _with_later(of_local_queue, later.by_local_queue[name], rate)
-            for name, of_local_queue in of_queue.by_local_queue.items()
-        },
-    )
-
-
-def _in_domains(
-    case: ForecastGivens, contents: TreeContents, prepared: PreparedWorkloads
-) -> tuple[DomainMoment, ...]:
-    """Return what is in use in the domains of Topologies over time; empty: in none."""
-    snapshot, queues = case.snapshot, contents.tree.leaves
-    members = (snapshot.cluster_queues[name] for name in queues)
-    if not any(flavor_plan.flavors_with_topology(queue, snapshot) for queue in members):
-        return ()
-    running = (
-        RunningGang(ends_in=left_of(occupant, case.now, prepared.run_times)[0], placed=each)
-        for occupant in contents.occupants
-        for each in [occupant.placed] * occupant.count
-    )
-    waiting = (
-        WaitingGang(
-            cluster_queue=name,
-            needs=group.arrival.needs,
-            seconds=pending.seconds,
-            count=group.arrival.count,
-        )
-        for name, group in contents.queued
-        if (pending := prepared.pending[id(group)][1]) is not None and pending.demand.is_possible
-    )
-    return timeline(snapshot, running, waiting, held_elsewhere(snapshot, queues))
-
-
-def _profiles(
+def _outlooks(
     case: ForecastGivens,
     contents: TreeContents,
     prepared: PreparedWorkloads,
-    schedule: Schedule,
-    record: StartRecord,
-) -> dict[str, Profile]:
-    queued, run_times = contents.queued, prepared.run_times
-    queues = [case.snapshot.cluster_queues[name] for name in contents.tree.leaves]
-    # A record that was cut short knows nothing of later starts, so all its ranges are widened.
-    bound = () if record.is_whole else ("depth",)
-    profiles = {}
-    unordered = _all_unordered(queued)
-    with_pending = frozenset(name for name, _ in queued)
-    first_by_use = _first_by_use(case, contents)
-    for queue in queues:
-        guessed = ("runTimes",) if queue.name in run_times.unknown else ()
-        uncertain = _uncertain(queue, queues, case.snapshot) + guessed + bound
-        of_queue = profile(schedule, record, queue, computed_at=case.now, uncertain=uncertain)
-        of_queue = replace(
-            of_queue,
+    simulation: Simulation,
+) -> dict[str, QueueOutlook]:
+    snapshot, run_times = case.snapshot, prepared.run_times
+    members = [snapshot.cluster_queues[name] for name in contents.tree.leaves]
+    # After too many tries nobody preempted any more, so all ranges are widened.
+    bound = ("depth",) if simulation.gave_up else ()
+    unordered = _all_unordered(contents.queued)
+    with_pending = frozenset(name for name, _ in contents.queued)
+    waits = _waits(simulation)
+    return {
+        queue.name: QueueOutlook(
+            waits=waits[queue.name],
             unknown_seconds=run_times.unknown_seconds(queue.name),
-            unseen=prepared.unseen,
-            unordered=unordered,
-            outranked_below=_outranked_below(queue, record, case.snapshot),
+            unordered=unordered or _unordered(queue, with_pending, snapshot),
+            uncertain=(
+                *_uncertain(queue, members, snapshot),
+                *(("runTimes",) if queue.name in run_times.unknown else ()),
+                *bound,
+            ),
+            outranked_below=_outranked_below(queue, contents, snapshot),
         )
-        profiles[queue.name] = replace(
-            of_queue,
-            unordered=unordered or _unordered(queue, with_pending, case.snapshot),
-            by_local_queue={
-                name: replace(
-                    for_local_queue(of_queue, schedule, record, queue, name),
-                    is_first_by_use=name in first_by_use,
-                )
-                for node, name in record.lines
-                if name and node == contents.tree.leaves[queue.name]
-            },
-        )
-    return profiles
+        for queue in members
+    }
 
 
-def _first_by_use(case: ForecastGivens, contents: TreeContents) -> Collection[str]:
+def _waits(simulation: Simulation) -> Mapping[str, float]:
+    """Return when the last pending Workload of each ClusterQueue starts; inf: some never do."""
+    waits: defaultdict[str, float] = defaultdict(float)
+    for begun in simulation.begun:
+        waits[begun.cluster_queue] = max(waits[begun.cluster_queue], begun.at)
+    for heads in simulation.waiting():
+        # Under BestEffortFIFO nobody waits for those that can never fit.
+        if heads.is_strict or any(entry.shape.is_possible for _, _, entry in heads.entries):
+            waits[heads.queue.name] = inf
+    return waits
+
+
+def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str]:
     """Return the LocalQueues that have used less than any other with pending Workloads."""
     use = use_of(case.snapshot, contents.tree)
     if use is None:
-        return ()
+        return frozenset()
     least: dict[str, float] = {}
     for name, group in contents.queued:
         used = use.amounts.get(group.arrival.local_queue_key, 0.0)
         least[name] = min(used, least.get(name, inf))
-    return {
+    return frozenset(
         local_queue
         for local_queue, name in use.cluster_queues.items()
         if use.amounts[local_queue] < least.get(name, inf)
-    }
+    )
 
 
-def _outranked_below(queue: ClusterQueue, record: StartRecord, snapshot: Snapshot) -> int | None:
+def _outranked_below(queue: ClusterQueue, contents: TreeContents, snapshot: Snapshot) -> int | None:
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
-    highest = max(map(int, (*record.priorities, *newcomer_priorities(snapshot))))
+    waiting = {group.arrival.priority for _, group in contents.queued}
+    holding = {run.priority for run in contents.occupants if run.priority is not None}
+    highest = max(waiting | holding | set(newcomer_priorities(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
@@ -505,7 +416,6 @@ def _unordered(queue: ClusterQueue, with_pending: Collection[str], snapshot: Sna
     # A weight without Kueue's configuration of shares: whether they decide is not known.
     may_decide = queue.fair_sharing and not snapshot.kueue.fair_sharing
     reasons = {
-        "admissionFairSharing": queue.usage_based and queue.name in with_pending,
         "fairSharing": may_decide and any(name != queue.name for name in with_pending),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from webhook.kueue import counted_arrivals, quota
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.start_times import PlacedJob, StartTimes, placed
+from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
@@ -52,8 +52,6 @@ class LiveOccupancy:
         self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
         self._placed: dict[str, _Run] = {}
         """Key of each placement to the run that it is part of."""
-        self._in_forecasts: dict[str, PlacedJob] = {}
-        """Key of each placement that is part of the forecasts to what it adds to them."""
         self._topological: set[str] = set()
         """Trees in which some flavor has a Topology."""
         self._stale: set[str] = set()
@@ -96,24 +94,19 @@ class LiveOccupancy:
         on the clock of ``Snapshot.as_of``.
         """
         self.forget((placement,))
-        job = placed(placement, self.occupancy.snapshot, now)
-        if job is None:
-            return False
-        self._in_forecasts[placement.key] = job
-        self._adopt_start_times(self.occupancy.start_times.add(job))
-        return True
+        start_times = self.occupancy.start_times.add(placement, now)
+        self._adopt_start_times(start_times)
+        return placement.key in start_times.placed
 
     def forget(self, gone: Iterable[Arrival]) -> None:
         """Take placements out of the forecasts.
 
-        Either newer profiles contain their Workloads, or these were never created.
+        Either newer forecasts contain their Workloads, or these were never created.
         """
-        # Profiles are older than the counts, so ``drop`` and ``forget`` come at different times
+        # Forecasts are older than the counts, so ``drop`` and ``forget`` come at different times
         # (docs/decisions/0010).
-        jobs = (self._in_forecasts.pop(placement.key, None) for placement in gone)
-        known = [job for job in jobs if job is not None]
-        if known:
-            self._adopt_start_times(self.occupancy.start_times.drop(known))
+        keys = (placement.key for placement in gone)
+        self._adopt_start_times(self.occupancy.start_times.drop(keys))
 
     def _adopt_start_times(self, start_times: StartTimes) -> None:
         self.occupancy = replace(self.occupancy, start_times=start_times)

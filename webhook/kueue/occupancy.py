@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from webhook.kueue.assignment import Assignment, Claimant
+from webhook.kueue.cycle import Kept
 from webhook.kueue.explained import (
     ExplainedAssignment,
     as_unplaced,
@@ -22,10 +23,9 @@ from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.preemption import Preemptor
 from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.quota import Forest, UsageTree
-from webhook.kueue.schedule import is_open
+from webhook.kueue.simulation import is_open
 from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_room import OccupiedDomains
-from webhook.kueue.turns import Kept, at_turn
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     ClusterQueue,
@@ -275,7 +275,15 @@ def at_its_turn(
     # ``makeClassicalIterator`` in Kueue:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L1094
     tree = occupancy.forest[cluster_queue]
-    return at_turn(tree, (assigned.height, -priority), _kept(occupancy, tree, cluster_queue))
+    turn = assigned.height, -priority
+    kept = _kept(occupancy, tree, cluster_queue)
+    before = [(leaf, aside) for height, order, leaf, aside in kept if (height, order) <= turn]
+    if not before:
+        return tree
+    charged = tree.copy()
+    for leaf, aside in before:
+        charged.charge(leaf, aside)
+    return charged
 
 
 def _kept(occupancy: Occupancy, tree: UsageTree, cluster_queue: str) -> Iterator[Kept]:

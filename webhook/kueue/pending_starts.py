@@ -1,6 +1,6 @@
-"""When the pending Workloads of a cohort tree start, with ranges, by the run of its event loop.
+"""When the pending Workloads of a cohort tree start, with ranges, by its simulation.
 
-The profiles are of the same run, so a newcomer and those who wait before it are told the same. What
+The log is of the same simulation, so a newcomer and those who wait before it are told the same. What
 the Workloads are called is not known here.
 """
 
@@ -13,17 +13,17 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.profile import overtaken, pending_start
 from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.tree_forecast import TreeForecast, overtaken, pending_start
 from webhook.kueue.tree_workloads import PreparedWorkloads, QueuedGroup, TreeContents
-from webhook.model.forecasts import Profile, Start
+from webhook.model.forecasts import Start
 from webhook.model.queues import FlavorResource
 
 
 def starts_in_tree(
     contents: TreeContents,
     prepared: PreparedWorkloads,
-    profiles: Mapping[str, Profile],
+    forecast: TreeForecast,
     begun: Iterable[StartedWorkloads],
     begun_later: Iterable[StartedWorkloads],
 ) -> dict[str, tuple[Start, ...]]:
@@ -41,9 +41,9 @@ def starts_in_tree(
         moments = zip(_first(now, key, count), _first(later, key, count), strict=True)
         starts[key] = tuple(
             _start(
-                profiles[name].of(group.arrival.local_queue_key),
-                at,
-                after,
+                forecast,
+                name,
+                (at, after),
                 priority=group.arrival.priority,
                 unseen=before + number * is_unseen,
             )
@@ -69,15 +69,24 @@ def _first(by_key: Mapping[str, Sequence[_Moment]], key: str, count: int) -> Seq
     return (*known, *((inf, 0.0),) * (count - len(known)))
 
 
-def _start(profile: Profile, at: _Moment, after: _Moment, *, priority: int, unseen: int) -> Start:
-    start = pending_start(profile, *at, priority=priority)
+def _start(
+    forecast: TreeForecast,
+    name: str,
+    moments: tuple[_Moment, _Moment],
+    *,
+    priority: int,
+    unseen: int,
+) -> Start:
+    outlook = forecast.queues[name]
+    at, after = moments
+    start = pending_start(outlook, *at, priority=priority)
     # Who starts at once waits for nobody, so nothing about others can be wrong.
     if start.seconds == 0.0:
         return start
-    if profile.later is not None and start.seconds < inf:
-        delayed = pending_start(profile.later, *after, priority=priority)
-        start = overtaken(start, delayed, profile.expected_per_second)
-    return replace(start, unseen=unseen, unordered=profile.unordered)
+    if forecast.later is not None and start.seconds < inf:
+        delayed = pending_start(outlook, *after, priority=priority)
+        start = overtaken(start, delayed, forecast.expected_per_second)
+    return replace(start, unseen=unseen, unordered=outlook.unordered)
 
 
 def _unseen_before(

@@ -7,7 +7,7 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassign
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,6 +24,7 @@ from webhook.kueue.assignment import (
 from webhook.kueue.topology_placement import Given
 from webhook.kueue.topology_requests import asks_for_topology
 from webhook.kueue.topology_room import FlavorDomains, OccupiedDomains
+from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, PodSetNeeds, Snapshot
 from webhook.model.topologies import PODS, PlacedPods
 
@@ -64,6 +65,36 @@ def assign_placed(
     if not first.fits or assigned.mode in (PreemptionMode.PREEMPT, PreemptionMode.RECLAIM):
         return assigned
     return replace(first, mode=PreemptionMode.NO_CANDIDATES, fits=False, is_placed=True)
+
+
+class DomainsInUse:
+    """What is in use in the domains of Topologies, as Workloads come and go."""
+
+    def __init__(self, snapshot: Snapshot, occupied: OccupiedDomains) -> None:
+        self.occupied = occupied
+        self._snapshot = snapshot
+
+    def assigned(
+        self, needs: Sequence[PodSetNeeds], parts: Parts, claimant: Claimant
+    ) -> Assignment:
+        """As ``assign_placed``; who cannot be read is not placed, and does not fit."""
+        try:
+            return assign_placed(needs, parts, claimant, self._snapshot, self.occupied)
+        except FieldError:
+            return Assignment(mode=PreemptionMode.WAITS)
+
+    def shift(self, pods: Sequence[PlacedPods], step: int) -> None:
+        """Let pods come (1) or go (-1)."""
+        self.occupied = shifted(self.occupied, pods, step)
+
+
+def held_elsewhere(snapshot: Snapshot, queues: Container[str]) -> OccupiedDomains:
+    """Return what the Workloads of other ClusterQueues than these hold in domains."""
+    occupied: OccupiedDomains = {}
+    for name, held in snapshot.held.items():
+        if name not in queues:
+            occupied = shifted(occupied, held.placed, 1)
+    return occupied
 
 
 def _wanted(

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Protocol
 
 from webhook.kueue.assignment import Level, oracle_by_counts
-from webhook.kueue.cycle_preemptions import MODES
-from webhook.kueue.fair_rounds import use_of
+from webhook.kueue.cycle import MODES
+from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.preemption import Preemptor, QuotaHolder
 from webhook.kueue.preemptor import Preemptions
 from webhook.kueue.quota import Taken, UsageTree

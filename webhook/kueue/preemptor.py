@@ -71,10 +71,6 @@ class Preemptions:
         if not held:
             del self._holders[holder.leaf]
 
-    def is_evicting(self, leaf: int) -> bool:
-        """Return whether some Workload of a ClusterQueue is evicted, and holds its quota still."""
-        return leaf in self._holders and self._holders[leaf][0].is_evicted
-
     def order_by_use(self, usages: Mapping[str, float]) -> None:
         """Go by these usages of LocalQueues from now on; they may change later."""
         self._queue_usages = usages

@@ -156,37 +156,11 @@ class UsageTree:
             index = parent
         return height, False
 
-    def room_below(self, node: int, taken: Taken, height: int) -> int:
-        """Return how many Workloads that use *taken* each borrow from no higher up than *height*.
-
-        At least 1: the first one does.
-        """
-        if self.keeps:
-            return 1
-        nodes = [at * self.width for at in self.path(node) if self.heights[at] <= height]
-        rooms = (
-            max((self.subtree[at + cell] - self.used[at + cell]) // amount for at in nodes)
-            for cell, amount in taken
-            if amount
-        )
-        return max(1, min(rooms, default=_NO_LIMIT))
-
     def has(self, node: int, taken: Taken) -> bool:
         """Return whether a node has that much free, borrowing included."""
         # Where more is used than there is quota, nothing is free, which is enough for nothing:
         # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/clusterqueue_snapshot.go#L172
-        if self.shares_all:
-            # As ``available`` has it, without a call for each cell: cycles ask for each head.
-            quota, used = self.subtree, self.used
-            for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-                if amount and quota[cell] - used[cell] < amount:
-                    return False
-            return True
-        available = self.available
-        for cell, amount in taken:  # noqa: SIM110 - twice as fast as all()
-            if amount and available(node, cell) < amount:
-                return False
-        return True
+        return all(not amount or self.available(node, cell) >= amount for cell, amount in taken)
 
     def owns(self, node: int, taken: Iterable[tuple[int, int]]) -> bool:
         """Return whether a node's unused quota covers *taken*, so that none is borrowed.

@@ -1,44 +1,34 @@
-"""The Workloads of one cohort tree as its event loop takes them, with their expected run times."""
+"""The Workloads of one cohort tree as its simulation takes them, with their expected run times."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
+from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import Durations, RunTimeOf
-from webhook.kueue.fair_rounds import use_of
-from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
-from webhook.kueue.queue_heads import PendingGroup, Shape
+from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, flavors_with_topology
+from webhook.kueue.local_queue_use import use_of
+from webhook.kueue.placed_assignment import DomainsInUse, held_elsewhere
+from webhook.kueue.queue_lines import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
-from webhook.kueue.quota_releases import may_preempt
-from webhook.kueue.schedule import Running, Schedule
+from webhook.kueue.simulation import Running, Simulation
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
 from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Snapshot
 from webhook.model.topologies import PlacedPods
 
-GRAIN = 0.01
-"""Of MANY pending Workloads, events closer than this part of the time from now share one scheduling
-cycle. Of fewer it is less: what comes free together goes to wide Workloads that in Kueue are
-overtaken by narrow ones, so where few GPUs are shared by many, starts would be far off."""
-MANY = 20_000
-_NO_GRAIN = 1e-9
-"""Events share no cycle but those of one moment."""
-_EACH_ALONE = 5_000
-"""Of so many no events share a cycle: that takes no longer,"""
-_EACH_ALONE_WHERE_COSTLY = 500
-"""unless Workloads preempt, or shares decide."""
-MOST_TRIES = 24_000
-"""Each of Kueue's cycles is run if no more heads are tried in them: so many take about a second,"""
-MOST_EXPECTED = 5
-"""and if no more than so many times as many could be, of each kind one after each start and each
-run: a fifth to two thirds of these are tried, and it is known only afterwards."""
-LEAST_TRIES = 1_500
-"""So many may be tried in each tree, however many wait in others."""
-_COST_OF_TRY_BY_SHARES = 2
-"""As how many a try counts if shares decide."""
+EXACT: Final = 6_000
+"""Of so many pending Workloads in a tree no events share a moment."""
+GRAIN: Final = 0.02 / 20_000
+"""Of more, those do that are closer than this part of the time from now for each of them. What
+comes free together goes to wide Workloads that in Kueue are overtaken by narrow ones; but starts
+hours away need no exactness of seconds."""
+MOST_TRIES: Final = 24_000
+"""After so many tries of heads in a tree nobody preempts any more: the search for victims takes ten
+times as long as a try without."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
 
@@ -92,12 +82,6 @@ class ForecastGivens:
     run_time_of: RunTimeOf
     now: float
     """On the clock of ``Snapshot.as_of``."""
-    keep: bool = False
-    """Record when each pending Workload starts."""
-    pending: int = 0
-    """Number of Workloads pending in all trees, those that are not forecast now among them."""
-    most_tries: int = MOST_TRIES
-    """As MOST_TRIES, for all trees together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,19 +95,19 @@ class TreeContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedWorkloads:
-    """The Workloads of a cohort tree as a Schedule takes them, with their expected run times."""
+    """The Workloads of a cohort tree as a Simulation takes them, with their expected run times."""
 
     run_times: Durations
     running: Sequence[Running]
     pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
-    """By the id of a group what it adds to the schedule; None: it does not compete."""
+    """By the id of a group what it adds to the simulation; None: it does not compete."""
     unseen: tuple[Unseen, ...]
     """Workloads of which neither a run time nor a time limit is known to everybody."""
     demands: TreeDemands
     grain: float
-    """That of the schedule where events share cycles."""
+    """That of the simulation."""
     shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = field(default_factory=dict)
-    """``Schedule.shapes`` of all Schedules with these Workloads, or with most of them."""
+    """``Simulation.shapes`` of all simulations with these Workloads, or with most of them."""
 
 
 def prepare(
@@ -158,59 +142,8 @@ def prepare(
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=_grain(case, contents, count),
+        grain=GRAIN * count if count > EXACT else 0.0,
     )
-
-
-def _grain(case: ForecastGivens, contents: TreeContents, pending: int) -> float:
-    """Return the grain of the schedule of a tree, by how many Workloads are in it."""
-    is_costly = _is_fair(case, contents) or _preempts(case, contents)
-    alone = _EACH_ALONE_WHERE_COSTLY if is_costly else _EACH_ALONE
-    return max(_NO_GRAIN, GRAIN * min(1.0, (pending - alone) / (MANY - alone)))
-
-
-def _is_fair(case: ForecastGivens, contents: TreeContents) -> bool:
-    return len(contents.tree.leaves) > 1 and case.snapshot.kueue.fair_sharing
-
-
-def _preempts(case: ForecastGivens, contents: TreeContents) -> bool:
-    return any(may_preempt(case.snapshot.cluster_queues[name]) for name in contents.tree.leaves)
-
-
-def most_tries(
-    case: ForecastGivens, contents: TreeContents, coming: Sequence[PendingGroup] = ()
-) -> int:
-    """Return how many heads may be tried where each of Kueue's cycles is run.
-
-    0: these are not to be run.
-    """
-    # A ClusterQueue by itself has no others with which it takes turns.
-    if len(contents.tree.leaves) == 1:
-        return 0
-    pending = sum(group.arrival.count for _, group in contents.queued)
-    # A tree has its part of what all may cost, whichever of them are forecast together with it.
-    part = pending / max(1, pending, case.pending)
-    cost = _COST_OF_TRY_BY_SHARES if _is_fair(case, contents) else 1
-    most = int(max(LEAST_TRIES, case.most_tries * part) / cost)
-    # Equal Workloads of a ClusterQueue have one head, and all are tried when quota is released.
-    tries_of_each = pending + len(coming) + len(contents.occupants)
-    kinds = set()
-    for kind in _kinds(case.snapshot, contents, coming):
-        kinds.add(kind)
-        if len(kinds) * tries_of_each > MOST_EXPECTED * most:
-            return 0
-    return most
-
-
-def _kinds(
-    snapshot: Snapshot, contents: TreeContents, coming: Sequence[PendingGroup]
-) -> Iterator[tuple[str, int, float, str]]:
-    """Yield for each pending group, and each that is coming, what it has in common with equals."""
-    for name, group in contents.queued:
-        by_use, asked = snapshot.cluster_queues[name].usage_based, group.arrival
-        yield name, id(asked.needs), asked.priority, asked.local_queue_key if by_use else ""
-    for later in coming:
-        yield later.cluster_queue, id(later.demand), later.priority, later.local_queue
 
 
 def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
@@ -269,41 +202,46 @@ def filled(
     prepared: PreparedWorkloads,
     coming: Sequence[PendingGroup] = (),
     *,
-    is_exact: bool,
-) -> Schedule:
-    """Return a schedule of a tree with all its Workloads, and with those that are *coming*.
-
-    *is_exact*: each of Kueue's cycles is run.
-    """
+    log: CycleLog | None = None,
+) -> Simulation:
+    """Return the simulation of a tree with all its Workloads, and with those that are *coming*."""
     tree = contents.tree.copy()
-    schedule = Schedule(
+    simulation = Simulation(
         tree,
         [case.snapshot.cluster_queues[name] for name in tree.leaves],
-        grain=0.0 if is_exact else prepared.grain,
+        grain=prepared.grain,
         kueue=case.snapshot.kueue,
-        keep=case.keep,
+        domains=domains_of(case.snapshot, tree),
     )
-    schedule.shapes = prepared.shapes
+    simulation.shapes, simulation.log = prepared.shapes, log
+    simulation.most_tries = MOST_TRIES
     if (use := use_of(case.snapshot, tree)) is not None:
-        schedule.order_by_use(use)
+        simulation.order_by_use(use)
     for run in prepared.running:
-        schedule.add_running(run)
-    pending, preempts = prepared.pending, schedule.preempts
+        simulation.add_running(run)
     for place, (_, group) in enumerate(contents.queued):
-        _, waiting = pending[id(group)]
+        _, waiting = prepared.pending[id(group)]
         if waiting is not None:
-            # Only where Workloads are preempted do those that hold quota have to have a place
-            # among those that wait.
-            age = _age(group.arrival.created) + place if preempts else None
-            schedule.add_waiting(waiting, age=age)
+            simulation.add_waiting(waiting, age=age_of(group.arrival.created) + place)
     newest = max((group.arrival.created for _, group in contents.queued), default=0)
-    first = _age(newest) + len(contents.queued)
+    first = age_of(newest) + len(contents.queued)
     for place, later in enumerate(coming):
-        schedule.add_waiting(later, age=first + place if preempts else None)
-    return schedule
+        simulation.add_waiting(later, age=first + place)
+    return simulation
 
 
-def _age(created: int) -> int:
+def domains_of(snapshot: Snapshot, tree: UsageTree) -> DomainsInUse | None:
+    """Return the domains in which Workloads of a tree are placed; None: in none.
+
+    What other trees hold there is in use.
+    """
+    members = (snapshot.cluster_queues[name] for name in tree.leaves)
+    if not any(flavors_with_topology(queue, snapshot) for queue in members):
+        return None
+    return DomainsInUse(snapshot, held_elsewhere(snapshot, tree.leaves))
+
+
+def age_of(created: int) -> int:
     """Return a place by age, for times in seconds since 1970, with room for ties."""
     return created << 20
 
@@ -341,9 +279,10 @@ def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
         count=occupant.count,
         priority=occupant.priority,
         # Of equal age, those that hold quota have come before those that wait.
-        order=_age(occupant.created) - 1,
+        order=age_of(occupant.created) - 1,
         reserved_at=-_elapsed(occupant, now),
         local_queue=occupant.local_queue,
+        placed=occupant.placed * occupant.count,
         whole=run_times.whole(
             occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
         ),
@@ -370,6 +309,7 @@ def _waiting(
         at=max(0.0, queued.at - now),
         key=queued.arrival.key,
         local_queue=queued.arrival.local_queue_key,
+        needs=queued.arrival.needs,
     )
 
 

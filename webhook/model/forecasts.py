@@ -7,12 +7,11 @@ each value says. Nothing here computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from webhook.model.queues import FlavorResource
-from webhook.model.topologies import Domain
 
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
@@ -120,123 +119,16 @@ class Unseen:
     """Namespaces whose Jobs may count on the run times that are expected."""
 
 
-Rank: TypeAlias = tuple[int, int]
-"""A turn in a scheduling cycle: the height from which quota is borrowed (0: it is not), and how
-many of the priorities that are pending in the tree are served before, the highest first."""
-
-
-class Outranking(NamedTuple):
-    """Workloads that start together, and whom they may preempt for it."""
-
-    at: float
-    """Seconds since ``Profile.computed_at``."""
-    below: float
-    """They preempt those of a lower priority than this."""
-    owned: tuple[int, ...] | None
-    """They take back quota: from none that finds as much as this of each cell unused of the
-    ClusterQueue's own. None: they are in the same ClusterQueue."""
-    spared_above: float
-    """Above this priority nobody is preempted: somebody of a lower one is there, and goes first."""
-    workloads: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainMoment:
-    """What is in use in the domains of Topologies from a moment on."""
-
-    at: float
-    """Seconds since the profile was made."""
-    occupied: Mapping[tuple[str, Domain], Mapping[str, int]]
-    """As in ``kueue.topology_room``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """What a new Job would find in one ClusterQueue from now on."""
-
-    computed_at: float
-    """On the clock of ``Snapshot.as_of``; ``times`` and ``behind`` count from here."""
-    cells: tuple[FlavorResource, ...]
-    times: tuple[float, ...]
-    """Ascending, the first is 0.0."""
-    free: tuple[tuple[int, ...], ...]
-    """``free[i][c]``: what a new Job could take of ``cells[c]`` from ``times[i]`` to
-    ``times[i + 1]``, borrowing included, after all pending Workloads were tried."""
-    priorities: tuple[float, ...] = ()
-    """Those of the Workloads that are pending in the tree, each once, the highest first."""
-    ranked: Mapping[Rank, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
-    """The same table for a turn before that of some pending Workloads: ``ranked[rank][i][c]``
-    can be taken at the moment ``times[i]`` alone, before those of a lower rank are served.
-    Ranks at which it is ``free`` are left out; more than what is unused of the subtree of a rank's
-    height it never is. Where shares decide whose turn it is, a rank's height is 0 for a Job that
-    borrows nothing, and 1 for one that borrows from wherever."""
-    preempting: Mapping[int, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
-    """Priority to the same table for a new Job of at least that priority, with what it would
-    preempt; priorities that could take no more than is free are left out. Where too much happens
-    to know it of each step, the later ones have what is free."""
-    eviction_seconds: float = 0.0
-    """How long those take to stop that are preempted."""
-    outranked_below: int | None = None
-    """New Jobs below this priority may be preempted here by others; None: nobody is."""
-    outranking: tuple[Outranking, ...] = ()
-    """Starts of those that are pending and may preempt a new Job for them, the earliest first."""
-    owned: tuple[tuple[int, ...], ...] = ()
-    """For each of ``times`` what is unused of the ClusterQueue's own quota after all were tried;
-    empty: nobody takes quota back."""
-    own_starts: tuple[tuple[float, float], ...] = ()
-    """(seconds, highest priority of those that start then) of the ClusterQueue's own pending
-    Workloads, where quota is taken back."""
-    spread: tuple[float, ...]
-    """Seconds of uncertainty (one sigma) of each of ``times``."""
-    behind: tuple[tuple[int, float], ...] = ()
-    """StrictFIFO: (priority, seconds until all pending with at least this priority have started),
-    the highest priority first."""
-    waits: float = 0.0
-    """Seconds until all that is pending has started, except what can never fit; inf: never."""
-    unknown_seconds: float = 600.0
-    """How long a run is taken to be here whose run time is not known."""
-    unseen: tuple[Unseen, ...] = ()
-    """Of the whole tree."""
-    unordered: str = ""
-    """Why it is not known which pending Workload is tried next: "fairSharing",
-    "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
-    uncertain: tuple[str, ...] = ()
-    """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionFairSharing",
-    "admissionChecks", "podsReady", "topology", "depth", "runTimes"."""
-    domains: tuple[DomainMoment, ...] = ()
-    """What is in use in the domains of Topologies over time; empty: that is not known."""
-    local_queue: str = ""
-    """``namespace/name`` of that whose new Jobs it is for; "": of all."""
-    is_first_by_use: bool = False
-    """That LocalQueue comes before all others of its ClusterQueue, whatever the priority."""
-    by_local_queue: Mapping[str, Profile] = field(default_factory=dict)
-    """The same for new Jobs of each LocalQueue, where these are served by their use."""
-    later: Profile | None = None
-    """The same with the Workloads that are expected to come from now on; None: none are."""
-    expected_per_second: float = 0.0
-    """How many of these come to the whole tree."""
-
-    def of(self, local_queue: str) -> Profile:
-        """Return the profile for new Jobs of a LocalQueue (``namespace/name``)."""
-        return self.by_local_queue.get(local_queue, self)
-
-    def known_in(self, namespace: str) -> Profile:
-        """Return the profile without the doubts that Jobs of a namespace need not have."""
-        if not any(namespace in jobs.known_in for jobs in self.unseen):
-            return self
-        unseen = tuple(jobs for jobs in self.unseen if namespace not in jobs.known_in)
-        return replace(self, unseen=unseen)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """When one Job is expected to start, in seconds from now; inf: never within the profile."""
+    """When one Job is expected to start, in seconds from now; inf: never."""
 
     seconds: float
     low: float
     high: float
     uncertain: tuple[str, ...] = ()
-    """As in ``Profile``; "arrivals": others that come later may come first."""
+    """Why its range is widened, as in ``kueue.tree_forecast``; "arrivals": others that come later
+    may come first."""
     unseen: int = 0
     """How many Workloads it waits for of whose run times nothing is known; 0: none."""
     unordered: str = ""

@@ -18,7 +18,7 @@ from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
 if TYPE_CHECKING:
     from webhook.model.costs.accelerator_profile import AcceleratorProfile
     from webhook.model.costs.prices import CompiledTariff, Prices, SeenInterruptions
-    from webhook.model.forecasts import Dispatch, Estimates, JobClass, Profile, RunTime
+    from webhook.model.forecasts import Dispatch, Estimates, JobClass, RunTime
     from webhook.model.kueue_support import Doubt, Gate, KueueManager
     from webhook.model.pods import PodTemplate
     from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -517,8 +517,8 @@ class Snapshot:
     reserving: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
     """ClusterQueue from which Kueue may preempt to its Workloads with quota, in the order in which
     it would; of very many the first (``state.queue_counts.MOST_RESERVATIONS``)."""
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
-    """ClusterQueue to what a new Job would find there from now on."""
+    forecasts: Mapping[str, Any] = field(default_factory=dict)
+    """ClusterQueue to the forecast of its tree (``kueue.tree_forecast.TreeForecast``)."""
     run_times: Estimates = field(default_factory=dict)
     start_delays: Estimates = field(default_factory=dict)
     dispatches: Mapping[str, Dispatch] = field(default_factory=dict)

@@ -95,7 +95,7 @@ def advise(
 ) -> tuple[Advice, ...]:
     """Return the running Jobs that would save enough elsewhere, those that save most first.
 
-    *occupancy* is that of the world's snapshot, with profiles of all queues that policies name.
+    *occupancy* is that of the world's snapshot, with forecasts of all queues that policies name.
     """
     catalog = MoveOptions(world, occupancy)
     found = [

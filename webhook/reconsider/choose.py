@@ -18,7 +18,6 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.soonest_start import SoonestStarts
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, Pending
@@ -65,10 +64,7 @@ class Lineup:
 
     def __init__(self, world: ReconsiderInput, asked: Mapping[str, MoveQuestion]) -> None:
         self._world = world
-        known = world.soonest
-        self._run_times = (
-            known.run_time_of if known else forecast_input.LentRunTimes(world.snapshot)
-        )
+        self._run_times = forecast_input.LentRunTimes(world.snapshot)
         clock = world.now - world.unix
 
         def key_of(workload: Workload) -> str:
@@ -95,14 +91,10 @@ class Lineup:
         self._starts = forecast.PlannedStarts(
             world.snapshot, self._running, self._waiting, self._run_times, world.now, world.contents
         )
-        plan = self._starts.planned
-        self._as_it_is = self._prospect(plan.begun)
-        self._soonest = known or SoonestStarts(
-            world.snapshot, self._running, self._run_times, world.now
-        )
+        self._as_it_is = self._prospect(self._starts.begun)
         self._ways: dict[int, tuple[Way, ...]] = {}
-        # Options are assessed on the same profiles that moves are compared by.
-        self.occupancy = _occupancy(replace(world.snapshot, profiles=plan.profiles))
+        # Options are assessed on the same forecasts that moves are compared by.
+        self.occupancy = _occupancy(replace(world.snapshot, forecasts=self._starts.forecasts))
 
     def offer(self, key: str, question: MoveQuestion, offers: JobOptions) -> None:
         """Add the options that a Job could be moved to."""
@@ -117,19 +109,30 @@ class Lineup:
         arrival = replace(target.arrival, key=key, created=created)
         return QueuedGroup(arrival=arrival, job_class=target.job_class)
 
-    def ways(self, offers: JobOptions) -> tuple[Way, ...]:
-        """Return the ways to all options, with how soon a Job could start there."""
+    def ways(self, offers: JobOptions, created: int) -> tuple[Way, ...]:
+        """Return the ways to all options, with when a Job that was *created* then starts there.
+
+        The oldest of those that differ only in name and age is to be asked for first.
+        """
         if offers.number not in self._ways:
             self._ways[offers.number] = tuple(
-                replace(target.way, soonest=self._soonest_of(target)) for target in offers.offers
+                replace(target.way, starts=self._start_of(target, created))
+                for target in offers.offers
             )
         return self._ways[offers.number]
 
-    def _soonest_of(self, target: MoveTarget) -> float:
-        """Return before when no forecast with the move lets the Job start."""
+    def _start_of(self, target: MoveTarget, created: int) -> float:
+        """Return when a Job would start at a target with its age, in seconds from now."""
         name, snapshot = target.way.cluster_queue, self._world.snapshot
-        asked = demand(target.arrival.needs, snapshot.cluster_queues[name], snapshot)
-        return self._soonest.of(name, asked)
+        found = self.occupancy.start_times.start_of(
+            name,
+            demand(target.arrival.needs, snapshot.cluster_queues[name], snapshot),
+            now=self._world.now,
+            priority=target.arrival.priority,
+            local_queue=target.arrival.local_queue_key,
+            created=created,
+        )
+        return -inf if found is None else found.start.seconds
 
     def arrival(self, move: Move) -> Arrival:
         """Return what would be pending after a move."""
@@ -427,7 +430,7 @@ def _candidate(
         runs=offers.runs,
         kind=str(offers.number),
         order=question.workload.queued_at,
-        ways=lines.ways(offers),
+        ways=lines.ways(offers, question.workload.queued_at),
         moved=question.pending.moves,
         least_seconds=seconds(gain.time),
         least_part=(gain.percent if pricing is None else saving.percent) / 100,

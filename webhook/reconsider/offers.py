@@ -18,7 +18,6 @@ from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of, unmodelled
-from webhook.kueue.soonest_start import SoonestStarts
 from webhook.learn import expected_runs
 from webhook.model import marks
 from webhook.model.costs.prices import HOUR, Stakes
@@ -53,9 +52,6 @@ class ReconsiderInput:
     """Whether a suspended Job's resources may change: from Kubernetes 1.36 on."""
     min_gain_probability: float = 0.8
     """The least probability with which a move must be a gain."""
-    soonest: SoonestStarts | None = None
-    """The soonest starts of these contents at this instant, if the caller has asked for any; their
-    run times are ``LentRunTimes``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,8 +69,8 @@ class Way:
     unsure: float = 0.0
     """Seconds that it must gain besides, so that it gains with enough probability although both
     starts are uncertain."""
-    soonest: float = -inf
-    """No forecast lets it start there sooner, in seconds from now; -inf: not known."""
+    starts: float = -inf
+    """When the oldest of its kind would start there, in seconds from now; -inf: not known."""
     least_times: float = 1.0
     """How many times what a move must gain at least one to this option must."""
 
@@ -291,7 +291,7 @@ def _tried(state: _MovePlan, batch: _Batch) -> tuple[_Batch, Prospect]:
     """Return the part of a batch that is due to be moved, and the forecast with that part moved."""
     # Without those that are not due the forecast is another one, so it is made again.
     state.tries -= 1
-    waits = [_due_in(candidate, way, state.now, way.soonest) for candidate, way in batch]
+    waits = [_due_in(candidate, way, state.now, way.starts) for candidate, way in batch]
     if min(waits) > 0:
         # None of them can be due, so the forecast is not needed to know that.
         state.quiet_seconds = min(state.quiet_seconds, *waits)

@@ -98,7 +98,7 @@ class Handler:
 
     def forecast_age_seconds(self) -> float:
         """Return for how long the forecasts have lacked an event; 0: there are none."""
-        if not self.snapshot.profiles:
+        if not self.snapshot.forecasts:
             return 0.0
         return max(0.0, self._clock() - self._here.forecasts_as_of)
 

@@ -216,7 +216,7 @@ class Metrics:
     def show(self, snapshot: Snapshot, *, placements: int, forecast_age: float) -> None:
         """Set the gauges that are computed only at a scrape; *forecast_age* is in seconds."""
         off = snapshot.off
-        self.forecasts.set(len(snapshot.profiles))
+        self.forecasts.set(len(snapshot.forecasts))
         self.forecast_age.set(forecast_age)
         self.ledger.set(placements)
         self.off.labels("everywhere").set(off is not None and off.is_everywhere)

@@ -138,8 +138,6 @@ class _Replay:
     def _reconsider(self, now: float) -> None:
         """Move the Jobs that the controller would move at this moment."""
         snapshot = self._forecasts.snapshot(now)
-        if self._moving.is_idle(snapshot, now):
-            return
         view = self._here.known.at(snapshot, self._here.heads())
         for key, arrival in self._moving.step(view.snapshot, now):
             queued = self._here.queued[key]
@@ -154,7 +152,7 @@ class _Replay:
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
         for one in self._holds.step(view.snapshot, now):
             self._wait(one.submission, one.arrival, one.job, now=now, age=one.age)
-            self._reconsidered(one.submission.name, one.job, one.arrival, now, age=one.age)
+            self._reconsidered(one.submission.name, one.job, one.arrival, now)
 
     def _expect(self, index: int) -> None:
         if (at := self._schedules[index].next_event()) < inf:
@@ -196,11 +194,11 @@ class _Replay:
             self._holds.add(job, decision, (submission, arrival, self._number))
             return
         self._wait(submission, arrival, job, now=submission.at, age=self._number)
-        self._reconsidered(submission.name, job, arrival, submission.at, age=self._number)
+        self._reconsidered(submission.name, job, arrival, submission.at)
 
-    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float, *, age: int) -> None:
+    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float) -> None:
         if name in self._here.queued:
-            self._moving.join(name, job, arrival, now, age=age)
+            self._moving.join(name, job, arrival, now)
 
     def _view(self, job: Job, now: float) -> Occupancy:
         view = self._workers.around(self._here.view(job, now), job, now)
@@ -238,14 +236,13 @@ class _Replay:
                 self._begin_there(taken)
             return
         schedule = self._schedules[index]
-        if schedule.runs.ended or schedule.runs.released or schedule.preempted or schedule.begun:
+        if schedule.ended or schedule.preempted or schedule.begun:
             self._moving.change(at)
-        for ended in schedule.runs.ended:
+        for ended in schedule.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
             self._moving.end(ended.key)
-        for begun in schedule.runs.released:
-            self._here.release(begun, amounts(schedule, begun))
+        self._here.release(index)
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             queued = self._here.begin(begun, usage)
@@ -268,8 +265,7 @@ class _Replay:
         for preempted in schedule.preempted:
             self._preempt(preempted.key, amounts(schedule, preempted), at)
             self._moving.preempt(preempted.key, at)
-        schedule.runs.ended.clear()
-        schedule.runs.released.clear()
+        schedule.ended.clear()
         schedule.preempted.clear()
         schedule.begun.clear()
 
@@ -306,7 +302,7 @@ class _Replay:
         )
         self._forecasts.admit(begun.key, begun.at, taken.cluster)
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
-        self._schedules[index].runs.end(begun.key, begun.finish)
+        self._schedules[index].end(begun.key, begun.finish)
         self._expect(index)
 
 

@@ -18,7 +18,7 @@ from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.start_times import StartTimes, placed
+from webhook.kueue.start_times import StartTimes
 from webhook.kueue.tree_workloads import Occupant
 from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
@@ -242,7 +242,7 @@ class Forecasts:
         return may_hold or len(policy.spec.options) > 1
 
     def foreseen(self, view: Occupancy) -> Occupancy:
-        """Return the view with the profiles updated by the placements since the last forecast."""
+        """Return the view with the forecasts updated by the placements since the last forecast."""
         return replace(view, start_times=self._start_times)
 
     def snapshot(self, now: float) -> Snapshot:
@@ -310,8 +310,7 @@ class Forecasts:
         self._number += 1
         self._joined[joining.key] = joining, shape
         self._changed.add(name)
-        if (placement := placed(arrival, self.published, now)) is not None:
-            self._start_times = self._start_times.add(placement)
+        self._start_times = self._start_times.add(arrival, now)
 
     def start(self, key: str, at: float, usage: Amounts) -> None:
         self._hold(key, usage, admitted=int(at) + self._epoch)
@@ -405,10 +404,10 @@ class Forecasts:
             unix=now + self._epoch,
         )
         self._changed.clear()
-        profiles = self._forecast_inputs.profiles(forecast_input)
-        self.published = replace(snapshot, profiles=profiles)
+        forecasts = self._forecast_inputs.forecasts(forecast_input)
+        self.published = replace(snapshot, forecasts=forecasts)
         self._start_times = NO_START_TIMES.adopt(self.published)
-        horizon = max((profile.times[-1] for profile in profiles.values()), default=0.0)
+        horizon = max((of_tree.log.times[-1] for of_tree in forecasts.values()), default=0.0)
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 
 

@@ -5,18 +5,13 @@ Times at which nobody can be moved are left out.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.soonest_start import IdleTrees
 from webhook.model.job import Job, Pending
-from webhook.model.policy.fallback_policy import Reconsider
 from webhook.model.queues import Arrival, Snapshot
 from webhook.reconsider import choose, offers
-from webhook.reconsider.soonest_moves import AlikeJobs, AlikeLine, DueTimes, SoonestMoves
 from webhook.simulate.replayed_forecasts import Forecasts
 
 STEP_SECONDS = 2.0
@@ -80,31 +75,19 @@ class Moving:
         self._policies = {policy.name for policy in choose.policies_of(snapshot)}
         self._trees = choose.trees(snapshot)
         self._forecasts = forecasts
-        self._soonest = SoonestMoves(occupancy_of(snapshot))
-        self._alike: dict[str, AlikeJobs | None] = {}
-        """Of each Job that was pending."""
-        self._groups: dict[str, AlikeJobs | None] = {}
-        """The same by ``Pending.key``."""
-        self._ages: dict[str, int] = {}
-        """Of each Job that was pending its place in Kueue's order, the oldest first."""
-        self._free: frozenset[AlikeJobs] = frozenset()
-        """Those that could be moved to any other option when moves were chosen last."""
         self._pending: dict[str, Pending] = {}
         self._started: dict[str, Pending] = {}
         self._arrived = 1
         """Moves made so far, plus 1: so many are made at once."""
         self._pace = Pace()
-        self._idle = IdleTrees(snapshot)
-        self._due: DueTimes | None = None
-        """Those of the present step, until it is taken."""
 
     @property
     def next_step(self) -> float:
         """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._pace.next if self._pending else inf
 
-    def join(self, key: str, job: Job, arrival: Arrival, now: float, *, age: int) -> None:
-        """Add a Job that was created now; Kueue orders Jobs by their age, the least first."""
+    def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
+        """Add a Job that was created now."""
         if arrival.policy not in self._policies:
             return
         if not self._pending:
@@ -119,12 +102,7 @@ class Moving:
             option=arrival.option,
             changed=self._forecasts.unix(now),
         )
-        self._ages[key] = age
-        self._put(key, pending)
-
-    def _put(self, key: str, pending: Pending) -> None:
         self._pending[key] = pending
-        self._alike[key] = self._groups[pending.key] = self._soonest.alike(pending)
 
     def start(self, key: str) -> None:
         if (pending := self._pending.pop(key, None)) is not None:
@@ -155,56 +133,18 @@ class Moving:
             workloads=choose.by_job(self._forecasts.waiting()),
             now=now,
             unix=self._forecasts.unix(now),
-            soonest=self._due.starts if self._due is not None else None,
         )
-        self._due = None
         most = min(self._arrived, MOST_AT_ONCE)
         chosen = choose.choose_moves(world, self._pending.values(), most=most)
         self._arrived += len(chosen.moves)
-        free = {self._groups[key] for key in chosen.free}
-        self._free = frozenset(group for group in free if group is not None)
         if self._is_quiet and not chosen.moves:
             self.wait(now + chosen.quiet_seconds)
         moves = []
         for move, arrival in zip(chosen.moves, chosen.arrivals, strict=True):
             key = move.candidate.key.partition("/")[2]
-            self._put(key, _moved(self._pending[key], arrival, world.unix))
+            self._pending[key] = _moved(self._pending[key], arrival, world.unix)
             moves.append((key, arrival))
         return moves
-
-    def is_idle(self, snapshot: Snapshot, now: float) -> bool:
-        """Tell whether no Job can be moved now; if so, leave out the steps until one may be."""
-        if not self._is_quiet:
-            return False
-        alike = {self._alike[key] for key in self._pending}
-        running = self._forecasts.running(self._trees)
-        due = DueTimes(snapshot, running, now, idle=self._idle)
-        seconds = due.first(alike)
-        if seconds <= 0 and alike <= self._free:
-            most = min(self._arrived, MOST_AT_ONCE)
-            seconds = due.first_tried(self._lines(self._forecasts.unix(now)), most=most)
-        if seconds <= 0:
-            self._due = due
-            return False
-        self._pace.step()
-        self.wait(now + seconds)
-        return True
-
-    def _lines(self, unix: float) -> Mapping[AlikeJobs, AlikeLine]:
-        """Return the pending Jobs by what they have in common, in Kueue's order."""
-        places: defaultdict[AlikeJobs, list[int]] = defaultdict(list)
-        movable: defaultdict[AlikeJobs, list[int]] = defaultdict(list)
-        for key, pending in self._pending.items():
-            if (alike := self._alike[key]) is None:
-                continue
-            places[alike].append(self._ages[key])
-            rules = alike.policy.spec.reconsider or Reconsider()
-            if choose.limit_on(pending, rules, unix) is None:
-                movable[alike].append(self._ages[key])
-        return {
-            alike: AlikeLine(ages=sorted(ages), movable=sorted(movable[alike]))
-            for alike, ages in places.items()
-        }
 
     def wait(self, until: float) -> None:
         """Leave out all steps before *until*."""

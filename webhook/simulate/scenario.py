@@ -241,7 +241,7 @@ class Scenario:
 def emptied(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with empty queues and no off switch, as a replay begins."""
     return replace(
-        snapshot, off=None, held={}, competing={}, reserving={}, profiles={}, dispatches={}
+        snapshot, off=None, held={}, competing={}, reserving={}, forecasts={}, dispatches={}
     )
 
 

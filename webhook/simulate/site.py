@@ -6,7 +6,7 @@ ones.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -18,10 +18,9 @@ from webhook.kueue import counted_arrivals, multikueue, quota
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
 from webhook.kueue.occupancy import Occupancy
-from webhook.kueue.queue_heads import PendingGroup
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.schedule import PreemptedWorkloads, Schedule
-from webhook.kueue.start_times import placed
+from webhook.kueue.simulation import PreemptedWorkloads, Simulation
 from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.fields import FieldError
@@ -196,6 +195,8 @@ class Site:
         """ClusterQueue to the number of its schedule."""
         self.queued: dict[str, QueuedJob] = {}
         """Workloads that wait or hold quota, by key."""
+        self._idle: defaultdict[int, list[StartedWorkloads]] = defaultdict(list)
+        """By the number of a schedule what has ended there since its last requeue batch."""
         self._demands: dict[Demand, Demand] = {}
         """Equal demands are one object, so that Workloads with the same one share a line."""
 
@@ -271,14 +272,18 @@ class Site:
         flavors = ",".join(sorted(set(ended.flavors)))
         self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
 
-    def release(self, begun: StartedWorkloads, usage: Amounts) -> None:
-        """Release a Workload's quota.
+    def release(self, number: int) -> None:
+        """Release the quota of what has ended in a schedule, once those who wait were tried.
 
-        Idle quota is not known to be free before its handover: waiting Workloads count as holding
-        it, as in ``kueue.occupancy``.
+        Until then they count as holding it, as in ``kueue.counted_arrivals``.
         """
-        queued = self.queued.pop(begun.key)
-        self.known.end(queued.cluster_queue, queued.arrival, usage)
+        schedule = self.schedules[number]
+        self._idle[number] += schedule.ended
+        if schedule.is_settled or not any(schedule.waiting()):
+            for ended in self._idle.pop(number):
+                queued = self.queued.pop(ended.key)
+                usage = amounts(schedule, ended)
+                self.known.end(queued.cluster_queue, queued.arrival, usage)
 
     def heads(self) -> Mapping[str, Arrival]:
         """Return the first pending Workload of each StrictFIFO queue."""
@@ -322,24 +327,24 @@ class TrueRunTimes(Runs):
         return len(self._submission.run_seconds)
 
 
-def amounts(schedule: Schedule, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
+def amounts(schedule: Simulation, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
     return {schedule.tree.cells[cell]: amount for cell, amount in held.usage}
 
 
-def _schedules(snapshot: Snapshot, *, preempts: bool) -> Iterator[Schedule]:
+def _schedules(snapshot: Snapshot, *, preempts: bool) -> Iterator[Simulation]:
     """Yield a schedule for each tree, with empty queues."""
     queues = [
         queue if preempts else replace(queue, preemption=Preemption())
         for queue in snapshot.cluster_queues.values()
     ]
     for tree in quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees:
-        schedule = Schedule(
+        schedule = Simulation(
             tree,
             queues,
             kueue=snapshot.kueue,
-            live=True,
+            came_one_by_one=False,
         )
-        schedule.start_what_fits()
+        schedule.step()
         yield schedule
 
 
@@ -381,7 +386,7 @@ class Workers:
         """Begin with empty clusters; the start delays of all *policies* are the true ones."""
         self._manager, self._policies = manager, policies
         self._clusters: dict[str, _Cluster] = {}
-        self._of_schedule: list[tuple[str, Schedule]] = []
+        self._of_schedule: list[tuple[str, Simulation]] = []
         self._delays: dict[tuple[str, str], float] = {}
         self._began: dict[str, float] = {}
         """Key to the time at which it began in a cluster."""
@@ -413,7 +418,7 @@ class Workers:
         self._of_schedule += [(name, schedule) for schedule in site.schedules]
 
     @property
-    def schedules(self) -> tuple[Schedule, ...]:
+    def schedules(self) -> tuple[Simulation, ...]:
         return tuple(schedule for _, schedule in self._of_schedule)
 
     def leads_away(self, cluster_queue: str) -> bool:
@@ -481,10 +486,9 @@ class Workers:
         """Record which Workloads ended and started in the last step of a schedule."""
         name, schedule = self._of_schedule[number - len(self._manager.schedules)]
         site = self._clusters[name].site
-        for ended in schedule.runs.ended:
+        for ended in schedule.ended:
             site.end(ended, ran_from=ended.at)
-        for begun in schedule.runs.released:
-            site.release(begun, amounts(schedule, begun))
+        site.release(site.schedules.index(schedule))
         for begun in schedule.begun:
             usage = amounts(schedule, begun)
             site.begin(begun, usage)
@@ -492,8 +496,7 @@ class Workers:
             self._drop(begun.key, but=name)
             self._began[begun.key] = begun.at
             yield Taken(cluster=name, begun=begun, usage=usage)
-        schedule.runs.ended.clear()
-        schedule.runs.released.clear()
+        schedule.ended.clear()
         schedule.begun.clear()
 
     def began(self, ended: StartedWorkloads) -> float:
@@ -524,12 +527,11 @@ class Workers:
 
 def _with_coming(name: str, cluster: _Cluster, job: Job, now: float) -> Occupancy:
     """Count the Workloads on their way in the cluster where admission expects them."""
-    view, snapshot = cluster.site.view(job, now), cluster.site.forecasts.published
+    view = cluster.site.view(job, now)
     for coming in cluster.coming.values():
         arrival = coming.one.arrival
         if arrival.cluster != name:
             continue
         view = counted_arrivals.with_arrival(view, arrival)
-        if (placement := placed(arrival, snapshot, coming.sent)) is not None:
-            view = replace(view, start_times=view.start_times.add(placement))
+        view = replace(view, start_times=view.start_times.add(arrival, coming.sent))
     return view

@@ -204,7 +204,7 @@ class ClusterWatch:
         self.policies = before.policies
         self.lent, self.lent_starts = before.lent, before.lent_starts
         if before.counted is not None:
-            self._feed.publish_forecast(before.counted.profiles, ())
+            self._feed.publish_forecast(before.counted.forecasts, ())
 
     def start(self, transport: KubernetesApi) -> None:
         for resource in self._resources:

@@ -12,9 +12,9 @@ from typing import Any
 
 from webhook.api.resources import RUN_TIMES, WEBHOOKS, WORKLOADS, ReadObject, Resource
 from webhook.api.watch import WatchUpdate
+from webhook.kueue.tree_forecast import TreeForecast
 from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import Attention
-from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
 from webhook.state.queue_contents import QueueContents
@@ -26,11 +26,11 @@ from webhook.state.workload import Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """The last snapshot before it was completed, with what is admitted and the profiles."""
+    """The last snapshot before it was completed, with what is admitted and the forecasts."""
 
     snapshot: Snapshot
     admitted: Mapping[str, Admitted]
-    profiles: Mapping[str, Profile]
+    forecasts: Mapping[str, TreeForecast]
 
 
 class Feed:
@@ -62,7 +62,7 @@ class Feed:
         self._errors: dict[str, str] = {}
         self._published: Snapshot | None = None
         self._counted: Counted | None = None
-        self._profiles: Mapping[str, Profile] = {}
+        self._forecasts: Mapping[str, TreeForecast] = {}
         self._not_reported: list[SeenWorkload] = []
         self._profiled: list[SeenWorkload] = []
         self._state = State(stated_version=stated_version, currency=currency)
@@ -174,10 +174,10 @@ class Feed:
         return self._state.take_recounted()
 
     def publish_forecast(
-        self, profiles: Mapping[str, Profile], seen: Iterable[SeenWorkload]
+        self, forecasts: Mapping[str, TreeForecast], seen: Iterable[SeenWorkload]
     ) -> None:
-        """Publish *profiles* from now on, the first to contain the Workloads in *seen*."""
-        self._profiles = profiles
+        """Publish *forecasts* from now on, the first to contain the Workloads in *seen*."""
+        self._forecasts = forecasts
         self._profiled += seen
 
     def publish_anew(self) -> None:
@@ -195,9 +195,9 @@ class Feed:
         if self.synced:
             counted = self._state.snapshot(as_of, unix - (now - as_of))
             self._counted = Counted(
-                snapshot=counted, admitted=self._state.admitted, profiles=self._profiles
+                snapshot=counted, admitted=self._state.admitted, forecasts=self._forecasts
             )
-            after = replace(self._complete(counted), profiles=self._profiles)
+            after = replace(self._complete(counted), forecasts=self._forecasts)
             changed = changes(self._published, after)
             self._published = after
         seen = self._state.take_seen() if self.synced else ()

@@ -1,4 +1,4 @@
-"""Turns the Workloads of ClusterQueues into the forecast's input, and gets their profiles from it.
+"""Turns the Workloads of ClusterQueues into the forecast's input, and gets their forecasts from it.
 
 It chooses which queues to forecast, groups equal Workloads, and finds their run times. It must not
 know how Kueue would admit them.
@@ -20,13 +20,13 @@ from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast
 from webhook.kueue.quota import tree_names
+from webhook.kueue.tree_forecast import TreeForecast
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
 from webhook.model.forecasts import (
     JobClass,
-    Profile,
     RunTime,
     StatedRunTime,
     home_of,
@@ -105,7 +105,7 @@ class ForecastInputs:
         self._came: dict[str, Mapping[int, tuple[_Came, ...]]] = {}
         self._lengths: dict[str, int] = {}
 
-    def profiles(self, forecast_input: ForecastInput) -> Mapping[str, Profile]:
+    def forecasts(self, forecast_input: ForecastInput) -> Mapping[str, TreeForecast]:
         """Forecast the trees of all ClusterQueues in the input.
 
         Return the profile of each queue.
@@ -134,7 +134,6 @@ class ForecastInputs:
             LentRunTimes(forecast_input.snapshot),
             forecast_input.now,
             only=asked,
-            pending=pending,
             expected=[
                 arrivals
                 for name in names
@@ -148,8 +147,8 @@ class ForecastInputs:
                 del kept[name]
 
 
-def with_profiles(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
-    """Return a snapshot of *state* with its profiles.
+def with_forecasts(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
+    """Return a snapshot of *state* with its forecasts.
 
     *unix* is its instant in seconds since 1970.
     """
@@ -159,7 +158,7 @@ def with_profiles(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
         now=snapshot.as_of,
         unix=unix,
     )
-    return replace(snapshot, profiles=ForecastInputs().profiles(forecast_input))
+    return replace(snapshot, forecasts=ForecastInputs().forecasts(forecast_input))
 
 
 def watched(snapshot: Snapshot) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """Keeps forecasts current in a thread, for a bounded part of one CPU.
 
-It decides which trees to forecast and when, and keeps the profiles; how they are computed is the
+It decides which trees to forecast and when, and keeps the forecasts; how they are computed is the
 forecast's. What one Workload breaks costs only the forecast of its own tree.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
 
+from webhook.kueue.tree_forecast import TreeForecast
 from webhook.model import faults
-from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, Trees, watched
@@ -36,9 +36,9 @@ have ended, and did not."""
 
 @dataclass(frozen=True, slots=True)
 class ForecastResult:
-    """What a forecast returned; without profiles: the thread is ready for the next one."""
+    """What a forecast returned; without forecasts: the thread is ready for the next one."""
 
-    profiles: Mapping[str, Profile] | None = None
+    forecasts: Mapping[str, TreeForecast] | None = None
     seen: tuple[SeenWorkload, ...] = ()
     failed: Mapping[str, str] = field(default_factory=dict)
     """Trees that cannot be forecast, with the error in our code."""
@@ -62,7 +62,7 @@ class Forecaster:
         self._requests: queue.SimpleQueue[ForecastInput | None] = queue.SimpleQueue()
         self._forecast_inputs = ForecastInputs()
         self._is_free = True
-        self._profiles: dict[str, Profile] = {}
+        self._forecasts: dict[str, TreeForecast] = {}
         self._due: dict[str, float] = {}
         self._watched: frozenset[str] = frozenset()
         self._depends_on: tuple[object, ...] = ()
@@ -147,21 +147,21 @@ class Forecaster:
         )
 
     def take(self, forecast: ForecastResult, feed: Feed) -> tuple[str, ...]:
-        """Apply a result and publish its profiles to *feed*; return the lines to log."""
-        if forecast.profiles is None:
+        """Apply a result and publish its forecasts to *feed*; return the lines to log."""
+        if forecast.forecasts is None:
             self._is_free = True
             return ()
         lines = self._note_failed(forecast.failed)
         unknown = set(chain.from_iterable(map(self._trees.members, self._failed)))
-        self._profiles = {
-            name: profile
-            for name, profile in {**self._profiles, **forecast.profiles}.items()
+        self._forecasts = {
+            name: of_tree
+            for name, of_tree in {**self._forecasts, **forecast.forecasts}.items()
             if name in self._watched and name not in unknown
         }
-        for name, profile in forecast.profiles.items():
-            self._due[name] = profile.computed_at + _lasts(profile)
+        for name, of_tree in forecast.forecasts.items():
+            self._due[name] = of_tree.computed_at + _lasts(of_tree)
         self._requested = {}
-        feed.publish_forecast(self._profiles, forecast.seen)
+        feed.publish_forecast(self._forecasts, forecast.seen)
         return lines
 
     def _note_failed(self, failed: Mapping[str, str]) -> tuple[str, ...]:
@@ -221,39 +221,38 @@ class Forecaster:
         if forecast_input is None:
             return False
         before = self._cpu()
-        profiles, failed = self._forecast(forecast_input)
+        forecasts, failed = self._forecast(forecast_input)
         spent = self._cpu() - before
-        self._tell(ForecastResult(profiles, forecast_input.seen, failed))
+        self._tell(ForecastResult(forecasts, forecast_input.seen, failed))
         self._sleep(min(LONGEST_REST_SECONDS * self._share, spent * (1 / DUTY - 1)))
         self._tell(ForecastResult())
         return True
 
     def _forecast(
         self, forecast_input: ForecastInput
-    ) -> tuple[Mapping[str, Profile], Mapping[str, str]]:
+    ) -> tuple[Mapping[str, TreeForecast], Mapping[str, str]]:
         """Forecast all trees; if that fails, each by itself, so that one costs no other."""
         try:
-            return self._forecast_inputs.profiles(forecast_input), {}
+            return self._forecast_inputs.forecasts(forecast_input), {}
         except Exception:  # noqa: BLE001 - what one Workload says must not end the process
             parts: defaultdict[str, set[str]] = defaultdict(set)
         trees = Trees(forecast_input.snapshot)
         for name in forecast_input.asked:
             parts[trees.root(name)].add(name)
-        profiles: dict[str, Profile] = {}
+        forecasts: dict[str, TreeForecast] = {}
         failed: dict[str, str] = {}
         for root, names in sorted(parts.items()):
             try:
-                profiles |= self._forecast_inputs.profiles(forecast_input.only(frozenset(names)))
+                forecasts |= self._forecast_inputs.forecasts(forecast_input.only(frozenset(names)))
             except Exception as error:  # noqa: BLE001
                 failed[root] = faults.describe(error)
-        return profiles, failed
+        return forecasts, failed
 
     def _run(self) -> None:
         while self.step():
             pass
 
 
-def _lasts(profile: Profile) -> float:
-    """Return for how many seconds a profile is valid without an event: until one is expected."""
-    first = profile.times[1] if len(profile.times) > 1 else _LATEST_SECONDS
-    return min(max(first, _SOONEST_SECONDS), _LATEST_SECONDS)
+def _lasts(forecast: TreeForecast) -> float:
+    """Return for how many seconds a forecast is valid without an event: until one is expected."""
+    return min(max(forecast.next_event, _SOONEST_SECONDS), _LATEST_SECONDS)

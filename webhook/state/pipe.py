@@ -6,13 +6,10 @@ snapshot is read in a tenth of a millisecond.
 
 from __future__ import annotations
 
-import copyreg
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from webhook.model.forecasts import Profile
 from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
 from webhook.state.seen_workload import SeenWorkload
@@ -20,13 +17,11 @@ from webhook.state.seen_workload import SeenWorkload
 _CARRIED_APART = "as_of"
 _AS_DELTAS = frozenset(
     {
-        *("held", "reserving", "consumed", "profiles"),
+        *("held", "reserving", "consumed", "forecasts"),
         *("run_times", "start_delays", "dispatches", "obstacles", "device_uses"),
         "interruptions",
     }
 )
-_ARRAYS = frozenset({"times", "free", "spread"})
-_MOST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +35,11 @@ class Update:
     reserved: tuple[SeenWorkload, ...] = ()
     """Workloads with AdmissionChecks that this update is the first to have with quota reserved."""
     profiled: tuple[SeenWorkload, ...] = ()
-    """Workloads that the profiles of this update are the first to contain."""
+    """Workloads that the forecasts of this update are the first to contain."""
     as_of: float = 0.0
     """Time of the oldest part, by the monotonic clock (one for all processes of a machine)."""
     forecasts_as_of: float = 0.0
-    """The same for what the profiles contain."""
+    """The same for what the forecasts contain."""
     synced: bool = False
     waiting: tuple[str, ...] = ()
     """Required kinds that cannot be listed, or have not been yet."""
@@ -121,33 +116,3 @@ def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:
         },
         gone=tuple(name for name in before if name not in after),
     )
-
-
-def _packed(profile: Profile) -> tuple[Any, ...]:
-    """Pickle a profile as arrays: two hundred of over a hundred steps each are sent at a time."""
-    columns = len(profile.cells)
-    rest = {
-        profile_field.name: getattr(profile, profile_field.name)
-        for profile_field in fields(Profile)
-        if profile_field.name not in _ARRAYS
-    }
-    free = array("q", (min(amount, _MOST) for row in profile.free for amount in row))
-    return _unpacked, (
-        columns,
-        array("d", profile.times).tobytes(),
-        free.tobytes(),
-        array("d", profile.spread).tobytes(),
-        rest,
-    )
-
-
-def _unpacked(
-    columns: int, times: bytes, free: bytes, spread: bytes, rest: Mapping[str, Any]
-) -> Profile:
-    amounts = iter(array("q", free))
-    moments = tuple(array("d", times))
-    rows = zip(*[amounts] * columns, strict=True) if columns else iter([()] * len(moments))
-    return Profile(times=moments, free=tuple(rows), spread=tuple(array("d", spread)), **rest)
-
-
-copyreg.pickle(Profile, _packed)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.worlds import arrivals, schedules, snapshots, waiting
+from tests.worlds import arrivals, simulations, snapshots, waiting
 from webhook.kueue import counted_arrivals, occupancy
 from webhook.kueue.assignment import set_aside
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.schedule import Running
+from webhook.kueue.simulation import Running
 from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -181,7 +181,7 @@ def rank(job):
 def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
     state = closed(data, data.draw(snapshots(**world)))
     jobs, runs = drawn_jobs(data, state), drawn_runs(data, state)
-    found = schedules(state)
+    found = simulations(state)
     for run in runs:
         usage = dict(run.usage)
         found[run.queue].add_running(Running(cluster_queue=run.queue, usage=usage, seconds=run.end))

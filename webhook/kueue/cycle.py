@@ -1,55 +1,116 @@
-"""Kueue's scheduling cycles in one cohort tree as they are, one after the other.
+"""Kueue's scheduling cycles in one cohort tree, one after the other.
 
 A cycle takes the first Workload of each ClusterQueue that Kueue would try, assigns flavors to all
 by the usage with which it begins, and serves them in Kueue's order. What was tried in vain rests
-until the next requeue batch, with all that are equal. ``SchedulingCycle`` gains the time that this
-takes where events share a cycle. Nothing here knows of time.
+until the next requeue batch, with all that are equal. A head that is issued preemptions does not
+get its quota in this cycle: its victims have to stop first. Nothing here knows of time.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go
 """
 
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from math import inf
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from webhook.kueue import queue_heads
-from webhook.kueue.cycle_preemptions import CyclePreemptions, IssuedPreemptions
-from webhook.kueue.fair_rounds import Contender, LocalQueueUse, begin_turns, in_order
-from webhook.kueue.line_turns import LineTurns
-from webhook.kueue.preemption import QuotaHolder, Victim
-from webhook.kueue.queue_heads import Claims, ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
+from webhook.kueue import assignment, queue_lines
+from webhook.kueue.assignment import (
+    Assignment,
+    Claimant,
+    Level,
+    Oracle,
+    PreemptionMode,
+    oracle_by_counts,
+)
+from webhook.kueue.cycle_log import Kind, Rank, ServedHead
+from webhook.kueue.fair_sharing import Tournament
+from webhook.kueue.local_queue_use import LocalQueueUse
+from webhook.kueue.placed_assignment import DomainsInUse
+from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemptor import Possibility
+from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.scheduling_cycle import StartedGroup
-from webhook.kueue.turns import Kept, Turn, TurnUsage
+from webhook.kueue.quota_holders import QuotaHolders
 from webhook.model.queues import ClusterQueue, KueueConfig
+
+MODES: Final = {
+    Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,
+    Possibility.PREEMPT: PreemptionMode.PREEMPT,
+    Possibility.RECLAIM: PreemptionMode.RECLAIM,
+}
+_MORE_THAN_THERE_IS: Final = 1 << 61
+Kept: TypeAlias = tuple[int, float, int, Taken]
+"""Quota set aside for a head: its height, its negated priority, its node, the amounts."""
+
+
+# Not frozen, for the same reason as ``StartedWorkloads``.
+@dataclass(slots=True, kw_only=True)
+class StartedGroup:
+    """Workloads of one group that reserve quota in a cycle, with the same flavors."""
+
+    heads: ClusterQueueHeads
+    entry: QueueEntry
+    order: float
+    """Their place by age: the least is the oldest."""
+    found: Assignment
+    """The flavors and quota of each one of them."""
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedPreemptions:
+    """A head and those whom it preempts."""
+
+    key: str
+    """That of the head's group."""
+    victims: tuple[Victim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """The head of a ClusterQueue in one cycle, with what it was assigned."""
+
+    heads: ClusterQueueHeads
+    entry: QueueEntry
+    fitting: Assignment
+    victims: tuple[Victim, ...] = ()
+    """Whom it would preempt."""
+    priority: float
+    queued_at: float
+    rank: Rank
+
+    @property
+    def leaf(self) -> int:
+        return self.heads.leaf
+
+    @property
+    def taken(self) -> Taken:
+        return self.fitting.taken
+
+    @property
+    def turn(self) -> tuple[int, float, float]:
+        """Its place in the order of a cycle, where shares do not decide it."""
+        return self.fitting.height, -self.priority, self.queued_at
 
 
 @dataclass(slots=True, kw_only=True)
 class _Cycle:
     """What has become of the heads of one cycle so far."""
 
-    began: Sequence[int]
-    """The usage with which it began."""
     leaving: dict[str, QuotaHolder] = field(default_factory=dict)
     """Whom the heads preempt."""
     started: list[StartedGroup] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    passing: list[tuple[int, Taken]] = field(default_factory=list)
-    """Quota set aside for heads that rest from the next cycle on: (node, amounts)."""
-    before: list[list[int]] = field(default_factory=list)
-    """The usage at the turns of newcomers so far."""
+    served: list[ServedHead] = field(default_factory=list)
     changes: bool = False
     """The next cycle is another one."""
     is_alone: bool = False
     """There is one line of equal Workloads in all: several can start in one cycle."""
 
 
-class ExactCycles:
+class Cycles:
     """The pending Workloads of one cohort tree, and the cycles that admit them."""
 
     tries = 0
@@ -60,36 +121,41 @@ class ExactCycles:
         tree: UsageTree,
         kueue: KueueConfig,
         *,
-        preemptions: CyclePreemptions | None,
+        holders: QuotaHolders | None,
         came_one_by_one: bool = False,
+        oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None,
+        domains: DomainsInUse | None = None,
     ) -> None:
-        """Begin with nothing pending; *preemptions*: None where nobody may preempt.
+        """Begin with nothing pending; *holders*: None where nobody may preempt.
 
-        *came_one_by_one*: at the first moment Kueue takes them by priority and age, as in
-        ``SchedulingCycle``.
+        *domains*: of the Topologies in which Workloads are placed.
+
+        *came_one_by_one*: at the first moment Kueue takes them by priority and age. *oracle_of*
+        says whom a head may preempt where *holders* are not known.
         """
-        self._is_by_age, self._has_begun = came_one_by_one and not kueue.fair_sharing, False
-        self.claims = Claims(kueue)
         self.kept: Sequence[Kept] = ()
         """Quota set aside in the last cycle for heads that come again in the next one."""
-        self.turns: Sequence[Turn] = ()
-        """As in ``SchedulingCycle``."""
-        self.line_turns: LineTurns | None = None
-        """Records the turns of newcomers instead, where they have such; None: nobody asks."""
-        self.turn_usage: list[TurnUsage] = []
-        """The usage at *turns* in each cycle of this moment."""
-        self.after: list[int] = []
-        """That at the end of the last of them, with what its preemptors keep of what their victims
-        leave."""
+        self.preempted: list[IssuedPreemptions] = []
+        """The preemptions of the last cycle."""
+        self.heads: Sequence[tuple[int, Rank]] = ()
+        """The ClusterQueues' heads in the last cycle, as ``CycleLog`` has them."""
+        self.served: Sequence[ServedHead] = ()
+        """What they took, as ``CycleLog`` has it."""
+        self.began: Sequence[int] = ()
+        """The usage with which the last cycle began."""
         self.goes_on = False
         """Whether the next cycle would be another than the last."""
         self.drawn: Mapping[int, str] = {}
         """ClusterQueue to the key of its head in the next cycle, whoever would come first."""
         self.overruled: list[tuple[str, str]] = []
         """Keys of who would have been the head in the last cycle, and of who was drawn instead."""
-        self._tree, self._preemptions = tree, preemptions
-        self._number = 0
-        """In which cycle of a moment it is, counted from 0."""
+        self.is_fair = kueue.fair_sharing
+        """Whether shares decide who is served next."""
+        self._is_order_shared = kueue.fair_sharing and max(tree.heights) > 1
+        """Who takes nothing may still decide who comes next: by shares, in cohorts of cohorts."""
+        self._tree, self._kueue, self._oracle_of = tree, kueue, oracle_of
+        self._holders, self._domains = holders, domains
+        self._is_by_age, self._has_begun = came_one_by_one and not kueue.fair_sharing, False
         self._use: LocalQueueUse | None = None
         self._lines: dict[object, ClusterQueueHeads] = {}
         self._heap: defaultdict[int, dict[ClusterQueueHeads, None]] = defaultdict(dict)
@@ -100,17 +166,18 @@ class ExactCycles:
         self._sticky: dict[int, QueueEntry] = {}
         """ClusterQueue to who has last preempted there, and comes first (``preemptorWorkload``)."""
         self._searches = FlavorSearches()
-        if preemptions is not None:
-            self.claims.oracle_of = preemptions.oracle
-            self.claims.finds_victims = preemptions.finds_victims
 
     def order_by_use(self, use: LocalQueueUse) -> None:
         """Serve LocalQueues by their use, where ClusterQueues do so; before anything joins."""
         self._use, self._is_by_age = use, False
 
+    def stop_preempting(self) -> None:
+        """Let nobody preempt any more."""
+        self._holders = None
+
     def join(self, queue: ClusterQueue, entry: QueueEntry, order: float) -> None:
         """Queue a group of equal Workloads; the least *order* is the oldest."""
-        is_strict = queue_heads.is_strict(queue)
+        is_strict = queue_lines.is_strict(queue)
         key: object = queue.name if is_strict else (queue.name, _kind(entry))
         if queue.usage_based:
             key = key, entry.waiting.local_queue
@@ -136,13 +203,6 @@ class ExactCycles:
                     self._heap[heads.leaf].pop(heads, None)
                 return
 
-    def released(self, leaf: int) -> None:
-        """Do nothing: who rests waits for the next batch, and the others are tried anyway."""
-
-    def is_awaited(self) -> bool:
-        """Return whether any Workload is pending."""
-        return any(heads.entries for heads in self._lines.values())
-
     def waiting(self) -> Iterator[ClusterQueueHeads]:
         return (heads for heads in self._lines.values() if heads.entries)
 
@@ -154,26 +214,24 @@ class ExactCycles:
     def rest_if_in_vain(self) -> bool:
         """Let all heads rest if none of them would get anything; return whether they do.
 
-        The cycles in which they would be tried change nothing else: a newcomer finds no less once
-        they have ended.
+        The cycles in which they would be tried change nothing else.
         """
         awake = [heads for lines in self._heap.values() for heads in lines if heads.entries]
         # A StrictFIFO head stays awake, and keeps quota from the others.
-        if any(heads.is_strict for heads in awake):
-            return False
-        if any(map(self._may_get, awake)):
+        if self._may_preempt or any(
+            heads.is_strict or queue_lines.has_room(self._tree, heads.leaf, heads.first.shape)
+            for heads in awake
+        ):
             return False
         for heads in awake:
-            self._resting[heads.leaf].add(_kind(heads.entries[0][2]))
+            self._resting[heads.leaf].add(_kind(heads.first))
             del self._heap[heads.leaf][heads]
         self.kept = ()
         return True
 
-    def _may_get(self, heads: ClusterQueueHeads) -> bool:
-        """Return whether a head may fit, or preempt; False is certain."""
-        if queue_heads.has_room(self._tree, heads.leaf, heads.entries[0][2].shape):
-            return True
-        return self._preemptions is not None and self._preemptions.may_help(heads)
+    @property
+    def _may_preempt(self) -> bool:
+        return self._holders is not None or self._oracle_of is not None
 
     def tried(self) -> Iterator[ClusterQueueHeads]:
         """Yield the heads that the next cycle tries; what else waits in their ClusterQueues rests.
@@ -184,57 +242,50 @@ class ExactCycles:
             if pending := [heads for heads in lines if heads.entries]:
                 yield min(pending, key=self._rank)
 
-    def awaited(self) -> frozenset[int]:
-        """Return the ClusterQueues, by node, whose head waits for its victims."""
-        return frozenset(self._sticky)
+    def still_tried(self) -> tuple[Sequence[tuple[int, Rank]], Sequence[ServedHead]]:
+        """Return the last cycle's heads that the next one tries again, and what they take."""
+        again = {heads.leaf: _log_rank(self._rank(heads)) for heads in self.tried()}
+        served = [head for head in self.served if head.leaf in again and not head.starts]
+        return tuple(again.items()), served
 
-    @property
-    def preempted(self) -> Sequence[IssuedPreemptions]:
-        """The preemptions of the last cycle."""
-        return () if self._preemptions is None else self._preemptions.issued
+    def asleep(self) -> frozenset[Kind]:
+        """Return what was tried in vain since the last requeue batch."""
+        return frozenset(
+            (leaf, shape.parts, priority)
+            for leaf, kinds in self._resting.items()
+            for shape, priority in kinds
+        )
 
     def begin(self) -> None:
         """Begin a moment: the search for flavors begins anew."""
         self._searches.begin()
         self._is_by_age &= not self._has_begun
         self._has_begun = True
-        self._number = 0
-        self.turn_usage, self.after = [], []
-        if self.line_turns is not None:
-            self.line_turns.begin()
+        self.served = ()
 
     def starts(self) -> list[StartedGroup]:
         """Run one cycle, and return what reserves quota in it, in order."""
-        if self._preemptions is not None:
-            self._preemptions.issued = []
-        tree = self._tree
-        cycle = _Cycle(began=tree.used[:])
+        self.preempted = []
+        self.began = began = self._tree.used[:]
         # Where one goes on with its next flavor, the others that are equal begin with the first.
         begins_anew = self._use is None and not self._searches.is_any_open
         contenders = self._contenders()
         self.tries += len(contenders)
-        cycle.is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
-        if self.line_turns is not None:
-            begin_turns(self.line_turns, contenders, self._precedence, self._use, is_again=True)
-        # A head that preempts as it is served comes first only from the next cycle on.
-        ahead = self._ahead(contenders)
+        is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
+        cycle = _Cycle(is_alone=is_alone and not self._may_preempt and self._domains is None)
+        self.heads = [(contender.leaf, contender.rank) for contender in contenders]
         for contender in self._in_order(contenders, cycle):
-            if self.turns:
-                turn = contender.fitting.height, -contender.priority
-                self._record(bisect_left(self.turns, turn), cycle)
             self._serve(contender, cycle)
-        self._end_records(cycle, ahead)
-        tree.used[:] = cycle.began
+        self._tree.used[:] = began
         for start in cycle.started:
-            tree.charge(start.heads.leaf, start.found.taken, start.count)
-        self.kept = cycle.kept
-        self._number += 1
+            self._tree.charge(start.heads.leaf, start.found.taken, start.count)
+        self.kept, self.served = cycle.kept, cycle.served
         self.goes_on = self._searches.go_on(has_changed=cycle.changes)
         return cycle.started
 
-    def note_changes(self, queues: Collection[str]) -> None:
+    def note_changes(self, changed: Collection[str]) -> None:
         """As ``FlavorSearches.note_changes``, where cycles follow Kueue's."""
-        self._searches.note_changes(queues)
+        self._searches.note_changes(changed)
 
     def wake(self) -> None:
         """Let everybody be tried again, as a requeue batch does."""
@@ -265,7 +316,7 @@ class ExactCycles:
         for leaf, lines in self._heap.items():
             pending = [heads for heads in lines if heads.entries]
             if pending:
-                head = min(pending, key=self._rank)
+                head = pending[0] if len(pending) == 1 else min(pending, key=self._rank)
                 found.append(self._contender(self._drawn(leaf, pending, head)))
         return found
 
@@ -273,13 +324,13 @@ class ExactCycles:
         self, leaf: int, pending: Sequence[ClusterQueueHeads], first: ClusterQueueHeads
     ) -> ClusterQueueHeads:
         """Return the head that was drawn for a ClusterQueue; *first*, where none was."""
-        expected, wanted = first.entries[0][2].waiting.key, self.drawn.get(leaf)
-        if wanted in (None, expected):
+        wanted = self.drawn.get(leaf)
+        if wanted is None or wanted == first.first.waiting.key:
             return first
         for heads in pending:
             for place, entry in enumerate(heads.entries):
                 if entry[2].waiting.key == wanted:
-                    self.overruled.append((expected, wanted))
+                    self.overruled.append((first.first.waiting.key, wanted))
                     return self._apart(heads, place)
         return first
 
@@ -304,29 +355,89 @@ class ExactCycles:
         return used, not is_sticky, priority, order, entry.waiting.uid
 
     def _contender(self, heads: ClusterQueueHeads) -> Contender:
+        priority, order, entry = heads.entries[0]
         behind = self._searches.resume(heads)
-        fitting = queue_heads.fitting_this_cycle(self._tree, heads, self.claims, after=behind)
-        victims: Sequence[Victim] = ()
-        if self._preemptions is not None and not fitting.fits:
-            victims = self._preemptions.victims(heads, fitting)
-        return Contender(heads=heads, fitting=fitting, victims=victims)
+        fitting = self._assigned(heads, behind)
+        return Contender(
+            heads=heads,
+            entry=entry,
+            fitting=fitting,
+            victims=() if fitting.fits else self._victims(heads, fitting),
+            priority=-priority,
+            queued_at=order,
+            rank=_log_rank(self._rank(heads)),
+        )
+
+    def _assigned(self, heads: ClusterQueueHeads, behind: Sequence[str]) -> Assignment:
+        needs = heads.first.waiting.needs
+        if self._domains is not None and needs:
+            return self._domains.assigned(needs, heads.first.shape.parts, self._claimant(heads))
+        return queue_lines.assigned_this_cycle(
+            heads.first.shape,
+            self._claimant(heads),
+            lambda found: self._is_served(heads, found),
+            after=behind,
+        )
+
+    def _is_served(self, heads: ClusterQueueHeads, found: Assignment) -> bool:
+        return found.fits or bool(self._victims(heads, found))
+
+    def _claimant(self, heads: ClusterQueueHeads) -> Claimant:
+        return Claimant(
+            tree=self._tree,
+            leaf=heads.leaf,
+            queue=heads.queue,
+            oracle=self._oracle(heads),
+            fair_sharing=self.is_fair,
+            release=self._kueue.release,
+            victims=lambda taken: self._count_victims(heads, taken),
+        )
+
+    def _count_victims(self, heads: ClusterQueueHeads, taken: Taken) -> int:
+        wanted = Assignment(mode=PreemptionMode.PREEMPT, taken=taken)
+        return len(self._victims(heads, wanted))
+
+    def _oracle(self, heads: ClusterQueueHeads) -> Oracle:
+        """Return what a queue's head may preempt."""
+        holders = self._holders
+        if self._oracle_of is not None:
+            return self._oracle_of(heads)
+        if holders is None:
+            return oracle_by_counts(self._tree, heads.leaf, heads.queue, lower_holds=lambda: False)
+
+        def possibility(cell: int, amount: int) -> Level:
+            preemptor = _preemptor(heads, ((cell, amount),))
+            possible, height = holders.possibility(preemptor, cell, amount)
+            return MODES[possible], height
+
+        return possibility
+
+    def _victims(self, heads: ClusterQueueHeads, found: Assignment) -> tuple[Victim, ...]:
+        """Return whom Kueue would preempt for a head at the present usage."""
+        if self._holders is None or not assignment.asks_for_victims(found.mode):
+            return ()
+        tree, leaf = self._tree, heads.leaf
+        short = [cell for cell, amount in found.taken if tree.available(leaf, cell) < amount]
+        return self._holders.targets(_preemptor(heads, found.taken), short) if short else ()
 
     def _in_order(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
-        if not self._is_by_age:
-            yield from in_order(
-                self._tree,
-                contenders,
-                by_shares=self.claims.fair_sharing,
-                turns=self.line_turns,
-                usage=partial(self._usage, cycle),
-            )
-            return
+        """Yield the heads as Kueue serves them; quota may be charged in between."""
+        if self._is_by_age:
+            yield from self._one_by_one(contenders, cycle)
+        elif self.is_fair:
+            tournament = Tournament(self._tree, contenders)
+            while (winner := tournament.pop()) is not None:
+                yield winner
+        else:
+            yield from sorted(contenders, key=_turn)
+
+    def _one_by_one(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
         for contender in sorted(contenders, key=_by_age):
             if not contender.fitting.fits:
                 continue
             # Each came alone, beside the heads that already waited.
-            before = [one for one in waiting if _turn(one) < _turn(contender)]
+            before = [one for one in waiting if one.turn < contender.turn]
             yield from before
             waiting = [one for one in waiting if one not in before]
             yield contender
@@ -335,77 +446,59 @@ class ExactCycles:
                 return
         yield from waiting
 
-    def _ahead(self, contenders: Sequence[Contender]) -> Sequence[float]:
-        """Return ``TurnUsage.ahead``."""
-        ahead = [-inf] * len(self._tree.parents)
-        for contender in contenders:
-            ahead[contender.leaf] = self._precedence(contender)
-        return ahead
-
-    def _precedence(self, contender: Contender) -> float:
-        """Return up to which priority newcomers come behind the head of a ClusterQueue."""
-        is_sticky = self._sticky.get(contender.leaf) is contender.heads.entries[0][2]
-        return inf if is_sticky else contender.priority
-
-    def _record(self, turns: int, cycle: _Cycle) -> None:
-        """Record the usage for the first *turns*, as far as it is not yet recorded."""
-        missing = turns - len(cycle.before)
-        if missing > 0:
-            cycle.before += [self._usage(cycle)] * missing
-
-    def _end_records(self, cycle: _Cycle, ahead: Sequence[float]) -> None:
-        """Record the usage for the turns that came after all heads, and that after the cycle."""
-        if self.turns:
-            self._record(len(self.turns), cycle)
-            self.turn_usage.append(TurnUsage(before=cycle.before, ahead=ahead))
-        elif self.line_turns is not None:
-            self.line_turns.end_cycle(partial(self._usage, cycle))
-        else:
-            return
-        # Who rests from now on keeps nothing any longer.
-        for leaf, aside in cycle.passing:
-            self._tree.charge(leaf, aside, -1)
-        self.after = self._usage(cycle)
-
-    def _usage(self, cycle: _Cycle) -> list[int]:
-        """Return the usage with which a newcomer must fit whose turn comes now.
-
-        It must fit with that with which the cycle began, and again once all victims have gone.
-        """
-        tree = self._tree
-        gone = [(holder.leaf, holder.taken) for holder in cycle.leaving.values()]
-        for node, taken in gone:
-            tree.charge(node, taken, -1)
-        usage = list(map(max, cycle.began, tree.used))
-        for node, taken in gone:
-            tree.charge(node, taken)
-        return usage
-
     def _serve(self, contender: Contender, cycle: _Cycle) -> None:
         """Start a head, preempt for it, or let it wait (``processEntry``)."""
+        contender = self._placed_anew(contender, cycle)
         heads, fitting, victims = contender.heads, contender.fitting, contender.victims
+        charged: Taken = ()
+        leaving: tuple[QuotaHolder, ...] = ()
+        starts = False
         if not fitting.fits and not victims:
-            self._set_aside(contender, cycle)
+            charged = self._set_aside(contender, cycle)
             self._rest(contender, cycle)
         elif not self._has_room(contender, cycle):
             self._searches.keep_open(heads, fitting)
         elif victims:
+            charged, leaving = fitting.taken, tuple(victim.holder for victim in victims)
             self._preempt(contender, cycle)
         else:
-            self._start(contender, cycle)
+            count = self._start(contender, cycle)
+            charged, starts = tuple((cell, n * count) for cell, n in fitting.taken), True
+        if charged or self._is_order_shared:
+            cycle.served.append(
+                ServedHead(
+                    leaf=contender.leaf,
+                    height=fitting.height,
+                    priority=contender.priority,
+                    queued_at=contender.queued_at,
+                    taken=fitting.taken,
+                    charged=charged,
+                    leaving=leaving,
+                    starts=starts,
+                )
+            )
 
-    def _set_aside(self, contender: Contender, cycle: _Cycle) -> None:
-        """Keep quota from the heads after one that finds nobody to preempt."""
+    def _placed_anew(self, contender: Contender, cycle: _Cycle) -> Contender:
+        """Return a head with other domains where some of its own may be taken in this cycle."""
+        # ``updateAssignmentForTAS``
+        if not (contender.fitting.placed and any(start.found.placed for start in cycle.started)):
+            return contender
+        again = self._assigned(contender.heads, ())
+        # One without room by now is tried again in the next cycle.
+        lost = replace(contender.fitting, taken=((0, _MORE_THAN_THERE_IS),))
+        return replace(contender, fitting=again if again.fits else lost)
+
+    def _set_aside(self, contender: Contender, cycle: _Cycle) -> Taken:
+        """Keep quota from the heads after one that finds nobody to preempt; return it."""
         # ``reserveCapacityForUnreclaimablePreempt``
         heads, fitting = contender.heads, contender.fitting
-        aside = queue_heads.set_aside(self._tree, heads, fitting, self.claims)
+        aside = assignment.set_aside(fitting, self._claimant(heads))
         if aside:
             self._tree.charge(heads.leaf, aside)
             # One with flavors left to try comes again in the next cycle, as a strict one does.
             if heads.is_strict or any(fitting.unfinished):
-                cycle.kept.append((fitting.height, heads.entries[0][0], heads.leaf, aside))
-            else:
-                cycle.passing.append((heads.leaf, aside))
+                cycle.kept.append((fitting.height, -contender.priority, heads.leaf, aside))
+        return aside
 
     def _rest(self, contender: Contender, cycle: _Cycle) -> None:
         """Let a head wait for the next batch, with all that are equal, unless it is strict."""
@@ -414,10 +507,10 @@ class ExactCycles:
         if heads.is_strict or any(fitting.unfinished):
             self._searches.keep_open(heads, fitting)
             return
-        kind, lines = _kind(heads.entries[0][2]), self._heap[heads.leaf]
+        kind, lines = _kind(contender.entry), self._heap[heads.leaf]
         self._resting[heads.leaf].add(kind)
         for other in [other for other in lines if other.entries]:
-            if _kind(other.entries[0][2]) == kind:
+            if _kind(other.first) == kind:
                 del lines[other]
         cycle.changes = True
 
@@ -429,16 +522,16 @@ class ExactCycles:
         tree = self._tree
         if any(victim.holder.key in cycle.leaving for victim in contender.victims):
             return False
-        leaving = {victim.holder.key: victim.holder for victim in contender.victims}
-        for holder in (leaving | cycle.leaving).values():
+        gone = [*(victim.holder for victim in contender.victims), *cycle.leaving.values()]
+        for holder in gone:
             tree.charge(holder.leaf, holder.taken, -1)
         has_room = tree.has(contender.leaf, contender.taken)
-        for holder in (leaving | cycle.leaving).values():
+        for holder in gone:
             tree.charge(holder.leaf, holder.taken)
         return has_room
 
     def _preempt(self, contender: Contender, cycle: _Cycle) -> None:
-        heads, entry = contender.heads, contender.heads.entries[0][2]
+        heads, entry = contender.heads, contender.entry
         self._tree.charge(contender.leaf, contender.taken)
         for victim in contender.victims:
             cycle.leaving[victim.holder.key] = victim.holder
@@ -446,19 +539,20 @@ class ExactCycles:
         if not heads.is_strict and self._sticky.get(contender.leaf) is not entry:
             self._sticky[contender.leaf] = entry
             cycle.changes = True
-        if self._preemptions is not None:
-            self._preemptions.issue(heads, contender.victims)
+        self.preempted.append(IssuedPreemptions(key=entry.waiting.key, victims=contender.victims))
 
-    def _start(self, contender: Contender, cycle: _Cycle) -> None:
-        heads, fitting, number = contender.heads, contender.fitting, 1
-        _, order, entry = heads.entries[0]
+    def _start(self, contender: Contender, cycle: _Cycle) -> int:
+        """Let a head start, and with it those that come next; return how many."""
+        heads, fitting, entry, number = contender.heads, contender.fitting, contender.entry, 1
         if cycle.is_alone:
-            number = queue_heads.alike(self._tree, heads, fitting, keeps_height=False)
+            number = queue_lines.alike(self._tree, heads, fitting)
         self._tree.charge(heads.leaf, fitting.taken, number)
         if self._sticky.get(heads.leaf) is entry:
             del self._sticky[heads.leaf]
         if self._use is not None and heads.queue.usage_based:
             self._use.admit(entry, fitting.taken, 1)
+        if self._domains is not None:
+            self._domains.shift(fitting.placed, 1)
         heads.take(number)
         if not heads.entries:
             self._heap[heads.leaf].pop(heads)
@@ -466,24 +560,33 @@ class ExactCycles:
             StartedGroup(
                 heads=heads,
                 entry=entry,
-                order=order,
+                order=contender.queued_at,
                 found=fitting,
                 count=number,
-                cycle=self._number,
             )
         )
         cycle.changes = True
+        return number
+
+
+def _turn(contender: Contender) -> tuple[int, float, float]:
+    return contender.turn
 
 
 def _by_age(contender: Contender) -> tuple[float, float]:
     return -contender.priority, contender.queued_at
 
 
-def _turn(contender: Contender) -> tuple[int, float, float]:
-    return contender.fitting.height, *_by_age(contender)
+def _log_rank(rank: tuple[float, bool, float, float, str]) -> Rank:
+    return rank[:4]
 
 
 def _kind(entry: QueueEntry) -> tuple[Shape, float]:
     """Return by what Kueue takes Workloads to be equal (``computeSchedulingHash``)."""
     # Equal demands of a ClusterQueue have one Shape.
     return entry.shape, entry.waiting.priority
+
+
+def _preemptor(heads: ClusterQueueHeads, taken: Taken) -> Preemptor:
+    priority, order, _ = heads.entries[0]
+    return Preemptor(leaf=heads.leaf, taken=taken, priority=-priority, queued_at=order)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, cohort, snapshot
 from tests.conftest import THOROUGH
-from tests.worlds import arrivals, schedules, snapshots, used, waiting
-from webhook.kueue.schedule import Eviction, Running
+from tests.worlds import arrivals, simulations, snapshots, used, waiting
+from webhook.kueue.simulation import Eviction, Running
 from webhook.model.queues import KueueConfig, Preemption
 
 LOWER = Preemption(within_cluster_queue="LowerPriority")
@@ -25,10 +25,10 @@ def queue(name, **rest):
     return cluster_queue(f"{name}-cq", FOUR, **rest)
 
 
-def world(*queues, resumes=False, seconds=1.0, live=True):
-    """The Schedule of one tree, whose victims lose their quota after *seconds*."""
+def world(*queues, resumes=False, seconds=1.0):
+    """The Simulation of one tree, whose victims lose their quota after *seconds*."""
     state = snapshot(*queues)
-    schedule = next(iter(schedules(state, live=live).values()))
+    schedule = next(iter(simulations(state).values()))
     schedule.eviction = Eviction(seconds=seconds, resumes=resumes)
     return state, schedule
 
@@ -52,14 +52,14 @@ def preempted(schedule):
 
 def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_again():
     state, schedule = world(queue("a", preemption=LOWER))
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
 
     starts = run(schedule)
 
     assert starts == [("low", 0.0), ("high", 11.0), ("low", 31.0)]
     assert preempted(schedule) == [("low", 10.0, "high")]
-    assert [(each.key, each.at + 0, each.finish) for each in schedule.runs.ended] == [
+    assert [(each.key, each.at + 0, each.finish) for each in schedule.ended] == [
         ("high", 11.0, 31.0),
         ("low", 31.0, 131.0),
     ]
@@ -67,17 +67,17 @@ def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_
 
 def test_a_victim_may_go_on_with_what_it_has_left():
     state, schedule = world(queue("a", preemption=LOWER), resumes=True)
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
 
     run(schedule)
 
-    assert [each.finish for each in schedule.runs.ended] == [31.0, 121.0]
+    assert [each.finish for each in schedule.ended] == [31.0, 121.0]
 
 
 def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_never_comes_again():
     state, schedule = world(queue("a", preemption=LOWER))
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
     while not schedule.preempted:
         schedule.step()
@@ -91,7 +91,7 @@ def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_neve
 def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
     queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b")]
     state, schedule = world(*queues)
-    schedule.start_what_fits()
+    schedule.step()
     come(
         state,
         schedule,
@@ -111,7 +111,7 @@ def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
 def test_nobody_of_its_clusterqueue_passes_a_head_whose_victims_are_stopping():
     # Two of the four CPUs are free; the head waits for two more, and keeps the small one out.
     state, schedule = world(queue("a", preemption=LOWER), seconds=30.0)
-    schedule.start_what_fits()
+    schedule.step()
     come(
         state,
         schedule,
@@ -128,9 +128,9 @@ def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
     # Kueue's ``preemptorWorkload``. Behind the wide one, which is older, it would be tried a cycle
     # later, and who borrows in the other ClusterQueue would have taken the quota by then.
     state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
-    schedule = schedules(state, grain=grain)["a-cq"]
+    schedule = simulations(state, grain=grain)["a-cq"]
     come(state, schedule, ("own", "b", 4, 0, 0.0, 100.0), ("lent", "b", 4, 0, 0.0, 100.0))
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("wide", "a", 8, 0, 10.0, 50.0), ("narrow", "a", 4, 0, 10.0, 20.0))
 
     starts = run(schedule)
@@ -148,9 +148,9 @@ def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
 @pytest.mark.parametrize("grain", [0.0, 1e-9])
 def test_the_next_of_a_clusterqueue_preempts_as_soon_as_the_one_before_it_has_started(grain):
     state = snapshot(queue("a", preemption=LOWER))
-    schedule = schedules(state, grain=grain)["a-cq"]
+    schedule = simulations(state, grain=grain)["a-cq"]
     come(state, schedule, *((f"low-{n}", "a", 1, 0, 0.0, 100.0) for n in range(4)))
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, *((f"high-{n}", "a", 1, 1, 10.0, 20.0) for n in range(3)))
 
     run(schedule)
@@ -162,13 +162,12 @@ def test_the_next_of_a_clusterqueue_preempts_as_soon_as_the_one_before_it_has_st
     ]
 
 
-@pytest.mark.parametrize("grain", [0.0, 1e-9])
-def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle(grain):
+def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle():
     # In the first cycle the wide one is tried in vain, and what is free is lent in its place.
     state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
-    schedule = schedules(state, grain=grain)["a-cq"]
+    schedule = simulations(state)["a-cq"]
     come(state, schedule, ("first", "a", 4, 0, 0.0, 10.0), ("own", "b", 4, 0, 0.0, 100.0))
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("wide", "a", 8, 0, 5.0, 50.0), ("narrow", "a", 4, 0, 5.0, 20.0))
     come(state, schedule, ("lent", "b", 4, 0, 5.0, 50.0))
 
@@ -189,7 +188,7 @@ def test_who_held_quota_before_waits_again_on_the_same_flavors():
     come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
 
     assert run(schedule) == [("high", 1.0), ("old", 21.0)]
-    assert schedule.runs.ended[-1].finish == 71.0
+    assert schedule.ended[-1].finish == 71.0
 
 
 def test_a_holder_of_unknown_priority_is_not_preempted():
@@ -206,7 +205,7 @@ seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 @given(st.data())
 def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_once(data):
     state = data.draw(snapshots(fair_sharing=st.just(False)))
-    found = schedules(state)
+    found = simulations(state)
     let_in = {}
     for wanted in data.draw(arrivals(state, priorities=3)):
         at = data.draw(st.sampled_from([0.0, 1.0, 2.0, 4.0]))
@@ -230,7 +229,7 @@ def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_onc
         for name in schedule.tree.leaves:
             assert used(schedule, name) == {}
         done = {}
-        for ended in schedule.runs.ended:
+        for ended in schedule.ended:
             done[ended.key] = done.get(ended.key, 0) + ended.count
         pending = {
             entry.waiting.key: entry.count
@@ -245,11 +244,11 @@ def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_onc
 def test_a_head_preempts_in_its_own_clusterqueue_and_takes_quota_back_at_once(grain):
     policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
     state = snapshot(queue("a", cohort="all", preemption=policy), queue("b", cohort="all"))
-    schedule = next(iter(schedules(state, live=True, grain=grain).values()))
+    schedule = next(iter(simulations(state, grain=grain).values()))
     here = [("low", "a", 1, 0, 0.0, 90.0), ("high", "a", 2, 2, 0.0, 90.0)]
     there = [(f"b-{number}", "b", 1, 0, 0.0, 90.0) for number in range(5)]
     come(state, schedule, *here, *there)
-    schedule.start_what_fits()
+    schedule.step()
     come(state, schedule, ("middle", "a", 2, 1, 10.0, 20.0))
 
     run(schedule)
@@ -319,7 +318,7 @@ def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
     state, jobs = world
     outcomes = []
     for variant in (state, told_apart(state)):
-        schedule = schedules(variant, live=True, grain=grain)["a-cq"]
+        schedule = simulations(variant, grain=grain)["a-cq"]
         come(variant, schedule, *jobs)
         steps = 0
         while schedule.next_event() < inf and steps < 300:

@@ -1,0 +1,694 @@
+"""When the Workloads of a cohort tree start and finish, as Kueue would admit them: an event loop.
+
+Forecasts run it to its end on expected run times, ``simulate`` step by step on true ones. Trees
+share no quota, so each has a Simulation of its own. It knows no clock: all times are seconds since
+its beginning.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import floor, inf, sqrt
+from typing import Final
+
+from webhook.kueue.assignment import Oracle
+from webhook.kueue.cycle import Cycles, IssuedPreemptions, Kept, StartedGroup
+from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
+from webhook.kueue.flavor_plan import Demand, demand_of
+from webhook.kueue.local_queue_use import LocalQueueUse
+from webhook.kueue.placed_assignment import DomainsInUse
+from webhook.kueue.preemption import PreemptionReason
+from webhook.kueue.queue_lines import (
+    ClusterQueueHeads,
+    PendingGroup,
+    QueueEntry,
+    Shape,
+    shape_of,
+)
+from webhook.kueue.quota import Taken, UsageTree
+from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
+from webhook.model.queues import NEVER, Amounts, ClusterQueue, KueueConfig, StopPolicy
+from webhook.model.topologies import PlacedPods
+
+EVICTION_SECONDS: Final = 1.0
+"""For how long a preempted Workload still holds its quota, where nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eviction:
+    """What becomes of Workloads that are preempted."""
+
+    seconds: float = EVICTION_SECONDS
+    """For how long they still hold their quota."""
+    resumes: bool = False
+    """They go on with what they have left to run; False: from the start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptedWorkloads:
+    """A Workload that was preempted."""
+
+    at: float
+    """When its preemption was issued, in seconds since the beginning of the simulation."""
+    key: str
+    cluster_queue: str
+    usage: Taken
+    reason: PreemptionReason
+    by: str
+    """The key of the Workload that preempts it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """Workloads that hold quota when they are added to a Simulation."""
+
+    cluster_queue: str
+    usage: Amounts
+    """Of all of them together."""
+    seconds: float
+    """Expected run time that is left."""
+    spread: float = 0.0
+    """Standard deviation of ``seconds``, in seconds."""
+    count: int = 1
+    key: str = ""
+    priority: int | None = None
+    """None: it is not known, and they are not preempted."""
+    order: float = -inf
+    """Their place by age among those that wait: the least is the oldest."""
+    reserved_at: float = 0.0
+    """When they got their quota, in seconds since the beginning of the simulation: before it."""
+    uid: str = ""
+    local_queue: str = ""
+    """``namespace/name``"""
+    demand: Demand | None = None
+    """What they wait for if they begin again; None: the flavors that they have."""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where the pods of all of them are in the domains of Topologies."""
+    whole: tuple[float, float] | None = None
+    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
+    is left."""
+
+
+class Simulation:
+    """The running and pending Workloads of one cohort tree, event by event.
+
+    *grain* is the part of the time since the beginning within which events share one moment: 0 is
+    exact. Each start then gets the time of a release within the grain, so that quota neither lies
+    idle in between nor is used twice.
+    """
+
+    unix: float | None = None
+    """When the simulation begins, in seconds since 1970. Where the caller sets it, times of
+    reservation are whole seconds of that clock, as Kueue compares them."""
+    most_tries: float = inf
+    """After so many tries of heads nobody preempts any more."""
+    gave_up = False
+    """Nobody preempts any more."""
+    log: CycleLog | None = None
+    """The cycles, if the caller sets it before Workloads are added; None: nobody looks them up."""
+    _use: LocalQueueUse | None = None
+    _used: Mapping[str, float] = {}
+    """What LocalQueues had used as the last cycle began."""
+    _is_first = True
+    _order = 0
+
+    def __init__(  # noqa: PLR0913 - how it is run
+        self,
+        tree: UsageTree,
+        queues: Iterable[ClusterQueue],
+        *,
+        kueue: KueueConfig,
+        grain: float = 0.0,
+        came_one_by_one: bool = True,
+        oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None,
+        domains: DomainsInUse | None = None,
+    ) -> None:
+        """Begin with nothing running or pending.
+
+        *came_one_by_one*: those that are added before the first cycle came before now, so Kueue
+        took them by priority and age. *oracle_of* says whom a head may preempt, and then nobody is
+        preempted; None: the Workloads that are added. *domains*: of the Topologies in which they
+        are placed, with what others hold there.
+        """
+        self.tree = tree
+        self.now = 0.0
+        """Seconds since the beginning of the simulation."""
+        self.begun: list[StartedWorkloads] = []
+        """What has started since the caller last emptied this list."""
+        self.ended: list[StartedWorkloads] = []
+        """What has finished since the caller last emptied this list."""
+        self.preempted: list[PreemptedWorkloads] = []
+        """What was preempted since the caller last emptied this list."""
+        self.running = 0
+        """Number of Workloads that hold quota."""
+        self.spread = 0.0
+        """Standard deviation of the time at which quota was last released, in seconds."""
+        self.eviction = Eviction()
+        """The caller may set it before the first step."""
+        self.shapes: dict[tuple[str, Demand | int], tuple[Demand, Shape]] = {}
+        """Demands in the tree's indices, by ClusterQueue and what is asked, and by its id, which is
+        faster; the caller may share them among the Simulations of copies of one tree."""
+        self.batch_seconds = kueue.requeue_seconds
+        self._queues = {queue.name: queue for queue in queues if queue.name in tree.leaves}
+        self._grain = grain
+        self._batch_at = inf
+        """When Kueue's next requeue batch comes; inf: none."""
+        self._done_variance = 0.0
+        """Sum of the variances of the runs that have finished, in seconds squared."""
+        self._runs: list[tuple[float, int, RunningGroup]] = []
+        """A heap of what holds quota, by when it finishes."""
+        self._evicted: list[tuple[float, int, RunningGroup]] = []
+        """A heap of the groups that lose their quota, by when they do."""
+        self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
+        self._holders = None if oracle_of is not None else self._quota_holders(kueue)
+        self._cycles = Cycles(
+            tree,
+            kueue,
+            holders=self._holders,
+            came_one_by_one=came_one_by_one,
+            oracle_of=oracle_of,
+            domains=domains,
+        )
+        self._domains = domains
+
+    def _quota_holders(self, kueue: KueueConfig) -> QuotaHolders | None:
+        """Return who may be preempted; None: no ClusterQueue of the tree may preempt."""
+        if not any(map(may_preempt, self._queues.values())):
+            return None
+        of_leaf = {self.tree.leaves[name]: queue for name, queue in self._queues.items()}
+        return QuotaHolders(self.tree, of_leaf, kueue)
+
+    @property
+    def tries(self) -> int:
+        """Number of heads that were tried."""
+        return self._cycles.tries
+
+    @property
+    def preempts(self) -> bool:
+        """Whether some ClusterQueue of the tree may preempt."""
+        return self._holders is not None
+
+    @property
+    def evicts(self) -> bool:
+        """Whether Workloads that were preempted still have to stop."""
+        return bool(self._evicted)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that is pending was tried since quota was last released."""
+        return self._batch_at == inf
+
+    @property
+    def kept(self) -> Sequence[Kept]:
+        """Quota set aside for heads after the last cycle."""
+        return self._cycles.kept
+
+    def holding(self) -> Iterator[RunningGroup]:
+        """Yield the groups that hold quota and run, in no order."""
+        return (run for _, _, run in self._runs if not run.is_evicted)
+
+    def waiting(self) -> Iterator[ClusterQueueHeads]:
+        """Return the queues in which Workloads are pending now."""
+        return self._cycles.waiting()
+
+    def tried(self) -> Iterator[ClusterQueueHeads]:
+        """Return the heads behind which others of their ClusterQueues wait."""
+        return self._cycles.tried()
+
+    def order_by_use(self, use: LocalQueueUse) -> None:
+        """Serve LocalQueues by what they have used, before Workloads are added."""
+        self._use = use
+        self._cycles.order_by_use(use)
+        if self._holders is not None:
+            self._holders.order_by_use(use.amounts)
+
+    def add_running(self, run: Running) -> None:
+        """Add Workloads that hold quota already, and charge it.
+
+        Raises:
+            KeyError: their ClusterQueue is not in this tree.
+
+        """
+        if self._holders is not None and run.count > 1:
+            for part in _each(run):
+                self.add_running(part)
+            return
+        # Usage of a flavor that has no quota in this tree limits nobody.
+        taken = self.tree.taken(run.usage)
+        leaf = self.tree.leaves[run.cluster_queue]
+        self.tree.charge(leaf, taken)
+        group = RunningGroup(
+            leaf=leaf,
+            taken=taken,
+            count=run.count,
+            variance=run.spread**2,
+            priority=run.priority,
+            order=run.order,
+            reserved_at=self.now + run.reserved_at,
+            uid=run.uid,
+            local_queue=run.local_queue,
+            placed=run.placed,
+        )
+        if self._domains is not None:
+            self._domains.shift(run.placed, 1)
+        if self._use is not None:
+            self._use.hold(run.local_queue, taken, 1)
+        if self._holders is not None and run.priority is not None:
+            group.entry = self._entry_of(run)
+        self._run(self.now + run.seconds, group)
+        self._log_change(group, 1)
+
+    def _entry_of(self, run: Running) -> QueueEntry:
+        """Return as what Workloads wait that held quota before the simulation began."""
+        seconds, spread = run.whole or (run.seconds, run.spread)
+        waiting = PendingGroup(
+            cluster_queue=run.cluster_queue,
+            # What else would do than the flavors that they had is not always known.
+            demand=run.demand or demand_of(run.usage),
+            seconds=seconds,
+            spread=spread,
+            priority=run.priority or 0,
+            key=run.key,
+            uid=run.uid,
+            local_queue=run.local_queue,
+        )
+        return QueueEntry(self._shape_of(run.cluster_queue, waiting.demand), waiting, 1)
+
+    def add_waiting(self, waiting: PendingGroup, *, age: int | None = None) -> None:
+        """Queue Workloads; those of one priority count as older the earlier they are added.
+
+        After the first cycle they compete from the next event on, which may be now. Those of an
+        unknown or stopped ClusterQueue are ignored. *age* replaces the order of adding, the least
+        is the oldest; it must be given for all Workloads of a Simulation or for none.
+        """
+        queue = self._queues.get(waiting.cluster_queue)
+        if queue is None or not is_open(queue):
+            return
+        key = waiting.cluster_queue, id(waiting.demand)
+        if key not in self.shapes:
+            # The demand is kept beside its id: a freed one's id could be given to another demand.
+            self.shapes[key] = waiting.demand, self._shape_of(queue.name, waiting.demand)
+        entry = QueueEntry(self.shapes[key][1], waiting, waiting.count)
+        # Age stands for the creation time by which Kueue orders Workloads of one priority.
+        self._order += 1
+        order = self._order if age is None else age
+        if waiting.at > self.now or not self._is_first:
+            heapq.heappush(self._arrivals, (waiting.at, order, queue.name, entry))
+        else:
+            self._cycles.join(queue, entry, order)
+
+    def withdraw(self, key: str) -> None:
+        """Remove the pending Workloads with this key, if there are any.
+
+        Those that are preempted and still stop give their quota back, and do not wait again.
+        """
+        for _, _, group in self._evicted:
+            if group.entry is not None and group.entry.waiting.key == key:
+                group.entry = None
+                return
+        # Without an arrival of this key it has joined a queue.
+        left = [arrival for arrival in self._arrivals if arrival[3].waiting.key != key]
+        if len(left) < len(self._arrivals):
+            self._arrivals = left
+            heapq.heapify(self._arrivals)
+        else:
+            self._cycles.withdraw(key)
+
+    def end(self, key: str, at: float) -> None:
+        """Let the group with this key finish at *at*, whatever was expected when it started.
+
+        Nothing happens where none is running: it may have been preempted as soon as it started.
+        """
+        for number, (_, order, run) in enumerate(self._runs):
+            if run.begun is not None and run.begun.key == key and not run.is_evicted:
+                run.begun = replace(run.begun, finish=at)
+                self._runs[number] = at, order, run
+                heapq.heapify(self._runs)
+                return
+
+    def stop(self, key: str, at: float) -> None:
+        """Let the preempted Workloads with this key give their quota back at *at*."""
+        self._evicted = [
+            (at if group.entry is not None and group.entry.waiting.key == key else due, n, group)
+            for due, n, group in self._evicted
+        ]
+        heapq.heapify(self._evicted)
+
+    def next_event(self) -> float:
+        """Return the time of the next event, the first cycle included; inf: there is none.
+
+        In seconds since the beginning of the simulation.
+        """
+        if self._is_first:
+            return self.now
+        while self._runs and self._runs[0][2].is_evicted:
+            heapq.heappop(self._runs)
+        heaps = (self._runs, self._arrivals, self._evicted)
+        first = min((heap[0][0] for heap in heaps if heap), default=inf)
+        return max(self.now, min(first, self._batch_at))
+
+    def run(self) -> None:
+        """Go on until nothing is to come any more."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Advance to the next event and all within the grain after it, then run cycles.
+
+        The first step runs the first cycles without advancing. Return False, and do nothing, where
+        there is no event.
+        """
+        at = self.next_event()
+        if at == inf:
+            return False
+        if self.tries > self.most_tries and self.preempts and not self.gave_up:
+            self.gave_up = True
+            self._cycles.stop_preempting()
+        if self._is_first:
+            self._is_first = False
+            self._moment((), wakes=True)
+        elif self._grain:
+            self._moment(self._advance(at + self._grain * at), wakes=True)
+        elif self._batch_at <= at:
+            # What is released, or comes, at the same moment is too late for the batch.
+            self.now, self._batch_at = at, inf
+            self._moment((), wakes=True)
+        else:
+            self._advance(at)
+            self._moment((), wakes=not self.batch_seconds)
+        return True
+
+    def rest(self, awake: frozenset[str], *, preemptors: frozenset[str] = frozenset()) -> None:
+        """Begin with all tried in vain but those with these keys.
+
+        *preemptors* are the keys of those who have last preempted in their ClusterQueues: they come
+        first there until they start.
+        """
+        self._cycles.rest(awake, preemptors)
+
+    def follow(
+        self,
+        at: float,
+        *,
+        wakes: bool,
+        drawn: Mapping[str, str],
+        victims: Collection[str] = (),
+        changed: Collection[str] = (),
+    ) -> Sequence[tuple[str, str]]:
+        """Run one cycle at a time at which Kueue was seen to run one.
+
+        *wakes*: a requeue batch has come since the last. *drawn*: ClusterQueue to the key of its
+        head, where Kueue's order does not say who it is. *victims*: UIDs of those that are
+        preempted first, where it does not say who is. *changed*: ClusterQueues in which Kueue has
+        seen written, since the last cycle, that a Workload has got or lost quota. Returns who
+        would have been a head, and who was drawn instead.
+        """
+        cycles = self._cycles
+        self._advance(at)
+        self.now, self._batch_at, self._is_first = at, inf, False
+        cycles.drawn = {self.tree.leaves[name]: key for name, key in drawn.items()}
+        if self._holders is not None:
+            self._holders.draw(victims)
+        cycles.note_changes(changed)
+        if wakes:
+            cycles.wake()
+        self._note_all(self._started())
+        return cycles.overruled
+
+    def _advance(self, until: float) -> list[tuple[float, int]]:
+        """Release quota and let Workloads come up to *until*.
+
+        Return (time, number of Workloads) of each release.
+        """
+        releases = self._release(until)
+        self._stop_evicted(until)
+        # Arrivals within the grain compete in the same cycle, so that their order is Kueue's.
+        while self._arrivals and self._arrivals[0][0] <= until:
+            at, order, name, entry = heapq.heappop(self._arrivals)
+            self.now = max(self.now, at)
+            self._cycles.join(self._queues[name], entry, order)
+        return releases
+
+    def _release(self, until: float) -> list[tuple[float, int]]:
+        """Let runs end up to *until*, and return (time, number of Workloads) of each end."""
+        releases: list[tuple[float, int]] = []
+        last, variance = None, 0.0
+        while self._runs and self._runs[0][0] <= until:
+            at, _, run = heapq.heappop(self._runs)
+            if run.is_evicted:
+                continue
+            self.now = max(self.now, at)
+            if run.begun is not None:
+                self.ended.append(run.begun)
+            self._free(run, at)
+            releases.append((at, run.count))
+            last, variance = run, variance + run.variance * run.count
+        if last is not None:
+            # Errors of earlier runs shift later starts, averaged over all Workloads that run.
+            self.spread = sqrt(self._done_variance / max(1, self.running) ** 2 + last.variance)
+        self._done_variance += variance
+        self.running -= sum(count for _, count in releases)
+        return releases
+
+    def _free(self, group: RunningGroup, at: float) -> None:
+        """Let a group give its quota back, and expect a requeue batch after it."""
+        self.tree.charge(group.leaf, group.taken, -1)
+        self._log_change(group, -1)
+        if self._holders is not None:
+            self._holders.release(group)
+        if self._domains is not None:
+            self._domains.shift(group.placed, -1)
+        if self._use is not None:
+            self._use.advance(at)
+            self._use.hold(group.local_queue, group.taken, -1)
+        if self.batch_seconds and not self._grain:
+            self._batch_at = min(self._batch_at, at + self.batch_seconds)
+
+    def _stop_evicted(self, until: float) -> None:
+        """Release the quota of those that were preempted, and let them wait again."""
+        while self._evicted and self._evicted[0][0] <= until:
+            at, _, group = heapq.heappop(self._evicted)
+            self.now = max(self.now, at)
+            self._free(group, at)
+            if group.entry is not None:
+                waiting = group.entry.waiting
+                if self.eviction.resumes:
+                    left = max(0.0, group.ends_at - at + self.eviction.seconds)
+                    waiting = replace(waiting, seconds=left, by_flavors={})
+                entry = QueueEntry(group.entry.shape, waiting, 1)
+                self._cycles.join(self._queues[waiting.cluster_queue], entry, group.order)
+
+    def _moment(self, releases: Sequence[tuple[float, int]], *, wakes: bool) -> None:
+        """Run cycles until the next one would be as the last; *releases* are those before them.
+
+        *wakes*: a requeue batch comes.
+        """
+        cycles, started = self._cycles, list[StartedGroup]()
+        cycles.begin()
+        if wakes:
+            cycles.wake()
+        while cycles.is_awake and not cycles.rest_if_in_vain():
+            now = self._started()
+            self._log_cycle(wakes=wakes)
+            wakes = False
+            if self._grain:
+                started += now
+                self._log_starts(now)
+            else:
+                self._note_all(now)
+            if not cycles.goes_on:
+                break
+        self._log_rest(wakes=wakes)
+        moments = _moments_of(releases, started, self.now, self.batch_seconds)
+        for start, at in zip(started, moments, strict=True):
+            # A release may lie before a Workload began to compete.
+            self._note(start, max(start.entry.waiting.at, at))
+
+    def _note_all(self, started: Iterable[StartedGroup]) -> None:
+        """Let those run from now on that have got quota."""
+        for start in started:
+            self._log_change(self._note(start, self.now), 1)
+
+    def _started(self) -> list[StartedGroup]:
+        """Run one cycle; return what reserves quota in it, and evict whom it preempts."""
+        if self._use is not None:
+            self._use.advance(self.now)
+            self._used = dict(self._use.amounts)
+        started = self._cycles.starts()
+        if self._holders is not None:
+            for issued in self._cycles.preempted:
+                self._evict(issued, self._holders)
+        return started
+
+    def _evict(self, issued: IssuedPreemptions, holders: QuotaHolders) -> None:
+        """Let the victims of a head stop, as far as they are not about to already."""
+        reasons = {victim.holder.key: victim.reason for victim in issued.victims}
+        for group in holders.evict(issued.victims):
+            group.is_evicted = True
+            self.running -= 1
+            self._order += 1
+            heapq.heappush(self._evicted, (self.now + self.eviction.seconds, self._order, group))
+            self._log_change(group, 0)
+            if group.entry is not None and group.holder is not None:
+                self.preempted.append(
+                    PreemptedWorkloads(
+                        at=self.now,
+                        key=group.entry.waiting.key,
+                        cluster_queue=group.entry.waiting.cluster_queue,
+                        usage=group.taken,
+                        reason=reasons[group.holder.key],
+                        by=issued.key,
+                    )
+                )
+
+    def _note(self, start: StartedGroup, at: float) -> RunningGroup:
+        """Let a group run from *at* on, for as long as runs take on its flavors."""
+        waiting, fitting = start.entry.waiting, start.found
+        seconds, spread = waiting.seconds, waiting.spread
+        if waiting.by_flavors:
+            key = ",".join(sorted(set(fitting.flavors)))
+            seconds, spread = waiting.by_flavors.get(key, (seconds, spread))
+        taken = fitting.taken
+        if start.count > 1:
+            taken = tuple((cell, amount * start.count) for cell, amount in taken)
+        begun = StartedWorkloads(
+            at=at,
+            key=waiting.key,
+            cluster_queue=start.heads.queue.name,
+            flavors=fitting.flavors,
+            usage=taken,
+            count=start.count,
+            finish=at + seconds,
+            spread=self.spread if at > 0.0 else 0.0,
+            placed=fitting.placed,
+        )
+        self.begun.append(begun)
+        run = RunningGroup(
+            leaf=start.heads.leaf,
+            taken=taken,
+            count=start.count,
+            variance=spread * spread,
+            priority=waiting.priority,
+            begun=begun,
+            entry=start.entry,
+            order=start.order,
+            reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
+            uid=waiting.uid,
+            local_queue=waiting.local_queue,
+            placed=fitting.placed,
+        )
+        self._run(at + seconds, run)
+        return run
+
+    def _run(self, until: float, run: RunningGroup) -> None:
+        self.running += run.count
+        run.ends_at = until
+        if self._holders is not None:
+            self._holders.hold(run)
+        self._order += 1
+        heapq.heappush(self._runs, (until, self._order, run))
+
+    def _log_change(self, group: RunningGroup, sign: int) -> None:
+        if self.log is not None:
+            taken = group.taken if sign else ()
+            placed = group.placed if sign else ()
+            self.log.note(Change(group.leaf, taken, sign, group.holder, placed))
+
+    def _log_starts(self, started: Iterable[StartedGroup]) -> None:
+        """Log what starts in a cycle before it is known when in the moment."""
+        for start in started:
+            taken = tuple((cell, amount * start.count) for cell, amount in start.found.taken)
+            if self.log is not None:
+                self.log.note(Change(start.heads.leaf, taken, 1, placed=start.found.placed))
+
+    def _log_cycle(self, *, wakes: bool) -> None:
+        if self.log is not None:
+            cycles = self._cycles
+            self._log(cycles.heads, cycles.served, cycles.began, rests=False, wakes=wakes)
+
+    def _log_rest(self, *, wakes: bool) -> None:
+        """Log what a moment leaves for those who come after it."""
+        if self.log is not None:
+            if self._use is not None:
+                self._used = dict(self._use.amounts)
+            heads, served = self._cycles.still_tried()
+            asleep = self._cycles.asleep()
+            self._log(heads, served, self.tree.used, asleep=asleep, rests=True, wakes=wakes)
+
+    def _log(
+        self,
+        heads: Sequence[tuple[int, Rank]],
+        served: Sequence[ServedHead],
+        used: Sequence[int],
+        *,
+        rests: bool,
+        wakes: bool,
+        asleep: frozenset[Kind] = frozenset(),
+    ) -> None:
+        if self.log is not None:
+            self.log.add(
+                self.now,
+                rests=rests,
+                wakes=wakes,
+                spread=self.spread,
+                heads=heads,
+                served=served,
+                use=self._used,
+                used=used,
+                asleep=asleep,
+            )
+
+    def _shape_of(self, cluster_queue: str, demand: Demand) -> Shape:
+        """Return the Shape of all equal demands: who asks for the same waits as one."""
+        key = cluster_queue, demand
+        if key not in self.shapes:
+            self.shapes[key] = demand, shape_of(self.tree, self.tree.leaves[cluster_queue], demand)
+        return self.shapes[key][1]
+
+
+def is_open(queue: ClusterQueue) -> bool:
+    """Return whether Kueue admits Workloads in this ClusterQueue."""
+    # ``stopPolicy`` Hold and HoldAndDrain both keep pending Workloads from being admitted.
+    return queue.active and queue.stop_policy is StopPolicy.NONE
+
+
+def may_preempt(queue: ClusterQueue) -> bool:
+    """Return whether some policy of a ClusterQueue lets its Workloads preempt others."""
+    policies = queue.preemption
+    return policies.within_cluster_queue != NEVER or policies.reclaim_within_cohort != NEVER
+
+
+def _each(run: Running) -> Iterator[Running]:
+    """Yield equal Workloads one by one, as they may be preempted one by one."""
+    usage = {cell: amount // run.count for cell, amount in run.usage.items()}
+    placed = len(run.placed) // run.count
+    return (
+        replace(run, usage=usage, count=1, placed=run.placed[number * placed :][:placed])
+        for number in range(run.count)
+    )
+
+
+def _moments_of(
+    releases: Sequence[tuple[float, int]],
+    started: Sequence[StartedGroup],
+    now: float,
+    idle: float,
+) -> Iterator[float]:
+    """Yield when each group starts of a moment that several events share: *idle* after a release.
+
+    The releases are shared out in order and in equal parts, and each group waits for all its own.
+    """
+    ends = list(accumulate(count for _, count in releases))
+    wanted = sum(start.count for start in started)
+    place = 0
+    for start in started:
+        place += start.count
+        if not releases:
+            yield now
+            continue
+        number = bisect_left(ends, place * ends[-1] / wanted)
+        yield releases[number][0] + idle

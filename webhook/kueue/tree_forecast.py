@@ -1,0 +1,292 @@
+"""The forecast of one cohort tree, and when a new Job would start by it.
+
+What runs and what is pending is not known here: the log of the simulation contains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf, sqrt
+
+from webhook.kueue.cycle_log import CycleLog
+from webhook.kueue.flavor_plan import demand_of, flavors_with_topology
+from webhook.kueue.newcomer import Begin, Newcomer, PlacedJob, Replay
+from webhook.kueue.quota import UsageTree
+from webhook.kueue.simulation import EVICTION_SECONDS
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Start, Unseen
+from webhook.model.queues import Amounts, Snapshot
+
+_WIDER = 1.5
+"""Factor by which each reason for uncertainty widens a range."""
+_LEAST_PART = 0.25
+"""Least half-width of an uncertain range, as a part of the wait."""
+_LEAST_DELAY = 0.05
+"""Part of a wait by which those who come later must prolong it: simulations that differ anywhere
+differ by a little everywhere."""
+_MOST_PREEMPTED = 16
+"""So often a newcomer is looked up again that others preempt."""
+PREEMPTION = "preemption"
+"""A reason why a start is uncertain: those who are still to come may preempt the Job."""
+ARRIVALS = "arrivals"
+"""A reason why a start is uncertain: others that are expected to come may come first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOutlook:
+    """What is known of one ClusterQueue beside the log of its tree."""
+
+    waits: float = 0.0
+    """Seconds until all that is pending has started, except what can never fit; inf: never."""
+    unknown_seconds: float
+    """How long a run is taken to be here whose run time is not known."""
+    unordered: str = ""
+    """Why it is not known which pending Workload is tried next: "fairSharing",
+    "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
+    uncertain: tuple[str, ...] = ()
+    """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionFairSharing",
+    "admissionChecks", "podsReady", "topology", "depth", "runTimes"."""
+    outranked_below: int | None = None
+    """New Jobs below this priority may be preempted here by others; None: nobody is."""
+
+    def of(self, priority: int) -> QueueOutlook:
+        """Return it without doubts that a Job of this priority need not have."""
+        if self.outranked_below is None or priority < self.outranked_below:
+            return self
+        # Nobody can preempt it.
+        certain = tuple(reason for reason in self.uncertain if reason != PREEMPTION)
+        return replace(self, uncertain=certain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TreeForecast:
+    """What new Jobs find in one cohort tree from now on."""
+
+    computed_at: float
+    """On the clock of ``Snapshot.as_of``; the log counts from here."""
+    tree: UsageTree
+    """With nothing used."""
+    log: CycleLog
+    later: CycleLog | None = None
+    """The same with the Workloads that are expected to come from then on; None: none are."""
+    expected_per_second: float = 0.0
+    """How many of these come to the tree."""
+    queues: Mapping[str, QueueOutlook]
+    unseen: tuple[Unseen, ...] = ()
+    highest: float = -inf
+    """The highest priority that was pending."""
+    first_by_use: frozenset[str] = frozenset()
+    """LocalQueues (``namespace/name``) that come before all others of their ClusterQueues by what
+    they have used."""
+
+    def waits(self, cluster_queue: str, now: float) -> float:
+        """Return in how many seconds all that is pending in a ClusterQueue has started.
+
+        What can never fit does not count; inf: some never start.
+        """
+        return max(0.0, self.queues[cluster_queue].waits - max(0.0, now - self.computed_at))
+
+    @property
+    def next_event(self) -> float:
+        """Seconds until something is expected to happen; inf: nothing is."""
+        return next((at for at in self.log.times if at > 0.0), inf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundStart:
+    """A Job's expected start, and the flavors and quota it would get (empty: it never starts)."""
+
+    start: Start
+    flavors: tuple[str, ...] = ()
+    """One for each part of the demand."""
+    usage: Amounts = field(default_factory=dict)
+
+    @property
+    def names(self) -> str:
+        """The flavors as ``model.forecasts.Estimates`` names them, joined by commas."""
+        return ",".join(sorted(set(self.flavors)))
+
+
+def start_of(  # noqa: PLR0913 - what one asks of a forecast
+    forecast: TreeForecast,
+    newcomer: Newcomer,
+    snapshot: Snapshot,
+    *,
+    now: float,
+    among: Sequence[PlacedJob] = (),
+    run_seconds: float = 0.0,
+) -> FoundStart:
+    """Return the expected start of a Job that comes at *now*, on the clock of ``Snapshot.as_of``.
+
+    The start is in seconds from then on; inf: it never starts. It comes after the Jobs that were
+    placed before it (*among*), and others that are expected to come may come first. With
+    *run_seconds* it is the start from which it runs to its end though others may preempt it.
+    """
+    elapsed = max(0.0, now - forecast.computed_at)
+    asked = _Asked(forecast, newcomer, snapshot, elapsed, among)
+    found = asked.start(forecast.log, run_seconds)
+    if forecast.later is None or found.start.seconds in (0.0, inf):
+        return found
+    # Who was placed since is one of those who were expected to come.
+    later = replace(asked, among=()).start(forecast.later, 0.0).start
+    return replace(found, start=overtaken(found.start, later, forecast.expected_per_second))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One question to a forecast."""
+
+    forecast: TreeForecast
+    newcomer: Newcomer
+    snapshot: Snapshot
+    elapsed: float
+    among: Sequence[PlacedJob]
+
+    def start(self, log: CycleLog, run_seconds: float) -> FoundStart:
+        outlook = self.forecast.queues[self.newcomer.queue.name].of(self.newcomer.priority)
+        begin, preempted_by = self._last(log, run_seconds)
+        if begin is None:
+            never = Start(seconds=inf, low=inf, high=inf, uncertain=outlook.uncertain)
+            return FoundStart(start=self._with_doubts(never, outlook, None))
+        start = ranged(outlook, begin.at - self.elapsed, begin.spread)
+        if begin.preempts:
+            start = self._on_preempted(outlook, begin)
+        else:
+            start = self._with_doubts(start, outlook, begin)
+        return FoundStart(
+            start=replace(start, preempted_by=preempted_by) if preempted_by else start,
+            flavors=begin.assigned.flavors,
+            usage=self.forecast.tree.amounts(begin.assigned.taken),
+        )
+
+    def _last(self, log: CycleLog, run_seconds: float) -> tuple[Begin | None, int]:
+        """Return from where the newcomer runs to its end, and how many preempt it before."""
+        since, count = self.elapsed, 0
+        begin = None
+        for _ in range(_MOST_PREEMPTED):
+            replay = Replay(
+                self.forecast.tree,
+                log,
+                self.newcomer,
+                self.snapshot,
+                self.among,
+                began=self.forecast.computed_at,
+            )
+            begin = replay.begin(since)
+            if begin is None or not run_seconds:
+                return begin, count
+            runs_from = begin.at + EVICTION_SECONDS * begin.preempts
+            preempted = replay.preempted_at(begin, runs_from + run_seconds)
+            if preempted is None:
+                return begin, count
+            since, number = preempted
+            count += number
+        return begin, count
+
+    def _on_preempted(self, outlook: QueueOutlook, begin: Begin) -> Start:
+        """Return the start of a Job for which others stop."""
+        after = begin.at - self.elapsed
+        seconds = after + EVICTION_SECONDS
+        if after > EVICTION_SECONDS:
+            # Until then it waits as others do: for runs to end, and for its turn.
+            start = self._with_doubts(ranged(outlook, seconds, begin.spread), outlook, begin)
+            return replace(start, preempts=True, preempts_later=True)
+        # It waits for nobody but its victims, so neither others' run times nor their order matter.
+        return replace(ranged(outlook, seconds, 0.0), preempts=True, is_next=self._is_next())
+
+    def _unplaced(self, begin: Begin | None) -> str:
+        """Say that it is not known when a domain has room for a Job that needs one; empty: it is.
+
+        Each Job whose flavors have a Topology does, whether it asks for it or not.
+        """
+        queue, asked = self.newcomer.queue, self.newcomer.demand
+        if asked.flavors.isdisjoint(flavors_with_topology(queue, self.snapshot)):
+            return ""
+        is_known = begin is not None and begin.assigned.placed and not queue.checks
+        return "" if is_known else "topology"
+
+    def _with_doubts(self, start: Start, outlook: QueueOutlook, begin: Begin | None) -> Start:
+        """Add to a start what is not known of it: run times ahead of it, or the order."""
+        # A Job that starts at once waits for nobody, so nothing about others can be wrong.
+        if start.seconds == 0.0:
+            return start
+        cells, priority = self.newcomer.demand.cells, self.newcomer.priority
+        namespace = self.newcomer.local_queue.partition("/")[0]
+        unseen = sum(
+            jobs.count
+            for jobs in self.forecast.unseen
+            if not cells.isdisjoint(jobs.cells)
+            and (jobs.priority is None or jobs.priority >= priority)
+            and namespace not in jobs.known_in
+        )
+        now = self.forecast.computed_at + self.elapsed
+        unseen += sum(
+            placement.is_unseen and not cells.isdisjoint(placement.usage)
+            for placement in self.among
+            if placement.cluster_queue in self.forecast.queues
+            and (placement.start <= now or placement.priority >= priority)
+        )
+        unordered = outlook.unordered or self._unplaced(begin)
+        return replace(start, unseen=unseen, unordered=unordered, is_next=self._is_next())
+
+    def _is_next(self) -> bool:
+        """Return whether all pending Workloads come after the newcomer."""
+        # Use comes before priority.
+        if self.newcomer.queue.usage_based:
+            return self.newcomer.local_queue in self.forecast.first_by_use
+        return -inf < self.forecast.highest < self.newcomer.priority
+
+
+def wait_for(
+    forecast: TreeForecast,
+    cluster_queue: str,
+    usage: Amounts,
+    snapshot: Snapshot,
+    now: float,
+) -> Start:
+    """Return when a new Job would get this quota of one flavor, after all that are pending."""
+    newcomer = Newcomer(queue=snapshot.cluster_queues[cluster_queue], demand=demand_of(usage))
+    return start_of(forecast, newcomer, snapshot, now=now).start
+
+
+def pending_start(outlook: QueueOutlook, seconds: float, spread: float, *, priority: int) -> Start:
+    """Return the start of a Workload that is pending already, with its range.
+
+    *seconds*: when the simulation lets it start; inf: it never does. *spread*: the standard
+    deviation of that.
+    """
+    outlook = outlook.of(priority)
+    if seconds == inf:
+        return Start(seconds=inf, low=inf, high=inf, uncertain=outlook.uncertain)
+    return ranged(outlook, seconds, spread)
+
+
+def ranged(outlook: QueueOutlook, seconds: float, spread: float) -> Start:
+    """Return a start with the range that holds about 80 % of cases, wider where uncertain."""
+    least = _LEAST_PART * seconds if outlook.uncertain else 0.0
+    width = max(SIGMAS_OF_A_SIDE * spread, least) * _WIDER ** len(outlook.uncertain)
+    return Start(
+        seconds=seconds,
+        low=max(0.0, seconds - width),
+        high=seconds + width,
+        uncertain=outlook.uncertain,
+    )
+
+
+def overtaken(start: Start, later: Start, per_second: float) -> Start:
+    """Return a start before which others may come that are not there yet.
+
+    *later* is the start if they come as often as they have, *per_second*.
+    """
+    delay = later.seconds - start.seconds
+    if not _LEAST_DELAY * start.seconds < delay < inf:
+        return start
+    # The number of those that come within a time varies as the root of its mean.
+    off = SIGMAS_OF_A_SIDE * delay / sqrt(max(1.0, per_second * later.seconds))
+    is_large = later.seconds > start.high
+    return replace(
+        start,
+        seconds=later.seconds if is_large else start.seconds,
+        high=max(start.high, later.high, later.seconds + off),
+        uncertain=(*start.uncertain, ARRIVALS),
+    )
