@@ -271,7 +271,7 @@ class Replay:
         return head < own
 
     def _tried(self, index: int, at: float) -> tuple[Begin | None, bool]:
-        """Try the newcomer in a cycle; return its start, or whether it rests until the next batch."""
+        """Try the newcomer in a cycle; return its start, and if it rests until the next batch."""
         tree = self._tree
         if not (self._may_preempt or queue_lines.has_room(tree, self._leaf, self._shape)):
             return None, not self._is_strict

@@ -1,7 +1,7 @@
 """When the pending Workloads of a cohort tree start, with ranges, by its simulation.
 
-The log is of the same simulation, so a newcomer and those who wait before it are told the same. What
-the Workloads are called is not known here.
+The log is of the same simulation, so a newcomer and those who wait before it are told the same.
+What the Workloads are called is not known here.
 """
 
 from __future__ import annotations

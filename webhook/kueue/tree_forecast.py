@@ -42,7 +42,7 @@ class QueueOutlook:
     """How long a run is taken to be here whose run time is not known."""
     unordered: str = ""
     """Why it is not known which pending Workload is tried next: "fairSharing",
-    "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
+    "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionFairSharing",
     "admissionChecks", "podsReady", "topology", "depth", "runTimes"."""
@@ -107,7 +107,7 @@ class FoundStart:
         return ",".join(sorted(set(self.flavors)))
 
 
-def start_of(  # noqa: PLR0913 - what one asks of a forecast
+def start_of(
     forecast: TreeForecast,
     newcomer: Newcomer,
     snapshot: Snapshot,
