@@ -159,7 +159,7 @@ class CycleLog:
         self.wakes.append(wakes)
         self.spreads.append(spread)
         for column, amount in zip(self.free, map(sub, self._quota, used), strict=True):
-            column.append(min(amount, _MOST))
+            column.append(max(-_MOST, min(amount, _MOST)))
         if not number % CHECKPOINT:
             self.used.append(tuple(used))
         self.uses.append(use)
