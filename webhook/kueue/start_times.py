@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import hypot, inf
 
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
@@ -94,7 +94,8 @@ class StartTimes:
         except FieldError:
             return self
         run = _run_of(arrival, name, asked, self.snapshot)
-        seconds = forecast.queues[name].unknown_seconds if run is None else remaining(run)[0]
+        unknown = forecast.queues[name].unknown_seconds
+        seconds, spread = (unknown, unknown) if run is None else remaining(run)
         added = self
         for _ in range(arrival.count):
             found = added.start_of(
@@ -115,6 +116,7 @@ class StartTimes:
                 start=begins,
                 end=begins + seconds,
                 priority=arrival.priority,
+                spread=hypot(found.spread, spread),
                 is_unseen=run is None,
             )
             before = added.placed.get(arrival.key, ())
