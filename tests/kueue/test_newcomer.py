@@ -179,9 +179,11 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     running = [runs(drawn.uniform(20.0, 300.0)) for _ in range(8)]
     waiting = [
         waits(drawn.uniform(20.0, 300.0), key=str(age), created=age)
-        for age in range(2 * tree_workloads.EXACT)
+        for age in range(2000)
     ]
     given = state, running, waiting, run_time_of, 0.0
+    monkeypatch.setattr(tree_workloads, "EXACT", 0)
+    monkeypatch.setattr(tree_workloads, "GRAIN", 0.002)
     coarse, told_coarse = pending_starts(*given), told(forecast(*given), state).seconds
 
     monkeypatch.setattr(tree_workloads, "EXACT", len(waiting))
