@@ -55,6 +55,8 @@ class PlacedJob:
     start: float
     """On the clock of ``Snapshot.as_of``."""
     end: float
+    spread: float = 0.0
+    """Standard deviation of *end*, in seconds."""
     priority: int = 0
     is_unseen: bool = False
     """How long it runs is not known."""
@@ -213,13 +215,13 @@ class Replay:
             while overlay.next_end + idle < at:
                 end = overlay.next_end + idle
                 overlay.advance(end)
-                yield index - 1, end, True
+                yield bisect_right(log.times, end) - 1, end, True
             overlay.advance(at)
             yield index, at, bool(log.wakes[index])
         while overlay.next_end < inf:
             end = overlay.next_end + idle
             overlay.advance(end)
-            yield len(log.times) - 1, end, True
+            yield bisect_right(log.times, end) - 1, end, True
 
     def _apply(self, index: int) -> None:
         """Let the tree be as the entry's cycle begins, with what is placed by then."""
@@ -281,8 +283,16 @@ class Replay:
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
             return None, False
-        spread = self._log.spreads[index] if at > 0.0 else 0.0
-        return Begin(at=at, assigned=found, spread=spread, preempts=bool(victims)), False
+        return Begin(
+            at=at, assigned=found, spread=self._spread(index, at), preempts=bool(victims)
+        ), False
+
+    def _spread(self, index: int, at: float) -> float:
+        """Return the standard deviation of when quota was last released."""
+        log, overlay = self._log, self._overlay
+        if at <= 0.0:
+            return 0.0
+        return overlay.spread if overlay.ended > log.times[index] else log.spreads[index]
 
     def _assigned(self) -> Assignment:
         if self._domains is not None:
@@ -433,16 +443,19 @@ class _Overlay:
     def __init__(self, tree: UsageTree, placements: Sequence[PlacedJob], began: float) -> None:
         self.earliest = -inf
         """Before then the newcomer is behind a placement."""
+        self.ended = -inf
+        """When a placement last gave its quota back, and the standard deviation of that."""
+        self.spread = 0.0
         self._began = began
         events = []
         for placement in placements:
             leaf = tree.leaves.get(placement.cluster_queue)
             if leaf is not None:
                 taken = tree.taken(placement.usage)
-                events.append((placement.start - began, 1, leaf, taken))
-                events.append((placement.end - began, -1, leaf, taken))
+                events.append((placement.start - began, 1, leaf, taken, 0.0))
+                events.append((placement.end - began, -1, leaf, taken, placement.spread))
         self._events = sorted(events, key=lambda event: event[:2])
-        self._ends = [at for at, sign, _, _ in reversed(self._events) if sign < 0]
+        self._ends = [at for at, sign, *_ in reversed(self._events) if sign < 0]
         self._place = 0
         self.held: list[tuple[int, Taken]] = []
         """What placements hold by now, by ClusterQueue's node."""
@@ -463,10 +476,11 @@ class _Overlay:
         """Let placements take and release quota up to *until*."""
         until += _MOMENT
         while self._place < len(self._events) and self._events[self._place][0] <= until:
-            _, sign, leaf, taken = self._events[self._place]
+            at, sign, leaf, taken, spread = self._events[self._place]
             self._place += 1
             if sign > 0:
                 self.held.append((leaf, taken))
             else:
                 self.held.remove((leaf, taken))
                 self._ends.pop()
+                self.ended, self.spread = at, spread

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
+from math import hypot, inf
 
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand
@@ -16,7 +16,7 @@ from webhook.kueue.newcomer import NEWEST, Newcomer, PlacedJob
 from webhook.kueue.tree_forecast import FoundStart, TreeForecast, start_of
 from webhook.kueue.tree_workloads import age_of
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import RunTime, home_of, of_queue
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, RunTime, home_of, of_queue
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 
 
@@ -94,7 +94,8 @@ class StartTimes:
         except FieldError:
             return self
         run = _run_of(arrival, name, asked, self.snapshot)
-        seconds = forecast.queues[name].unknown_seconds if run is None else remaining(run)[0]
+        unknown = forecast.queues[name].unknown_seconds
+        seconds, spread = (unknown, unknown) if run is None else remaining(run)
         added = self
         for _ in range(arrival.count):
             found = added.start_of(
@@ -109,11 +110,14 @@ class StartTimes:
             if found is None or found.start.seconds == inf:
                 break
             begins = now + found.start.seconds
+            waits = (found.start.high - found.start.low) / (2 * SIGMAS_OF_A_SIDE)
             placement = PlacedJob(
                 cluster_queue=name,
                 usage=found.usage,
                 start=begins,
                 end=begins + seconds,
+                # Start and run are taken to vary independently.
+                spread=hypot(waits, spread),
                 priority=arrival.priority,
                 is_unseen=run is None,
             )
