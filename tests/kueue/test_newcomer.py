@@ -17,6 +17,7 @@ from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -130,6 +131,17 @@ def test_quota_of_a_placement_is_taken_from_its_start_until_the_batch_after_its_
     assert at(10.0) == 51.0
     assert at(40.0) == 21.0
     assert at(62.0) == 0.0
+
+
+def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
+    state = gpus(1)
+    found = forecast(state, [], [], run_time_of, 0.0)
+
+    start = told(found, state, among=[placement(0.0, 50.0, spread=8.0)])
+
+    assert (start.low, start.seconds, start.high) == pytest.approx(
+        (51.0 - 8.0 * SIGMAS_OF_A_SIDE, 51.0, 51.0 + 8.0 * SIGMAS_OF_A_SIDE)
+    )
 
 
 def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():

@@ -215,13 +215,13 @@ class Replay:
             while overlay.next_end + idle < at:
                 end = overlay.next_end + idle
                 overlay.advance(end)
-                yield bisect_right(log.times, end) - 1, end, True
+                yield index - 1, end, True
             overlay.advance(at)
             yield index, at, bool(log.wakes[index])
         while overlay.next_end < inf:
             end = overlay.next_end + idle
             overlay.advance(end)
-            yield bisect_right(log.times, end) - 1, end, True
+            yield len(log.times) - 1, end, True
 
     def _apply(self, index: int) -> None:
         """Let the tree be as the entry's cycle begins, with what is placed by then."""
