@@ -8,6 +8,7 @@ preempt, and whether it has room once its turn comes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -55,9 +56,9 @@ class PlacedJob:
     start: float
     """On the clock of ``Snapshot.as_of``."""
     end: float
-    spread: float = 0.0
-    """Standard deviation of *end*, in seconds."""
     priority: int = 0
+    spread: float = 0.0
+    """Standard deviation of ``end``, in seconds."""
     is_unseen: bool = False
     """How long it runs is not known."""
 
@@ -136,12 +137,19 @@ class Replay:
             if not wakes and self._is_resting(index, awake_from):
                 continue
             self._apply(index)
-            found, rests = self._tried(index, at)
+            found, rests = self._tried(index, at, spread=self._spread(index, at, since))
             if found is not None:
                 return found
             # One that found room, and then none at its turn, is tried again in the next cycle.
             awake_from = index if rests else index + 1
         return None
+
+    def _spread(self, index: int, at: float, since: float) -> float:
+        """Return the standard deviation of a moment, in seconds."""
+        log, overlay = self._log, self._overlay
+        if at == since or at <= 0.0:
+            return 0.0
+        return max(log.spreads[index], overlay.spread if at > log.times[index] else 0.0)
 
     def _is_resting(self, index: int, awake_from: int) -> bool:
         """Return whether it was tried in vain since the last requeue batch.
@@ -272,8 +280,11 @@ class Replay:
         own: Rank = used, True, -float(self._newcomer.priority), self._newcomer.age
         return head < own
 
-    def _tried(self, index: int, at: float) -> tuple[Begin | None, bool]:
-        """Try the newcomer in a cycle; return its start, or whether it rests until the next batch."""
+    def _tried(self, index: int, at: float, *, spread: float) -> tuple[Begin | None, bool]:
+        """Try the newcomer in a cycle; return its start, or whether it rests until the next batch.
+
+        *spread*: the standard deviation of *at*.
+        """
         tree = self._tree
         if not (self._may_preempt or queue_lines.has_room(tree, self._leaf, self._shape)):
             return None, not self._is_strict
@@ -283,16 +294,7 @@ class Replay:
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
             return None, False
-        return Begin(
-            at=at, assigned=found, spread=self._spread(index, at), preempts=bool(victims)
-        ), False
-
-    def _spread(self, index: int, at: float) -> float:
-        """Return the standard deviation of when quota was last released."""
-        log, overlay = self._log, self._overlay
-        if at <= 0.0:
-            return 0.0
-        return overlay.spread if overlay.ended > log.times[index] else log.spreads[index]
+        return Begin(at=at, assigned=found, spread=spread, preempts=bool(victims)), False
 
     def _assigned(self) -> Assignment:
         if self._domains is not None:
@@ -360,8 +362,7 @@ class Replay:
 
     def _before(self, index: int, found: Assignment) -> Iterator[ServedHead]:
         """Yield the heads that are served before the newcomer; quota is charged in between."""
-        # It is the head of its ClusterQueue itself.
-        others = [head for head in self._log.served(index) if head.leaf != self._leaf]
+        others = [head for head in self._log.served(index) if not self._is_instead_of(head)]
         if not self._kueue.fair_sharing:
             turn = found.height, -float(self._newcomer.priority), self._newcomer.age
             for head in others:
@@ -378,9 +379,23 @@ class Replay:
             leaving=(),
             starts=True,
         )
-        tournament = Tournament(self._tree, [*others, own])
+        waiting: dict[int, deque[ServedHead]] = {}
+        for head in [*others, own]:
+            waiting.setdefault(head.leaf, deque()).append(head)
+        tournament = Tournament(self._tree, [heads.popleft() for heads in waiting.values()])
         while (winner := tournament.pop()) is not None and winner is not own:
             yield winner
+            if behind := waiting[winner.leaf]:
+                tournament.add(behind.popleft())
+
+    def _is_instead_of(self, head: ServedHead) -> bool:
+        """Return whether the newcomer is tried in a head's place."""
+        if head.leaf != self._leaf:
+            return False
+        # Where moments are joined, those before it in its ClusterQueue may start in one cycle.
+        before = -head.priority, head.queued_at
+        is_before = before < (-float(self._newcomer.priority), self._newcomer.age)
+        return self._newcomer.queue.usage_based or not is_before
 
     def preempted_at(self, begin: Begin, until: float) -> tuple[float, int] | None:
         """Return when the newcomer that has just begun is preempted, and by how many.
@@ -443,9 +458,6 @@ class _Overlay:
     def __init__(self, tree: UsageTree, placements: Sequence[PlacedJob], began: float) -> None:
         self.earliest = -inf
         """Before then the newcomer is behind a placement."""
-        self.ended = -inf
-        """When a placement last gave its quota back, and the standard deviation of that."""
-        self.spread = 0.0
         self._began = began
         events = []
         for placement in placements:
@@ -459,6 +471,8 @@ class _Overlay:
         self._place = 0
         self.held: list[tuple[int, Taken]] = []
         """What placements hold by now, by ClusterQueue's node."""
+        self.spread = 0.0
+        """Standard deviation of when the last of them gave its quota back, in seconds."""
 
     def keep_behind(self, newcomer: Newcomer, placements: Sequence[PlacedJob]) -> None:
         """Let a newcomer not overtake the placements of its own StrictFIFO ClusterQueue."""
@@ -476,11 +490,11 @@ class _Overlay:
         """Let placements take and release quota up to *until*."""
         until += _MOMENT
         while self._place < len(self._events) and self._events[self._place][0] <= until:
-            at, sign, leaf, taken, spread = self._events[self._place]
+            _, sign, leaf, taken, spread = self._events[self._place]
             self._place += 1
             if sign > 0:
                 self.held.append((leaf, taken))
             else:
                 self.held.remove((leaf, taken))
+                self.spread = spread
                 self._ends.pop()
-                self.ended, self.spread = at, spread

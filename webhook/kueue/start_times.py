@@ -16,7 +16,7 @@ from webhook.kueue.newcomer import NEWEST, Newcomer, PlacedJob
 from webhook.kueue.tree_forecast import FoundStart, TreeForecast, start_of
 from webhook.kueue.tree_workloads import age_of
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import SIGMAS_OF_A_SIDE, RunTime, home_of, of_queue
+from webhook.model.forecasts import RunTime, home_of, of_queue
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
 
 
@@ -110,15 +110,13 @@ class StartTimes:
             if found is None or found.start.seconds == inf:
                 break
             begins = now + found.start.seconds
-            waits = (found.start.high - found.start.low) / (2 * SIGMAS_OF_A_SIDE)
             placement = PlacedJob(
                 cluster_queue=name,
                 usage=found.usage,
                 start=begins,
                 end=begins + seconds,
-                # Start and run are taken to vary independently.
-                spread=hypot(waits, spread),
                 priority=arrival.priority,
+                spread=hypot(found.spread, spread),
                 is_unseen=run is None,
             )
             before = added.placed.get(arrival.key, ())

@@ -100,6 +100,8 @@ class FoundStart:
     flavors: tuple[str, ...] = ()
     """One for each part of the demand."""
     usage: Amounts = field(default_factory=dict)
+    spread: float = 0.0
+    """Standard deviation of the start, in seconds."""
 
     @property
     def names(self) -> str:
@@ -157,6 +159,7 @@ class _Asked:
             start=replace(start, preempted_by=preempted_by) if preempted_by else start,
             flavors=begin.assigned.flavors,
             usage=self.forecast.tree.amounts(begin.assigned.taken),
+            spread=begin.spread,
         )
 
     def _last(self, log: CycleLog, run_seconds: float) -> tuple[Begin | None, int]:
