@@ -17,6 +17,7 @@ from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -130,6 +131,35 @@ def test_quota_of_a_placement_is_taken_from_its_start_until_the_batch_after_its_
     assert at(10.0) == 51.0
     assert at(40.0) == 21.0
     assert at(62.0) == 0.0
+
+
+def test_where_one_clusterqueue_alone_has_equals_pending_a_newcomer_to_another_takes_turns():
+    state = snapshot(
+        cluster_queue(quotas={"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("other-cq", {"t4": {GPU: "2"}}, cohort="all"),
+    )
+    both = [runs(50, number=2), replace(runs(500, number=2), cluster_queue="other-cq")]
+    waiting = waits(100, count=2)
+    found = forecast(state, both, [waiting], run_time_of, 0.0)
+
+    (first, second) = pending_starts(state, both, [waiting], run_time_of, 0.0)["a"]
+    queue = state.cluster_queues["other-cq"]
+    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state))
+
+    # Without it both start as the first run ends; with it, one of them and the newcomer do.
+    assert first.seconds == second.seconds == 51.0
+    assert start_of(found["gpu-cq"], newcomer, state, now=0.0).start.seconds == 51.0
+
+
+def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
+    state = gpus(1)
+    found = forecast(state, [], [], run_time_of, 0.0)
+
+    start = told(found, state, among=[placement(0.0, 50.0, spread=8.0)])
+
+    assert (start.low, start.seconds, start.high) == pytest.approx(
+        (51.0 - 8.0 * SIGMAS_OF_A_SIDE, 51.0, 51.0 + 8.0 * SIGMAS_OF_A_SIDE)
+    )
 
 
 def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():
