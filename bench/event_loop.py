@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast, start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.pods import EVERYTHING, PodTemplate
 from webhook.model.queues import (
@@ -62,7 +63,7 @@ RUN_TIMES: Final = {
 
 class World(NamedTuple):
     snapshot: Snapshot
-    running: list[Occupant]
+    running: list[Running]
     waiting: list[QueuedGroup]
 
 
@@ -153,7 +154,7 @@ def _world(
         flavors={"t4": ResourceFlavor(name="t4")},
     )
     running = [
-        Occupant(
+        Running(
             cluster_queue=name,
             usage={("t4", "cpu"): 4000, ("t4", GPU): 1},
             job_class=_RANDOM.choice(CLASSES),

@@ -30,9 +30,9 @@ from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import UsageTree, plant
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.requests import needs
-from webhook.kueue.simulation import Simulation
+from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.topology_room import SPREAD, level_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup, domains_of
+from webhook.kueue.tree_workloads import QueuedGroup, domains_of
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
@@ -238,7 +238,7 @@ class _World:
             return _run(sent.gang.seconds * _factor(sent.queue, RACK)) if sent else None
 
         running = [
-            Occupant(
+            Running(
                 cluster_queue=one.queue,
                 usage=one.usage,
                 job_class=key,

@@ -19,7 +19,8 @@ from webhook.jobs import KINDS
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.requests import needs
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.simulation import Running
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota, Snapshot
@@ -179,7 +180,7 @@ class _Play:
     def _state(self) -> Snapshot:
         found = replace(self._snapshot, as_of=self._now, held=self._held(), competing=self._lines())
         running = [
-            Occupant(
+            Running(
                 cluster_queue=case.queue,
                 usage={CELL: case.gpus},
                 job_class=self._class_of(case),

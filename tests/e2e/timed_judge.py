@@ -29,7 +29,7 @@ from webhook.kueue.flavor_plan import Demand, demand
 from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state import forecast_input
@@ -603,11 +603,11 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
     )
 
 
-def _holding(state: State, snapshot: Snapshot) -> list[Occupant]:
+def _holding(state: State, snapshot: Snapshot) -> list[Running]:
     return [
-        occupant
+        run
         for name in sorted(snapshot.cluster_queues)
-        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+        for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
 
 

@@ -10,10 +10,10 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer
 from webhook.kueue.quota import plant
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import (
     ForecastGivens,
-    Occupant,
     QueuedGroup,
     TreeContents,
     filled,
@@ -79,7 +79,7 @@ class World:
         return str(self.random.uniform(20.0, 300.0))
 
     def holder(self):
-        return Occupant(
+        return Running(
             cluster_queue=self.name(),
             usage={("t4", GPU): 1},
             job_class=self.seconds(),
@@ -169,7 +169,7 @@ class SettledWorld(PreemptingWorld):
         (cell,) = schedule.tree.indices
         names = {leaf: name for name, leaf in schedule.tree.leaves.items()}
         self.running = [
-            Occupant(
+            Running(
                 cluster_queue=names[run.leaf],
                 usage={cell: run.taken[0][1]},
                 job_class=str(run.ends_at - schedule.now),
@@ -192,7 +192,7 @@ class SettledWorld(PreemptingWorld):
         roots = plant(self.snapshot.cluster_queues, self.snapshot.cohorts)
         case = ForecastGivens(snapshot=self.snapshot, run_time_of=run_time_of, now=0.0)
         queued = [(f"{group.arrival.local_queue[:-3]}-cq", group) for group in self.pending]
-        contents = TreeContents(tree=roots.trees[0], occupants=self.running, queued=queued)
+        contents = TreeContents(tree=roots.trees[0], running=self.running, queued=queued)
         schedule = filled(case, contents, prepare(case, contents))
         while schedule.step():
             runs = schedule.holding()

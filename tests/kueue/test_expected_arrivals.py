@@ -11,8 +11,9 @@ from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 
 GPU = "nvidia.com/gpu"
@@ -34,7 +35,7 @@ def queues(*names, gpus=2, priorities=(0, 1000), **rest):
 
 
 def running(seconds_ago, queue="gpu-cq", gpus=1):
-    return Occupant(
+    return Running(
         cluster_queue=queue, usage={CELL: gpus}, job_class="long", started_at=-seconds_ago
     )
 

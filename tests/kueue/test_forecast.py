@@ -11,8 +11,9 @@ from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, temp
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts, forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -36,7 +37,7 @@ def run_time_of(job_class, flavors):
 
 
 def runs(job_class="long", *, since=0.0, gpus=1, queue="gpu-cq"):
-    return Occupant(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
+    return Running(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
 
 
 def waits(job_class="short", *, gpus=1, queue="gpu-lq", at=0.0, **rest):

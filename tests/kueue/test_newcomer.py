@@ -15,8 +15,9 @@ from webhook.kueue.cycle_log import CHECKPOINT
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -98,7 +99,7 @@ def gpus(number, **rest):
 
 def runs(seconds, *, number=1, **rest):
     usage = {CELL: number}
-    return Occupant(
+    return Running(
         cluster_queue="gpu-cq", usage=usage, job_class=str(seconds), started_at=0.0, **rest
     )
 

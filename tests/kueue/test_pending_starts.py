@@ -8,7 +8,8 @@ from math import inf
 from tests.builders import arrival, cluster_queue, snapshot
 from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast, pending_starts
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.simulation import Running
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 
@@ -24,7 +25,7 @@ def run_time_of(job_class, flavors):
 
 
 def runs(gpus=1, job_class="known"):
-    return Occupant(cluster_queue="gpu-cq", usage={CELL: gpus}, job_class=job_class, started_at=NOW)
+    return Running(cluster_queue="gpu-cq", usage={CELL: gpus}, job_class=job_class, started_at=NOW)
 
 
 def waits(key, *, gpus=1, job_class="known", **rest):

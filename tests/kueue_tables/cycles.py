@@ -30,9 +30,9 @@ def many_cycles(case):
     state, snapshot = world(case)
     groups = [group for queue in pending(state, snapshot) for group in queue]
     holding = [
-        occupant
+        run
         for name in snapshot.cluster_queues
-        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+        for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
     planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW)
     starts = [start for start in planned.begun if start.at < UNKNOWN_SECONDS]

@@ -21,11 +21,10 @@ from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.pending_starts import starts_in_tree
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.simulation import Simulation
+from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.tree_forecast import PREEMPTION, QueueOutlook, TreeForecast
 from webhook.kueue.tree_workloads import (
     ForecastGivens,
-    Occupant,
     PlacedGroup,
     PreparedWorkloads,
     QueuedGroup,
@@ -63,7 +62,7 @@ class _Planned:
 
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
     snapshot: Snapshot,
-    running: Sequence[Occupant],
+    running: Sequence[Running],
     waiting: Sequence[QueuedGroup],
     run_time_of: RunTimeOf,
     now: float,
@@ -86,7 +85,7 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
 
 def pending_starts(  # noqa: PLR0913 - as for ``forecast``
     snapshot: Snapshot,
-    running: Sequence[Occupant],
+    running: Sequence[Running],
     waiting: Sequence[QueuedGroup],
     run_time_of: RunTimeOf,
     now: float,
@@ -116,7 +115,7 @@ class PlannedStarts:
     def __init__(
         self,
         snapshot: Snapshot,
-        running: Sequence[Occupant],
+        running: Sequence[Running],
         waiting: Sequence[QueuedGroup],
         run_time_of: RunTimeOf,
         now: float,
@@ -225,7 +224,7 @@ class _Trees:
     """The cohort trees to forecast: all, or those with one of the ClusterQueues *only*."""
 
     def __init__(
-        self, case: ForecastGivens, running: Sequence[Occupant], only: Collection[str] | None
+        self, case: ForecastGivens, running: Sequence[Running], only: Collection[str] | None
     ) -> None:
         snapshot = case.snapshot
         self._targets = _Targets(snapshot)
@@ -238,10 +237,10 @@ class _Trees:
         self._trees = quota.plant(queues, snapshot.cohorts).trees
         # A group is kept beside its id: a freed one's id could be given to another.
         self._placed: dict[int, PlacedGroup] = {}
-        self._occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
-        for occupant in running:
-            if (root := self._roots.get(occupant.cluster_queue)) is not None:
-                self._occupants[root].append(occupant)
+        self._running: defaultdict[str, list[Running]] = defaultdict(list)
+        for run in running:
+            if (root := self._roots.get(run.cluster_queue)) is not None:
+                self._running[root].append(run)
 
     def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[TreeContents]:
         """Yield the trees with these Workloads pending, always in the same order."""
@@ -256,7 +255,7 @@ class _Trees:
                 queued[root].append(place)
         for tree in self._trees:
             root = self._roots[next(iter(tree.leaves))]
-            yield TreeContents(tree=tree, occupants=self._occupants[root], queued=queued[root])
+            yield TreeContents(tree=tree, running=self._running[root], queued=queued[root])
 
 
 class _Targets:
@@ -395,7 +394,7 @@ def _outranked_below(queue: ClusterQueue, contents: TreeContents, snapshot: Snap
     if queue.preemption.within_cluster_queue == NEVER:
         return None
     waiting = {group.arrival.priority for _, group in contents.queued}
-    holding = {run.priority for run in contents.occupants if run.priority is not None}
+    holding = {run.priority for run in contents.running if run.priority is not None}
     highest = max(waiting | holding | set(newcomer_priorities(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)

@@ -1,4 +1,4 @@
-"""What LocalQueues have used of late, by which ClusterQueues with admission fair sharing serve them.
+"""What LocalQueues have used of late, by which admission fair sharing serves them.
 
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/queue/afs
 """

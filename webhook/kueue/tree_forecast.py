@@ -107,7 +107,7 @@ class FoundStart:
         return ",".join(sorted(set(self.flavors)))
 
 
-def start_of(  # noqa: PLR0913 - what one asks of a forecast
+def start_of(
     forecast: TreeForecast,
     newcomer: Newcomer,
     snapshot: Snapshot,

@@ -18,7 +18,6 @@ from webhook.kueue.simulation import Running, Simulation
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
 from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Snapshot
-from webhook.model.topologies import PlacedPods
 
 EXACT: Final = 6_000
 """Of so many pending Workloads in a tree no events share a moment."""
@@ -37,29 +36,6 @@ PlacedGroup: TypeAlias = "tuple[str, QueuedGroup]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occupant:
-    """Equal Workloads that hold quota in a ClusterQueue."""
-
-    cluster_queue: str
-    usage: Amounts
-    """Of all of them together."""
-    job_class: str = ""
-    started_at: float | None = None
-    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
-    limit_seconds: int = 0
-    """The time limit of their runs; 0: there is none."""
-    count: int = 1
-    priority: int | None = None
-    """None: it is not known."""
-    created: int = 0
-    """The time by which its queue orders the first of them, in seconds since 1970."""
-    local_queue: str = ""
-    """``namespace/name``"""
-    placed: tuple[PlacedPods, ...] = ()
-    """Where the pods of each of them are in the domains of Topologies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedGroup:
     """Equal pending Workloads; a sequence of groups is in the order in which Kueue tries them."""
 
@@ -69,7 +45,7 @@ class QueuedGroup:
     at: float = 0.0
     """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
     limit_seconds: int = 0
-    """As in ``Occupant``."""
+    """As in ``Running``."""
     is_variant: bool = False
     """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
 
@@ -89,7 +65,7 @@ class TreeContents:
     """A cohort tree without usage, what holds quota in it and what is pending."""
 
     tree: UsageTree
-    occupants: Sequence[Occupant]
+    running: Sequence[Running]
     queued: Sequence[PlacedGroup]
 
 
@@ -127,18 +103,18 @@ def prepare(
         return replace(prepare(case, contents), grain=before.grain)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
     count = sum(group.arrival.count for _, group in contents.queued)
-    unseen = _learned(run_times, contents.occupants, asked)
-    for occupant in contents.occupants:
+    unseen = _learned(run_times, contents.running, asked)
+    for run in contents.running:
         run_times.observe(
-            occupant.cluster_queue,
-            occupant.job_class,
-            _flavors(occupant.usage),
-            elapsed=_elapsed(occupant, case.now),
-            count=occupant.count,
+            run.cluster_queue,
+            run.job_class,
+            _flavors(run.usage),
+            elapsed=_elapsed(run, case.now),
+            count=run.count,
         )
     return PreparedWorkloads(
         run_times=run_times,
-        running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
+        running=tuple(_running(run, case.now, run_times) for run in contents.running),
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
@@ -169,20 +145,20 @@ def _pending(
 
 def _learned(
     run_times: Durations,
-    occupants: Sequence[Occupant],
+    running: Sequence[Running],
     asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
     """Look up all run times; return the Workloads with neither one that all know nor a limit."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None, frozenset[str]]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
-    for occupant in occupants:
-        name, flavors = occupant.cluster_queue, _flavors(occupant.usage)
-        known = run_times.learn(name, occupant.job_class, flavors)
-        if not (known or occupant.limit_seconds):
-            known_in = run_times.known_in(name, occupant.job_class, (flavors,))
+    for run in running:
+        name, flavors = run.cluster_queue, _flavors(run.usage)
+        known = run_times.learn(name, run.job_class, flavors)
+        if not (known or run.limit_seconds):
+            known_in = run_times.known_in(name, run.job_class, (flavors,))
             # What holds quota keeps newcomers of every priority waiting, hence None.
-            unseen[frozenset(occupant.usage), None, known_in] += occupant.count
+            unseen[frozenset(run.usage), None, known_in] += run.count
     for name, group, shape in asked:
         flavors_of = shape.combinations if shape is not None else ()
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
@@ -251,40 +227,35 @@ def _flavors(usage: Amounts) -> str:
     return ",".join(sorted({flavor for flavor, _ in usage}))
 
 
-def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
+def left_of(run: Running, now: float, run_times: Durations) -> tuple[float, float]:
     """Return mean and standard deviation of what is left of running Workloads, in seconds."""
     return run_times.left(
-        occupant.cluster_queue,
-        occupant.job_class,
-        _flavors(occupant.usage),
-        elapsed=_elapsed(occupant, now),
-        limit=occupant.limit_seconds,
+        run.cluster_queue,
+        run.job_class,
+        _flavors(run.usage),
+        elapsed=_elapsed(run, now),
+        limit=run.limit_seconds,
     )
 
 
-def _elapsed(occupant: Occupant, now: float) -> float:
+def _elapsed(run: Running, now: float) -> float:
     """Return for how long Workloads have run, in seconds."""
     # What has reserved quota and is not admitted yet has its whole run before it.
-    return 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    return 0.0 if run.started_at is None else max(0.0, now - run.started_at)
 
 
-def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
-    seconds, spread = left_of(occupant, now, run_times)
-    flavors = _flavors(occupant.usage)
-    return Running(
-        cluster_queue=occupant.cluster_queue,
-        usage=occupant.usage,
+def _running(run: Running, now: float, run_times: Durations) -> Running:
+    """Expect how long Workloads that hold quota still run."""
+    seconds, spread = left_of(run, now, run_times)
+    return replace(
+        run,
         seconds=seconds,
         spread=spread,
-        count=occupant.count,
-        priority=occupant.priority,
         # Of equal age, those that hold quota have come before those that wait.
-        order=age_of(occupant.created) - 1,
-        reserved_at=-_elapsed(occupant, now),
-        local_queue=occupant.local_queue,
-        placed=occupant.placed * occupant.count,
+        order=age_of(run.created) - 1,
+        reserved_at=-_elapsed(run, now),
         whole=run_times.whole(
-            occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
+            run.cluster_queue, run.job_class, _flavors(run.usage), limit=run.limit_seconds
         ),
     )
 

@@ -18,7 +18,8 @@ from webhook.kueue.flavor_plan import demand
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.simulation import Running
+from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, Pending
 from webhook.model.policy.fallback_policy import (
@@ -71,11 +72,11 @@ class Lineup:
             key = f"{workload.namespace}/{workload.job}" if workload.job else ""
             return key if key in asked else ""
 
-        self._running: list[Occupant] = []
+        self._running: list[Running] = []
         self._waiting: list[QueuedGroup] = []
         for name in sorted(world.contents):
             contents = world.contents[name]
-            self._running += forecast_input.occupants(name, contents.holding, clock)
+            self._running += forecast_input.running_in(name, contents.holding, clock)
             self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
         self._waiting.sort(key=lambda group: group.arrival.created)
         self.length = sum(group.arrival.count for group in self._waiting)

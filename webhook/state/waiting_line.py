@@ -124,9 +124,9 @@ def waiting_in(
     starts = pending_starts(
         snapshot,
         [
-            occupant
+            run
             for name in groups
-            for occupant in forecast_input.occupants(name, contents[name].holding, clock)
+            for run in forecast_input.running_in(name, contents[name].holding, clock)
         ],
         queued,
         forecast_input.LentRunTimes(snapshot),
