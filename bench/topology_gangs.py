@@ -31,7 +31,7 @@ from webhook.kueue.quota import UsageTree, plant
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.requests import needs
 from webhook.kueue.simulation import Running, Simulation
-from webhook.kueue.topology_room import SPREAD, level_of
+from webhook.kueue.topology_placement import SPREAD, level_of
 from webhook.kueue.tree_workloads import QueuedGroup, domains_of
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import Job, PodSet, PodSets

@@ -14,7 +14,7 @@ from webhook.kueue.assignment import Assignment, Choice, Claimant, PreemptionMod
 from webhook.kueue.flavor_plan import Flavor
 from webhook.kueue.placed_assignment import assign_placed
 from webhook.kueue.quota import UsageTree
-from webhook.kueue.topology_room import NOTHING_PLACED, OccupiedDomains
+from webhook.kueue.topology_placement import NOTHING_PLACED, OccupiedDomains
 from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError

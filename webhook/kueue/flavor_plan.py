@@ -14,13 +14,13 @@ from typing import TypeVar, cast
 
 from webhook.kueue.flavor_match import mismatch
 from webhook.kueue.partial_admission import FewerPods, most_missing, with_missing
+from webhook.kueue.topology_placement import could_hold, domains_of
 from webhook.kueue.topology_requests import (
     Placing,
     TopologyRequest,
     asks_for_topology,
     requested,
 )
-from webhook.kueue.topology_room import could_hold, domains_of
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError

@@ -25,7 +25,7 @@ from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.quota import Forest, UsageTree
 from webhook.kueue.simulation import is_open
 from webhook.kueue.start_times import StartTimes
-from webhook.kueue.topology_room import OccupiedDomains
+from webhook.kueue.topology_placement import OccupiedDomains
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     ClusterQueue,

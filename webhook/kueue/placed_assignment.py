@@ -11,7 +11,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from webhook.kueue import flavor_plan, topology_room
+from webhook.kueue import flavor_plan, topology_placement
 from webhook.kueue.assignment import (
     Assignment,
     Claimant,
@@ -21,9 +21,8 @@ from webhook.kueue.assignment import (
     has_its_turn,
     search,
 )
-from webhook.kueue.topology_placement import Given
+from webhook.kueue.topology_placement import FlavorDomains, Given, OccupiedDomains
 from webhook.kueue.topology_requests import asks_for_topology
-from webhook.kueue.topology_room import FlavorDomains, OccupiedDomains
 from webhook.model.fields import FieldError
 from webhook.model.queues import MULTIKUEUE, ClusterQueue, PodSetNeeds, Snapshot
 from webhook.model.topologies import PODS, PlacedPods
@@ -109,7 +108,7 @@ def _wanted(
         names = with_topology & flavors
         if not (names or asks_for_topology(need.template)) or not need.count:
             continue
-        domains = topology_room.domains_of(next(iter(names), ""), snapshot)
+        domains = topology_placement.domains_of(next(iter(names), ""), snapshot)
         if domains is None or len(names) > 1:
             return None
         found.setdefault(domains.flavor.name, (domains, []))[1].append(need)
@@ -149,8 +148,8 @@ def _placed(
     result = _Placed()
     for name in sorted(wanted):
         domains, needs = wanted[name]
-        free = topology_room.free_of(domains, shifted(occupied, result.pods, 1))
-        found = topology_room.placed(needs, domains, free)
+        free = topology_placement.free_of(domains, shifted(occupied, result.pods, 1))
+        found = topology_placement.placed(needs, domains, free)
         if found is None:
             result.has_room = False
             return result
@@ -163,13 +162,13 @@ def _fits_beside_others(
     needs: Sequence[PodSetNeeds], domains: FlavorDomains, free: Sequence[Mapping[str, int]]
 ) -> bool:
     left = [
-        topology_room.minus(
+        topology_placement.minus(
             of_leaf,
             {name: capacity.get(name, 0) // _LEFT_TO_OTHERS for name in _OF_OTHERS},
         )
         for of_leaf, capacity in zip(free, domains.tree.capacity, strict=True)
     ]
-    return topology_room.placed(needs, domains, left) is not None
+    return topology_placement.placed(needs, domains, left) is not None
 
 
 def pods_of(
@@ -182,7 +181,7 @@ def pods_of(
     flavor = "" if domains.tree.is_by_node else domains.flavor.name
     for need, given in zip(needs, found, strict=True):
         for leaf, count in given:
-            amounts = tuple(topology_room.of_pods(need, count).items())
+            amounts = tuple(topology_placement.of_pods(need, count).items())
             yield PlacedPods(flavor=flavor, domain=names[leaf], amounts=amounts)
 
 
