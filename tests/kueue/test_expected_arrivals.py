@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer, PlacedJob
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 
 GPU = "nvidia.com/gpu"

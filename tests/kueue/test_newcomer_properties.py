@@ -19,9 +19,9 @@ from tests.kueue.newcomers import (
     WorldOfSizes,
     run_time_of,
 )
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast
 from webhook.kueue.tree_forecast import start_of
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 
 NEAR = {"rel": 0.25, "abs": 5.0}
 FEWER = {number: number if FULL else max(1, number // 3) for number in (3, 8, 40, 60)}

@@ -6,10 +6,9 @@ from dataclasses import replace
 from math import inf
 
 from tests.builders import arrival, cluster_queue, snapshot
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.simulation import Running
-from webhook.kueue.tree_workloads import QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 

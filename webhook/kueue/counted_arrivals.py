@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook.kueue import partial_admission, quota
+from webhook.kueue import flavor_plan, quota
 from webhook.kueue.assignment import Assignment, Oracle, is_served, set_aside
 from webhook.kueue.explained import NOWHERE, parts_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
@@ -383,7 +383,7 @@ def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
             all(
                 not n
                 or tree.available(leaf, indices[flavor, resource])
-                >= n * partial_admission.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
+                >= n * flavor_plan.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
                 for resource, n in pod_set.per_pod.items()
                 if resource in group.resources
             )
@@ -440,14 +440,14 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
         return found if is_served(found, place) else None
 
     # ``getInitialAssignments`` in Kueue's ``simulationr.go``.
-    most = partial_admission.most_missing(needs)
+    most = flavor_plan.most_missing(needs)
     if not most:
         return assigned(needs)
 
     def fitting(missing: int) -> Assignment | None:
-        return served(partial_admission.with_missing(needs, missing))
+        return served(flavor_plan.with_missing(needs, missing))
 
-    return served(needs) or partial_admission.most_that_fit(most, fitting) or assigned(needs)
+    return served(needs) or flavor_plan.most_that_fit(most, fitting) or assigned(needs)
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:

@@ -16,7 +16,6 @@ from math import inf
 from webhook.kueue import flavor_plan, quota
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import RunTimeOf
-from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
 from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.pending_starts import starts_in_tree
 from webhook.kueue.queue_lines import PendingGroup
@@ -24,12 +23,15 @@ from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.tree_forecast import PREEMPTION, QueueOutlook, TreeForecast
 from webhook.kueue.tree_workloads import (
+    ExpectedArrivals,
     ForecastGivens,
     PlacedGroup,
     PreparedWorkloads,
     QueuedGroup,
     TreeContents,
+    expected_groups,
     filled,
+    newcomer_priorities,
     prepare,
 )
 from webhook.model.forecasts import Start

@@ -20,8 +20,7 @@ from webhook.kueue.assignment import (
     assign,
     search,
 )
-from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.partial_admission import FewerPods, most_that_fit
+from webhook.kueue.flavor_plan import Demand, FewerPods, most_that_fit
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model.queues import ClusterQueue, PodSetNeeds, Queueing
 
@@ -41,7 +40,7 @@ class PendingGroup:
     by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
     priority: float = 0
-    """A whole number but of those who are not there yet; see ``expected_arrivals.LATER``."""
+    """A whole number but of those who are not there yet; see ``tree_workloads.LATER``."""
     count: int = 1
     at: float = 0.0
     """When it begins to compete for quota, in seconds since the beginning of the simulation."""

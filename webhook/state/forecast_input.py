@@ -17,12 +17,11 @@ from typing import NamedTuple, TypeAlias
 
 from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import learned_on, of_any_class
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast
 from webhook.kueue.quota import tree_names
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
-from webhook.kueue.tree_workloads import QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
