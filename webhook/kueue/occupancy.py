@@ -24,8 +24,8 @@ from webhook.kueue.preemption import Preemptor
 from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.quota import Forest, UsageTree
 from webhook.kueue.simulation import is_open
-from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_placement import OccupiedDomains
+from webhook.kueue.tree_forecast import StartTimes
 from webhook.model.decision import Fit, Rejection
 from webhook.model.queues import (
     ClusterQueue,

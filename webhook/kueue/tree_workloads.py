@@ -1,4 +1,7 @@
-"""The Workloads of one cohort tree as its simulation takes them, with their expected run times."""
+"""The Workloads of one cohort tree as its simulation takes them, with their expected run times.
+
+Those that are there, and those that are expected to come.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,11 @@ MOST_TRIES: Final = 24_000
 times as long as a try without."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
+LATER = 0.5
+"""How much lower those rank that are expected to come: behind newcomers of the same priority,
+before all lower ones, as priorities are whole numbers."""
+_MOST_EXPECTED = 256
+"""Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 
 PlacedGroup: TypeAlias = "tuple[str, QueuedGroup]"
 """The ClusterQueue in which Workloads compete, and these Workloads."""
@@ -306,13 +314,6 @@ class TreeDemands:
                 asked = None
             self._known[key] = arrival.needs, asked
         return self._known[key][1]
-
-
-LATER = 0.5
-"""How much lower those rank that are expected to come: behind newcomers of the same priority,
-before all lower ones, as priorities are whole numbers."""
-_MOST_EXPECTED = 256
-"""Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

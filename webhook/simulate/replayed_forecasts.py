@@ -19,7 +19,7 @@ from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
-from webhook.kueue.start_times import StartTimes
+from webhook.kueue.tree_forecast import StartTimes
 from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
