@@ -12,24 +12,32 @@ from dataclasses import replace
 from math import inf
 
 from webhook.kueue import flavor_plan, quota
-from webhook.kueue.assignment import Assignment, Oracle, is_served, set_aside
-from webhook.kueue.explained import NOWHERE, parts_of
+from webhook.kueue.assignment import (
+    Assignment,
+    DomainsInUse,
+    Oracle,
+    assign_placed,
+    is_served,
+    set_aside,
+    shifted,
+)
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.occupancy import (
     EMPTY,
     NO_START_TIMES,
+    NOWHERE,
     Occupancy,
+    PreemptionTargets,
     at_its_turn,
     claimant,
     is_behind,
     is_namespace_selected,
+    parts_of,
     reserves_now,
 )
-from webhook.kueue.placed_assignment import DomainsInUse, assign_placed, shifted
 from webhook.kueue.preemption import Preemptor, candidates_in
-from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.queue_lines import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads

@@ -19,6 +19,7 @@ from webhook.kueue import assignment, queue_lines
 from webhook.kueue.assignment import (
     Assignment,
     Claimant,
+    DomainsInUse,
     Level,
     Oracle,
     PreemptionMode,
@@ -27,7 +28,6 @@ from webhook.kueue.assignment import (
 from webhook.kueue.cycle_log import Kind, Rank, ServedHead
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.local_queue_use import LocalQueueUse
-from webhook.kueue.placed_assignment import DomainsInUse
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
