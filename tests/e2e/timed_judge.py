@@ -25,8 +25,8 @@ from tests.e2e.timed_quota import (
 )
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, quota, replay
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import QueuedGroup

@@ -31,6 +31,12 @@ from webhook.model.queues import (
 )
 from webhook.model.topologies import PODS, PlacedPods
 
+_DELAYING: Final = frozenset({MULTIKUEUE, "kueue.x-k8s.io/provisioning-request"})
+"""Controllers of AdmissionChecks behind which Kueue places pods only later, or elsewhere."""
+_OF_OTHERS: Final = ("cpu", "memory", "ephemeral-storage", PODS)
+"""What pods that Kueue has not placed, such as those of DaemonSets, take of Nodes as well."""
+_LEFT_TO_OTHERS: Final = 10
+"""A tenth of that may be theirs."""
 NEWEST = KueueRelease()
 TRY_NEXT = "TryNextFlavor"
 
@@ -367,14 +373,6 @@ def oracle_by_counts(
         return PreemptionMode.NO_CANDIDATES, height
 
     return possibility
-
-
-_DELAYING: Final = frozenset({MULTIKUEUE, "kueue.x-k8s.io/provisioning-request"})
-"""Controllers of AdmissionChecks behind which Kueue places pods only later, or elsewhere."""
-_OF_OTHERS: Final = ("cpu", "memory", "ephemeral-storage", PODS)
-"""What pods that Kueue has not placed, such as those of DaemonSets, take of Nodes as well."""
-_LEFT_TO_OTHERS: Final = 10
-"""A tenth of that may be theirs."""
 
 
 def assign_placed(

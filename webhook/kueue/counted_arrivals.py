@@ -21,9 +21,9 @@ from webhook.kueue.assignment import (
     set_aside,
     shifted,
 )
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.occupancy import (
     EMPTY,
     NO_START_TIMES,

@@ -18,8 +18,8 @@ from typing import TypeAlias
 from webhook.kueue import flavor_plan, quota
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import RunTimeOf
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running, Simulation

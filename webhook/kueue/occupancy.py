@@ -24,8 +24,8 @@ from webhook.kueue.assignment import (
     victims_of,
 )
 from webhook.kueue.cycle import MODES, Kept
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.preemption import Preemptor, QuotaHolder
 from webhook.kueue.preemptor import Preemptions
 from webhook.kueue.quota import Forest, Taken, UsageTree

@@ -18,8 +18,8 @@ from typing import Final
 from webhook.kueue.assignment import DomainsInUse, Oracle
 from webhook.kueue.cycle import Cycles, IssuedPreemptions, Kept, StartedGroup
 from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
+from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
-from webhook.kueue.local_queue_use import LocalQueueUse
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,

@@ -16,8 +16,8 @@ from typing import Final, TypeAlias
 from webhook.kueue.assignment import DomainsInUse, held_elsewhere
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import Durations, RunTimeOf
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, demand_of, flavors_with_topology
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.queue_lines import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import Running, Simulation
