@@ -26,13 +26,13 @@ from webhook.flow.create import Moment, Wanted
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
-from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.quota import UsageTree, plant
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.requests import needs
 from webhook.kueue.simulation import Running, Simulation
 from webhook.kueue.topology_placement import SPREAD, level_of
-from webhook.kueue.tree_workloads import QueuedGroup, domains_of
+from webhook.kueue.tree_workloads import domains_of
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
@@ -247,9 +247,7 @@ class _World:
             )
             for key, one in self._running.items()
         ]
-        queued = [
-            QueuedGroup(arrival=arrival, job_class=arrival.key) for arrival in snapshot.arrivals
-        ]
+        queued = [pending_group(arrival, job_class=arrival.key) for arrival in snapshot.arrivals]
         return forecast(snapshot, running, queued, run_time_of, now)
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
-from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model import quantity
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
@@ -171,7 +171,7 @@ def foreseen(
         )
     for number, (each, lasts) in enumerate(waiting):
         seconds[f"waits-{number}"] = lasts
-        queued.append(QueuedGroup(arrival=each, job_class=f"waits-{number}"))
+        queued.append(pending_group(each, job_class=f"waits-{number}"))
 
     def run_time_of(job_class: str, _flavors: str) -> RunTime | None:
         if (found := seconds.get(job_class)) is None:

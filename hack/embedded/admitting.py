@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import plant
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import (
     ForecastGivens,
-    QueuedGroup,
     TreeContents,
     filled,
     prepare,
 )
-from webhook.model.queues import Arrival, FlavorResource, Snapshot
+from webhook.model.queues import FlavorResource, Snapshot
 from webhook.state.forecast_input import queued, running_in
 from webhook.state.state import State
 
@@ -43,7 +43,7 @@ def admitted_now(
     """
     clock = snapshot.as_of - unix
     running: defaultdict[str, list[Running]] = defaultdict(list)
-    waiting: defaultdict[str, list[QueuedGroup]] = defaultdict(list)
+    waiting: defaultdict[str, list[PendingGroup]] = defaultdict(list)
     for name in snapshot.cluster_queues:
         contents = state.contents_of(name)
         running[name] += running_in(name, contents.holding, clock)
@@ -53,7 +53,7 @@ def admitted_now(
     case = ForecastGivens(snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of)
     for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:
         pending = [(name, group) for name in tree.leaves for group in waiting[name]]
-        pending.sort(key=lambda placed: _age(placed[1].arrival, uids))
+        pending.sort(key=lambda placed: _age(placed[1], uids))
         holding = [run for name in tree.leaves for run in running[name]]
         contents_of_tree = TreeContents(tree=tree, running=holding, queued=pending)
         cells = {index: cell for cell, index in tree.indices.items()}
@@ -64,8 +64,8 @@ def admitted_now(
             )
 
 
-def _age(arrival: Arrival, uids: Mapping[str, str]) -> tuple[int, str]:
-    return arrival.created, uids[arrival.key]
+def _age(group: PendingGroup, uids: Mapping[str, str]) -> tuple[int, str]:
+    return group.created, uids[group.key]
 
 
 def _starts(case: ForecastGivens, contents: TreeContents) -> Sequence[StartedWorkloads]:

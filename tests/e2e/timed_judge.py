@@ -27,9 +27,9 @@ from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, quota, replay
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state import forecast_input
@@ -580,8 +580,8 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
     )
     last = next(workload for workload in group.members if workload.name == name)
     run_times = known_run_times(course, [*state.workloads(), last])
-    coming = QueuedGroup(
-        arrival=replace(group.arrival, key=name, count=1, created=int(course.came)),
+    coming = pending_group(
+        replace(group.arrival, key=name, count=1, created=int(course.came)),
         job_class=forecast_input.class_text(last),
         at=course.came,
     )
@@ -611,7 +611,7 @@ def _holding(state: State, snapshot: Snapshot) -> list[Running]:
     ]
 
 
-def _queued(state: State, snapshot: Snapshot) -> list[QueuedGroup]:
+def _queued(state: State, snapshot: Snapshot) -> list[PendingGroup]:
     """Return each that waits by itself, under its name."""
     groups = [
         group
@@ -620,7 +620,7 @@ def _queued(state: State, snapshot: Snapshot) -> list[QueuedGroup]:
             state.contents_of(name).waiting, 0.0, key_of=lambda workload: workload.name
         )
     ]
-    return sorted(groups, key=lambda group: group.arrival.created)
+    return sorted(groups, key=lambda group: group.created)
 
 
 def with_priorities(snapshot: Snapshot) -> Snapshot:

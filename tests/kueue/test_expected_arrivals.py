@@ -10,9 +10,10 @@ from tests.builders import arrival, cluster_queue, needs, snapshot
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
 
 GPU = "nvidia.com/gpu"
@@ -52,7 +53,7 @@ def expected(priority=1000, *, every=50.0, seconds=1e6, gpus=1, queue="gpu-cq", 
 
 def waits(priority=0):
     found = replace(arrival("a", {GPU: "1"}, local_queue="gpu-lq"), priority=priority)
-    return QueuedGroup(arrival=found, job_class="long")
+    return pending_group(found, job_class="long")
 
 
 def forecasts(world, coming, *, pending=()):

@@ -15,9 +15,9 @@ from webhook.kueue.cycle_log import CHECKPOINT
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -106,7 +106,7 @@ def runs(seconds, *, number=1, **rest):
 
 def waits(seconds, *, number=1, **rest):
     found = replace(arrival("a", {GPU: str(number)}, local_queue="gpu-lq"), **rest)
-    return QueuedGroup(arrival=found, job_class=str(seconds))
+    return pending_group(found, job_class=str(seconds))
 
 
 def told(found, state, *, number=1, priority=0, **rest):

@@ -7,8 +7,9 @@ from math import inf
 
 from tests.builders import arrival, cluster_queue, snapshot
 from webhook.kueue.forecast import forecast, pending_starts
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 
@@ -29,7 +30,7 @@ def runs(gpus=1, job_class="known"):
 
 def waits(key, *, gpus=1, job_class="known", **rest):
     found = arrival("a", {GPU: str(gpus)}, local_queue="gpu-lq")
-    return QueuedGroup(arrival=replace(found, key=key, **rest), job_class=job_class)
+    return pending_group(replace(found, key=key, **rest), job_class=job_class)
 
 
 def state(gpus=2, **rest):

@@ -193,7 +193,7 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
         simulation.add_waiting(
             PendingGroup(
                 cluster_queue=cluster_queue.name,
-                demand=demands.of(cluster_queue.name, arrival) or UNSERVABLE,
+                demand=demands.of(cluster_queue.name, arrival.needs) or UNSERVABLE,
                 seconds=inf,
                 priority=arrival.priority,
                 count=arrival.count,

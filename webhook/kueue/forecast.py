@@ -35,7 +35,6 @@ from webhook.kueue.tree_workloads import (
     ForecastGivens,
     PlacedGroup,
     PreparedWorkloads,
-    QueuedGroup,
     TreeContents,
     expected_groups,
     filled,
@@ -46,7 +45,6 @@ from webhook.model.forecasts import Start
 from webhook.model.queues import (
     LOWER_PRIORITY,
     NEVER,
-    Arrival,
     ClusterQueue,
     FlavorResource,
     Snapshot,
@@ -74,7 +72,7 @@ class _Planned:
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
     snapshot: Snapshot,
     running: Sequence[Running],
-    waiting: Sequence[QueuedGroup],
+    waiting: Sequence[PendingGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -97,7 +95,7 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
 def pending_starts(  # noqa: PLR0913 - as for ``forecast``
     snapshot: Snapshot,
     running: Sequence[Running],
-    waiting: Sequence[QueuedGroup],
+    waiting: Sequence[PendingGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -127,7 +125,7 @@ class PlannedStarts:
         self,
         snapshot: Snapshot,
         running: Sequence[Running],
-        waiting: Sequence[QueuedGroup],
+        waiting: Sequence[PendingGroup],
         run_time_of: RunTimeOf,
         now: float,
         only: Collection[str] | None = None,
@@ -155,7 +153,7 @@ class PlannedStarts:
         """Return the starts of all that is pending, in seconds from now."""
         return tuple(begun for planned in self._planned for begun in planned.begun)
 
-    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> OtherStarts:
+    def with_waiting(self, waiting: Sequence[PendingGroup]) -> OtherStarts:
         """Return the starts if these Workloads were pending instead.
 
         Only trees whose pending groups differ are forecast again.
@@ -201,9 +199,7 @@ class _Rerun:
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all that are pending."""
-        return frozenset(
-            group.arrival.key for _, group in self._contents.queued if group.arrival.count
-        )
+        return frozenset(group.key for _, group in self._contents.queued if group.count)
 
     @cached_property
     def _simulation(self) -> Simulation:
@@ -253,7 +249,7 @@ class _Trees:
             if (root := self._roots.get(run.cluster_queue)) is not None:
                 self._running[root].append(run)
 
-    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[TreeContents]:
+    def with_waiting(self, waiting: Sequence[PendingGroup]) -> Iterator[TreeContents]:
         """Yield the trees with these Workloads pending, always in the same order."""
         queued: defaultdict[str, list[PlacedGroup]] = defaultdict(list)
         placed = self._placed
@@ -261,7 +257,7 @@ class _Trees:
             # Most groups are the same time after time.
             place = placed.get(id(group))
             if place is None:
-                place = placed[id(group)] = self._targets.of(group.arrival), group
+                place = placed[id(group)] = self._targets.of(group.local_queue), group
             if (root := self._roots.get(place[0])) is not None:
                 queued[root].append(place)
         for tree in self._trees:
@@ -270,26 +266,26 @@ class _Trees:
 
 
 class _Targets:
-    """Finds the ClusterQueue in which an arrival competes; "": it competes in none."""
+    """Finds the ClusterQueue in which those of a LocalQueue compete; "": they compete in none."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._known: dict[tuple[str, str], str] = {}
+        self._known: dict[str, str] = {}
 
-    def of(self, arrival: Arrival) -> str:
-        place = arrival.namespace, arrival.local_queue
-        if place not in self._known:
-            self._known[place] = self._find(arrival)
-        return self._known[place]
+    def of(self, local_queue: str) -> str:
+        """Return the ClusterQueue of a LocalQueue, ``namespace/name``."""
+        if local_queue not in self._known:
+            self._known[local_queue] = self._find(*local_queue.split("/", 1))
+        return self._known[local_queue]
 
-    def _find(self, arrival: Arrival) -> str:
+    def _find(self, namespace: str, name: str) -> str:
         snapshot = self._snapshot
-        local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        local_queue = snapshot.local_queues.get((namespace, name))
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
             return ""
         # Kueue keeps Workloads pending whose namespace the ClusterQueue's selector leaves out.
         queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
-        labels = namespace_labels(snapshot, arrival.namespace)
+        labels = namespace_labels(snapshot, namespace)
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
@@ -321,7 +317,7 @@ def _of_tree(
             expected_per_second=rate,
             queues=_outlooks(case, contents, prepared, simulation),
             unseen=prepared.unseen,
-            highest=max((group.arrival.priority for _, group in contents.queued), default=-inf),
+            highest=max((group.priority for _, group in contents.queued), default=-inf),
             first_by_use=_first_by_use(case, contents),
         ),
         begun=simulation.begun,
@@ -391,7 +387,7 @@ def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str
         return frozenset()
     least: dict[str, float] = {}
     for name, group in contents.queued:
-        used = use.amounts.get(group.arrival.local_queue_key, 0.0)
+        used = use.amounts.get(group.local_queue, 0.0)
         least[name] = min(used, least.get(name, inf))
     return frozenset(
         local_queue
@@ -404,7 +400,7 @@ def _outranked_below(queue: ClusterQueue, contents: TreeContents, snapshot: Snap
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
-    waiting = {group.arrival.priority for _, group in contents.queued}
+    waiting = {int(group.priority) for _, group in contents.queued}
     holding = {run.priority for run in contents.running if run.priority is not None}
     highest = max(waiting | holding | set(newcomer_priorities(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
@@ -415,7 +411,7 @@ def _all_unordered(queued: Sequence[PlacedGroup]) -> str:
     """Say why Kueue's order among all pending Workloads of a tree is not modelled; empty: it is."""
     # Such a start is unknown, and by one that is not known no Job leaves its preferred option
     # (decision 0023). How long one runs that was admitted with fewer pods is not known.
-    kinds = {id(group.arrival.needs): group.arrival.needs for _, group in queued}
+    kinds = {id(group.needs): group.needs for _, group in queued}
     if any(need.min_count is not None for needs in kinds.values() for need in needs):
         return "partialAdmission"
     return "concurrentAdmission" if any(group.is_variant for _, group in queued) else ""
@@ -470,7 +466,7 @@ def starts_in_tree(
     unseen = _unseen_before(contents, prepared)
     starts = {}
     for name, group in contents.queued:
-        key, count = group.arrival.key, group.arrival.count
+        key, count = group.key, group.count
         before, is_unseen = unseen.get(id(group), (0, False))
         moments = zip(_first(now, key, count), _first(later, key, count), strict=True)
         starts[key] = tuple(
@@ -478,7 +474,7 @@ def starts_in_tree(
                 forecast,
                 name,
                 (at, after),
-                priority=group.arrival.priority,
+                priority=int(group.priority),
                 unseen=before + number * is_unseen,
             )
             for number, (at, after) in enumerate(moments)
@@ -536,11 +532,11 @@ def _unseen_before(
             ahead[jobs.cells, jobs.known_in] += jobs.count
     before = {}
     # Of equal priorities the order is that of ``queued``.
-    for name, group in sorted(contents.queued, key=lambda placed: -placed[1].arrival.priority):
-        shape = prepared.demands.of(name, group.arrival)
+    for name, group in sorted(contents.queued, key=lambda placed: -placed[1].priority):
+        shape = prepared.demands.of(name, group.needs)
         if shape is None:
             continue
-        namespace = group.arrival.namespace
+        namespace = group.namespace
         is_unseen = _is_unseen(name, group, shape, prepared)
         known_in = prepared.run_times.known_in(name, group.job_class, shape.combinations)
         shared = (
@@ -550,11 +546,11 @@ def _unseen_before(
         )
         before[id(group)] = sum(shared), is_unseen and namespace not in known_in
         if is_unseen:
-            ahead[shape.cells, known_in] += group.arrival.count
+            ahead[shape.cells, known_in] += group.count
     return before
 
 
-def _is_unseen(name: str, group: QueuedGroup, shape: Demand, prepared: PreparedWorkloads) -> bool:
+def _is_unseen(name: str, group: PendingGroup, shape: Demand, prepared: PreparedWorkloads) -> bool:
     return not group.limit_seconds and not all(
         prepared.run_times.knows(name, group.job_class, flavors) for flavors in shape.combinations
     )

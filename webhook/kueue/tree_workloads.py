@@ -42,23 +42,8 @@ before all lower ones, as priorities are whole numbers."""
 _MOST_EXPECTED = 256
 """Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 
-PlacedGroup: TypeAlias = "tuple[str, QueuedGroup]"
+PlacedGroup: TypeAlias = tuple[str, PendingGroup]
 """The ClusterQueue in which Workloads compete, and these Workloads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedGroup:
-    """Equal pending Workloads; a sequence of groups is in the order in which Kueue tries them."""
-
-    arrival: Arrival
-    """With a count of 0 they do not compete, but their run time helps to estimate unknown ones."""
-    job_class: str = ""
-    at: float = 0.0
-    """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
-    limit_seconds: int = 0
-    """As in ``Running``."""
-    is_variant: bool = False
-    """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +71,7 @@ class PreparedWorkloads:
 
     run_times: Durations
     running: Sequence[Running]
-    pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
+    pending: Mapping[int, tuple[PendingGroup, PendingGroup | None]]
     """By the id of a group what it adds to the simulation; None: it does not compete."""
     unseen: tuple[Unseen, ...]
     """Workloads of which neither a run time nor a time limit is known to everybody."""
@@ -103,7 +88,7 @@ def prepare(
     """Return the Workloads of a tree with their run times; *before*: what most of them are."""
     demands = before.demands if before is not None else TreeDemands(case.snapshot)
     asked = [
-        (name, group, demands.of(name, group.arrival))
+        (name, group, demands.of(name, group.needs))
         for name, group in contents.queued
         if before is None or id(group) not in before.pending
     ]
@@ -113,7 +98,7 @@ def prepare(
     if before is not None:
         return replace(prepare(case, contents), grain=before.grain)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    count = sum(group.arrival.count for _, group in contents.queued)
+    count = sum(group.count for _, group in contents.queued)
     unseen = _learned(run_times, contents.running, asked)
     for run in contents.running:
         run_times.observe(
@@ -133,22 +118,20 @@ def prepare(
     )
 
 
-def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
+def _is_known(run_times: Durations, name: str, group: PendingGroup, shape: Demand | None) -> bool:
     """Return whether a group leaves what is expected of all others as it is."""
     flavors_of = shape.combinations if shape is not None else ()
     return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
 
 
 def _pending(
-    asked: Sequence[tuple[str, QueuedGroup, Demand | None]], now: float, run_times: Durations
-) -> dict[int, tuple[QueuedGroup, PendingGroup | None]]:
+    asked: Sequence[tuple[str, PendingGroup, Demand | None]], now: float, run_times: Durations
+) -> dict[int, tuple[PendingGroup, PendingGroup | None]]:
     # A group is kept beside its id: a freed one's id could be given to another.
     return {
         id(group): (
             group,
-            _waiting(name, group, shape or NOWHERE, now, run_times)
-            if group.arrival.count
-            else None,
+            _waiting(name, group, shape or NOWHERE, now, run_times) if group.count else None,
         )
         for name, group, shape in asked
     }
@@ -157,7 +140,7 @@ def _pending(
 def _learned(
     run_times: Durations,
     running: Sequence[Running],
-    asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
+    asked: Sequence[tuple[str, PendingGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
     """Look up all run times; return the Workloads with neither one that all know nor a limit."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None, frozenset[str]]] = Counter()
@@ -175,7 +158,7 @@ def _learned(
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
         if shape is not None and not (all(are_known) or group.limit_seconds):
             known_in = run_times.known_in(name, group.job_class, flavors_of)
-            unseen[shape.cells, group.arrival.priority, known_in] += group.arrival.count
+            unseen[shape.cells, int(group.priority), known_in] += group.count
     return tuple(
         Unseen(cells=cells, priority=priority, count=count, known_in=known_in)
         for (cells, priority, known_in), count in unseen.items()
@@ -209,8 +192,8 @@ def filled(
     for place, (_, group) in enumerate(contents.queued):
         _, waiting = prepared.pending[id(group)]
         if waiting is not None:
-            simulation.add_waiting(waiting, age=age_of(group.arrival.created) + place)
-    newest = max((group.arrival.created for _, group in contents.queued), default=0)
+            simulation.add_waiting(waiting, age=age_of(group.created) + place)
+    newest = max((group.created for _, group in contents.queued), default=0)
     first = age_of(newest) + len(contents.queued)
     for place, later in enumerate(coming):
         simulation.add_waiting(later, age=first + place)
@@ -272,26 +255,22 @@ def _running(run: Running, now: float, run_times: Durations) -> Running:
 
 
 def _waiting(
-    name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
+    name: str, group: PendingGroup, shape: Demand, now: float, run_times: Durations
 ) -> PendingGroup:
     """Expect how long pending Workloads will run on each combination of flavors."""
     runs = run_times.whole_by_flavors(
-        name, queued.job_class, shape.combinations, limit=queued.limit_seconds
+        name, group.job_class, shape.combinations, limit=group.limit_seconds
     )
     # What no flavor serves never runs, but is tried by Kueue, and keeps a StrictFIFO queue waiting.
     seconds, spread = next(iter(runs.values()), (0.0, 0.0))
-    return PendingGroup(
+    return replace(
+        group,
         cluster_queue=name,
         demand=shape,
         seconds=seconds,
         spread=spread,
         by_flavors=runs if len(runs) > 1 else {},
-        priority=queued.arrival.priority,
-        count=queued.arrival.count,
-        at=max(0.0, queued.at - now),
-        key=queued.arrival.key,
-        local_queue=queued.arrival.local_queue_key,
-        needs=queued.arrival.needs,
+        at=max(0.0, group.at - now),
     )
 
 
@@ -303,16 +282,16 @@ class TreeDemands:
         # The needs are kept beside their id: a freed object's id could be given to another.
         self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
 
-    def of(self, cluster_queue: str, arrival: Arrival) -> Demand | None:
-        """Return what an arrival may use; None: a template of it cannot be read."""
-        key = cluster_queue, id(arrival.needs)
+    def of(self, cluster_queue: str, needs: tuple[PodSetNeeds, ...]) -> Demand | None:
+        """Return what pod sets may use; None: a template of them cannot be read."""
+        key = cluster_queue, id(needs)
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]
             try:
-                asked = demand(arrival.needs, queue, self._snapshot)
+                asked = demand(needs, queue, self._snapshot)
             except FieldError:
                 asked = None
-            self._known[key] = arrival.needs, asked
+            self._known[key] = needs, asked
         return self._known[key][1]
 
 
@@ -388,7 +367,7 @@ def _expected_group(
     arrival, shape = None, None
     if isinstance(kind.asks, Arrival):
         arrival = kind.asks
-        shape = prepared.demands.of(name, arrival)
+        shape = prepared.demands.of(name, arrival.needs)
     else:
         shape = demand_of(kind.asks)
     run_times = prepared.run_times

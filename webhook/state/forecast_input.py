@@ -18,10 +18,11 @@ from typing import NamedTuple, TypeAlias
 from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import learned_on, of_any_class
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
@@ -33,7 +34,7 @@ from webhook.model.forecasts import (
     is_of_queue,
 )
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Arrival, ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
 from webhook.state.queue_contents import Group, QueueContents
 from webhook.state.seen_workload import SeenWorkload
@@ -101,7 +102,7 @@ class ForecastInputs:
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[Running, ...]] = {}
-        self._waiting: dict[str, tuple[QueuedGroup, ...]] = {}
+        self._waiting: dict[str, tuple[PendingGroup, ...]] = {}
         self._came: dict[str, Mapping[int, tuple[_Came, ...]]] = {}
         self._lengths: dict[str, int] = {}
 
@@ -126,7 +127,7 @@ class ForecastInputs:
         names = sorted({member for name in asked for member in trees.members(trees.root(name))})
         # ClusterQueues that share quota are served by the age of what waits in them.
         pending_groups = [group for name in names for group in self._waiting[name]]
-        pending_groups.sort(key=lambda group: group.arrival.created)
+        pending_groups.sort(key=lambda group: group.created)
         return forecast(
             forecast_input.snapshot,
             [run for name in names for run in self._running[name]],
@@ -330,7 +331,7 @@ def queued(
     clock: float,
     width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
-) -> Iterator[QueuedGroup]:
+) -> Iterator[PendingGroup]:
     """Yield Workloads in Kueue's order (priority, then age), equal neighbours grouped.
 
     *clock* is as for ``running_in``. *width* is how many form one part, which is ordered by
@@ -341,32 +342,21 @@ def queued(
         ranked, key=itemgetter(2, 3, 4, 5, 6, 7)
     ):
         group, (first, *others) = waiting[number], alike
-        yield QueuedGroup(
-            arrival=_part_of(group.arrival, key, 1 + len(others), first[1]),
+        arrival = group.arrival
+        # There is one for each Job that may be moved, and ``replace`` takes twice as long.
+        yield PendingGroup(
+            key=key or arrival.key,
+            local_queue=arrival.local_queue_key,
+            policy=arrival.policy,
+            needs=arrival.needs,
+            priority=arrival.priority,
+            count=1 + len(others),
+            created=first[1],
             job_class=job_class,
             at=0.0 if group.competes else until + clock,
             limit_seconds=limit,
             is_variant=is_variant,
         )
-
-
-def _part_of(arrival: Arrival, key: str, count: int, created: int) -> Arrival:
-    """Return *count* of the Workloads of an arrival; empty *key*: under its own."""
-    # There is one for each Job that may be moved, and ``replace`` takes twice as long.
-    return Arrival(
-        key=key or arrival.key,
-        namespace=arrival.namespace,
-        local_queue=arrival.local_queue,
-        needs=arrival.needs,
-        priority=arrival.priority,
-        policy=arrival.policy,
-        option=arrival.option,
-        count=count,
-        created=created,
-        run=arrival.run,
-        job_class=arrival.job_class,
-        cluster=arrival.cluster,
-    )
 
 
 def in_order(waiting: Sequence[Group], width: int = 1) -> Sequence[Workload]:
