@@ -194,3 +194,15 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     assert seconds(coarse) != seconds(exact)
     assert seconds(coarse) == pytest.approx(seconds(exact), rel=0.05, abs=5.0)
     assert told_coarse == pytest.approx(told_exact, rel=0.05)
+
+
+def test_where_events_share_a_moment_it_is_known_who_may_be_preempted(monkeypatch):
+    state = replace(gpus(1, preemption=LOWER), priority_classes={"high": 9})
+    running = [runs(100, priority=0, created=1)]
+    waiting = [waits(50, key=str(age), priority=4, created=age) for age in (2, 3)]
+    given = state, running, waiting, run_time_of, 0.0
+    exact = told(forecast(*given), state).seconds
+
+    monkeypatch.setattr(tree_workloads, "EXACT", 0)
+
+    assert told(forecast(*given), state).seconds == pytest.approx(exact, rel=0.05)

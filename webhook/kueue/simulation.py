@@ -514,7 +514,10 @@ class Simulation:
         moments = _moments_of(releases, started, self.now, self.batch_seconds)
         for start, at in zip(started, moments, strict=True):
             # A release may lie before a Workload began to compete.
-            self._note(start, max(start.entry.waiting.at, at))
+            run = self._note(start, max(start.entry.waiting.at, at))
+            if self.log is not None and run.holder is not None:
+                # What it takes is in the log already.
+                self.log.note(Change(run.leaf, (), 1, run.holder))
 
     def _note_all(self, started: Iterable[StartedGroup]) -> None:
         """Let those run from now on that have got quota."""
