@@ -122,6 +122,7 @@ class Cycles:
         *,
         holders: QuotaHolders | None,
         came_one_by_one: bool = False,
+        are_joined: bool = False,
         oracle_of: Callable[[ClusterQueueHeads], Oracle] | None = None,
         domains: DomainsInUse | None = None,
     ) -> None:
@@ -129,8 +130,9 @@ class Cycles:
 
         *domains*: of the Topologies in which Workloads are placed.
 
-        *came_one_by_one*: at the first moment Kueue takes them by priority and age. *oracle_of*
-        says whom a head may preempt where *holders* are not known.
+        *came_one_by_one*: at the first moment Kueue takes them by priority and age. *are_joined*:
+        a moment stands for several, one after the other. *oracle_of* says whom a head may preempt
+        where *holders* are not known.
         """
         self.kept: Sequence[Kept] = ()
         """Quota set aside in the last cycle for heads that come again in the next one."""
@@ -154,6 +156,7 @@ class Cycles:
         """Who takes nothing may still decide who comes next: by shares, in cohorts of cohorts."""
         self._tree, self._kueue, self._oracle_of = tree, kueue, oracle_of
         self._holders, self._domains = holders, domains
+        self._are_joined = are_joined
         self._is_by_age, self._has_begun = came_one_by_one and not kueue.fair_sharing, False
         self._use: LocalQueueUse | None = None
         self._lines: dict[object, ClusterQueueHeads] = {}
@@ -272,9 +275,11 @@ class Cycles:
         self.tries += len(contenders)
         is_alone = begins_anew and sum(map(len, self._heap.values())) == 1
         cycle = _Cycle(is_alone=is_alone and not self._may_preempt and self._domains is None)
-        self.heads = [(contender.leaf, contender.rank) for contender in contenders]
+        heads = {contender.leaf: contender.rank for contender in contenders}
         for contender in self._in_order(contenders, cycle):
+            heads[contender.leaf] = contender.rank
             self._serve(contender, cycle)
+        self.heads = tuple(heads.items())
         self._tree.used[:] = began
         for start in cycle.started:
             self._tree.charge(start.heads.leaf, start.found.taken, start.count)
@@ -427,8 +432,31 @@ class Cycles:
             tournament = Tournament(self._tree, contenders)
             while (winner := tournament.pop()) is not None:
                 yield winner
+                if (successor := self._successor(winner, cycle)) is not None:
+                    tournament.add(successor)
         else:
-            yield from sorted(contenders, key=_turn)
+            turns = [(contender.turn, contender.leaf, contender) for contender in contenders]
+            heapq.heapify(turns)
+            while turns:
+                *_, contender = heapq.heappop(turns)
+                yield contender
+                if (successor := self._successor(contender, cycle)) is not None:
+                    heapq.heappush(turns, (successor.turn, successor.leaf, successor))
+
+    def _successor(self, served: Contender, cycle: _Cycle) -> Contender | None:
+        """Return who comes next in the ClusterQueue of a head that has started, if it fits.
+
+        In moments that stand for several, it would be tried before what the others wait for is
+        free.
+        """
+        if not (self._are_joined and cycle.started and cycle.started[-1].entry is served.entry):
+            return None
+        pending = [heads for heads in self._heap[served.leaf] if heads.entries]
+        if not pending:
+            return None
+        self.tries += 1
+        successor = self._contender(min(pending, key=self._rank))
+        return successor if successor.fitting.fits else None
 
     def _one_by_one(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)

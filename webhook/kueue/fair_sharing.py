@@ -109,7 +109,7 @@ def shares_with(tree: UsageTree, leaf: int, taken: Taken) -> tuple[ShareRank, ..
 
 
 class Tournament(Generic[EntryT]):
-    """The order in which one cycle serves the heads of one tree, at most one of each ClusterQueue.
+    """The order in which one cycle serves the heads of one tree, one of each ClusterQueue at a time.
 
     Between two calls of ``pop``, only usage of the last winner's ClusterQueue may change.
     """
@@ -143,6 +143,11 @@ class Tournament(Generic[EntryT]):
             self._winners.pop(node, None)
         self._last = leaf, self._usage(leaf)
         return self._entries.pop(leaf)
+
+    def add(self, entry: EntryT) -> None:
+        """Let another entry of the last winner's ClusterQueue compete."""
+        self._entries[entry.leaf] = entry
+        self._keys.pop(entry.leaf, None)
 
     def _winner(self, node: int) -> int | None:
         if node not in self._children:

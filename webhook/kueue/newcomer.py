@@ -8,6 +8,7 @@ preempt, and whether it has room once its turn comes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -62,6 +63,8 @@ class PlacedJob:
     """On the clock of ``Snapshot.as_of``."""
     end: float
     priority: int = 0
+    spread: float = 0.0
+    """Standard deviation of ``end``, in seconds."""
     is_unseen: bool = False
     """How long it runs is not known."""
 
@@ -140,12 +143,19 @@ class Replay:
             if not wakes and self._is_resting(index, awake_from):
                 continue
             self._apply(index)
-            found, rests = self._tried(index, at)
+            found, rests = self._tried(index, at, spread=self._spread(index, at, since))
             if found is not None:
                 return found
             # One that found room, and then none at its turn, is tried again in the next cycle.
             awake_from = index if rests else index + 1
         return None
+
+    def _spread(self, index: int, at: float, since: float) -> float:
+        """Return the standard deviation of a moment, in seconds."""
+        log, overlay = self._log, self._overlay
+        if at == since or at <= 0.0:
+            return 0.0
+        return max(log.spreads[index], overlay.spread if at > log.times[index] else 0.0)
 
     def _is_resting(self, index: int, awake_from: int) -> bool:
         """Return whether it was tried in vain since the last requeue batch.
@@ -276,8 +286,11 @@ class Replay:
         own: Rank = used, True, -float(self._newcomer.priority), self._newcomer.age
         return head < own
 
-    def _tried(self, index: int, at: float) -> tuple[Begin | None, bool]:
-        """Try the newcomer in a cycle; return its start, or whether it rests until the next batch."""
+    def _tried(self, index: int, at: float, *, spread: float) -> tuple[Begin | None, bool]:
+        """Try the newcomer in a cycle; return its start, or whether it rests until the next batch.
+
+        *spread*: the standard deviation of *at*.
+        """
         tree = self._tree
         if not (self._may_preempt or queue_lines.has_room(tree, self._leaf, self._shape)):
             return None, not self._is_strict
@@ -287,7 +300,6 @@ class Replay:
             return None, not self._is_strict
         if not self._has_room_at_its_turn(index, found, victims):
             return None, False
-        spread = self._log.spreads[index] if at > 0.0 else 0.0
         return Begin(at=at, assigned=found, spread=spread, preempts=bool(victims)), False
 
     def _assigned(self) -> Assignment:
@@ -356,8 +368,7 @@ class Replay:
 
     def _before(self, index: int, found: Assignment) -> Iterator[ServedHead]:
         """Yield the heads that are served before the newcomer; quota is charged in between."""
-        # It is the head of its ClusterQueue itself.
-        others = [head for head in self._log.served(index) if head.leaf != self._leaf]
+        others = [head for head in self._log.served(index) if not self._is_instead_of(head)]
         if not self._kueue.fair_sharing:
             turn = found.height, -float(self._newcomer.priority), self._newcomer.age
             for head in others:
@@ -374,9 +385,23 @@ class Replay:
             leaving=(),
             starts=True,
         )
-        tournament = Tournament(self._tree, [*others, own])
+        waiting: dict[int, deque[ServedHead]] = {}
+        for head in [*others, own]:
+            waiting.setdefault(head.leaf, deque()).append(head)
+        tournament = Tournament(self._tree, [heads.popleft() for heads in waiting.values()])
         while (winner := tournament.pop()) is not None and winner is not own:
             yield winner
+            if behind := waiting[winner.leaf]:
+                tournament.add(behind.popleft())
+
+    def _is_instead_of(self, head: ServedHead) -> bool:
+        """Return whether the newcomer is tried in a head's place."""
+        if head.leaf != self._leaf:
+            return False
+        # Where moments are joined, those before it in its ClusterQueue may start in one cycle.
+        before = -head.priority, head.queued_at
+        is_before = before < (-float(self._newcomer.priority), self._newcomer.age)
+        return self._newcomer.queue.usage_based or not is_before
 
     def preempted_at(self, begin: Begin, until: float) -> tuple[float, int] | None:
         """Return when the newcomer that has just begun is preempted, and by how many.
@@ -445,13 +470,15 @@ class _Overlay:
             leaf = tree.leaves.get(placement.cluster_queue)
             if leaf is not None:
                 taken = tree.taken(placement.usage)
-                events.append((placement.start - began, 1, leaf, taken))
-                events.append((placement.end - began, -1, leaf, taken))
+                events.append((placement.start - began, 1, leaf, taken, 0.0))
+                events.append((placement.end - began, -1, leaf, taken, placement.spread))
         self._events = sorted(events, key=lambda event: event[:2])
-        self._ends = [at for at, sign, _, _ in reversed(self._events) if sign < 0]
+        self._ends = [at for at, sign, *_ in reversed(self._events) if sign < 0]
         self._place = 0
         self.held: list[tuple[int, Taken]] = []
         """What placements hold by now, by ClusterQueue's node."""
+        self.spread = 0.0
+        """Standard deviation of when the last of them gave its quota back, in seconds."""
 
     def keep_behind(self, newcomer: Newcomer, placements: Sequence[PlacedJob]) -> None:
         """Let a newcomer not overtake the placements of its own StrictFIFO ClusterQueue."""
@@ -469,10 +496,11 @@ class _Overlay:
         """Let placements take and release quota up to *until*."""
         until += _MOMENT
         while self._place < len(self._events) and self._events[self._place][0] <= until:
-            _, sign, leaf, taken = self._events[self._place]
+            _, sign, leaf, taken, spread = self._events[self._place]
             self._place += 1
             if sign > 0:
                 self.held.append((leaf, taken))
             else:
                 self.held.remove((leaf, taken))
+                self.spread = spread
                 self._ends.pop()

@@ -178,6 +178,7 @@ class Simulation:
             kueue,
             holders=self._holders,
             came_one_by_one=came_one_by_one,
+            are_joined=bool(grain),
             oracle_of=oracle_of,
             domains=domains,
         )

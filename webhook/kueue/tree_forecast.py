@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf, sqrt
+from math import hypot, inf, sqrt
 
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import learned_on, of_any_class, remaining
@@ -105,6 +105,8 @@ class FoundStart:
     flavors: tuple[str, ...] = ()
     """One for each part of the demand."""
     usage: Amounts = field(default_factory=dict)
+    spread: float = 0.0
+    """Standard deviation of the start, in seconds."""
 
     @property
     def names(self) -> str:
@@ -162,6 +164,7 @@ class _Asked:
             start=replace(start, preempted_by=preempted_by) if preempted_by else start,
             flavors=begin.assigned.flavors,
             usage=self.forecast.tree.amounts(begin.assigned.taken),
+            spread=begin.spread,
         )
 
     def _last(self, log: CycleLog, run_seconds: float) -> tuple[Begin | None, int]:
@@ -371,7 +374,8 @@ class StartTimes:
         except FieldError:
             return self
         run = _run_of(arrival, name, asked, self.snapshot)
-        seconds = forecast.queues[name].unknown_seconds if run is None else remaining(run)[0]
+        unknown = forecast.queues[name].unknown_seconds
+        seconds, spread = (unknown, unknown) if run is None else remaining(run)
         added = self
         for _ in range(arrival.count):
             found = added.start_of(
@@ -392,6 +396,7 @@ class StartTimes:
                 start=begins,
                 end=begins + seconds,
                 priority=arrival.priority,
+                spread=hypot(found.spread, spread),
                 is_unseen=run is None,
             )
             before = added.placed.get(arrival.key, ())
