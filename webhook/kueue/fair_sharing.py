@@ -1,8 +1,10 @@
 """Say how far each ClusterQueue and cohort has borrowed, and order who is served by it.
 
 Mirrors Kueue's fair sharing between ClusterQueues (dominant resource share with weights) and
-between the LocalQueues of one (admission fair sharing). Preemption is not known here.
+between the LocalQueues of one (admission fair sharing: what they have used of late). Preemption is
+not known here.
 https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/fair_sharing.go
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/queue/afs
 """
 
 from __future__ import annotations
@@ -109,7 +111,7 @@ def shares_with(tree: UsageTree, leaf: int, taken: Taken) -> tuple[ShareRank, ..
 
 
 class Tournament(Generic[EntryT]):
-    """The order in which one cycle serves the heads of one tree, one of each ClusterQueue at a time.
+    """The order in which one cycle serves heads of one tree, one of each ClusterQueue at a time.
 
     Between two calls of ``pop``, only usage of the last winner's ClusterQueue may change.
     """
