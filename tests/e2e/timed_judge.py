@@ -24,9 +24,10 @@ from tests.e2e.timed_quota import (
     seen_by,
 )
 from tests.e2e.timed_worlds import PRIORITIES
-from webhook.kueue import forecast, quota, replay
+from webhook.kueue import forecast, quota
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
+from webhook.kueue.newcomer import Newcomer
 from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
@@ -548,7 +549,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
         lambda job_class, _: run_times.get(job_class),
         course.asked,
     )
-    asked = replay.Newcomer(
+    asked = Newcomer(
         queue=queue,
         demand=demand(arrival.needs, queue, snapshot),
         priority=arrival.priority,

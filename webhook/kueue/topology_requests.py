@@ -9,7 +9,6 @@ https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/controller/jobframewor
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,7 +26,6 @@ UNCONSTRAINED: Final = _PREFIX + "unconstrained-topology"
 SLICE: Final = _PREFIX + "slice-required-topology"
 SLICE_SIZE: Final = _PREFIX + "slice-size"
 SLICES: Final = _PREFIX + "slice-required-topology-constraints"
-_SIZE: Final = re.compile(r"0*[1-9][0-9]{0,8}")
 GROUP_NAME: Final = _PREFIX + "group-name"
 ASKING: Final = (REQUIRED, PREFERRED, UNCONSTRAINED, SLICE, SLICES)
 """The annotations by which a pod set asks for a topology."""
