@@ -84,7 +84,7 @@ class Foretold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer(Foretold):
+class ForetoldNewcomer(Foretold):
     """The same of a newcomer, and whom it preempts."""
 
     preempts: int
@@ -104,7 +104,7 @@ class Judgement:
     """The same where cycles and batches come when Kueue's came."""
     draws: tuple[str, ...]
     """Where Kueue draws who comes first: who was to, and who did."""
-    newcomer: Newcomer
+    newcomer: ForetoldNewcomer
     pending: tuple[Foretold, ...]
     """All that waited when the newcomer had come."""
 
@@ -536,7 +536,7 @@ def _unseen_by_kueue(course: Course) -> list[Group]:
     return [group for name in snapshot.cluster_queues for group in state.contents_of(name).waiting]
 
 
-def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
+def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcomer:
     arrival = as_pending(course)[course.world.newcomer.name]
     place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
     queue = snapshot.cluster_queues[place]
@@ -564,7 +564,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
         for each in (0.0, seconds)
     )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
-    return Newcomer(
+    return ForetoldNewcomer(
         name=arrival.key,
         forecast=replace(first, preempted_by=last.preempted_by),
         waited=runs[0].started - course.came if runs else inf,
