@@ -11,8 +11,9 @@ from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, temp
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts, forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -36,12 +37,12 @@ def run_time_of(job_class, flavors):
 
 
 def runs(job_class="long", *, since=0.0, gpus=1, queue="gpu-cq"):
-    return Occupant(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
+    return Running(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
 
 
 def waits(job_class="short", *, gpus=1, queue="gpu-lq", at=0.0, **rest):
     found = arrival("a", {GPU: str(gpus)}, local_queue=queue)
-    return QueuedGroup(arrival=replace(found, **rest), job_class=job_class, at=at)
+    return pending_group(replace(found, **rest), job_class=job_class, at=at)
 
 
 def state(gpus=2, **rest):
@@ -275,7 +276,7 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
     ]
     planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0)
     place = which % len(waiting)
-    moved = replace(waiting[place], arrival=replace(waiting[place].arrival, local_queue="b-lq"))
+    moved = replace(waiting[place], local_queue="team/b-lq")
     instead = [*waiting[:place], moved, *waiting[place + 1 :]]
 
     start = planned.with_waiting(instead).start_of(str(place))

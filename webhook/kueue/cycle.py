@@ -19,15 +19,14 @@ from webhook.kueue import assignment, queue_lines
 from webhook.kueue.assignment import (
     Assignment,
     Claimant,
+    DomainsInUse,
     Level,
     Oracle,
     PreemptionMode,
     oracle_by_counts,
 )
 from webhook.kueue.cycle_log import Kind, Rank, ServedHead
-from webhook.kueue.fair_sharing import Tournament
-from webhook.kueue.local_queue_use import LocalQueueUse
-from webhook.kueue.placed_assignment import DomainsInUse
+from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape

@@ -15,12 +15,11 @@ from itertools import accumulate
 from math import floor, inf, sqrt
 from typing import Final
 
-from webhook.kueue.assignment import Oracle
+from webhook.kueue.assignment import DomainsInUse, Oracle
 from webhook.kueue.cycle import Cycles, IssuedPreemptions, Kept, StartedGroup
 from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
+from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
-from webhook.kueue.local_queue_use import LocalQueueUse
-from webhook.kueue.placed_assignment import DomainsInUse
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,
@@ -64,33 +63,42 @@ class PreemptedWorkloads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Workloads that hold quota when they are added to a Simulation."""
+    """Equal Workloads that hold quota in a ClusterQueue when a Simulation begins."""
 
     cluster_queue: str
     usage: Amounts
     """Of all of them together."""
-    seconds: float
-    """Expected run time that is left."""
-    spread: float = 0.0
-    """Standard deviation of ``seconds``, in seconds."""
     count: int = 1
     key: str = ""
     priority: int | None = None
     """None: it is not known, and they are not preempted."""
+    uid: str = ""
+    local_queue: str = ""
+    """``namespace/name``"""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where the pods of all of them are in the domains of Topologies."""
+    demand: Demand | None = None
+    """What they wait for if they begin again; None: the flavors that they have."""
+    # From here on what their run time and age are worked out from, ...
+    job_class: str = ""
+    started_at: float | None = None
+    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
+    limit_seconds: int = 0
+    """The time limit of their runs; 0: there is none."""
+    created: int = 0
+    """The time by which its queue orders the first of them, in seconds since 1970."""
+    # ... and from here on what comes of it.
+    seconds: float = inf
+    """Expected run time that is left."""
+    spread: float = 0.0
+    """Standard deviation of ``seconds``, in seconds."""
+    whole: tuple[float, float] | None = None
+    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
+    is left."""
     order: float = -inf
     """Their place by age among those that wait: the least is the oldest."""
     reserved_at: float = 0.0
     """When they got their quota, in seconds since the beginning of the simulation: before it."""
-    uid: str = ""
-    local_queue: str = ""
-    """``namespace/name``"""
-    demand: Demand | None = None
-    """What they wait for if they begin again; None: the flavors that they have."""
-    placed: tuple[PlacedPods, ...] = ()
-    """Where the pods of all of them are in the domains of Topologies."""
-    whole: tuple[float, float] | None = None
-    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
-    is left."""
 
 
 class Simulation:
@@ -515,7 +523,7 @@ class Simulation:
             # A release may lie before a Workload began to compete.
             run = self._note(start, max(start.entry.waiting.at, at))
             if self.log is not None and run.holder is not None:
-                # What it takes is logged already.
+                # What it takes is in the log already.
                 self.log.note(Change(run.leaf, (), 1, run.holder))
 
     def _note_all(self, started: Iterable[StartedGroup]) -> None:
