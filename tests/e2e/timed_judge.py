@@ -27,7 +27,7 @@ from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, quota
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.newcomer import Newcomer
+from webhook.kueue.newcomer import Newcomer as Asked
 from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
@@ -221,9 +221,9 @@ def happened(course: Course) -> tuple[Event, ...]:
 def modelled(course: Course, state: State, snapshot: Snapshot) -> tuple[Event, ...]:
     """Return what the event loop makes of the state at the question and of the ends of runs."""
     play = _Played(course, filled(course, state, snapshot))
-    schedule = play.schedule
-    while schedule.next_event() < MOST_SECONDS / 2:
-        schedule.step()
+    simulation = play.simulation
+    while simulation.next_event() < MOST_SECONDS / 2:
+        simulation.step()
         play.take_down()
     return play.events
 
@@ -303,7 +303,7 @@ def _followed(
     first = batches[0] if batches else inf
     early = (cycle.tried for cycle in course.cycles if cycle.at < first)
     awake = frozenset(chain.from_iterable(early))
-    play.schedule.rest(awake, preemptors=_preemptors(course))
+    play.simulation.rest(awake, preemptors=_preemptors(course))
     draws: dict[tuple[str, str], str] = {}
     queue_of, last = _cluster_queues(course), course.asked
     for cycle in course.cycles:
@@ -319,7 +319,7 @@ def _followed(
             if any(last <= moment < cycle.at for moment in (run.admitted, run.evicted, run.ended))
         }
         last = cycle.at
-        for expected, taken in play.schedule.follow(
+        for expected, taken in play.simulation.follow(
             at, wakes=wakes, drawn=drawn, victims=chosen, changed=changed
         ):
             text = f"{at:.2f}: {taken} before {expected}, in a heap that is not in order"
@@ -358,8 +358,8 @@ class _Heaps:
 class _Played:
     """An event loop in which runs end, and victims stop, when they really did."""
 
-    def __init__(self, course: Course, schedule: Simulation) -> None:
-        self.schedule = schedule
+    def __init__(self, course: Course, simulation: Simulation) -> None:
+        self.simulation = simulation
         self._ends, self._stops = _ends(course), _stops(course)
         self._events: list[Event] = []
 
@@ -368,20 +368,20 @@ class _Played:
         return _in_order(self._events)
 
     def take_down(self) -> None:
-        schedule, ends, stops = self.schedule, self._ends, self._stops
-        for victims in schedule.preempted:
+        simulation, ends, stops = self.simulation, self._ends, self._stops
+        for victims in simulation.preempted:
             event = Event(at=victims.at, what=PREEMPTED, name=victims.key, detail=victims.by)
             self._events.append(event)
             if stops[victims.key]:
-                schedule.stop(victims.key, max(schedule.now, stops[victims.key].popleft()))
-        for begun in schedule.begun:
+                simulation.stop(victims.key, max(simulation.now, stops[victims.key].popleft()))
+        for begun in simulation.begun:
             flavors = ",".join(sorted(set(begun.flavors)))
             event = Event(at=begun.at, what=STARTS, name=begun.key, detail=flavors)
             self._events.append(event)
             if ends[begun.key] and (end := ends[begun.key].popleft()):
-                schedule.end(begun.key, max(schedule.now, end))
-        schedule.preempted.clear()
-        schedule.begun.clear()
+                simulation.end(begun.key, max(simulation.now, end))
+        simulation.preempted.clear()
+        simulation.begun.clear()
 
 
 def _ends(course: Course) -> Mapping[str, deque[float]]:
@@ -445,18 +445,18 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     """Return the event loop with what holds quota at the question, and with all that wait."""
     (tree,) = quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees
     queues = snapshot.cluster_queues.values()
-    schedule = Simulation(tree, queues, kueue=snapshot.kueue)
-    schedule.eviction = Eviction(seconds=_eviction_seconds(course))
-    schedule.unix = course.asked
+    simulation = Simulation(tree, queues, kueue=snapshot.kueue)
+    simulation.eviction = Eviction(seconds=_eviction_seconds(course))
+    simulation.unix = course.asked
     if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
-        schedule.order_by_use(use)
+        simulation.order_by_use(use)
     runs = {run.name: run for run in course.runs if run.started < course.asked}
     demands: dict[Demand, Demand] = {}
     arrivals = as_pending(course)
     for name in snapshot.cluster_queues:
         for workload in state.contents_of(name).holding:
             run = runs[workload.name]
-            schedule.add_running(
+            simulation.add_running(
                 Running(
                     cluster_queue=name,
                     usage=dict(workload.charge),
@@ -489,7 +489,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     last = arrivals[course.world.newcomer.name]
     for created, arrival, name in sorted(waiting, key=lambda row: (row[0], row[2])):
         _wait(
-            schedule,
+            simulation,
             snapshot,
             replace(arrival, key=name),
             created,
@@ -497,12 +497,14 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
             uid=uids[name],
             demands=demands,
         )
-    _wait(schedule, snapshot, last, int(course.asked), at=came, uid=uids[last.key], demands=demands)
-    return schedule
+    _wait(
+        simulation, snapshot, last, int(course.asked), at=came, uid=uids[last.key], demands=demands
+    )
+    return simulation
 
 
 def _wait(
-    schedule: Simulation,
+    simulation: Simulation,
     snapshot: Snapshot,
     arrival: Arrival,
     created: int,
@@ -514,7 +516,7 @@ def _wait(
     group = worlds.waiting(arrival, snapshot, seconds=MOST_SECONDS * 2, at=at, count=1)
     # Kueue, too, knows equal Workloads by a hash of what they ask for.
     asked = demands.setdefault(group.demand, group.demand)
-    schedule.add_waiting(replace(group, uid=uid, demand=asked), age=created)
+    simulation.add_waiting(replace(group, uid=uid, demand=asked), age=created)
 
 
 def as_pending(course: Course) -> dict[str, Arrival]:
@@ -549,7 +551,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
         lambda job_class, _: run_times.get(job_class),
         course.asked,
     )
-    asked = Newcomer(
+    asked = Asked(
         queue=queue,
         demand=demand(arrival.needs, queue, snapshot),
         priority=arrival.priority,

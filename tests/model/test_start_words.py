@@ -44,9 +44,10 @@ def test_all_that_a_start_rests_on_is_said_once():
     )
 
 
-def test_one_that_never_fits_is_told_so_and_one_beyond_the_forecast_is_not():
+def test_one_that_never_fits_is_told_so_and_one_whose_preemptions_are_left_out_too():
     never = Start(seconds=inf, low=inf, high=inf)
-    beyond = Start(seconds=inf, low=inf, high=inf, uncertain=("depth",))
+    beyond = Start(seconds=60, low=0, high=90, uncertain=("depth",))
 
     assert start_words.rests_on(never) == ("there is never room for it as things are",)
-    assert start_words.rests_on(beyond) == ("so many wait that only the first starts are forecast",)
+    left_out = "so many wait that preemptions are forecast only at first"
+    assert start_words.rests_on(beyond) == (left_out,)

@@ -1,11 +1,26 @@
 """What the observer sends to the servers comes out as it went in."""
 
+import pytest
+
 from tests.builders import arrival, cluster_queue, foreseen, snapshot
 from tests.state.frames import through
 from webhook.kueue.tree_forecast import wait_for
 from webhook.state.pipe import Delta, Update
 
 CELL = ("t4", "nvidia.com/gpu")
+
+
+# The second is tried now, and again a second after the quota has come free.
+@pytest.mark.parametrize(("held", "start"), [("1", 0.0), ("999E", 11.0)])
+def test_more_than_fits_into_a_log_is_as_good_as_without_limit(held, start):
+    known = foreseen(
+        snapshot(cluster_queue(quotas={"t4": {CELL[1]: "99E"}})),
+        ("gpu-cq", {"t4": {CELL[1]: held}}, 10.0),
+    )
+
+    found = wait_for(known.forecasts["gpu-cq"], "gpu-cq", {CELL: 1}, known, 0.0)
+
+    assert found.seconds == start
 
 
 def test_a_forecast_that_was_sent_answers_as_before():

@@ -309,7 +309,7 @@ def _with_forecast(
     if assessment.rejection is not None:
         return assessment
     if assessment.starts_now:
-        # The counts are newer than the profile that the forecast was read from (decision 0010).
+        # The counts are newer than the forecast that the start was read from (decision 0010).
         start = _NOW
     elif begun.start is None:
         return assessment

@@ -111,7 +111,7 @@ def shares_with(tree: UsageTree, leaf: int, taken: Taken) -> tuple[ShareRank, ..
 
 
 class Tournament(Generic[EntryT]):
-    """The order in which one cycle serves heads of one tree, one of each ClusterQueue at a time.
+    """The order in which a cycle serves the heads of a tree, one of each ClusterQueue at a time.
 
     Between two calls of ``pop``, only usage of the last winner's ClusterQueue may change.
     """

@@ -47,7 +47,7 @@ class QueueOutlook:
     """How long a run is taken to be here whose run time is not known."""
     unordered: str = ""
     """Why it is not known which pending Workload is tried next: "fairSharing",
-    "admissionFairSharing", "partialAdmission", "concurrentAdmission"; empty: it is."""
+    "partialAdmission", "concurrentAdmission"; empty: it is."""
     uncertain: tuple[str, ...] = ()
     """Why ranges are widened: "preemption", "fairSharing", "cohortReclaim", "admissionFairSharing",
     "admissionChecks", "podsReady", "topology", "depth", "runTimes"."""

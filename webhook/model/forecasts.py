@@ -141,8 +141,8 @@ class Start:
     preempts_later: bool = False
     """They do not stop at once, but when quota of its own comes free that they then borrow."""
     preempted_by: int = 0
-    """How many of those that are pending may preempt it before it is done; it is then the start
-    after that."""
+    """How many of those that are pending preempt it before it is done; it is then the start after
+    that."""
 
     @property
     def is_known(self) -> bool:

@@ -281,8 +281,8 @@ FIELDS: Final[_Fields] = {
         "clusterProfile": _NOTHING,
         "incrementalDispatcherConfig": _MODELLED,
     },
-    "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _JOB_BY_JOB},
-    "admissionFairSharing": _JOB_BY_JOB,  # in StrictFIFO queues that have it, none is forecast
+    "fairSharing": {"enable": _MODELLED, "preemptionStrategies": _MODELLED},
+    "admissionFairSharing": _MODELLED,
     "resources": {
         "quotaCheckStrategy": _MODELLED,
         "excludeResourcePrefixes": _MODELLED,

@@ -17,13 +17,12 @@ _DOUBTS: Final[Mapping[str, str]] = {
     "admissionChecks": "AdmissionChecks follow once it has quota",
     "podsReady": "Kueue admits one Workload at a time until its pods are ready",
     "topology": "it needs domains of a Topology with enough room",
-    "depth": "so many wait that only the first starts are forecast",
+    "depth": "so many wait that preemptions are forecast only at first",
     "runTimes": "some run times are not known and are taken to be like those of the others",
     "arrivals": "Workloads that usually come may come before it",
 }
 _NO_ORDER: Final[Mapping[str, str]] = {
     "fairSharing": "Kueue shares quota between queues by what they use",
-    "admissionFairSharing": "Kueue orders its queue by what LocalQueues have used",
     "partialAdmission": "a Workload may be admitted with fewer pods",
     "concurrentAdmission": "Kueue admits the first of several Workloads of one Job",
     "topology": "which domains of a Topology have room is not known",
@@ -48,7 +47,7 @@ def between(start: Start) -> str:
 def rests_on(start: Start) -> tuple[str, ...]:
     """Return what the start rests on that may turn out otherwise; empty: nothing is in doubt."""
     parts = []
-    if start.seconds == inf and "depth" not in start.uncertain:
+    if start.seconds == inf:
         parts.append("there is never room for it as things are")
     if start.unseen:
         whose = "1 Workload" if start.unseen == 1 else f"{start.unseen} Workloads"

@@ -109,7 +109,7 @@ class ForecastInputs:
     def forecasts(self, forecast_input: ForecastInput) -> Mapping[str, TreeForecast]:
         """Forecast the trees of all ClusterQueues in the input.
 
-        Return the profile of each queue.
+        Return by ClusterQueue the forecast of its tree.
         """
         clock = forecast_input.now - forecast_input.unix
         self._forget_all_but(forecast_input.snapshot.cluster_queues.keys())
