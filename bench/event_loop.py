@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer
+from webhook.kueue.queue_lines import PendingGroup, pending_group
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast, start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.pods import EVERYTHING, PodTemplate
 from webhook.model.queues import (
@@ -62,8 +63,8 @@ RUN_TIMES: Final = {
 
 class World(NamedTuple):
     snapshot: Snapshot
-    running: list[Occupant]
-    waiting: list[QueuedGroup]
+    running: list[Running]
+    waiting: list[PendingGroup]
 
 
 def flat() -> World:
@@ -107,12 +108,8 @@ def preempting() -> World:
     return World(
         replace(world.snapshot, cluster_queues=queues, priority_classes=priorities),
         [replace(each, priority=_priority(), created=1) for each in world.running],
-        [replace(each, arrival=_ranked(each.arrival)) for each in world.waiting],
+        [replace(each, priority=_priority(), created=2) for each in world.waiting],
     )
-
-
-def _ranked(arrival: Arrival) -> Arrival:
-    return replace(arrival, priority=_priority(), created=2)
 
 
 def _priority() -> int:
@@ -153,7 +150,7 @@ def _world(
         flavors={"t4": ResourceFlavor(name="t4")},
     )
     running = [
-        Occupant(
+        Running(
             cluster_queue=name,
             usage={("t4", "cpu"): 4000, ("t4", GPU): 1},
             job_class=_RANDOM.choice(CLASSES),
@@ -183,10 +180,10 @@ def _queue(
     )
 
 
-def _queued(name: str) -> QueuedGroup:
+def _queued(name: str) -> PendingGroup:
     needs = _RANDOM.choices(NEEDS, (8, 4, 2, 1))[0]
     arrival = Arrival(key="", namespace="team", local_queue=name, needs=needs)
-    return QueuedGroup(arrival=arrival, job_class=_RANDOM.choice(CLASSES))
+    return pending_group(arrival, job_class=_RANDOM.choice(CLASSES))
 
 
 WORLDS: Final = {
@@ -247,19 +244,19 @@ def _best(world: World, repeat: int) -> float:
 
 def _in_parts(world: World) -> World:
     """Put equal Workloads together within the parts that the observer makes of long queues."""
-    of_queue: dict[str, list[QueuedGroup]] = {}
-    for each in sorted(world.waiting, key=lambda group: -group.arrival.priority):
-        of_queue.setdefault(each.arrival.local_queue, []).append(each)
-    waiting: list[QueuedGroup] = []
+    of_queue: dict[str, list[PendingGroup]] = {}
+    for each in sorted(world.waiting, key=lambda group: -group.priority):
+        of_queue.setdefault(each.local_queue, []).append(each)
+    waiting: list[PendingGroup] = []
     for queue in of_queue.values():
         width = width_of(len(queue), len(world.waiting))
         for first in range(0, len(queue), width):
-            counts: dict[tuple[int, int, str], list[QueuedGroup]] = {}
+            counts: dict[tuple[float, int, str], list[PendingGroup]] = {}
             for each in queue[first : first + width]:
-                kind = -each.arrival.priority, id(each.arrival.needs), each.job_class
+                kind = -each.priority, id(each.needs), each.job_class
                 counts.setdefault(kind, []).append(each)
             waiting += [
-                replace(alike[0], arrival=replace(alike[0].arrival, count=len(alike)))
+                replace(alike[0], count=len(alike))
                 for _, alike in sorted(counts.items(), key=lambda item: item[0][0])
             ]
     return world._replace(waiting=waiting)

@@ -11,10 +11,10 @@ unconsolidated (stanford-futuredata/gavel, `scheduler/simulation_throughputs.jso
 from __future__ import annotations
 
 import argparse
-import heapq
 import random
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from math import inf
 from statistics import fmean
 from typing import Any, Final
 
@@ -23,13 +23,16 @@ from webhook.decide.strategies import Asking
 from webhook.decide.wishes import NONE
 from webhook.flow import create
 from webhook.flow.create import Moment, Wanted
-from webhook.kueue import counted_arrivals, occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
+from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import PendingGroup, pending_group
+from webhook.kueue.quota import UsageTree, plant
+from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.requests import needs
-from webhook.kueue.topology_room import SPREAD, level_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
-from webhook.model.decision import Fit
+from webhook.kueue.simulation import Running, Simulation
+from webhook.kueue.topology_placement import SPREAD, level_of
+from webhook.kueue.tree_workloads import domains_of
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import EVERYTHING, Container, PodTemplate, Resources
@@ -84,15 +87,17 @@ class Gang:
     """In one rack of V100."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Waiting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """A gang where its decision sent it."""
+
     gang: Gang
     job: Job
     queue: str
     """The ClusterQueue."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     gang: Gang
     at: float
@@ -132,81 +137,88 @@ def drawn(seed: int, number: int, load: float) -> list[Gang]:
 
 def played(options: Sequence[Mapping[str, Any]], gangs: Sequence[Gang]) -> float:
     """Return the mean turnaround of all gangs, in seconds."""
-    return fmean(started.end - started.gang.at for started in _World(options).play(gangs))
+    return fmean(ended.end - ended.gang.at for ended in _World(options).play(gangs))
 
 
-@dataclass(slots=True)
 class _World:
-    options: Sequence[Mapping[str, Any]]
-    running: list[tuple[float, int, Started]] = field(default_factory=list)
-    waiting: list[Waiting] = field(default_factory=list)
+    """Both queues, each with a simulation that knows the true run times."""
+
+    def __init__(self, options: Sequence[Mapping[str, Any]]) -> None:
+        self._options = options
+        self._simulations = [_simulation(tree) for tree in plant(BARE.cluster_queues, {}).trees]
+        self._waiting: dict[str, Sent] = {}
+        self._running: dict[str, Started] = {}
 
     def play(self, gangs: Sequence[Gang]) -> Iterator[Started]:
-        coming = list(gangs)
-        while coming or self.running:
-            end = self.running[0][0] if self.running else float("inf")
-            if coming and coming[0].at <= end:
-                gang = coming.pop(0)
-                self.waiting.append(self._decided(gang))
-                now = gang.at
-            else:
-                now = end
-                heapq.heappop(self.running)
-            yield from self._start(now)
+        """Yield the gangs as they end."""
+        for gang in gangs:
+            yield from self._advance(gang.at)
+            self._join(self._decided(gang))
+        yield from self._advance(inf)
 
-    def _start(self, now: float) -> Iterator[Started]:
-        """Admit those who fit, in order, as Kueue does in BestEffortFIFO queues."""
-        for waiting in list(self.waiting):
-            snapshot = self._snapshot(now, waiting.gang)
-            queue = snapshot.cluster_queues[waiting.queue]
-            found = occupancy.assignment(
-                counted_arrivals.as_held(counted_arrivals.idle(snapshot), snapshot.held),
-                needs(waiting.job, snapshot),
-                queue,
-            )
-            if found.fit is not Fit.FITS:
-                continue
-            self.waiting.remove(waiting)
-            placed = found.assignment.placed
-            level = level_of(placed, found.assignment.flavors, snapshot)
-            seconds = waiting.gang.seconds * _factor(waiting.queue, level)
-            started = Started(
-                gang=waiting.gang,
-                at=now,
-                end=now + seconds,
-                queue=waiting.queue,
-                usage=found.usage,
-                placed=placed,
-            )
-            heapq.heappush(self.running, (started.end, waiting.gang.number, started))
-            yield started
+    def _advance(self, until: float) -> Iterator[Started]:
+        for simulation in self._simulations:
+            while simulation.next_event() < until:
+                simulation.step()
+                for begun in simulation.begun:
+                    running = self._begin(begun, simulation.tree)
+                    simulation.end(begun.key, running.end)
+                simulation.begun.clear()
+                yield from (self._running.pop(ended.key) for ended in simulation.ended)
+                simulation.ended.clear()
 
-    def _decided(self, gang: Gang) -> Waiting:
-        job, policy = _job(gang), _policy(self.options)
-        snapshot = self._snapshot(gang.at, gang, policy)
+    def _begin(self, begun: StartedWorkloads, tree: UsageTree) -> Started:
+        sent = self._waiting.pop(begun.key)
+        level = level_of(begun.placed, begun.flavors, BARE)
+        self._running[begun.key] = running = Started(
+            gang=sent.gang,
+            at=begun.at,
+            end=begun.at + sent.gang.seconds * _factor(sent.queue, level),
+            queue=sent.queue,
+            usage=tree.amounts(begun.usage),
+            placed=begun.placed,
+        )
+        return running
+
+    def _join(self, sent: Sent) -> None:
+        self._waiting[str(sent.gang.number)] = sent
+        asked = needs(sent.job, BARE)
+        queue = BARE.cluster_queues[sent.queue]
+        waiting = PendingGroup(
+            cluster_queue=sent.queue,
+            demand=demand(asked, queue, BARE),
+            # Until it starts, and shows how it is placed.
+            seconds=inf,
+            at=sent.gang.at,
+            key=str(sent.gang.number),
+            needs=asked,
+        )
+        for simulation in self._simulations:
+            simulation.add_waiting(waiting)
+
+    def _decided(self, gang: Gang) -> Sent:
+        job, policy = _job(gang), _policy(self._options)
+        snapshot = self._snapshot(gang, policy)
         moment = Moment(now=gang.at, unix=gang.at, time="", uid=str(gang.number))
         wanted = Wanted(allowed=None, wishes=NONE)
         found = create.assessed(job, policy, occupancy_of(snapshot), wanted=wanted, moment=moment)
         choice = strategies.choose(policy, found, Asking(submitted="v100-lq"))
         taken = found[choice.index or 0]
-        return Waiting(gang=gang, job=taken.job or job, queue=taken.cluster_queue)
+        return Sent(gang=gang, job=taken.job or job, queue=taken.cluster_queue)
 
-    def _snapshot(self, now: float, gang: Gang, policy: FallbackPolicy | None = None) -> Snapshot:
-        of_queue = {
-            name: [started for _, _, started in self.running if started.queue == name]
-            for name in QUEUES
-        }
+    def _snapshot(self, gang: Gang, policy: FallbackPolicy) -> Snapshot:
         snapshot = replace(
             BARE,
-            as_of=now,
-            held={name: _held(started) for name, started in of_queue.items()},
+            as_of=gang.at,
+            held={
+                name: _held([one for one in self._running.values() if one.queue == name])
+                for name in QUEUES
+            },
         )
-        if policy is None:
-            return snapshot
         key = match.class_of(_job(gang), policy, snapshot).key
         arrivals = {
             name: tuple(
-                _arrival(waiting, snapshot) for waiting in self.waiting if waiting.queue == name
+                _arrival(sent, snapshot) for sent in self._waiting.values() if sent.queue == name
             )
             for name in QUEUES
         }
@@ -216,34 +228,33 @@ class _World:
             (key, "p100"): _run(gang.seconds * OLD_FACTOR),
         }
         snapshot = replace(snapshot, competing=arrivals, run_times=known)
-        return replace(snapshot, forecasts=self._forecasts(snapshot, now))
+        return replace(snapshot, forecasts=self._forecasts(snapshot, gang.at))
 
     def _forecasts(self, snapshot: Snapshot, now: float) -> Mapping[str, Any]:
-        ends = {str(started.gang.number): started for _, _, started in self.running}
-        lengths = {str(waiting.gang.number): waiting for waiting in self.waiting}
-
         def run_time_of(job_class: str, _: str) -> RunTime | None:
-            if job_class in ends:
-                return _run(ends[job_class].end - ends[job_class].at)
-            if job_class in lengths:
-                waiting = lengths[job_class]
-                return _run(waiting.gang.seconds * _factor(waiting.queue, RACK))
-            return None
+            if (running := self._running.get(job_class)) is not None:
+                return _run(running.end - running.at)
+            sent = self._waiting.get(job_class)
+            return _run(sent.gang.seconds * _factor(sent.queue, RACK)) if sent else None
 
         running = [
-            Occupant(
-                cluster_queue=started.queue,
-                usage=started.usage,
-                job_class=str(started.gang.number),
-                started_at=started.at,
-                placed=started.placed,
+            Running(
+                cluster_queue=one.queue,
+                usage=one.usage,
+                job_class=key,
+                started_at=one.at,
+                placed=one.placed,
             )
-            for _, _, started in self.running
+            for key, one in self._running.items()
         ]
-        queued = [
-            QueuedGroup(arrival=arrival, job_class=arrival.key) for arrival in snapshot.arrivals
-        ]
+        queued = [pending_group(arrival, job_class=arrival.key) for arrival in snapshot.arrivals]
         return forecast(snapshot, running, queued, run_time_of, now)
+
+
+def _simulation(tree: UsageTree) -> Simulation:
+    return Simulation(
+        tree, BARE.cluster_queues.values(), kueue=BARE.kueue, domains=domains_of(BARE, tree)
+    )
 
 
 def _factor(queue: str, level: str) -> float:
@@ -260,20 +271,20 @@ def _run(seconds: float) -> RunTime:
 
 def _held(running: Sequence[Started]) -> Held:
     usage: dict[tuple[str, str], int] = {}
-    for started in running:
-        for cell, amount in started.usage.items():
+    for one in running:
+        for cell, amount in one.usage.items():
             usage[cell] = usage.get(cell, 0) + amount
-    placed = tuple(pods for started in running for pods in started.placed)
+    placed = tuple(pods for one in running for pods in one.placed)
     return Held(reserving=len(running), ready=len(running), usage=usage, placed=placed)
 
 
-def _arrival(waiting: Waiting, snapshot: Snapshot) -> Arrival:
+def _arrival(sent: Sent, snapshot: Snapshot) -> Arrival:
     return Arrival(
-        key=str(waiting.gang.number),
+        key=str(sent.gang.number),
         namespace="team",
-        local_queue=waiting.queue.replace("-cq", "-lq"),
-        needs=needs(waiting.job, snapshot),
-        created=int(waiting.gang.at),
+        local_queue=sent.queue.replace("-cq", "-lq"),
+        needs=needs(sent.job, snapshot),
+        created=int(sent.gang.at),
     )
 
 

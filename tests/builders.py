@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.kueue.forecast import forecast
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
 from webhook.model import quantity
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.job import QUEUE_LABEL, Job, PodSet
@@ -157,11 +158,11 @@ def foreseen(
     Kueue's order, with the seconds that each runs.
     """
     seconds: dict[str, float] = {}
-    occupants, queued = [], []
+    running, queued = [], []
     for number, (cluster_queue, usage, left) in enumerate(runs):
         seconds[f"run-{number}"] = left
-        occupants.append(
-            Occupant(
+        running.append(
+            Running(
                 cluster_queue=cluster_queue,
                 usage=held(usage).usage,
                 job_class=f"run-{number}",
@@ -170,14 +171,14 @@ def foreseen(
         )
     for number, (each, lasts) in enumerate(waiting):
         seconds[f"waits-{number}"] = lasts
-        queued.append(QueuedGroup(arrival=each, job_class=f"waits-{number}"))
+        queued.append(pending_group(each, job_class=f"waits-{number}"))
 
     def run_time_of(job_class: str, _flavors: str) -> RunTime | None:
         if (found := seconds.get(job_class)) is None:
             return None
         return RunTime(seconds=found, low=found, high=found, basis=Basis.ANNOTATION)
 
-    return replace(known, forecasts=forecast(known, occupants, queued, run_time_of, now))
+    return replace(known, forecasts=forecast(known, running, queued, run_time_of, now))
 
 
 def held(

@@ -18,8 +18,9 @@ from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.requests import needs
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.simulation import Running
 from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota, Snapshot
@@ -179,7 +180,7 @@ class _Play:
     def _state(self) -> Snapshot:
         found = replace(self._snapshot, as_of=self._now, held=self._held(), competing=self._lines())
         running = [
-            Occupant(
+            Running(
                 cluster_queue=case.queue,
                 usage={CELL: case.gpus},
                 job_class=self._class_of(case),
@@ -188,7 +189,7 @@ class _Play:
             for case in self._running.values()
         ]
         waiting = [
-            QueuedGroup(arrival=self._arrival(case), job_class=self._class_of(case))
+            pending_group(self._arrival(case), job_class=self._class_of(case))
             for case in sorted(self._waiting.values(), key=lambda c: (-c.priority, c.at))
         ]
         forecasts = forecast(found, running, waiting, forecast_input.LentRunTimes(found), self._now)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE, cluster_queue, cohort, snapshot
 from webhook.kueue import quota
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Simulation
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (
@@ -134,18 +134,16 @@ def simulations(state, *, grain=0.0, came_one_by_one=False, requeue=0.0):
 
 
 def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
-    name = state.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
-    return PendingGroup(
-        cluster_queue=name,
-        demand=demand(arrival.needs, state.cluster_queues[name], state),
-        seconds=seconds,
-        spread=spread,
-        priority=arrival.priority,
-        count=arrival.count if count is None else count,
-        at=at,
-        key=arrival.key,
-        local_queue=f"{arrival.namespace}/{arrival.local_queue}",
-    )
+    group = pending_group(arrival, at=at)
+    if count is not None:
+        group = replace(group, count=count)
+    return with_run(group, state, seconds=seconds, spread=spread)
+
+
+def with_run(group, state, *, seconds, spread=0.0):
+    name = state.local_queues[tuple(group.local_queue.split("/"))].cluster_queue
+    asked = demand(group.needs, state.cluster_queues[name], state)
+    return replace(group, cluster_queue=name, demand=asked, seconds=seconds, spread=spread)
 
 
 def used(simulation, cluster_queue):

@@ -7,18 +7,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import plant
 from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import (
     ForecastGivens,
-    Occupant,
-    QueuedGroup,
     TreeContents,
     filled,
     prepare,
 )
-from webhook.model.queues import Arrival, FlavorResource, Snapshot
-from webhook.state.forecast_input import occupants, queued
+from webhook.model.queues import FlavorResource, Snapshot
+from webhook.state.forecast_input import queued, running_in
 from webhook.state.state import State
 
 
@@ -42,20 +42,20 @@ def admitted_now(
     Kueue takes those of one second in their order.
     """
     clock = snapshot.as_of - unix
-    running: defaultdict[str, list[Occupant]] = defaultdict(list)
-    waiting: defaultdict[str, list[QueuedGroup]] = defaultdict(list)
+    running: defaultdict[str, list[Running]] = defaultdict(list)
+    waiting: defaultdict[str, list[PendingGroup]] = defaultdict(list)
     for name in snapshot.cluster_queues:
         contents = state.contents_of(name)
-        running[name] += occupants(name, contents.holding, clock)
+        running[name] += running_in(name, contents.holding, clock)
         groups = [group for group in contents.waiting if group.competes]
         waiting[name] += queued(groups, clock, 1, lambda one: f"{one.namespace}/{one.name}")
     # How long anybody runs changes nothing about who starts now.
     case = ForecastGivens(snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of)
     for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:
         pending = [(name, group) for name in tree.leaves for group in waiting[name]]
-        pending.sort(key=lambda placed: _age(placed[1].arrival, uids))
-        holding = [occupant for name in tree.leaves for occupant in running[name]]
-        contents_of_tree = TreeContents(tree=tree, occupants=holding, queued=pending)
+        pending.sort(key=lambda placed: _age(placed[1], uids))
+        holding = [run for name in tree.leaves for run in running[name]]
+        contents_of_tree = TreeContents(tree=tree, running=holding, queued=pending)
         cells = {index: cell for cell, index in tree.indices.items()}
         for started in _starts(case, contents_of_tree) if pending else ():
             usage = {cells[index]: amount for index, amount in started.usage}
@@ -64,8 +64,8 @@ def admitted_now(
             )
 
 
-def _age(arrival: Arrival, uids: Mapping[str, str]) -> tuple[int, str]:
-    return arrival.created, uids[arrival.key]
+def _age(group: PendingGroup, uids: Mapping[str, str]) -> tuple[int, str]:
+    return group.created, uids[group.key]
 
 
 def _starts(case: ForecastGivens, contents: TreeContents) -> Sequence[StartedWorkloads]:

@@ -26,7 +26,7 @@ from webhook.api import resources as kinds
 from webhook.jobs import BY_NAME
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.explained import ExplainedAssignment
+from webhook.kueue.occupancy import ExplainedAssignment
 from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.decision import Fit

@@ -25,12 +25,12 @@ from tests.e2e.timed_quota import (
 )
 from tests.e2e.timed_worlds import PRIORITIES
 from webhook.kueue import forecast, quota
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand, demand
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.newcomer import Newcomer as Asked
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime, Start
 from webhook.model.queues import Arrival, Snapshot
 from webhook.state import forecast_input
@@ -84,7 +84,7 @@ class Foretold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Newcomer(Foretold):
+class ForetoldNewcomer(Foretold):
     """The same of a newcomer, and whom it preempts."""
 
     preempts: int
@@ -104,7 +104,7 @@ class Judgement:
     """The same where cycles and batches come when Kueue's came."""
     draws: tuple[str, ...]
     """Where Kueue draws who comes first: who was to, and who did."""
-    newcomer: Newcomer
+    newcomer: ForetoldNewcomer
     pending: tuple[Foretold, ...]
     """All that waited when the newcomer had come."""
 
@@ -539,7 +539,7 @@ def _unseen_by_kueue(course: Course) -> list[Group]:
     return [group for name in snapshot.cluster_queues for group in state.contents_of(name).waiting]
 
 
-def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
+def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcomer:
     arrival = as_pending(course)[course.world.newcomer.name]
     place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
     queue = snapshot.cluster_queues[place]
@@ -567,7 +567,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> Newcomer:
         for each in (0.0, seconds)
     )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
-    return Newcomer(
+    return ForetoldNewcomer(
         name=arrival.key,
         forecast=replace(first, preempted_by=last.preempted_by),
         waited=runs[0].started - course.came if runs else inf,
@@ -584,8 +584,8 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
     )
     last = next(workload for workload in group.members if workload.name == name)
     run_times = known_run_times(course, [*state.workloads(), last])
-    coming = QueuedGroup(
-        arrival=replace(group.arrival, key=name, count=1, created=int(course.came)),
+    coming = pending_group(
+        replace(group.arrival, key=name, count=1, created=int(course.came)),
         job_class=forecast_input.class_text(last),
         at=course.came,
     )
@@ -607,15 +607,15 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
     )
 
 
-def _holding(state: State, snapshot: Snapshot) -> list[Occupant]:
+def _holding(state: State, snapshot: Snapshot) -> list[Running]:
     return [
-        occupant
+        run
         for name in sorted(snapshot.cluster_queues)
-        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+        for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
 
 
-def _queued(state: State, snapshot: Snapshot) -> list[QueuedGroup]:
+def _queued(state: State, snapshot: Snapshot) -> list[PendingGroup]:
     """Return each that waits by itself, under its name."""
     groups = [
         group
@@ -624,7 +624,7 @@ def _queued(state: State, snapshot: Snapshot) -> list[QueuedGroup]:
             state.contents_of(name).waiting, 0.0, key_of=lambda workload: workload.name
         )
     ]
-    return sorted(groups, key=lambda group: group.arrival.created)
+    return sorted(groups, key=lambda group: group.created)
 
 
 def with_priorities(snapshot: Snapshot) -> Snapshot:

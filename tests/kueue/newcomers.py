@@ -9,12 +9,12 @@ from tests.builders import arrival, cluster_queue, cohort, snapshot
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.quota import plant
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import (
     ForecastGivens,
-    Occupant,
-    QueuedGroup,
     TreeContents,
     filled,
     prepare,
@@ -79,7 +79,7 @@ class World:
         return str(self.random.uniform(20.0, 300.0))
 
     def holder(self):
-        return Occupant(
+        return Running(
             cluster_queue=self.name(),
             usage={("t4", GPU): 1},
             job_class=self.seconds(),
@@ -90,7 +90,7 @@ class World:
         asked = arrival("team", {GPU: "1"}, local_queue=f"{(name or self.name())[:-3]}-lq")
         priority = self.random.choice(PRIORITIES)
         asked = replace(asked, key=str(age), priority=priority, created=age)
-        return QueuedGroup(arrival=asked, job_class=self.seconds())
+        return pending_group(asked, job_class=self.seconds())
 
     def told_and_true(self):
         """The start that a newcomer is told in some ClusterQueue, and that of the simulation.
@@ -100,7 +100,7 @@ class World:
         self.newcomers = name = self.random.choice(self.names)
         new = self.waiting(NEWEST, name)
         forecasts = forecast(self.snapshot, self.running, self.pending, run_time_of, 0.0)
-        newcomer = self.newcomer(new.arrival, name)
+        newcomer = self.newcomer(new, name)
         told = start_of(forecasts[name], newcomer, self.snapshot, now=0.0).start
         both = in_order([*self.pending, new])
         starts = pending_starts(self.snapshot, self.running, both, run_time_of, 0.0)
@@ -112,7 +112,7 @@ class World:
             queue=queue,
             demand=demand(asked.needs, queue, self.snapshot),
             priority=asked.priority,
-            local_queue=asked.local_queue_key,
+            local_queue=asked.local_queue,
         )
 
 
@@ -130,7 +130,7 @@ class WorldOfSizes(World):
     def waiting(self, age, name=None):
         alike = super().waiting(age, name)
         needs = NEEDS[self.random.choice("1124")]
-        return replace(alike, arrival=replace(alike.arrival, needs=needs))
+        return replace(alike, needs=needs)
 
 
 class PreemptingWorld(World):
@@ -164,35 +164,37 @@ class SettledWorld(PreemptingWorld):
         self.pending = in_order(
             self.waiting(age + 10) for age in range(self.random.randint(20, 60))
         )
-        groups = {group.arrival.key: group for group in self.pending}
+        groups = {group.key: group for group in self.pending}
         schedule = self.settled()
         (cell,) = schedule.tree.indices
         names = {leaf: name for name, leaf in schedule.tree.leaves.items()}
         self.running = [
-            Occupant(
+            Running(
                 cluster_queue=names[run.leaf],
                 usage={cell: run.taken[0][1]},
                 job_class=str(run.ends_at - schedule.now),
                 started_at=0.0,
                 priority=int(run.priority),
-                created=groups[run.entry.waiting.key].arrival.created,
+                created=groups[run.entry.waiting.key].created,
             )
             for run in schedule.holding()
         ]
         left = {entry.waiting.key for of in schedule.waiting() for _, _, entry in of.entries}
-        self.pending = [group for group in self.pending if group.arrival.key in left]
+        self.pending = [group for group in self.pending if group.key in left]
 
     def waiting(self, age, name=None):
         alike = super().waiting(age, name)
         needs = NEEDS[self.random.choice("1124")]
-        return replace(alike, arrival=replace(alike.arrival, needs=needs))
+        return replace(alike, needs=needs)
 
     def settled(self):
         """The schedule when those have ended who ran at its beginning, and some still wait."""
         roots = plant(self.snapshot.cluster_queues, self.snapshot.cohorts)
         case = ForecastGivens(snapshot=self.snapshot, run_time_of=run_time_of, now=0.0)
-        queued = [(f"{group.arrival.local_queue[:-3]}-cq", group) for group in self.pending]
-        contents = TreeContents(tree=roots.trees[0], occupants=self.running, queued=queued)
+        queued = [
+            (f"{group.local_queue.partition('/')[2][:-3]}-cq", group) for group in self.pending
+        ]
+        contents = TreeContents(tree=roots.trees[0], running=self.running, queued=queued)
         schedule = filled(case, contents, prepare(case, contents))
         while schedule.step():
             runs = schedule.holding()
@@ -206,7 +208,7 @@ class SettledWorld(PreemptingWorld):
 
 
 def in_order(waiting):
-    return sorted(waiting, key=lambda group: -group.arrival.priority)
+    return sorted(waiting, key=lambda group: -group.priority)
 
 
 class OneQueue(World):
@@ -246,4 +248,4 @@ class OneQueue(World):
             priority=self.random.choice(PRIORITIES),
         )
         asked = replace(asked, key=str(age), created=age)
-        return QueuedGroup(arrival=asked, job_class=self.seconds())
+        return pending_group(asked, job_class=self.seconds())

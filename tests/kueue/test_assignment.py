@@ -7,7 +7,7 @@ import pytest
 from tests.builders import cluster_queue, cohort, container, held, needs, snapshot, template
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.explained import NOWHERE, ExplainedAssignment, refused
+from webhook.kueue.occupancy import NOWHERE, ExplainedAssignment, refused
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.pods import Taint, Toleration

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import simulations, waiting
-from webhook.kueue.local_queue_use import LocalQueueUse
+from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.simulation import Running
 from webhook.model.pods import PodTemplate
 from webhook.model.queues import (

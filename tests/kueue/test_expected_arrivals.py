@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
 
 GPU = "nvidia.com/gpu"
@@ -34,7 +35,7 @@ def queues(*names, gpus=2, priorities=(0, 1000), **rest):
 
 
 def running(seconds_ago, queue="gpu-cq", gpus=1):
-    return Occupant(
+    return Running(
         cluster_queue=queue, usage={CELL: gpus}, job_class="long", started_at=-seconds_ago
     )
 
@@ -52,7 +53,7 @@ def expected(priority=1000, *, every=50.0, seconds=1e6, gpus=1, queue="gpu-cq", 
 
 def waits(priority=0):
     found = replace(arrival("a", {GPU: "1"}, local_queue="gpu-lq"), priority=priority)
-    return QueuedGroup(arrival=found, job_class="long")
+    return pending_group(found, job_class="long")
 
 
 def forecasts(world, coming, *, pending=()):

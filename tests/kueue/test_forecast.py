@@ -11,8 +11,9 @@ from tests.builders import arrival, cluster_queue, cohort, needs, snapshot, temp
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import PlannedStarts, forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import (
     AdmissionFairSharing,
@@ -36,12 +37,12 @@ def run_time_of(job_class, flavors):
 
 
 def runs(job_class="long", *, since=0.0, gpus=1, queue="gpu-cq"):
-    return Occupant(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
+    return Running(cluster_queue=queue, usage={CELL: gpus}, job_class=job_class, started_at=since)
 
 
 def waits(job_class="short", *, gpus=1, queue="gpu-lq", at=0.0, **rest):
     found = arrival("a", {GPU: str(gpus)}, local_queue=queue)
-    return QueuedGroup(arrival=replace(found, **rest), job_class=job_class, at=at)
+    return pending_group(replace(found, **rest), job_class=job_class, at=at)
 
 
 def state(gpus=2, **rest):
@@ -127,10 +128,22 @@ def test_only_trees_that_are_asked_for_are_forecast():
     assert set(forecast(queues, [], [], run_time_of, 0.0, ["a-cq"])) == {"a-cq", "b-cq"}
 
 
-def test_a_spread_grows_with_the_runs_ahead():
-    def unsure(job_class, flavors):
-        return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
+def unsure(job_class, flavors):
+    return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
 
+
+def test_errors_of_runs_beside_one_another_do_not_add_up_where_the_last_of_them_ends():
+    ends = [runs(since=-10.0 * number) for number in range(4)]
+
+    def width(running, waiting):
+        found = told(forecast(state(4), running, waiting, unsure, 0.0), state(4), gpus=4)
+        return found.start.high - found.start.seconds
+
+    alone = width(ends[:1], [])
+    assert alone < width(ends, [waits()] * 8) < 2.0 * alone
+
+
+def test_a_spread_grows_with_the_runs_ahead():
     one, three = (
         told(forecast(state(1), [runs()], [waits()] * count, unsure, 0.0), state(1)).start
         for count in (0, 2)
@@ -263,7 +276,7 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
     ]
     planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0)
     place = which % len(waiting)
-    moved = replace(waiting[place], arrival=replace(waiting[place].arrival, local_queue="b-lq"))
+    moved = replace(waiting[place], local_queue="team/b-lq")
     instead = [*waiting[:place], moved, *waiting[place + 1 :]]
 
     start = planned.with_waiting(instead).start_of(str(place))

@@ -15,8 +15,10 @@ from webhook.kueue.cycle_log import CHECKPOINT
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -98,14 +100,14 @@ def gpus(number, **rest):
 
 def runs(seconds, *, number=1, **rest):
     usage = {CELL: number}
-    return Occupant(
+    return Running(
         cluster_queue="gpu-cq", usage=usage, job_class=str(seconds), started_at=0.0, **rest
     )
 
 
 def waits(seconds, *, number=1, **rest):
     found = replace(arrival("a", {GPU: str(number)}, local_queue="gpu-lq"), **rest)
-    return QueuedGroup(arrival=found, job_class=str(seconds))
+    return pending_group(found, job_class=str(seconds))
 
 
 def told(found, state, *, number=1, priority=0, **rest):
@@ -130,6 +132,35 @@ def test_quota_of_a_placement_is_taken_from_its_start_until_the_batch_after_its_
     assert at(10.0) == 51.0
     assert at(40.0) == 21.0
     assert at(62.0) == 0.0
+
+
+def test_where_one_clusterqueue_alone_has_equals_pending_a_newcomer_to_another_takes_turns():
+    state = snapshot(
+        cluster_queue(quotas={"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("other-cq", {"t4": {GPU: "2"}}, cohort="all"),
+    )
+    both = [runs(50, number=2), replace(runs(500, number=2), cluster_queue="other-cq")]
+    waiting = waits(100, count=2)
+    found = forecast(state, both, [waiting], run_time_of, 0.0)
+
+    (first, second) = pending_starts(state, both, [waiting], run_time_of, 0.0)["a"]
+    queue = state.cluster_queues["other-cq"]
+    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state))
+
+    # Without it both start as the first run ends; with it, one of them and the newcomer do.
+    assert first.seconds == second.seconds == 51.0
+    assert start_of(found["gpu-cq"], newcomer, state, now=0.0).start.seconds == 51.0
+
+
+def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
+    state = gpus(1)
+    found = forecast(state, [], [], run_time_of, 0.0)
+
+    start = told(found, state, among=[placement(0.0, 50.0, spread=8.0)])
+
+    assert (start.low, start.seconds, start.high) == pytest.approx(
+        (51.0 - 8.0 * SIGMAS_OF_A_SIDE, 51.0, 51.0 + 8.0 * SIGMAS_OF_A_SIDE)
+    )
 
 
 def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():
@@ -177,11 +208,10 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     state = gpus(8)
     drawn = random.Random(1)
     running = [runs(drawn.uniform(20.0, 300.0)) for _ in range(8)]
-    waiting = [
-        waits(drawn.uniform(20.0, 300.0), key=str(age), created=age)
-        for age in range(2 * tree_workloads.EXACT)
-    ]
+    waiting = [waits(drawn.uniform(20.0, 300.0), key=str(age), created=age) for age in range(2000)]
     given = state, running, waiting, run_time_of, 0.0
+    monkeypatch.setattr(tree_workloads, "EXACT", 0)
+    monkeypatch.setattr(tree_workloads, "GRAIN", 0.002)
     coarse, told_coarse = pending_starts(*given), told(forecast(*given), state).seconds
 
     monkeypatch.setattr(tree_workloads, "EXACT", len(waiting))
@@ -193,3 +223,15 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     assert seconds(coarse) != seconds(exact)
     assert seconds(coarse) == pytest.approx(seconds(exact), rel=0.05, abs=5.0)
     assert told_coarse == pytest.approx(told_exact, rel=0.05)
+
+
+def test_where_events_share_a_moment_it_is_known_who_may_be_preempted(monkeypatch):
+    state = replace(gpus(1, preemption=LOWER), priority_classes={"high": 9})
+    running = [runs(100, priority=0, created=1)]
+    waiting = [waits(50, key=str(age), priority=4, created=age) for age in (2, 3)]
+    given = state, running, waiting, run_time_of, 0.0
+    exact = told(forecast(*given), state).seconds
+
+    monkeypatch.setattr(tree_workloads, "EXACT", 0)
+
+    assert told(forecast(*given), state).seconds == pytest.approx(exact, rel=0.05)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.builders import arrival
 from tests.conftest import FULL
 from tests.kueue.newcomers import (
     NEWEST,
@@ -19,9 +20,9 @@ from tests.kueue.newcomers import (
     WorldOfSizes,
     run_time_of,
 )
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast
 from webhook.kueue.tree_forecast import start_of
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 
 NEAR = {"rel": 0.25, "abs": 5.0}
 FEWER = {number: number if FULL else max(1, number // 3) for number in (3, 8, 40, 60)}
@@ -90,22 +91,23 @@ def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
     given = world.snapshot, world.running, world.pending, run_time_of, 0.0
     alone = forecast(*given)
     last = max(of.waits(name, 0.0) for name, of in alone.items())
+    alike = world.waiting(NEWEST, world.names[0])
+    asked = replace(arrival("team", local_queue="other-lq"), needs=alike.needs)
     one = ExpectedArrivals(
         cluster_queue=world.names[0],
         priority=0,
         per_second=1.0 / last,
         seconds=1.5 * last,
-        kinds=(ExpectedKind(asks=world.waiting(NEWEST, world.names[0]).arrival, job_class="60"),),
+        kinds=(ExpectedKind(asks=asked, job_class="60"),),
     )
 
     coming = forecast(*given, expected=[one])
-    asked = replace(one.kinds[0].asks, priority=0)
 
     def starts(forecasts):
         found = (
             start_of(
                 forecasts[name],
-                world.newcomer(replace(asked, priority=priority), name),
+                world.newcomer(replace(alike, priority=priority), name),
                 world.snapshot,
                 now=0.0,
             ).start.seconds

@@ -8,7 +8,7 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
 from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.partial_admission import most_missing, most_that_fit, with_missing
+from webhook.kueue.flavor_plan import most_missing, most_that_fit, with_missing
 
 GPU = "nvidia.com/gpu"
 

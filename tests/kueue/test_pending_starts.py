@@ -6,9 +6,10 @@ from dataclasses import replace
 from math import inf
 
 from tests.builders import arrival, cluster_queue, snapshot
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast, pending_starts
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.simulation import Running
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 
@@ -24,12 +25,12 @@ def run_time_of(job_class, flavors):
 
 
 def runs(gpus=1, job_class="known"):
-    return Occupant(cluster_queue="gpu-cq", usage={CELL: gpus}, job_class=job_class, started_at=NOW)
+    return Running(cluster_queue="gpu-cq", usage={CELL: gpus}, job_class=job_class, started_at=NOW)
 
 
 def waits(key, *, gpus=1, job_class="known", **rest):
     found = arrival("a", {GPU: str(gpus)}, local_queue="gpu-lq")
-    return QueuedGroup(arrival=replace(found, key=key, **rest), job_class=job_class)
+    return pending_group(replace(found, key=key, **rest), job_class=job_class)
 
 
 def state(gpus=2, **rest):

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.builders import template
-from webhook.kueue.topology_validation import larger_slices, problems
+from webhook.kueue.topology_requests import larger_slices, problems
 from webhook.model.job import PodSet
 
 P = "kueue.x-k8s.io/podset-"

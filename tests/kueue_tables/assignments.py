@@ -7,7 +7,7 @@ from tests.kueue_tables.clusters import cells, cluster
 from tests.kueue_tables.trees import tree_of
 from webhook.kueue import assignment
 from webhook.kueue.assignment import Assignment, Claimant, PreemptionMode
-from webhook.kueue.explained import parts_of
+from webhook.kueue.occupancy import parts_of
 
 MODES = {
     PreemptionMode.EXCEEDS: "NoFit",

@@ -30,9 +30,9 @@ def many_cycles(case):
     state, snapshot = world(case)
     groups = [group for queue in pending(state, snapshot) for group in queue]
     holding = [
-        occupant
+        run
         for name in snapshot.cluster_queues
-        for occupant in forecast_input.occupants(name, state.contents_of(name).holding, 0.0)
+        for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
     planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW)
     starts = [start for start in planned.begun if start.at < UNKNOWN_SECONDS]
@@ -74,7 +74,7 @@ def pending(state, snapshot):
                 0.0,
                 key_of=lambda workload: f"{workload.namespace}/{workload.name}",
             )
-            if queue.namespaces.matches(namespace_labels(snapshot, group.arrival.namespace))
+            if queue.namespaces.matches(namespace_labels(snapshot, group.namespace))
         ]
         for name, queue in sorted(snapshot.cluster_queues.items())
     ]
@@ -91,8 +91,8 @@ def cycle(state, snapshot, groups):
         for workload in state.contents_of(name).holding:
             schedule.add_running(running(name, workload))
     # Of one priority, those that are added first count as older.
-    for group in sorted(groups, key=lambda group: group.arrival.created):
-        waiting = worlds.waiting(group.arrival, snapshot, seconds=RUN_SECONDS)
+    for group in sorted(groups, key=lambda group: group.created):
+        waiting = worlds.with_run(group, snapshot, seconds=RUN_SECONDS)
         schedules[waiting.cluster_queue].add_waiting(waiting)
     begun, preempted = {}, {}
     for simulation in dict.fromkeys(schedules.values()):

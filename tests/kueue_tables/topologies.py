@@ -3,9 +3,8 @@
 import json
 from collections import Counter
 
-from webhook.kueue import topology_room
-from webhook.kueue.topology_domains import tree_of
-from webhook.kueue.topology_room import FlavorDomains
+from webhook.kueue import topology_placement
+from webhook.kueue.topology_placement import FlavorDomains, tree_of
 from webhook.model.pods import PodTemplate, read_toleration
 from webhook.model.quantity import parse
 from webhook.model.queues import PodSetNeeds, ResourceFlavor, Snapshot
@@ -24,8 +23,8 @@ def placed(case):
     want = want if all(want.values()) else dict.fromkeys(want)
     domains = _domains(case, levels)
     needs = [_needs(name, each) for name, each in pod_sets]
-    free = domains and topology_room.free_of(domains, _occupied(fields, domains))
-    found = domains and topology_room.placed(needs, domains, free)
+    free = domains and topology_placement.free_of(domains, _occupied(fields, domains))
+    found = domains and topology_placement.placed(needs, domains, free)
     if not found:
         return dict.fromkeys(want), want
     of_leaf = {leaf: domain for domain, leaf in domains.tree.leaves.items()}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.builders import cluster_queue, cohort, held, needs, snapshot
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.explained import ExplainedAssignment
+from webhook.kueue.occupancy import ExplainedAssignment
 from webhook.model.decision import Fit
 from webhook.model.queues import Quota, ResourceGroup, Snapshot
 

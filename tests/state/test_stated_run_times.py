@@ -14,7 +14,7 @@ from tests.state.objects import PENDING, condition, local_queue, named, reservin
 from tests.state.objects import workload as workload_object
 from webhook.api import resources as kinds
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.start_times import StartTimes
+from webhook.kueue.tree_forecast import StartTimes
 from webhook.learn.job_class import Mark, shared_home, written
 from webhook.model.forecasts import Basis, JobClass, RunTime, of_queue
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from webhook.adapt import accelerators, pins
-from webhook.kueue import topology_validation
+from webhook.kueue import topology_requests
 from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model import quantity
 from webhook.model.decision import Rejection
@@ -184,8 +184,8 @@ def _refusal(
     if before is after:
         return None
     for reason, check in (
-        (Reason.REPLICAS_NOT_ALLOWED, topology_validation.larger_slices),
-        (Reason.WOULD_BE_INVALID, topology_validation.problems),
+        (Reason.REPLICAS_NOT_ALLOWED, topology_requests.larger_slices),
+        (Reason.WOULD_BE_INVALID, topology_requests.problems),
     ):
         submitted = frozenset(check(before))
         for problem in check(after):

@@ -14,8 +14,8 @@ from webhook.adapt.topology_annotations import with_topology
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.requests import needs
+from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
 from webhook.kueue.topology_requests import Placing, requested
-from webhook.kueue.topology_room import FlavorDomains, could_hold, domains_of, level_of
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.policy.fallback_policy import Adaptation, TopologyChanges, TopologyMode
 from webhook.model.queues import ClusterQueue, PodSetNeeds, Snapshot

@@ -7,15 +7,20 @@ wait, and what is free and of no use to them.
 
 from __future__ import annotations
 
-import heapq
-from collections import Counter, defaultdict, deque
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
 from webhook.cost.geometries import WHOLE, Geometry, geometries, is_balanced
+from webhook.kueue import quota
+from webhook.kueue.flavor_plan import Demand, FlavorChoice
+from webhook.kueue.queue_lines import PendingGroup
+from webhook.kueue.quota_holders import StartedWorkloads
+from webhook.kueue.simulation import Simulation
 from webhook.model.costs.devices import Device
+from webhook.model.queues import ClusterQueue, KueueConfig, Quota, ResourceGroup
 
 _HOUR: Final = 3600.0
 _FRAGMENTED: Final = 0.1
@@ -28,6 +33,9 @@ _LEAST_WAITED: Final = 1.0
 """Device-hours; for less nobody stops Jobs to cut devices anew."""
 USABLE: Final = 0.95
 """Usable part of a slice's memory, as in decisions."""
+_POOL: Final = "pool"
+_UNITS: Final = "units"
+"""The one resource of which each unit of a device is a flavor."""
 
 Cells: TypeAlias = Mapping[str, int]
 """Resource, empty for whole devices, to how many units of it there are."""
@@ -231,85 +239,90 @@ def replay(cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDem
 
 
 class _PoolReplay:
+    """A ClusterQueue whose flavors are the units of one pool, the smallest first."""
+
     def __init__(
         self, cells: Cells, units: Mapping[str, _Cell], demands: Sequence[DeviceDemand]
     ) -> None:
-        self._free = Counter(cells)
+        self._cells = cells
         self._units = sorted((units[name] for name in cells if name in units), key=_size)
         self._demands = sorted(demands, key=_rank)
-        self._waiting: dict[tuple[int | None, int], deque[DeviceDemand]] = defaultdict(deque)
-        self._fitting = {
-            (demand.need, demand.devices): self._fits(demand) for demand in self._demands
-        }
-        shares = Counter((demand.need, demand.devices) for demand in self._demands)
-        self._useless = {
-            unit.resource: unit.part
-            * sum(n for kind, n in shares.items() if unit.resource not in self._fitting[kind])
-            / max(1, len(self._demands))
-            for unit in self._units
-        }
-        self._parts = {unit.resource: unit.part for unit in self._units}
-        self._ends: list[tuple[float, str, int]] = []
-        self._waited = 0.0
-        self._by_day: defaultdict[int, float] = defaultdict(float)
+        self._kinds = Counter((demand.need, demand.devices) for demand in self._demands)
+        self._fitting = {kind: self._fits(kind[0]) for kind in self._kinds}
 
-    def _fits(self, demand: DeviceDemand) -> tuple[str, ...]:
-        if demand.need is None:
+    def _fits(self, need: int | None) -> tuple[str, ...]:
+        """Return the resources of which one unit is enough, the smallest first."""
+        if need is None:
             return tuple(unit.resource for unit in self._units if not unit.resource)
-        need = demand.need
         return tuple(unit.resource for unit in self._units if unit.memory >= need)
 
     def run(self) -> Waits:
-        if any(not self._could_ever(demand) for demand in self._demands):
+        if any(not self._could_ever(kind) for kind in self._kinds):
             return Waits(waited=inf)
-        fragmented = free = 0.0
-        now = self._demands[0].at if self._demands else 0.0
-        coming = deque(self._demands)
-        while coming or self._ends:
-            at = min(coming[0].at if coming else inf, self._ends[0][0] if self._ends else inf)
-            for resource, count in self._free.items():
-                fragmented += (at - now) * count * self._useless.get(resource, 0.0)
-                free += (at - now) * count * self._parts.get(resource, 0.0)
-            now = at
-            while self._ends and self._ends[0][0] <= now:
-                _, resource, count = heapq.heappop(self._ends)
-                self._free[resource] += count
-            while coming and coming[0].at <= now:
-                demand = coming.popleft()
-                self._waiting[demand.need, demand.devices].append(demand)
-            self._start(now)
+        begun = self._begun()
+        by_day: defaultdict[int, float] = defaultdict(float)
+        used: defaultdict[str, float] = defaultdict(float)
+        for start in begun:
+            demand = self._demands[int(start.key)]
+            waited = (self._begin + start.at - demand.at) * demand.devices
+            by_day[int(demand.at // 86_400)] += waited / _HOUR
+            used[start.flavors[0]] += demand.devices * demand.seconds
+        hours = max((start.finish for start in begun), default=0.0) / _HOUR
+        free = {
+            unit: self._cells[unit.resource] * hours - used[unit.resource] / _HOUR
+            for unit in self._units
+        }
         return Waits(
-            waited=self._waited / _HOUR,
-            by_day={day: waited / _HOUR for day, waited in self._by_day.items()},
-            fragmented=fragmented / _HOUR,
-            free=free / _HOUR,
+            waited=sum(by_day.values()),
+            by_day=by_day,
+            fragmented=sum(left * self._useless(unit) for unit, left in free.items()),
+            free=sum(left * unit.part for unit, left in free.items()),
         )
 
-    def _could_ever(self, demand: DeviceDemand) -> bool:
-        names = self._fitting[demand.need, demand.devices]
-        return any(self._free[name] >= demand.devices for name in names)
+    def _could_ever(self, kind: tuple[int | None, int]) -> bool:
+        return any(self._cells[name] >= kind[1] for name in self._fitting[kind])
 
-    def _start(self, now: float) -> None:
-        """Start those who wait and fit, in the order in which they came."""
-        heads = [(queue[0].rank, kind) for kind, queue in self._waiting.items() if queue]
-        heapq.heapify(heads)
-        while heads:
-            # Heads of one rank are of one kind, so that kinds are never compared.
-            _, kind = heapq.heappop(heads)
-            demand = self._waiting[kind][0]
-            names = (n for n in self._fitting[kind] if self._free[n] >= demand.devices)
-            resource = next(names, None)
-            if resource is None:
-                continue
-            self._free[resource] -= demand.devices
-            heapq.heappush(self._ends, (now + demand.seconds, resource, demand.devices))
-            waited = (now - demand.at) * demand.devices
-            self._waited += waited
-            self._by_day[int(demand.at // 86_400)] += waited
-            queue = self._waiting[kind]
-            queue.popleft()
-            if queue:
-                heapq.heappush(heads, (queue[0].rank, kind))
+    def _useless(self, unit: _Cell) -> float:
+        """Return which part of a device is of no use to the average Job while a unit is free."""
+        without = (n for kind, n in self._kinds.items() if unit.resource not in self._fitting[kind])
+        return unit.part * sum(without) / max(1, len(self._demands))
+
+    @property
+    def _begin(self) -> float:
+        return self._demands[0].at if self._demands else 0.0
+
+    def _begun(self) -> Sequence[StartedWorkloads]:
+        """Return when each of the demands starts; its place is its key."""
+        queue = self._queue()
+        (tree,) = quota.plant({_POOL: queue}, {}).trees
+        # Nobody is to wait for Kueue's requeue batch.
+        simulation = Simulation(tree, [queue], kueue=KueueConfig(requeue_seconds=0.0))
+        asked = {
+            kind: Demand(parts=(tuple(_choice(name, kind[1]) for name in names),), combinations=())
+            for kind, names in self._fitting.items()
+        }
+        for place, demand in enumerate(self._demands):
+            simulation.add_waiting(
+                PendingGroup(
+                    cluster_queue=_POOL,
+                    demand=asked[demand.need, demand.devices],
+                    seconds=demand.seconds,
+                    at=demand.at - self._begin,
+                    key=str(place),
+                )
+            )
+        simulation.run()
+        return simulation.begun
+
+    def _queue(self) -> ClusterQueue:
+        names = tuple(unit.resource for unit in self._units)
+        quotas = {(name, _UNITS): Quota(nominal=self._cells[name]) for name in names}
+        group = ResourceGroup(resources=(_UNITS,), flavors=names, quotas=quotas)
+        return ClusterQueue(name=_POOL, groups=(group,))
+
+
+def _choice(resource: str, units: int) -> FlavorChoice:
+    return FlavorChoice(flavor=resource, usage=(((resource, _UNITS), units),))
 
 
 def _rank(demand: DeviceDemand) -> tuple[float, float, float, int]:

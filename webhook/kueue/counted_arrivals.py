@@ -11,25 +11,33 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
-from webhook.kueue import partial_admission, quota
-from webhook.kueue.assignment import Assignment, Oracle, is_served, set_aside
-from webhook.kueue.explained import NOWHERE, parts_of
+from webhook.kueue import flavor_plan, quota
+from webhook.kueue.assignment import (
+    Assignment,
+    DomainsInUse,
+    Oracle,
+    assign_placed,
+    is_served,
+    set_aside,
+    shifted,
+)
+from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.local_queue_use import use_of
 from webhook.kueue.occupancy import (
     EMPTY,
     NO_START_TIMES,
+    NOWHERE,
     Occupancy,
+    PreemptionTargets,
     at_its_turn,
     claimant,
     is_behind,
     is_namespace_selected,
+    parts_of,
     reserves_now,
 )
-from webhook.kueue.placed_assignment import DomainsInUse, assign_placed, shifted
 from webhook.kueue.preemption import Preemptor, candidates_in
-from webhook.kueue.preemption_targets import PreemptionTargets
 from webhook.kueue.queue_lines import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
@@ -185,7 +193,7 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
         simulation.add_waiting(
             PendingGroup(
                 cluster_queue=cluster_queue.name,
-                demand=demands.of(cluster_queue.name, arrival) or UNSERVABLE,
+                demand=demands.of(cluster_queue.name, arrival.needs) or UNSERVABLE,
                 seconds=inf,
                 priority=arrival.priority,
                 count=arrival.count,
@@ -383,7 +391,7 @@ def _has_room(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
             all(
                 not n
                 or tree.available(leaf, indices[flavor, resource])
-                >= n * partial_admission.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
+                >= n * flavor_plan.fewest(pod_set) - pod_set.held.get((flavor, resource), 0)
                 for resource, n in pod_set.per_pod.items()
                 if resource in group.resources
             )
@@ -440,14 +448,14 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
         return found if is_served(found, place) else None
 
     # ``getInitialAssignments`` in Kueue's ``simulationr.go``.
-    most = partial_admission.most_missing(needs)
+    most = flavor_plan.most_missing(needs)
     if not most:
         return assigned(needs)
 
     def fitting(missing: int) -> Assignment | None:
-        return served(partial_admission.with_missing(needs, missing))
+        return served(flavor_plan.with_missing(needs, missing))
 
-    return served(needs) or partial_admission.most_that_fit(most, fitting) or assigned(needs)
+    return served(needs) or flavor_plan.most_that_fit(most, fitting) or assigned(needs)
 
 
 def _joined(held: Held, arrivals: Sequence[Arrival]) -> Held:

@@ -19,15 +19,14 @@ from webhook.kueue import assignment, queue_lines
 from webhook.kueue.assignment import (
     Assignment,
     Claimant,
+    DomainsInUse,
     Level,
     Oracle,
     PreemptionMode,
     oracle_by_counts,
 )
 from webhook.kueue.cycle_log import Kind, Rank, ServedHead
-from webhook.kueue.fair_sharing import Tournament
-from webhook.kueue.local_queue_use import LocalQueueUse
-from webhook.kueue.placed_assignment import DomainsInUse
+from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
@@ -490,8 +489,9 @@ class Cycles:
             charged, leaving = fitting.taken, tuple(victim.holder for victim in victims)
             self._preempt(contender, cycle)
         else:
-            count = self._start(contender, cycle)
-            charged, starts = tuple((cell, n * count) for cell, n in fitting.taken), True
+            self._start(contender, cycle)
+            # With a newcomer in another ClusterQueue only one of several equal ones starts.
+            charged, starts = fitting.taken, True
         if charged or self._is_order_shared:
             cycle.served.append(
                 ServedHead(
@@ -569,8 +569,8 @@ class Cycles:
             cycle.changes = True
         self.preempted.append(IssuedPreemptions(key=entry.waiting.key, victims=contender.victims))
 
-    def _start(self, contender: Contender, cycle: _Cycle) -> int:
-        """Let a head start, and with it those that come next; return how many."""
+    def _start(self, contender: Contender, cycle: _Cycle) -> None:
+        """Let a head start, and with it those that come next."""
         heads, fitting, entry, number = contender.heads, contender.fitting, contender.entry, 1
         if cycle.is_alone:
             number = queue_lines.alike(self._tree, heads, fitting)
@@ -594,7 +594,6 @@ class Cycles:
             )
         )
         cycle.changes = True
-        return number
 
 
 def _turn(contender: Contender) -> tuple[int, float, float]:

@@ -2,7 +2,9 @@
 
 Taints, selectors and covered resources depend on the template and the ClusterQueue alone, so a plan
 is made once for equal templates. ``demand`` turns the plans of a Workload into the choices that
-forecasts try. What is used or free is not known here.
+forecasts try, with fewer pods where it does with fewer, as Kueue's ``PodSetReducer`` takes them
+from all pod sets alike. What is used or free is not known here.
+https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/flavorassigner/podset_reducer.go
 """
 
 from __future__ import annotations
@@ -10,17 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, product
-from typing import TypeVar, cast
+from typing import Generic, TypeVar, cast, overload
 
 from webhook.kueue.flavor_match import mismatch
-from webhook.kueue.partial_admission import FewerPods, most_missing, with_missing
-from webhook.kueue.topology_requests import (
-    Placing,
-    TopologyRequest,
-    asks_for_topology,
-    requested,
-)
-from webhook.kueue.topology_room import could_hold, domains_of
+from webhook.kueue.topology_placement import could_hold, domains_of
+from webhook.kueue.topology_requests import Placing, TopologyRequest, asks_for_topology, requested
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
@@ -36,6 +32,8 @@ from webhook.model.queues import (
 from webhook.model.reasons import Reason
 
 T = TypeVar("T")
+_Fitting = TypeVar("_Fitting")
+AskedT = TypeVar("AskedT")
 _PODS = "pods"
 _REFUSED = Rejection(
     reason=Reason.WOULD_BE_INVALID,
@@ -381,3 +379,65 @@ def _combinations(parts: Sequence[tuple[FlavorChoice, ...]]) -> tuple[str, ...]:
     names = product(*([choice.flavor for choice in part] for part in parts))
     unique = {",".join(sorted(set(flavors))): None for flavors in islice(names, _COMBINATIONS)}
     return tuple(unique)
+
+
+def most_missing(needs: Sequence[PodSetNeeds]) -> int:
+    """Return without how many of its pods Kueue may admit a Workload at the most."""
+    return sum(need.count - fewest(need) for need in needs)
+
+
+def fewest(need: PodSetNeeds) -> int:
+    """Return the fewest pods with which Kueue may admit a pod set."""
+    return need.count if need.min_count is None else min(need.min_count, need.count)
+
+
+def with_missing(needs: Sequence[PodSetNeeds], missing: int) -> tuple[PodSetNeeds, ...]:
+    """Return the needs without *missing* pods, which are taken from each pod set in proportion."""
+    most = most_missing(needs)
+    return tuple(
+        replace(need, count=need.count - (need.count - fewest(need)) * missing // most, known={})
+        for need in needs
+    )
+
+
+def most_that_fit(most: int, fit: Callable[[int], _Fitting | None]) -> _Fitting | None:
+    """Return what *fit* returns for the least number of missing pods that fits; None: none does.
+
+    *most* may be missing; that all are there was tried before. *fit* returns None where the others
+    do not fit.
+    """
+    least, unknown = 0, most + 1
+    found: _Fitting | None = None
+    while most and least < unknown:
+        middle = (least + unknown) // 2
+        if (fitting := fit(middle)) is None:
+            least = middle + 1
+        else:
+            unknown, found = middle, fitting
+    return found
+
+
+class FewerPods(Sequence[AskedT], Generic[AskedT]):
+    """What a Workload asks for without one of its pods, without two, and so on.
+
+    Each is worked out when it is first looked at: there may be thousands, of which few are tried.
+    """
+
+    def __init__(self, most: int, without: Callable[[int], AskedT]) -> None:
+        self._most, self._without = most, without
+        self._known: dict[int, AskedT] = {}
+
+    def __len__(self) -> int:
+        return self._most
+
+    @overload
+    def __getitem__(self, index: int) -> AskedT: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AskedT]: ...
+    def __getitem__(self, index: int | slice) -> AskedT | Sequence[AskedT]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(self._most)[index]]
+        missing = range(1, self._most + 1)[index]
+        if missing not in self._known:
+            self._known[missing] = self._without(missing)
+        return self._known[missing]

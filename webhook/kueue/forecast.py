@@ -1,44 +1,52 @@
 """The forecasts of cohort trees, from the Workloads that hold quota and those that are pending.
 
-Each tree is simulated to its end, and its cycles are logged. Trees share no quota, so one in which
-nothing changed need not be forecast again. Nothing here knows of policies or of the Job that is to
-be decided.
+Each tree is simulated to its end, and its cycles are logged. When those start who are pending, with
+ranges, comes from the same simulation, so a newcomer and those who wait before it are told the
+same. Trees share no quota, so one in which nothing changed need not be forecast again. Nothing here
+knows of policies or of the Job that is to be decided.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import TypeAlias
 
 from webhook.kueue import flavor_plan, quota
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import RunTimeOf
-from webhook.kueue.expected_arrivals import ExpectedArrivals, expected_groups, newcomer_priorities
-from webhook.kueue.local_queue_use import use_of
-from webhook.kueue.pending_starts import starts_in_tree
+from webhook.kueue.fair_sharing import use_of
+from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.simulation import Simulation
-from webhook.kueue.tree_forecast import PREEMPTION, QueueOutlook, TreeForecast
+from webhook.kueue.simulation import Running, Simulation
+from webhook.kueue.tree_forecast import (
+    PREEMPTION,
+    QueueOutlook,
+    TreeForecast,
+    overtaken,
+    pending_start,
+)
 from webhook.kueue.tree_workloads import (
+    ExpectedArrivals,
     ForecastGivens,
-    Occupant,
     PlacedGroup,
     PreparedWorkloads,
-    QueuedGroup,
     TreeContents,
+    expected_groups,
     filled,
+    newcomer_priorities,
     prepare,
 )
 from webhook.model.forecasts import Start
 from webhook.model.queues import (
     LOWER_PRIORITY,
     NEVER,
-    Arrival,
     ClusterQueue,
+    FlavorResource,
     Snapshot,
     StopPolicy,
     namespace_labels,
@@ -63,8 +71,8 @@ class _Planned:
 
 def forecast(  # noqa: PLR0913 - all that a forecast starts from
     snapshot: Snapshot,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
+    running: Sequence[Running],
+    waiting: Sequence[PendingGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -86,8 +94,8 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
 
 def pending_starts(  # noqa: PLR0913 - as for ``forecast``
     snapshot: Snapshot,
-    running: Sequence[Occupant],
-    waiting: Sequence[QueuedGroup],
+    running: Sequence[Running],
+    waiting: Sequence[PendingGroup],
     run_time_of: RunTimeOf,
     now: float,
     only: Collection[str] | None = None,
@@ -116,8 +124,8 @@ class PlannedStarts:
     def __init__(
         self,
         snapshot: Snapshot,
-        running: Sequence[Occupant],
-        waiting: Sequence[QueuedGroup],
+        running: Sequence[Running],
+        waiting: Sequence[PendingGroup],
         run_time_of: RunTimeOf,
         now: float,
         only: Collection[str] | None = None,
@@ -145,7 +153,7 @@ class PlannedStarts:
         """Return the starts of all that is pending, in seconds from now."""
         return tuple(begun for planned in self._planned for begun in planned.begun)
 
-    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> OtherStarts:
+    def with_waiting(self, waiting: Sequence[PendingGroup]) -> OtherStarts:
         """Return the starts if these Workloads were pending instead.
 
         Only trees whose pending groups differ are forecast again.
@@ -191,9 +199,7 @@ class _Rerun:
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys of all that are pending."""
-        return frozenset(
-            group.arrival.key for _, group in self._contents.queued if group.arrival.count
-        )
+        return frozenset(group.key for _, group in self._contents.queued if group.count)
 
     @cached_property
     def _simulation(self) -> Simulation:
@@ -225,7 +231,7 @@ class _Trees:
     """The cohort trees to forecast: all, or those with one of the ClusterQueues *only*."""
 
     def __init__(
-        self, case: ForecastGivens, running: Sequence[Occupant], only: Collection[str] | None
+        self, case: ForecastGivens, running: Sequence[Running], only: Collection[str] | None
     ) -> None:
         snapshot = case.snapshot
         self._targets = _Targets(snapshot)
@@ -238,12 +244,12 @@ class _Trees:
         self._trees = quota.plant(queues, snapshot.cohorts).trees
         # A group is kept beside its id: a freed one's id could be given to another.
         self._placed: dict[int, PlacedGroup] = {}
-        self._occupants: defaultdict[str, list[Occupant]] = defaultdict(list)
-        for occupant in running:
-            if (root := self._roots.get(occupant.cluster_queue)) is not None:
-                self._occupants[root].append(occupant)
+        self._running: defaultdict[str, list[Running]] = defaultdict(list)
+        for run in running:
+            if (root := self._roots.get(run.cluster_queue)) is not None:
+                self._running[root].append(run)
 
-    def with_waiting(self, waiting: Sequence[QueuedGroup]) -> Iterator[TreeContents]:
+    def with_waiting(self, waiting: Sequence[PendingGroup]) -> Iterator[TreeContents]:
         """Yield the trees with these Workloads pending, always in the same order."""
         queued: defaultdict[str, list[PlacedGroup]] = defaultdict(list)
         placed = self._placed
@@ -251,35 +257,35 @@ class _Trees:
             # Most groups are the same time after time.
             place = placed.get(id(group))
             if place is None:
-                place = placed[id(group)] = self._targets.of(group.arrival), group
+                place = placed[id(group)] = self._targets.of(group.local_queue), group
             if (root := self._roots.get(place[0])) is not None:
                 queued[root].append(place)
         for tree in self._trees:
             root = self._roots[next(iter(tree.leaves))]
-            yield TreeContents(tree=tree, occupants=self._occupants[root], queued=queued[root])
+            yield TreeContents(tree=tree, running=self._running[root], queued=queued[root])
 
 
 class _Targets:
-    """Finds the ClusterQueue in which an arrival competes; "": it competes in none."""
+    """Finds the ClusterQueue in which those of a LocalQueue compete; "": they compete in none."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._known: dict[tuple[str, str], str] = {}
+        self._known: dict[str, str] = {}
 
-    def of(self, arrival: Arrival) -> str:
-        place = arrival.namespace, arrival.local_queue
-        if place not in self._known:
-            self._known[place] = self._find(arrival)
-        return self._known[place]
+    def of(self, local_queue: str) -> str:
+        """Return the ClusterQueue of a LocalQueue, ``namespace/name``."""
+        if local_queue not in self._known:
+            self._known[local_queue] = self._find(*local_queue.split("/", 1))
+        return self._known[local_queue]
 
-    def _find(self, arrival: Arrival) -> str:
+    def _find(self, namespace: str, name: str) -> str:
         snapshot = self._snapshot
-        local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        local_queue = snapshot.local_queues.get((namespace, name))
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
             return ""
         # Kueue keeps Workloads pending whose namespace the ClusterQueue's selector leaves out.
         queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
-        labels = namespace_labels(snapshot, arrival.namespace)
+        labels = namespace_labels(snapshot, namespace)
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
@@ -311,7 +317,7 @@ def _of_tree(
             expected_per_second=rate,
             queues=_outlooks(case, contents, prepared, simulation),
             unseen=prepared.unseen,
-            highest=max((group.arrival.priority for _, group in contents.queued), default=-inf),
+            highest=max((group.priority for _, group in contents.queued), default=-inf),
             first_by_use=_first_by_use(case, contents),
         ),
         begun=simulation.begun,
@@ -381,7 +387,7 @@ def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str
         return frozenset()
     least: dict[str, float] = {}
     for name, group in contents.queued:
-        used = use.amounts.get(group.arrival.local_queue_key, 0.0)
+        used = use.amounts.get(group.local_queue, 0.0)
         least[name] = min(used, least.get(name, inf))
     return frozenset(
         local_queue
@@ -394,8 +400,8 @@ def _outranked_below(queue: ClusterQueue, contents: TreeContents, snapshot: Snap
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
-    waiting = {group.arrival.priority for _, group in contents.queued}
-    holding = {run.priority for run in contents.occupants if run.priority is not None}
+    waiting = {int(group.priority) for _, group in contents.queued}
+    holding = {run.priority for run in contents.running if run.priority is not None}
     highest = max(waiting | holding | set(newcomer_priorities(snapshot)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
@@ -405,7 +411,7 @@ def _all_unordered(queued: Sequence[PlacedGroup]) -> str:
     """Say why Kueue's order among all pending Workloads of a tree is not modelled; empty: it is."""
     # Such a start is unknown, and by one that is not known no Job leaves its preferred option
     # (decision 0023). How long one runs that was admitted with fewer pods is not known.
-    kinds = {id(group.arrival.needs): group.arrival.needs for _, group in queued}
+    kinds = {id(group.needs): group.needs for _, group in queued}
     if any(need.min_count is not None for needs in kinds.values() for need in needs):
         return "partialAdmission"
     return "concurrentAdmission" if any(group.is_variant for _, group in queued) else ""
@@ -442,3 +448,109 @@ def _uncertain(
         "topology": bool(flavor_plan.flavors_with_topology(queue, snapshot)),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
+
+
+def starts_in_tree(
+    contents: TreeContents,
+    prepared: PreparedWorkloads,
+    forecast: TreeForecast,
+    begun: Iterable[StartedWorkloads],
+    begun_later: Iterable[StartedWorkloads],
+) -> dict[str, tuple[Start, ...]]:
+    """Return the starts of each group, by its key; the first is that of the first in order.
+
+    *begun*: all starts of the event loop; *begun_later*: those with Workloads that are expected to
+    come. Who is preempted starts again: the first start counts.
+    """
+    now, later = _by_key(begun), _by_key(begun_later)
+    unseen = _unseen_before(contents, prepared)
+    starts = {}
+    for name, group in contents.queued:
+        key, count = group.key, group.count
+        before, is_unseen = unseen.get(id(group), (0, False))
+        moments = zip(_first(now, key, count), _first(later, key, count), strict=True)
+        starts[key] = tuple(
+            _start(
+                forecast,
+                name,
+                (at, after),
+                priority=int(group.priority),
+                unseen=before + number * is_unseen,
+            )
+            for number, (at, after) in enumerate(moments)
+        )
+    return starts
+
+
+_Moment: TypeAlias = "tuple[float, float]"
+"""When a Workload starts, in seconds, and the standard deviation of that."""
+
+
+def _by_key(begun: Iterable[StartedWorkloads]) -> Mapping[str, Sequence[_Moment]]:
+    moments: defaultdict[str, list[_Moment]] = defaultdict(list)
+    for started in begun:
+        moments[started.key] += [(started.at, started.spread)] * started.count
+    return {key: sorted(of_key) for key, of_key in moments.items()}
+
+
+def _first(by_key: Mapping[str, Sequence[_Moment]], key: str, count: int) -> Sequence[_Moment]:
+    """Return the first *count* starts; inf for those who never start."""
+    known = by_key.get(key, ())[:count]
+    return (*known, *((inf, 0.0),) * (count - len(known)))
+
+
+def _start(
+    forecast: TreeForecast,
+    name: str,
+    moments: tuple[_Moment, _Moment],
+    *,
+    priority: int,
+    unseen: int,
+) -> Start:
+    outlook = forecast.queues[name]
+    at, after = moments
+    start = pending_start(outlook, *at, priority=priority)
+    # Who starts at once waits for nobody, so nothing about others can be wrong.
+    if start.seconds == 0.0:
+        return start
+    if forecast.later is not None and start.seconds < inf:
+        delayed = pending_start(outlook, *after, priority=priority)
+        start = overtaken(start, delayed, forecast.expected_per_second)
+    return replace(start, unseen=unseen, unordered=outlook.unordered)
+
+
+def _unseen_before(
+    contents: TreeContents, prepared: PreparedWorkloads
+) -> Mapping[int, tuple[int, bool]]:
+    """Return by the id of a group for how many it waits of whose run times it knows nothing.
+
+    Also whether it is itself one of those.
+    """
+    ahead: Counter[tuple[frozenset[FlavorResource], frozenset[str]]] = Counter()
+    for jobs in prepared.unseen:
+        if jobs.priority is None:
+            ahead[jobs.cells, jobs.known_in] += jobs.count
+    before = {}
+    # Of equal priorities the order is that of ``queued``.
+    for name, group in sorted(contents.queued, key=lambda placed: -placed[1].priority):
+        shape = prepared.demands.of(name, group.needs)
+        if shape is None:
+            continue
+        namespace = group.namespace
+        is_unseen = _is_unseen(name, group, shape, prepared)
+        known_in = prepared.run_times.known_in(name, group.job_class, shape.combinations)
+        shared = (
+            count
+            for (cells, knowing), count in ahead.items()
+            if namespace not in knowing and not shape.cells.isdisjoint(cells)
+        )
+        before[id(group)] = sum(shared), is_unseen and namespace not in known_in
+        if is_unseen:
+            ahead[shape.cells, known_in] += group.count
+    return before
+
+
+def _is_unseen(name: str, group: PendingGroup, shape: Demand, prepared: PreparedWorkloads) -> bool:
+    return not group.limit_seconds and not all(
+        prepared.run_times.knows(name, group.job_class, flavors) for flavors in shape.combinations
+    )

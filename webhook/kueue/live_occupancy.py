@@ -15,8 +15,8 @@ from typing import TypeAlias
 from webhook.kueue import counted_arrivals, quota
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.start_times import StartTimes
 from webhook.kueue.topology_requests import ANNOTATIONS
+from webhook.kueue.tree_forecast import StartTimes
 from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
 
 _RUNS_IN_ORDER = 16

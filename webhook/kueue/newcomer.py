@@ -14,12 +14,18 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from webhook.kueue import assignment, queue_lines
-from webhook.kueue.assignment import Assignment, Claimant, Level, PreemptionMode
+from webhook.kueue.assignment import (
+    Assignment,
+    Claimant,
+    DomainsInUse,
+    Level,
+    PreemptionMode,
+    held_elsewhere,
+)
 from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank, ServedHead
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.placed_assignment import DomainsInUse, held_elsewhere
 from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Taken, UsageTree

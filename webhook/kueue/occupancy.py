@@ -1,34 +1,46 @@
 """What each ClusterQueue holds with its pending Workloads counted in, and how it would take others.
 
 Kueue's next cycle is asked about one new Workload: its flavors, whether it has room at its turn
-behind the heads, and whether it starts. It must not know how the pending ones were counted in.
+behind the heads, whom it would preempt, and whether it starts; the answer is in words that people
+read. It must not know how the pending ones were counted in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 
-from webhook.kueue.assignment import Assignment, Claimant
-from webhook.kueue.cycle import Kept
-from webhook.kueue.explained import (
-    ExplainedAssignment,
-    as_unplaced,
-    as_waiting,
-    explained,
-    refused,
+from webhook.kueue import flavor_plan
+from webhook.kueue.assignment import (
+    Assignment,
+    Choice,
+    Claimant,
+    Level,
+    PreemptionMode,
+    assign_placed,
+    oracle_by_counts,
+    victims_of,
 )
-from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.preemption import Preemptor
-from webhook.kueue.preemption_targets import PreemptionTargets
-from webhook.kueue.quota import Forest, UsageTree
+from webhook.kueue.cycle import MODES, Kept
+from webhook.kueue.fair_sharing import use_of
+from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
+from webhook.kueue.preemption import Preemptor, QuotaHolder
+from webhook.kueue.preemptor import Preemptions
+from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.simulation import is_open
-from webhook.kueue.start_times import StartTimes
-from webhook.kueue.topology_room import OccupiedDomains
+from webhook.kueue.topology_placement import NOTHING_PLACED, OccupiedDomains
+from webhook.kueue.tree_forecast import StartTimes
+from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
+from webhook.model.fields import FieldError
 from webhook.model.queues import (
+    ANY,
+    NEVER,
+    Amounts,
     ClusterQueue,
+    FlavorResource,
     Held,
     LocalQueue,
     PodSetNeeds,
@@ -40,6 +52,7 @@ from webhook.model.queues import (
 )
 from webhook.model.reasons import Reason
 
+_NOT_LOOKED_AT = "; its topology is not looked at"
 EMPTY = Held()
 NO_START_TIMES = StartTimes()
 
@@ -299,3 +312,256 @@ def _kept(occupancy: Occupancy, tree: UsageTree, cluster_queue: str) -> Iterator
 
 def _somebody_is_unready(occupancy: Occupancy) -> bool:
     return any(held.reserving > held.ready for held in occupancy.holdings.values())
+
+
+class PreemptionTargets:
+    """Whom a Workload would preempt of those whom a snapshot names; of others, whether it may.
+
+    Who holds quota is looked up only if that is asked.
+    """
+
+    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/preemption_oracle.go
+
+    def __init__(
+        self, occupancy: Occupancy, tree: UsageTree, queue: ClusterQueue, preemptor: Preemptor
+    ) -> None:
+        self._occupancy, self._tree, self._queue = occupancy, tree, queue
+        self._preemptor = preemptor
+
+    def possibility(self, cell: int, amount: int) -> Level:
+        """Return what preempting can do for one cell, as Kueue's oracle does."""
+        if self._preemptions is None:
+            return self._by_counts(cell, amount)
+        possible, height = self._preemptions.possibility(self._preemptor, cell, amount)
+        return MODES[possible], height
+
+    def victims(self, taken: Taken) -> int | None:
+        """Count those that stop for this quota; None: it is not known who holds it."""
+        found = self.targets(taken)
+        return None if found is None else len(found)
+
+    def targets(self, taken: Taken) -> Sequence[QuotaHolder] | None:
+        """Return those that stop for this quota; None: it is not known who holds it."""
+        if self._preemptions is None:
+            return None
+        available, leaf = self._tree.available, self._preemptor.leaf
+        short = [cell for cell, amount in taken if available(leaf, cell) < amount]
+        preemptor = replace(self._preemptor, taken=taken)
+        return [victim.holder for victim in self._preemptions.targets(preemptor, short)]
+
+    @cached_property
+    def _preemptions(self) -> Preemptions | None:
+        """Those who may be preempted; None: of some of them nothing is known but their number."""
+        names = self._candidates()
+        if not all(_are_known(self._occupancy, name) for name in names):
+            return None
+        snapshot, tree = self._occupancy.snapshot, self._tree.copy()
+        use, is_fair = use_of(snapshot, tree), snapshot.kueue.fair_sharing
+        return Preemptions(
+            tree,
+            {self._preemptor.leaf: self._queue.preemption},
+            (holder for name in names for holder in self._holders(name)),
+            strategies=snapshot.kueue.preemption_strategies if is_fair else None,
+            queue_usages=use.amounts if use is not None else None,
+        )
+
+    def _candidates(self) -> list[str]:
+        """Return the ClusterQueues of which Workloads may be preempted."""
+        tree, policy = self._tree, self._queue.preemption
+        names = [] if policy.within_cluster_queue == NEVER else [self._queue.name]
+        if policy.reclaim_within_cohort != NEVER:
+            leaves = tree.leaves.items()
+            # Kueue reclaims only from those that use more than their quota.
+            names += [
+                name for name, leaf in leaves if name != self._queue.name and tree.borrows(leaf)
+            ]
+        return names
+
+    def _holders(self, name: str) -> Iterator[QuotaHolder]:
+        occupancy, preemptor, tree = self._occupancy, self._preemptor, self._tree
+        policy, leaf = self._queue.preemption, tree.leaves[name]
+        is_any = leaf != preemptor.leaf and policy.reclaim_within_cohort == ANY
+        known = (*occupancy.snapshot.reserving.get(name, ()), *occupancy.reserved.get(name, ()))
+        for reservation in known:
+            if is_any or reservation.priority <= preemptor.priority:
+                namespace = reservation.key.partition("/")[0]
+                yield QuotaHolder(
+                    key=reservation.key,
+                    leaf=leaf,
+                    taken=tree.taken(dict(reservation.charge)),
+                    priority=reservation.priority,
+                    reserved_at=reservation.reserved_at,
+                    queued_at=reservation.queued_at,
+                    is_evicted=reservation.is_evicted,
+                    uid=reservation.uid,
+                    local_queue=f"{namespace}/{reservation.local_queue}",
+                )
+
+    def _by_counts(self, cell: int, amount: int) -> Level:
+        held = self._occupancy.held(self._queue.name)
+        # Where the lowest priority is unknown, preemption cannot be ruled out.
+        is_lower = held.lowest_priority is None or held.lowest_priority < self._preemptor.priority
+        oracle = oracle_by_counts(
+            self._tree,
+            self._preemptor.leaf,
+            self._queue,
+            lower_holds=lambda: held.reserving > 0 and is_lower,
+        )
+        return oracle(cell, amount)
+
+
+def _are_known(occupancy: Occupancy, name: str) -> bool:
+    """Return whether the snapshot names who holds quota in a ClusterQueue, if only the first."""
+    snapshot = occupancy.snapshot
+    observed = occupancy.held(name).reserving - len(occupancy.reserved.get(name, ()))
+    return not observed or name in snapshot.reserving
+
+
+NOWHERE = Assignment(mode=PreemptionMode.EXCEEDS)
+"""That of a Workload that the ClusterQueue can never take, whatever its quota."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedAssignment:
+    """How one ClusterQueue would take a Workload; amounts are as in ``model.quantity``."""
+
+    fit: Fit
+    usage: Amounts = field(default_factory=dict)
+    """The quota that it would be charged. Empty unless it fits."""
+    detail: str = ""
+    """The amounts behind ``fit``, for people."""
+    rejection: Rejection | None = None
+    """Why it can never fit; None: it can."""
+    assignment: Assignment = NOWHERE
+    preempts: int = 0
+    """How many Workloads Kueue would preempt for it, where that is known."""
+
+
+def explained(
+    needs: Sequence[PodSetNeeds],
+    claimant: Claimant,
+    snapshot: Snapshot,
+    occupied: OccupiedDomains = NOTHING_PLACED,
+) -> ExplainedAssignment:
+    """Assign a flavor to each resource group of each pod set.
+
+    *occupied* is what is in use in the domains of Topologies.
+
+    Raises:
+        FieldError: a toleration or an affinity term of a template cannot be read.
+
+    """
+    plans = [flavor_plan.of(pod_set, claimant.queue, snapshot) for pod_set in needs]
+    for plan in plans:
+        if plan.rejection is not None:
+            return refused(plan.rejection)
+    groups = flavor_plan.parts(needs, plans)
+    choices = _choices(groups, claimant.tree)
+    assigned = assign_placed(needs, choices, claimant, snapshot, occupied)
+    if assigned.mode is PreemptionMode.EXCEEDS:
+        return refused(_rejection(assigned, groups, claimant))
+    if assigned.mode is PreemptionMode.FITS:
+        usage = claimant.tree.amounts(assigned.taken)
+        detail = _taken(usage, snapshot, is_placed=assigned.is_placed)
+        return ExplainedAssignment(fit=Fit.FITS, usage=usage, detail=detail, assignment=assigned)
+    if assigned.is_placed:
+        detail = f"no domain of flavor {_names(assigned.flavors)} has room"
+        return ExplainedAssignment(fit=Fit.WAITS, detail=detail, assignment=assigned)
+    detail = _lacking(assigned, groups, claimant)
+    # The flavors were chosen resource by resource; the targets must free all of them at once.
+    victims = victims_of(assigned, claimant)
+    fit = Fit.WAITS if victims == 0 else Fit.MAY_PREEMPT
+    return ExplainedAssignment(fit=fit, detail=detail, assignment=assigned, preempts=victims or 0)
+
+
+def as_waiting(found: ExplainedAssignment) -> ExplainedAssignment:
+    """Return an assignment for which nobody is preempted, because another Workload is tried."""
+    return replace(found, fit=Fit.WAITS, preempts=0)
+
+
+def as_unplaced(found: ExplainedAssignment) -> ExplainedAssignment:
+    """Return an assignment of which it is not known any more that domains have room for it."""
+    if not found.assignment.is_placed:
+        return found
+    unplaced = replace(found.assignment, is_placed=False)
+    return replace(found, assignment=unplaced, detail=f"{found.detail}{_NOT_LOOKED_AT}")
+
+
+def refused(rejection: Rejection) -> ExplainedAssignment:
+    return ExplainedAssignment(fit=Fit.NEVER, detail=rejection.detail, rejection=rejection)
+
+
+def parts_of(
+    needs: Sequence[PodSetNeeds], claimant: Claimant, snapshot: Snapshot
+) -> Sequence[Sequence[Choice]]:
+    """Translate needs into the indices of a tree, without the flavors that can never serve."""
+    plans = [flavor_plan.of(pod_set, claimant.queue, snapshot) for pod_set in needs]
+    if any(plan.rejection is not None for plan in plans):
+        return ((),)
+    return _choices(flavor_plan.parts(needs, plans), claimant.tree)
+
+
+def _choices(groups: Iterable[Iterable[Flavor]], tree: UsageTree) -> Sequence[Sequence[Choice]]:
+    return [
+        [_choice(flavor, tree) for flavor in flavors if flavor.refusal is None]
+        for flavors in groups
+    ]
+
+
+def _choice(flavor: Flavor, tree: UsageTree) -> Choice:
+    return flavor.name, tree.taken(flavor.amounts) if flavor.unreadable is None else None
+
+
+def _rejection(
+    assigned: Assignment, groups: Sequence[Sequence[Flavor]], claimant: Claimant
+) -> Rejection:
+    """Return why none of a group's flavors can ever serve."""
+    # A flavor with too little quota came closer than one whose taints or labels do not match.
+    if assigned.lacking is None:
+        refusals = next(
+            [flavor.refusal for flavor in flavors]
+            for flavors in groups
+            if all(flavor.refusal is not None for flavor in flavors)
+        )
+        nothing = Rejection(reason=Reason.NO_FLAVOR, detail="it has no flavors")
+        return next(iter(refusals), None) or nothing
+    at, amount = assigned.lacking
+    cell = claimant.tree.cells[at]
+    most = quantity.render(claimant.tree.potential(claimant.leaf, at), resource=cell[1])
+    detail = f"asks for {_amount(cell, amount)}; ClusterQueue {claimant.queue.name} can never have "
+    return Rejection(reason=Reason.EXCEEDS_MAXIMUM, detail=f"{detail}more than {most}")
+
+
+def _lacking(assigned: Assignment, groups: Sequence[Sequence[Flavor]], claimant: Claimant) -> str:
+    """Return how much is needed and how much is free of the resource that decides.
+
+    Raises:
+        FieldError: the template cannot be checked against a flavor, and that decides.
+
+    """
+    if assigned.lacking is None:
+        # Raised only here, as Kueue also does not check flavors that it does not get to.
+        faults = (flavor.unreadable for flavors in groups for flavor in flavors)
+        fault = next(fault for fault in faults if fault is not None)
+        raise FieldError(fault.path, fault.message)
+    at, amount = assigned.lacking
+    cell = claimant.tree.cells[at]
+    free = max(0, claimant.tree.available(claimant.leaf, at))
+    return f"needs {_amount(cell, amount)}, {quantity.render(free, resource=cell[1])} free"
+
+
+def _amount(cell: FlavorResource, amount: int) -> str:
+    flavor, resource = cell
+    return f"{resource} {quantity.render(amount, resource=resource)} (flavor {flavor})"
+
+
+def _names(flavors: Iterable[str]) -> str:
+    return ", ".join(sorted(set(flavors)))
+
+
+def _taken(usage: Amounts, snapshot: Snapshot, *, is_placed: bool) -> str:
+    names = {flavor for flavor, _ in usage}
+    text = f"flavor {_names(names)}" if names else "asks for nothing"
+    if not is_placed and any(snapshot.flavors[name].topology for name in names):
+        text += _NOT_LOOKED_AT
+    return text

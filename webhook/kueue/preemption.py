@@ -1,7 +1,6 @@
 """Who may preempt whom by the policies of ClusterQueues, in which order, and when that is enough.
 
-Whom a search chooses is in ``classical_preemption`` and ``fair_preemption``; both begin with one
-``PreemptionSearch``.
+Whom a ``PreemptionSearch`` chooses is in ``preemptor``.
 """
 
 from __future__ import annotations

@@ -20,39 +20,73 @@ from webhook.kueue.assignment import (
     assign,
     search,
 )
-from webhook.kueue.flavor_plan import Demand
-from webhook.kueue.partial_admission import FewerPods, most_that_fit
+from webhook.kueue.flavor_plan import NOWHERE, Demand, FewerPods, most_that_fit
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, PodSetNeeds, Queueing
+from webhook.model.queues import Arrival, ClusterQueue, PodSetNeeds, Queueing
 
 _Choices: TypeAlias = tuple[tuple[str, Taken], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingGroup:
-    """Equal Workloads that are pending in one ClusterQueue and are admitted one by one."""
+    """Equal Workloads that are pending and are admitted one by one.
 
-    cluster_queue: str
-    demand: Demand
-    seconds: float
-    """Expected run time."""
-    spread: float = 0.0
-    """Standard deviation of ``seconds``, in seconds."""
-    by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
-    priority: float = 0
-    """A whole number but of those who are not there yet; see ``expected_arrivals.LATER``."""
-    count: int = 1
-    at: float = 0.0
-    """When it begins to compete for quota, in seconds since the beginning of the simulation."""
+    A sequence of groups is in the order in which Kueue tries them.
+    """
+
     key: str = ""
     """A name by which the caller finds its start again; need not be unique."""
     uid: str = ""
     """As in ``RunningGroup``, for one Workload by itself."""
     local_queue: str = ""
-    """``namespace/name``, for ClusterQueues that order their LocalQueues by usage."""
+    """``namespace/name``"""
+    policy: str = ""
+    """The one that decided; empty: none did."""
     needs: tuple[PodSetNeeds, ...] = ()
-    """What its pods ask for of the domains of Topologies; empty: that does not count."""
+    """What its pods ask for; in a Simulation, of the domains of Topologies."""
+    priority: float = 0
+    """A whole number but of those who are not there yet; see ``tree_workloads.LATER``."""
+    count: int = 1
+    """Those of 0 do not compete, but their run time helps to estimate unknown ones."""
+    created: int = 0
+    """The time by which Kueue orders the first, in seconds since 1970."""
+    at: float = 0.0
+    """When it begins to compete for quota: the end of a backoff. On the clock of *now*, and in a
+    Simulation in seconds since its beginning; 0: at once."""
+    is_variant: bool = False
+    """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
+    # From here on what its run time is worked out from, ...
+    job_class: str = ""
+    limit_seconds: int = 0
+    """As in ``Running``."""
+    # ... and from here on what a Simulation has to know.
+    cluster_queue: str = ""
+    demand: Demand = NOWHERE
+    seconds: float = 0.0
+    """Expected run time."""
+    spread: float = 0.0
+    """Standard deviation of ``seconds``, in seconds."""
+    by_flavors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Flavors (sorted, unique, joined by commas) to (seconds, spread); empty: the same on all."""
+
+    @property
+    def namespace(self) -> str:
+        return self.local_queue.partition("/")[0]
+
+
+def pending_group(arrival: Arrival, *, job_class: str = "", at: float = 0.0) -> PendingGroup:
+    """Return the Workloads of an arrival as they wait."""
+    return PendingGroup(
+        key=arrival.key,
+        local_queue=arrival.local_queue_key,
+        policy=arrival.policy,
+        needs=arrival.needs,
+        priority=arrival.priority,
+        count=arrival.count,
+        created=arrival.created,
+        at=at,
+        job_class=job_class,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

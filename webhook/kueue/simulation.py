@@ -15,12 +15,11 @@ from itertools import accumulate
 from math import floor, inf, sqrt
 from typing import Final
 
-from webhook.kueue.assignment import Oracle
+from webhook.kueue.assignment import DomainsInUse, Oracle
 from webhook.kueue.cycle import Cycles, IssuedPreemptions, Kept, StartedGroup
 from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
+from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
-from webhook.kueue.local_queue_use import LocalQueueUse
-from webhook.kueue.placed_assignment import DomainsInUse
 from webhook.kueue.preemption import PreemptionReason
 from webhook.kueue.queue_lines import (
     ClusterQueueHeads,
@@ -64,33 +63,42 @@ class PreemptedWorkloads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """Workloads that hold quota when they are added to a Simulation."""
+    """Equal Workloads that hold quota in a ClusterQueue when a Simulation begins."""
 
     cluster_queue: str
     usage: Amounts
     """Of all of them together."""
-    seconds: float
-    """Expected run time that is left."""
-    spread: float = 0.0
-    """Standard deviation of ``seconds``, in seconds."""
     count: int = 1
     key: str = ""
     priority: int | None = None
     """None: it is not known, and they are not preempted."""
+    uid: str = ""
+    local_queue: str = ""
+    """``namespace/name``"""
+    placed: tuple[PlacedPods, ...] = ()
+    """Where the pods of all of them are in the domains of Topologies."""
+    demand: Demand | None = None
+    """What they wait for if they begin again; None: the flavors that they have."""
+    # From here on what their run time and age are worked out from, ...
+    job_class: str = ""
+    started_at: float | None = None
+    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
+    limit_seconds: int = 0
+    """The time limit of their runs; 0: there is none."""
+    created: int = 0
+    """The time by which its queue orders the first of them, in seconds since 1970."""
+    # ... and from here on what comes of it.
+    seconds: float = inf
+    """Expected run time that is left."""
+    spread: float = 0.0
+    """Standard deviation of ``seconds``, in seconds."""
+    whole: tuple[float, float] | None = None
+    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
+    is left."""
     order: float = -inf
     """Their place by age among those that wait: the least is the oldest."""
     reserved_at: float = 0.0
     """When they got their quota, in seconds since the beginning of the simulation: before it."""
-    uid: str = ""
-    local_queue: str = ""
-    """``namespace/name``"""
-    demand: Demand | None = None
-    """What they wait for if they begin again; None: the flavors that they have."""
-    placed: tuple[PlacedPods, ...] = ()
-    """Where the pods of all of them are in the domains of Topologies."""
-    whole: tuple[float, float] | None = None
-    """Seconds of a whole run and their standard deviation, for those that begin again; None: what
-    is left."""
 
 
 class Simulation:
@@ -157,8 +165,10 @@ class Simulation:
         self._grain = grain
         self._batch_at = inf
         """When Kueue's next requeue batch comes; inf: none."""
-        self._done_variance = 0.0
-        """Sum of the variances of the runs that have finished, in seconds squared."""
+        self._freed = 0
+        """Number of Workloads that have given their quota back since the last requeue batch."""
+        self._shift = 0.0
+        """Variance of later starts that runs cause which have finished, in seconds squared."""
         self._runs: list[tuple[float, int, RunningGroup]] = []
         """A heap of what holds quota, by when it finishes."""
         self._evicted: list[tuple[float, int, RunningGroup]] = []
@@ -449,10 +459,13 @@ class Simulation:
             releases.append((at, run.count))
             last, variance = run, variance + run.variance * run.count
         if last is not None:
-            # Errors of earlier runs shift later starts, averaged over all Workloads that run.
-            self.spread = sqrt(self._done_variance / max(1, self.running) ** 2 + last.variance)
-        self._done_variance += variance
-        self.running -= sum(count for _, count in releases)
+            self.spread = sqrt(self._shift + last.variance)
+        # An error of a run shifts later starts by its part of all that run. Quota that waits for a
+        # requeue batch is as good as taken.
+        self._shift += variance / max(1, self.running + self._freed) ** 2
+        freed = sum(count for _, count in releases)
+        self.running -= freed
+        self._freed += freed
         return releases
 
     def _free(self, group: RunningGroup, at: float) -> None:
@@ -491,6 +504,7 @@ class Simulation:
         cycles, started = self._cycles, list[StartedGroup]()
         cycles.begin()
         if wakes:
+            self._freed = 0
             cycles.wake()
         while cycles.is_awake and not cycles.rest_if_in_vain():
             now = self._started()
@@ -507,7 +521,10 @@ class Simulation:
         moments = _moments_of(releases, started, self.now, self.batch_seconds)
         for start, at in zip(started, moments, strict=True):
             # A release may lie before a Workload began to compete.
-            self._note(start, max(start.entry.waiting.at, at))
+            run = self._note(start, max(start.entry.waiting.at, at))
+            if self.log is not None and run.holder is not None:
+                # What it takes is in the log already.
+                self.log.note(Change(run.leaf, (), 1, run.holder))
 
     def _note_all(self, started: Iterable[StartedGroup]) -> None:
         """Let those run from now on that have got quota."""

@@ -1,77 +1,51 @@
-"""The Workloads of one cohort tree as its simulation takes them, with their expected run times."""
+"""The Workloads of one cohort tree as its simulation takes them, with their expected run times.
+
+Those that are there, and those that are expected to come.
+"""
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from operator import attrgetter
 from typing import Final, TypeAlias
 
+from webhook.kueue.assignment import DomainsInUse, held_elsewhere
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import Durations, RunTimeOf
-from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, flavors_with_topology
-from webhook.kueue.local_queue_use import use_of
-from webhook.kueue.placed_assignment import DomainsInUse, held_elsewhere
+from webhook.kueue.fair_sharing import use_of
+from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, demand_of, flavors_with_topology
 from webhook.kueue.queue_lines import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import Running, Simulation
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
-from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Snapshot
-from webhook.model.topologies import PlacedPods
+from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Queueing, Snapshot
 
-EXACT: Final = 6_000
-"""Of so many pending Workloads in a tree no events share a moment."""
-GRAIN: Final = 0.02 / 20_000
-"""Of more, those do that are closer than this part of the time from now for each of them. What
-comes free together goes to wide Workloads that in Kueue are overtaken by narrow ones; but starts
-hours away need no exactness of seconds."""
+EXACT: Final = 20_000
+"""Where pending Workloads of a tree, times the ClusterQueues in which they wait, are no more, no
+events share a moment: each ClusterQueue's head is tried whenever something ends."""
+GRAIN: Final = 0.0001
+"""Where they are more, those do that are closer than this part of the time from now for each of
+these ClusterQueues. What comes free together goes to wide Workloads that in Kueue are overtaken by
+narrow ones, so starts hours away are wrong by a fourth in the middle, and less where all are
+alike."""
 MOST_TRIES: Final = 24_000
 """After so many tries of heads in a tree nobody preempts any more: the search for victims takes ten
 times as long as a try without."""
 UNKNOWN_SECONDS = 600.0
 """The run time of Workloads in ClusterQueues in which no run time is known."""
+LATER = 0.5
+"""How much lower those rank that are expected to come: behind newcomers of the same priority,
+before all lower ones, as priorities are whole numbers."""
+_MOST_EXPECTED = 256
+"""Most Workloads that are expected to come to a tree; each may cost a scheduling cycle."""
 
-PlacedGroup: TypeAlias = "tuple[str, QueuedGroup]"
+PlacedGroup: TypeAlias = tuple[str, PendingGroup]
 """The ClusterQueue in which Workloads compete, and these Workloads."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occupant:
-    """Equal Workloads that hold quota in a ClusterQueue."""
-
-    cluster_queue: str
-    usage: Amounts
-    """Of all of them together."""
-    job_class: str = ""
-    started_at: float | None = None
-    """When they were admitted, on the clock of *now*; None: quota is reserved, but they are not."""
-    limit_seconds: int = 0
-    """The time limit of their runs; 0: there is none."""
-    count: int = 1
-    priority: int | None = None
-    """None: it is not known."""
-    created: int = 0
-    """The time by which its queue orders the first of them, in seconds since 1970."""
-    local_queue: str = ""
-    """``namespace/name``"""
-    placed: tuple[PlacedPods, ...] = ()
-    """Where the pods of each of them are in the domains of Topologies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedGroup:
-    """Equal pending Workloads; a sequence of groups is in the order in which Kueue tries them."""
-
-    arrival: Arrival
-    """With a count of 0 they do not compete, but their run time helps to estimate unknown ones."""
-    job_class: str = ""
-    at: float = 0.0
-    """When they begin to compete, on the clock of *now*: the end of a backoff; 0: at once."""
-    limit_seconds: int = 0
-    """As in ``Occupant``."""
-    is_variant: bool = False
-    """One of several Workloads of one Job, of which Kueue admits only the first that fits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +63,7 @@ class TreeContents:
     """A cohort tree without usage, what holds quota in it and what is pending."""
 
     tree: UsageTree
-    occupants: Sequence[Occupant]
+    running: Sequence[Running]
     queued: Sequence[PlacedGroup]
 
 
@@ -99,7 +73,7 @@ class PreparedWorkloads:
 
     run_times: Durations
     running: Sequence[Running]
-    pending: Mapping[int, tuple[QueuedGroup, PendingGroup | None]]
+    pending: Mapping[int, tuple[PendingGroup, PendingGroup | None]]
     """By the id of a group what it adds to the simulation; None: it does not compete."""
     unseen: tuple[Unseen, ...]
     """Workloads of which neither a run time nor a time limit is known to everybody."""
@@ -116,7 +90,7 @@ def prepare(
     """Return the Workloads of a tree with their run times; *before*: what most of them are."""
     demands = before.demands if before is not None else TreeDemands(case.snapshot)
     asked = [
-        (name, group, demands.of(name, group.arrival))
+        (name, group, demands.of(name, group.needs))
         for name, group in contents.queued
         if before is None or id(group) not in before.pending
     ]
@@ -126,42 +100,46 @@ def prepare(
     if before is not None:
         return replace(prepare(case, contents), grain=before.grain)
     run_times = Durations(case.run_time_of, UNKNOWN_SECONDS)
-    count = sum(group.arrival.count for _, group in contents.queued)
-    unseen = _learned(run_times, contents.occupants, asked)
-    for occupant in contents.occupants:
+    unseen = _learned(run_times, contents.running, asked)
+    for run in contents.running:
         run_times.observe(
-            occupant.cluster_queue,
-            occupant.job_class,
-            _flavors(occupant.usage),
-            elapsed=_elapsed(occupant, case.now),
-            count=occupant.count,
+            run.cluster_queue,
+            run.job_class,
+            _flavors(run.usage),
+            elapsed=_elapsed(run, case.now),
+            count=run.count,
         )
     return PreparedWorkloads(
         run_times=run_times,
-        running=tuple(_running(occupant, case.now, run_times) for occupant in contents.occupants),
+        running=tuple(_running(run, case.now, run_times) for run in contents.running),
         pending=_pending(asked, case.now, run_times),
         unseen=unseen,
         demands=demands,
-        grain=GRAIN * count if count > EXACT else 0.0,
+        grain=_grain(contents.queued),
     )
 
 
-def _is_known(run_times: Durations, name: str, group: QueuedGroup, shape: Demand | None) -> bool:
+def _grain(queued: Sequence[PlacedGroup]) -> float:
+    """Return the grain of a simulation in which these Workloads are pending."""
+    count = sum(group.count for _, group in queued)
+    queues = len({name for name, group in queued if group.count})
+    return GRAIN * queues if count * queues > EXACT else 0.0
+
+
+def _is_known(run_times: Durations, name: str, group: PendingGroup, shape: Demand | None) -> bool:
     """Return whether a group leaves what is expected of all others as it is."""
     flavors_of = shape.combinations if shape is not None else ()
     return all(run_times.is_settled(name, group.job_class, flavors) for flavors in flavors_of)
 
 
 def _pending(
-    asked: Sequence[tuple[str, QueuedGroup, Demand | None]], now: float, run_times: Durations
-) -> dict[int, tuple[QueuedGroup, PendingGroup | None]]:
+    asked: Sequence[tuple[str, PendingGroup, Demand | None]], now: float, run_times: Durations
+) -> dict[int, tuple[PendingGroup, PendingGroup | None]]:
     # A group is kept beside its id: a freed one's id could be given to another.
     return {
         id(group): (
             group,
-            _waiting(name, group, shape or NOWHERE, now, run_times)
-            if group.arrival.count
-            else None,
+            _waiting(name, group, shape or NOWHERE, now, run_times) if group.count else None,
         )
         for name, group, shape in asked
     }
@@ -169,26 +147,26 @@ def _pending(
 
 def _learned(
     run_times: Durations,
-    occupants: Sequence[Occupant],
-    asked: Sequence[tuple[str, QueuedGroup, Demand | None]],
+    running: Sequence[Running],
+    asked: Sequence[tuple[str, PendingGroup, Demand | None]],
 ) -> tuple[Unseen, ...]:
     """Look up all run times; return the Workloads with neither one that all know nor a limit."""
     unseen: Counter[tuple[frozenset[FlavorResource], int | None, frozenset[str]]] = Counter()
     # All are looked up before the first is added, because an unknown run is taken to last as
     # long as the median of the known ones in its ClusterQueue.
-    for occupant in occupants:
-        name, flavors = occupant.cluster_queue, _flavors(occupant.usage)
-        known = run_times.learn(name, occupant.job_class, flavors)
-        if not (known or occupant.limit_seconds):
-            known_in = run_times.known_in(name, occupant.job_class, (flavors,))
+    for run in running:
+        name, flavors = run.cluster_queue, _flavors(run.usage)
+        known = run_times.learn(name, run.job_class, flavors)
+        if not (known or run.limit_seconds):
+            known_in = run_times.known_in(name, run.job_class, (flavors,))
             # What holds quota keeps newcomers of every priority waiting, hence None.
-            unseen[frozenset(occupant.usage), None, known_in] += occupant.count
+            unseen[frozenset(run.usage), None, known_in] += run.count
     for name, group, shape in asked:
         flavors_of = shape.combinations if shape is not None else ()
         are_known = [run_times.learn(name, group.job_class, flavors) for flavors in flavors_of]
         if shape is not None and not (all(are_known) or group.limit_seconds):
             known_in = run_times.known_in(name, group.job_class, flavors_of)
-            unseen[shape.cells, group.arrival.priority, known_in] += group.arrival.count
+            unseen[shape.cells, int(group.priority), known_in] += group.count
     return tuple(
         Unseen(cells=cells, priority=priority, count=count, known_in=known_in)
         for (cells, priority, known_in), count in unseen.items()
@@ -222,8 +200,8 @@ def filled(
     for place, (_, group) in enumerate(contents.queued):
         _, waiting = prepared.pending[id(group)]
         if waiting is not None:
-            simulation.add_waiting(waiting, age=age_of(group.arrival.created) + place)
-    newest = max((group.arrival.created for _, group in contents.queued), default=0)
+            simulation.add_waiting(waiting, age=age_of(group.created) + place)
+    newest = max((group.created for _, group in contents.queued), default=0)
     first = age_of(newest) + len(contents.queued)
     for place, later in enumerate(coming):
         simulation.add_waiting(later, age=first + place)
@@ -251,65 +229,56 @@ def _flavors(usage: Amounts) -> str:
     return ",".join(sorted({flavor for flavor, _ in usage}))
 
 
-def left_of(occupant: Occupant, now: float, run_times: Durations) -> tuple[float, float]:
+def left_of(run: Running, now: float, run_times: Durations) -> tuple[float, float]:
     """Return mean and standard deviation of what is left of running Workloads, in seconds."""
     return run_times.left(
-        occupant.cluster_queue,
-        occupant.job_class,
-        _flavors(occupant.usage),
-        elapsed=_elapsed(occupant, now),
-        limit=occupant.limit_seconds,
+        run.cluster_queue,
+        run.job_class,
+        _flavors(run.usage),
+        elapsed=_elapsed(run, now),
+        limit=run.limit_seconds,
     )
 
 
-def _elapsed(occupant: Occupant, now: float) -> float:
+def _elapsed(run: Running, now: float) -> float:
     """Return for how long Workloads have run, in seconds."""
     # What has reserved quota and is not admitted yet has its whole run before it.
-    return 0.0 if occupant.started_at is None else max(0.0, now - occupant.started_at)
+    return 0.0 if run.started_at is None else max(0.0, now - run.started_at)
 
 
-def _running(occupant: Occupant, now: float, run_times: Durations) -> Running:
-    seconds, spread = left_of(occupant, now, run_times)
-    flavors = _flavors(occupant.usage)
-    return Running(
-        cluster_queue=occupant.cluster_queue,
-        usage=occupant.usage,
+def _running(run: Running, now: float, run_times: Durations) -> Running:
+    """Expect how long Workloads that hold quota still run."""
+    seconds, spread = left_of(run, now, run_times)
+    return replace(
+        run,
         seconds=seconds,
         spread=spread,
-        count=occupant.count,
-        priority=occupant.priority,
         # Of equal age, those that hold quota have come before those that wait.
-        order=age_of(occupant.created) - 1,
-        reserved_at=-_elapsed(occupant, now),
-        local_queue=occupant.local_queue,
-        placed=occupant.placed * occupant.count,
+        order=age_of(run.created) - 1,
+        reserved_at=-_elapsed(run, now),
         whole=run_times.whole(
-            occupant.cluster_queue, occupant.job_class, flavors, limit=occupant.limit_seconds
+            run.cluster_queue, run.job_class, _flavors(run.usage), limit=run.limit_seconds
         ),
     )
 
 
 def _waiting(
-    name: str, queued: QueuedGroup, shape: Demand, now: float, run_times: Durations
+    name: str, group: PendingGroup, shape: Demand, now: float, run_times: Durations
 ) -> PendingGroup:
     """Expect how long pending Workloads will run on each combination of flavors."""
     runs = run_times.whole_by_flavors(
-        name, queued.job_class, shape.combinations, limit=queued.limit_seconds
+        name, group.job_class, shape.combinations, limit=group.limit_seconds
     )
     # What no flavor serves never runs, but is tried by Kueue, and keeps a StrictFIFO queue waiting.
     seconds, spread = next(iter(runs.values()), (0.0, 0.0))
-    return PendingGroup(
+    return replace(
+        group,
         cluster_queue=name,
         demand=shape,
         seconds=seconds,
         spread=spread,
         by_flavors=runs if len(runs) > 1 else {},
-        priority=queued.arrival.priority,
-        count=queued.arrival.count,
-        at=max(0.0, queued.at - now),
-        key=queued.arrival.key,
-        local_queue=queued.arrival.local_queue_key,
-        needs=queued.arrival.needs,
+        at=max(0.0, group.at - now),
     )
 
 
@@ -321,14 +290,115 @@ class TreeDemands:
         # The needs are kept beside their id: a freed object's id could be given to another.
         self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
 
-    def of(self, cluster_queue: str, arrival: Arrival) -> Demand | None:
-        """Return what an arrival may use; None: a template of it cannot be read."""
-        key = cluster_queue, id(arrival.needs)
+    def of(self, cluster_queue: str, needs: tuple[PodSetNeeds, ...]) -> Demand | None:
+        """Return what pod sets may use; None: a template of them cannot be read."""
+        key = cluster_queue, id(needs)
         if key not in self._known:
             queue = self._snapshot.cluster_queues[cluster_queue]
             try:
-                asked = demand(arrival.needs, queue, self._snapshot)
+                asked = demand(needs, queue, self._snapshot)
             except FieldError:
                 asked = None
-            self._known[key] = arrival.needs, asked
+            self._known[key] = needs, asked
         return self._known[key][1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedKind:
+    """One of the Workloads that have come, as which others are expected to come."""
+
+    asks: Arrival | Amounts
+    """What it asks for, or what it has got of which flavors."""
+    job_class: str = ""
+    limit_seconds: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedArrivals:
+    """Workloads of one priority that are expected to come to a ClusterQueue from *now* on."""
+
+    cluster_queue: str
+    priority: int
+    per_second: float
+    seconds: float
+    """For how long they go on coming: as long again as they have."""
+    kinds: tuple[ExpectedKind, ...]
+    """They come in turn."""
+
+
+def expected_groups(
+    expected: Sequence[ExpectedArrivals],
+    contents: TreeContents,
+    prepared: PreparedWorkloads,
+    *,
+    snapshot: Snapshot,
+    horizon: float,
+) -> Iterator[PendingGroup]:
+    """Yield the Workloads that are expected to come to a tree, by time, at even intervals."""
+    rows = heapq.merge(
+        *(
+            _row(arrivals, prepared, horizon)
+            for arrivals in expected
+            if arrivals.cluster_queue in contents.tree.leaves and _may_overtake(arrivals, snapshot)
+        ),
+        key=attrgetter("at"),
+    )
+    yield from islice(rows, _MOST_EXPECTED)
+
+
+def _may_overtake(arrivals: ExpectedArrivals, snapshot: Snapshot) -> bool:
+    """Return whether those who come later may come before anybody who is there."""
+    # Under StrictFIFO nobody overtakes those of his own priority, however wide they are.
+    queue = snapshot.cluster_queues[arrivals.cluster_queue]
+    return queue.queueing is not Queueing.STRICT or arrivals.priority > min(
+        newcomer_priorities(snapshot)
+    )
+
+
+def _row(
+    arrivals: ExpectedArrivals, prepared: PreparedWorkloads, horizon: float
+) -> Iterator[PendingGroup]:
+    name, known = arrivals.cluster_queue, {}
+    for number in range(int(min(horizon, arrivals.seconds) * arrivals.per_second)):
+        kind = arrivals.kinds[number % len(arrivals.kinds)]
+        if id(kind) not in known:
+            known[id(kind)] = _expected_group(name, arrivals.priority, kind, prepared)
+        group = known[id(kind)]
+        if group is not None:
+            yield replace(group, at=(number + 1) / arrivals.per_second)
+
+
+def _expected_group(
+    name: str, priority: int, kind: ExpectedKind, prepared: PreparedWorkloads
+) -> PendingGroup | None:
+    """Return a Workload that is expected to come; None: how long it would run is not known."""
+    arrival, shape = None, None
+    if isinstance(kind.asks, Arrival):
+        arrival = kind.asks
+        shape = prepared.demands.of(name, arrival.needs)
+    else:
+        shape = demand_of(kind.asks)
+    run_times = prepared.run_times
+    if shape is None or not shape.is_possible:
+        return None
+    if not all(run_times.knows(name, kind.job_class, flavors) for flavors in shape.combinations):
+        return None
+    runs = run_times.whole_by_flavors(
+        name, kind.job_class, shape.combinations, limit=kind.limit_seconds
+    )
+    seconds, spread = next(iter(runs.values()))
+    return PendingGroup(
+        cluster_queue=name,
+        demand=shape,
+        seconds=seconds,
+        spread=spread,
+        by_flavors=runs if len(runs) > 1 else {},
+        priority=priority - LATER,
+        local_queue=arrival.local_queue_key if arrival else "",
+    )
+
+
+def newcomer_priorities(snapshot: Snapshot) -> Collection[int]:
+    """Return the priorities that a newcomer may have: those of all priority classes, and 0."""
+    classes = snapshot.priority_classes.values(), snapshot.pod_priorities.values()
+    return {0, snapshot.default_priority}.union(*classes)

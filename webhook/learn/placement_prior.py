@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from webhook.kueue.topology_room import SPREAD
+from webhook.kueue.topology_placement import SPREAD
 from webhook.learn.device_prior import DevicePart, Guess
 from webhook.learn.expected_runs import Expecting, estimate, guessed, without_start
 from webhook.learn.run_records import at_level

@@ -17,8 +17,9 @@ from webhook.kueue import forecast
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.simulation import Running
 from webhook.model.fields import FieldError
 from webhook.model.job import Job, Owner, Pending
 from webhook.model.policy.fallback_policy import (
@@ -71,14 +72,14 @@ class Lineup:
             key = f"{workload.namespace}/{workload.job}" if workload.job else ""
             return key if key in asked else ""
 
-        self._running: list[Occupant] = []
-        self._waiting: list[QueuedGroup] = []
+        self._running: list[Running] = []
+        self._waiting: list[PendingGroup] = []
         for name in sorted(world.contents):
             contents = world.contents[name]
-            self._running += forecast_input.occupants(name, contents.holding, clock)
+            self._running += forecast_input.running_in(name, contents.holding, clock)
             self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
-        self._waiting.sort(key=lambda group: group.arrival.created)
-        self.length = sum(group.arrival.count for group in self._waiting)
+        self._waiting.sort(key=lambda group: group.created)
+        self.length = sum(group.count for group in self._waiting)
         self._offers: dict[str, tuple[tuple[MoveTarget, ...], int]] = {}
         """Key to the options that a Job could be moved to, and the age that it keeps."""
         self._here = _class_texts(asked, world.snapshot)
@@ -100,14 +101,13 @@ class Lineup:
         """Add the options that a Job could be moved to."""
         self._offers[key] = offers.offers, question.workload.queued_at
 
-    def _moved(self, key: str, option: str) -> QueuedGroup:
-        """Return what would be pending in an option after a move."""
+    def _moved(self, key: str, option: str) -> tuple[Arrival, str]:
+        """Return what would be pending in an option after a move, and its class."""
         targets, created = self._offers[key]
         target = next(target for target in targets if target.way.option == option)
         # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
         # so the Job keeps its place in the order.
-        arrival = replace(target.arrival, key=key, created=created)
-        return QueuedGroup(arrival=arrival, job_class=target.job_class)
+        return replace(target.arrival, key=key, created=created), target.job_class
 
     def ways(self, offers: JobOptions, created: int) -> tuple[Way, ...]:
         """Return the ways to all options, with when a Job that was *created* then starts there.
@@ -136,21 +136,21 @@ class Lineup:
 
     def arrival(self, move: Move) -> Arrival:
         """Return what would be pending after a move."""
-        return self._moved(move.candidate.key, move.way.option).arrival
+        return self._moved(move.candidate.key, move.way.option)[0]
 
     def prospect(self, moved: Moved) -> Outlook:
         """Forecast when all pending Workloads finish if these Jobs were moved."""
         if not moved:
             return self._as_it_is
-        waiting: list[QueuedGroup] = []
+        waiting: list[PendingGroup] = []
         for group in self._waiting:
-            arrival = group.arrival
-            if arrival.key not in moved:
+            if group.key not in moved:
                 waiting.append(group)
                 continue
             # The group stays with a count of 0, so that unknown run times are estimated alike.
-            waiting.append(self._moved(arrival.key, moved[arrival.key].option))
-            waiting.append(replace(group, arrival=replace(arrival, count=0)))
+            arrival, job_class = self._moved(group.key, moved[group.key].option)
+            waiting.append(pending_group(arrival, job_class=job_class))
+            waiting.append(replace(group, count=0))
         return _MovedOutlook(self._starts.with_waiting(waiting), self._prospect)
 
     def _prospect(self, starts: Sequence[StartedWorkloads]) -> Prospect:
@@ -170,20 +170,18 @@ class Lineup:
             next_start=min((begun.at for begun in starts), default=inf),
         )
 
-    def _ranked(self, group: QueuedGroup) -> QueuedGroup:
+    def _ranked(self, group: PendingGroup) -> PendingGroup:
         """Return a group with a key: a movable Job's own, or one for all others of its rank."""
-        arrival = group.arrival
-        if arrival.key not in self._here:
-            rank = Rank(arrival.policy, arrival.namespace, arrival.priority)
-            arrival = replace(arrival, key=f"of {rank}")
-            self.ranks[arrival.key] = rank
-            group = replace(group, arrival=arrival)
-        self._counts[self.ranks[arrival.key]] += arrival.count
+        if group.key not in self._here:
+            rank = Rank(group.policy, group.namespace, int(group.priority))
+            group = replace(group, key=f"of {rank}")
+            self.ranks[group.key] = rank
+        self._counts[self.ranks[group.key]] += group.count
         return group
 
-    def _with_class(self, group: QueuedGroup) -> QueuedGroup:
+    def _with_class(self, group: PendingGroup) -> PendingGroup:
         """Return a movable Job's group with the class by which its policy expects run times."""
-        job_class = self._here.get(group.arrival.key, group.job_class)
+        job_class = self._here.get(group.key, group.job_class)
         return group if job_class == group.job_class else replace(group, job_class=job_class)
 
 

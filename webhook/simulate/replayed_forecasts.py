@@ -18,8 +18,8 @@ from webhook.decide import match
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
-from webhook.kueue.start_times import StartTimes
-from webhook.kueue.tree_workloads import Occupant
+from webhook.kueue.simulation import Running
+from webhook.kueue.tree_forecast import StartTimes
 from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
@@ -36,8 +36,8 @@ from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
 from webhook.state.forecast_input import (
     ForecastInput,
     ForecastInputs,
-    occupants,
     requests_in,
+    running_in,
     watched,
 )
 from webhook.state.queue_contents import Group, QueueContents
@@ -269,12 +269,12 @@ class Forecasts:
     def contents(self, names: Iterable[str]) -> Mapping[str, QueueContents]:
         return {name: self._queues[name].contents_of() for name in names}
 
-    def running(self, names: Iterable[str]) -> Sequence[Occupant]:
+    def running(self, names: Iterable[str]) -> Sequence[Running]:
         """Return what holds quota in followed queues."""
         return [
-            occupant
+            run
             for name in names
-            for occupant in occupants(name, self._queues[name].holding.values(), -self._epoch)
+            for run in running_in(name, self._queues[name].holding.values(), -self._epoch)
         ]
 
     def waiting(self) -> Iterator[Workload]:

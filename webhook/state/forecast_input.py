@@ -17,11 +17,12 @@ from typing import NamedTuple, TypeAlias
 
 from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import learned_on, of_any_class
-from webhook.kueue.expected_arrivals import ExpectedArrivals, ExpectedKind
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
+from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
-from webhook.kueue.tree_workloads import Occupant, QueuedGroup
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
@@ -33,7 +34,7 @@ from webhook.model.forecasts import (
     is_of_queue,
 )
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Arrival, ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.model.topologies import PlacedPods
 from webhook.state.queue_contents import Group, QueueContents
 from webhook.state.seen_workload import SeenWorkload
@@ -100,8 +101,8 @@ class ForecastInputs:
     """Keeps the contents of each ClusterQueue, so that a forecast costs only what has changed."""
 
     def __init__(self) -> None:
-        self._running: dict[str, tuple[Occupant, ...]] = {}
-        self._waiting: dict[str, tuple[QueuedGroup, ...]] = {}
+        self._running: dict[str, tuple[Running, ...]] = {}
+        self._waiting: dict[str, tuple[PendingGroup, ...]] = {}
         self._came: dict[str, Mapping[int, tuple[_Came, ...]]] = {}
         self._lengths: dict[str, int] = {}
 
@@ -118,7 +119,7 @@ class ForecastInputs:
         for name, contents in forecast_input.counted.items():
             width = width_of(self._lengths[name], pending)
             waiting = tuple(queued(contents.waiting, clock, width))
-            self._running[name] = tuple(occupants(name, contents.holding, clock))
+            self._running[name] = tuple(running_in(name, contents.holding, clock))
             self._waiting[name] = waiting
             self._came[name] = came(contents)
         asked = forecast_input.asked
@@ -126,10 +127,10 @@ class ForecastInputs:
         names = sorted({member for name in asked for member in trees.members(trees.root(name))})
         # ClusterQueues that share quota are served by the age of what waits in them.
         pending_groups = [group for name in names for group in self._waiting[name]]
-        pending_groups.sort(key=lambda group: group.arrival.created)
+        pending_groups.sort(key=lambda group: group.created)
         return forecast(
             forecast_input.snapshot,
-            [occupant for name in names for occupant in self._running[name]],
+            [run for name in names for run in self._running[name]],
             pending_groups,
             LentRunTimes(forecast_input.snapshot),
             forecast_input.now,
@@ -209,7 +210,7 @@ def cluster_queues_of(
 _Alike: TypeAlias = tuple[Charge, str, int, int, int, str, tuple[PlacedPods, ...]]
 
 
-def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Occupant]:
+def running_in(name: str, holding: Iterable[Workload], clock: float) -> Iterator[Running]:
     """Yield the Workloads that hold quota in a ClusterQueue, equal ones together.
 
     *clock* is added to seconds since 1970 to get times on the clock of ``Snapshot.as_of``.
@@ -229,7 +230,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
     for kind, created in alike.items():
         charge, job_class, admitted, limit, priority, local_queue, placed = kind
         count = len(created)
-        yield Occupant(
+        yield Running(
             cluster_queue=name,
             usage={cell: amount * count for cell, amount in charge},
             job_class=job_class,
@@ -239,7 +240,7 @@ def occupants(name: str, holding: Iterable[Workload], clock: float) -> Iterator[
             priority=priority,
             created=min(created),
             local_queue=local_queue,
-            placed=placed,
+            placed=placed * count,
         )
 
 
@@ -330,43 +331,32 @@ def queued(
     clock: float,
     width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
-) -> Iterator[QueuedGroup]:
+) -> Iterator[PendingGroup]:
     """Yield Workloads in Kueue's order (priority, then age), equal neighbours grouped.
 
-    *clock* is as for ``occupants``. *width* is how many form one part, which is ordered by priority
-    and shape, not by age. Those that *key_of* gives a key stay ungrouped, under that key.
+    *clock* is as for ``running_in``. *width* is how many form one part, which is ordered by
+    priority and shape, not by age. Those that *key_of* gives a key stay ungrouped, under that key.
     """
     ranked = _ranked(waiting, width, key_of)
     for (number, job_class, until, key, limit, is_variant), alike in groupby(
         ranked, key=itemgetter(2, 3, 4, 5, 6, 7)
     ):
         group, (first, *others) = waiting[number], alike
-        yield QueuedGroup(
-            arrival=_part_of(group.arrival, key, 1 + len(others), first[1]),
+        arrival = group.arrival
+        # There is one for each Job that may be moved, and ``replace`` takes twice as long.
+        yield PendingGroup(
+            key=key or arrival.key,
+            local_queue=arrival.local_queue_key,
+            policy=arrival.policy,
+            needs=arrival.needs,
+            priority=arrival.priority,
+            count=1 + len(others),
+            created=first[1],
             job_class=job_class,
             at=0.0 if group.competes else until + clock,
             limit_seconds=limit,
             is_variant=is_variant,
         )
-
-
-def _part_of(arrival: Arrival, key: str, count: int, created: int) -> Arrival:
-    """Return *count* of the Workloads of an arrival; empty *key*: under its own."""
-    # There is one for each Job that may be moved, and ``replace`` takes twice as long.
-    return Arrival(
-        key=key or arrival.key,
-        namespace=arrival.namespace,
-        local_queue=arrival.local_queue,
-        needs=arrival.needs,
-        priority=arrival.priority,
-        policy=arrival.policy,
-        option=arrival.option,
-        count=count,
-        created=created,
-        run=arrival.run,
-        job_class=arrival.job_class,
-        cluster=arrival.cluster,
-    )
 
 
 def in_order(waiting: Sequence[Group], width: int = 1) -> Sequence[Workload]:

@@ -16,7 +16,7 @@ from webhook.api import resources as kinds
 from webhook.api.resources import Key, ReadObject
 from webhook.cost.congestion import by_queue
 from webhook.kueue.preemption import candidates_in
-from webhook.kueue.topology_room import level_of
+from webhook.kueue.topology_placement import level_of
 from webhook.learn.dispatches import Dispatches
 from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
 from webhook.learn.failing import Failing

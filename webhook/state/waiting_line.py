@@ -12,8 +12,8 @@ from math import inf, isfinite
 from typing import Any
 
 from webhook.kueue.forecast import pending_starts
+from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
-from webhook.kueue.tree_workloads import QueuedGroup
 from webhook.model import start_words
 from webhook.model.forecasts import Start
 from webhook.model.queues import Snapshot
@@ -120,13 +120,13 @@ def waiting_in(
         name: tuple(_keyed(name, contents[name], clock, widths[name])) for name in sorted(contents)
     }
     queued = [group for of_queue in groups.values() for group in of_queue]
-    queued.sort(key=lambda group: group.arrival.created)
+    queued.sort(key=lambda group: group.created)
     starts = pending_starts(
         snapshot,
         [
-            occupant
+            run
             for name in groups
-            for occupant in forecast_input.occupants(name, contents[name].holding, clock)
+            for run in forecast_input.running_in(name, contents[name].holding, clock)
         ],
         queued,
         forecast_input.LentRunTimes(snapshot),
@@ -145,16 +145,16 @@ def waiting_in(
     )
 
 
-def _keyed(name: str, contents: QueueContents, clock: float, width: int) -> Iterator[QueuedGroup]:
+def _keyed(name: str, contents: QueueContents, clock: float, width: int) -> Iterator[PendingGroup]:
     """Yield the groups of a ClusterQueue, each under a key of its own."""
     for number, group in enumerate(forecast_input.queued(contents.waiting, clock, width)):
-        yield replace(group, arrival=replace(group.arrival, key=f"{name} {number}"))
+        yield replace(group, key=f"{name} {number}")
 
 
 def _placed(
     name: str,
     contents: QueueContents,
-    groups: tuple[QueuedGroup, ...],
+    groups: tuple[PendingGroup, ...],
     starts: Mapping[str, tuple[Start, ...]],
     width: int,
 ) -> list[WaitingWorkload]:
@@ -164,8 +164,8 @@ def _placed(
         (workload, start)
         for group in groups
         for workload, start in zip(
-            islice(members, group.arrival.count),
-            starts.get(group.arrival.key, (_NEVER,) * group.arrival.count),
+            islice(members, group.count),
+            starts.get(group.key, (_NEVER,) * group.count),
             strict=True,
         )
     ]
