@@ -128,10 +128,22 @@ def test_only_trees_that_are_asked_for_are_forecast():
     assert set(forecast(queues, [], [], run_time_of, 0.0, ["a-cq"])) == {"a-cq", "b-cq"}
 
 
-def test_a_spread_grows_with_the_runs_ahead():
-    def unsure(job_class, flavors):
-        return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
+def unsure(job_class, flavors):
+    return RunTime(seconds=100.0, low=80.0, high=125.0, basis=Basis.POLICY)
 
+
+def test_errors_of_runs_beside_one_another_do_not_add_up_where_the_last_of_them_ends():
+    ends = [runs(since=-10.0 * number) for number in range(4)]
+
+    def width(running, waiting):
+        found = told(forecast(state(4), running, waiting, unsure, 0.0), state(4), gpus=4)
+        return found.start.high - found.start.seconds
+
+    alone = width(ends[:1], [])
+    assert alone < width(ends, [waits()] * 8) < 2.0 * alone
+
+
+def test_a_spread_grows_with_the_runs_ahead():
     one, three = (
         told(forecast(state(1), [runs()], [waits()] * count, unsure, 0.0), state(1)).start
         for count in (0, 2)

@@ -18,6 +18,7 @@ from webhook.kueue.newcomer import Newcomer, PlacedJob
 from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -133,6 +134,35 @@ def test_quota_of_a_placement_is_taken_from_its_start_until_the_batch_after_its_
     assert at(62.0) == 0.0
 
 
+def test_where_one_clusterqueue_alone_has_equals_pending_a_newcomer_to_another_takes_turns():
+    state = snapshot(
+        cluster_queue(quotas={"t4": {GPU: "2"}}, cohort="all"),
+        cluster_queue("other-cq", {"t4": {GPU: "2"}}, cohort="all"),
+    )
+    both = [runs(50, number=2), replace(runs(500, number=2), cluster_queue="other-cq")]
+    waiting = waits(100, count=2)
+    found = forecast(state, both, [waiting], run_time_of, 0.0)
+
+    (first, second) = pending_starts(state, both, [waiting], run_time_of, 0.0)["a"]
+    queue = state.cluster_queues["other-cq"]
+    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state))
+
+    # Without it both start as the first run ends; with it, one of them and the newcomer do.
+    assert first.seconds == second.seconds == 51.0
+    assert start_of(found["gpu-cq"], newcomer, state, now=0.0).start.seconds == 51.0
+
+
+def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
+    state = gpus(1)
+    found = forecast(state, [], [], run_time_of, 0.0)
+
+    start = told(found, state, among=[placement(0.0, 50.0, spread=8.0)])
+
+    assert (start.low, start.seconds, start.high) == pytest.approx(
+        (51.0 - 8.0 * SIGMAS_OF_A_SIDE, 51.0, 51.0 + 8.0 * SIGMAS_OF_A_SIDE)
+    )
+
+
 def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():
     wide = placement(100.0, 150.0, number=2)
     starts = {}
@@ -178,11 +208,10 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     state = gpus(8)
     drawn = random.Random(1)
     running = [runs(drawn.uniform(20.0, 300.0)) for _ in range(8)]
-    waiting = [
-        waits(drawn.uniform(20.0, 300.0), key=str(age), created=age)
-        for age in range(2 * tree_workloads.EXACT)
-    ]
+    waiting = [waits(drawn.uniform(20.0, 300.0), key=str(age), created=age) for age in range(2000)]
     given = state, running, waiting, run_time_of, 0.0
+    monkeypatch.setattr(tree_workloads, "EXACT", 0)
+    monkeypatch.setattr(tree_workloads, "GRAIN", 0.002)
     coarse, told_coarse = pending_starts(*given), told(forecast(*given), state).seconds
 
     monkeypatch.setattr(tree_workloads, "EXACT", len(waiting))

@@ -95,7 +95,7 @@ def test_the_managers_namespaces_say_whose_jobs_are_decided():
     match = {"jobSelector": {}, "namespaceSelector": {"matchLabels": {"tier": "gold"}}}
     source["policies"]["objects"][0]["spec"]["match"] = match
 
-    assert queues(source) == ["fast", "fast", "fast", "slow"]
+    assert queues(source) == ["fast", "fast", "slow", "fast"]
 
 
 def test_who_is_on_the_way_undecided_counts_where_fewest_wait():

@@ -489,8 +489,9 @@ class Cycles:
             charged, leaving = fitting.taken, tuple(victim.holder for victim in victims)
             self._preempt(contender, cycle)
         else:
-            count = self._start(contender, cycle)
-            charged, starts = tuple((cell, n * count) for cell, n in fitting.taken), True
+            self._start(contender, cycle)
+            # With a newcomer in another ClusterQueue only one of several equal ones starts.
+            charged, starts = fitting.taken, True
         if charged or self._is_order_shared:
             cycle.served.append(
                 ServedHead(
@@ -568,8 +569,8 @@ class Cycles:
             cycle.changes = True
         self.preempted.append(IssuedPreemptions(key=entry.waiting.key, victims=contender.victims))
 
-    def _start(self, contender: Contender, cycle: _Cycle) -> int:
-        """Let a head start, and with it those that come next; return how many."""
+    def _start(self, contender: Contender, cycle: _Cycle) -> None:
+        """Let a head start, and with it those that come next."""
         heads, fitting, entry, number = contender.heads, contender.fitting, contender.entry, 1
         if cycle.is_alone:
             number = queue_lines.alike(self._tree, heads, fitting)
@@ -593,7 +594,6 @@ class Cycles:
             )
         )
         cycle.changes = True
-        return number
 
 
 def _turn(contender: Contender) -> tuple[int, float, float]:

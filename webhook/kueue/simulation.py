@@ -165,8 +165,10 @@ class Simulation:
         self._grain = grain
         self._batch_at = inf
         """When Kueue's next requeue batch comes; inf: none."""
-        self._done_variance = 0.0
-        """Sum of the variances of the runs that have finished, in seconds squared."""
+        self._freed = 0
+        """Number of Workloads that have given their quota back since the last requeue batch."""
+        self._shift = 0.0
+        """Variance of later starts that runs cause which have finished, in seconds squared."""
         self._runs: list[tuple[float, int, RunningGroup]] = []
         """A heap of what holds quota, by when it finishes."""
         self._evicted: list[tuple[float, int, RunningGroup]] = []
@@ -460,10 +462,13 @@ class Simulation:
             releases.append((at, run.count))
             last, variance = run, variance + run.variance * run.count
         if last is not None:
-            # Errors of earlier runs shift later starts, averaged over all Workloads that run.
-            self.spread = sqrt(self._done_variance / max(1, self.running) ** 2 + last.variance)
-        self._done_variance += variance
-        self.running -= sum(count for _, count in releases)
+            self.spread = sqrt(self._shift + last.variance)
+        # An error of a run shifts later starts by its part of all that run. Quota that waits for a
+        # requeue batch is as good as taken.
+        self._shift += variance / max(1, self.running + self._freed) ** 2
+        freed = sum(count for _, count in releases)
+        self.running -= freed
+        self._freed += freed
         return releases
 
     def _free(self, group: RunningGroup, at: float) -> None:
@@ -503,6 +508,7 @@ class Simulation:
         cycles, started = self._cycles, list[StartedGroup]()
         cycles.begin()
         if wakes:
+            self._freed = 0
             cycles.wake()
         while cycles.is_awake and not cycles.rest_if_in_vain():
             now = self._started()
