@@ -115,7 +115,7 @@ class Cycles:
     tries = 0
     """Number of heads that were tried in all cycles."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how cycles are run
         self,
         tree: UsageTree,
         kueue: KueueConfig,

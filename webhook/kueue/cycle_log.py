@@ -2,8 +2,9 @@
 
 A newcomer that waits changes nothing for the others, only its start does. So one simulation without
 it is enough: it starts in the first of the logged cycles in which it would be the head of its
-ClusterQueue, would fit, and would still fit when its turn comes (``newcomer``). Observers send logs to
-their servers, so all of it is in flat arrays, which are sent and read without looking at each item.
+ClusterQueue, would fit, and would still fit when its turn comes (``newcomer``). Observers send logs
+to their servers, so all of it is in flat arrays, which are sent and read without looking at each
+item.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ CHECKPOINT = 64
 """So many entries at most are gone through to know the usage at one."""
 
 Rank: TypeAlias = tuple[float, bool, float, float]
-"""Who is first in a ClusterQueue, the least: what its LocalQueue has used where that counts, whether
-it does not wait for its victims, its negated priority, its place by age."""
+"""Who is first in a ClusterQueue, the least: what its LocalQueue has used where that counts,
+whether it does not wait for its victims, its negated priority, its place by age."""
 Kind: TypeAlias = tuple[int, tuple[object, ...], float]
 """By what Kueue takes Workloads to be equal: ClusterQueue's node, what they ask for, priority."""
 _Item = TypeVar("_Item")
@@ -91,7 +92,7 @@ class CycleLog:
         self.times = array("d")
         """In seconds since the beginning; ascending."""
         self.rests = bytearray()
-        """1: the entry is the last of its moment, and who comes after it is tried as in this one."""
+        """1: the entry is the last of its moment, and who comes later is tried as in this one."""
         self.wakes = bytearray()
         """1: it is the first after a requeue batch, and all are tried again."""
         self.spreads = array("d")

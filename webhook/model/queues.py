@@ -284,7 +284,8 @@ class KueueConfig:
     """MultiKueue leaves it to somebody else's controller which clusters are asked."""
     own_dispatcher: bool = False
     """It leaves it to ours, which asks one at a time."""
-    requeue_seconds: float = 1.0  # for which released quota lies idle; see ``kueue.schedule``
+    requeue_seconds: float = 1.0
+    """How long after a release those are tried again who were tried in vain."""
     unmodelled_gates: tuple[str, ...] = ()
     unmodelled_fields: tuple[str, ...] = ()
     release: KueueRelease = KueueRelease()
