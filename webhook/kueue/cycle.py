@@ -444,7 +444,7 @@ class Cycles:
                     heapq.heappush(turns, (successor.turn, successor.leaf, successor))
 
     def _successor(self, served: Contender, cycle: _Cycle) -> Contender | None:
-        """Return who comes next in the ClusterQueue of a head that has started, if it fits.
+        """Return who comes next in the ClusterQueue of a head that has started.
 
         In moments that stand for several, it would be tried before what the others wait for is
         free.
@@ -455,8 +455,7 @@ class Cycles:
         if not pending:
             return None
         self.tries += 1
-        successor = self._contender(min(pending, key=self._rank))
-        return successor if successor.fitting.fits else None
+        return self._contender(min(pending, key=self._rank))
 
     def _one_by_one(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
