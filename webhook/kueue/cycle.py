@@ -444,10 +444,10 @@ class Cycles:
                     heapq.heappush(turns, (successor.turn, successor.leaf, successor))
 
     def _successor(self, served: Contender, cycle: _Cycle) -> Contender | None:
-        """Return who comes next in the ClusterQueue of a head that has started, if it fits.
+        """Return who comes next in the ClusterQueue of a head that has started, if that matters.
 
-        In moments that stand for several, it would be tried before what the others wait for is
-        free.
+        In moments that stand for several, one that fits would be tried before what the others wait
+        for is free, and a strict one keeps quota from those that are served after it.
         """
         if not (self._are_joined and cycle.started and cycle.started[-1].entry is served.entry):
             return None
@@ -456,7 +456,7 @@ class Cycles:
             return None
         self.tries += 1
         successor = self._contender(min(pending, key=self._rank))
-        return successor if successor.fitting.fits else None
+        return successor if successor.fitting.fits or successor.heads.is_strict else None
 
     def _one_by_one(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
         waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
