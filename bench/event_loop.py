@@ -1,4 +1,4 @@
-"""Measure what forecasts cost: CPU seconds for whole schedules, milliseconds for lookups.
+"""Measure what forecasts cost: CPU seconds for whole forecasts, milliseconds for lookups.
 
 usage: python -m bench.event_loop [--repeat N]
 

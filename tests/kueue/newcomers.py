@@ -165,21 +165,21 @@ class SettledWorld(PreemptingWorld):
             self.waiting(age + 10) for age in range(self.random.randint(20, 60))
         )
         groups = {group.key: group for group in self.pending}
-        schedule = self.settled()
-        (cell,) = schedule.tree.indices
-        names = {leaf: name for name, leaf in schedule.tree.leaves.items()}
+        simulation = self.settled()
+        (cell,) = simulation.tree.indices
+        names = {leaf: name for name, leaf in simulation.tree.leaves.items()}
         self.running = [
             Running(
                 cluster_queue=names[run.leaf],
                 usage={cell: run.taken[0][1]},
-                job_class=str(run.ends_at - schedule.now),
+                job_class=str(run.ends_at - simulation.now),
                 started_at=0.0,
                 priority=int(run.entry.waiting.priority),
                 created=groups[run.entry.waiting.key].created,
             )
-            for run in schedule.holding()
+            for run in simulation.holding()
         ]
-        left = {entry.waiting.key for of in schedule.waiting() for _, _, entry in of.entries}
+        left = {entry.waiting.key for of in simulation.waiting() for _, _, entry in of.entries}
         self.pending = [group for group in self.pending if group.key in left]
 
     def waiting(self, age, name=None):
@@ -188,23 +188,23 @@ class SettledWorld(PreemptingWorld):
         return replace(alike, needs=needs)
 
     def settled(self):
-        """The schedule when those have ended who ran at its beginning, and some still wait."""
+        """The simulation when those have ended who ran at its beginning, and some still wait."""
         roots = plant(self.snapshot.cluster_queues, self.snapshot.cohorts)
         case = ForecastGivens(snapshot=self.snapshot, run_time_of=run_time_of, now=0.0)
         queued = [
             (f"{group.local_queue.partition('/')[2][:-3]}-cq", group) for group in self.pending
         ]
         contents = TreeContents(tree=roots.trees[0], running=self.running, queued=queued)
-        schedule = filled(case, contents, prepare(case, contents))
-        while schedule.step():
-            runs = schedule.holding()
+        simulation = filled(case, contents, prepare(case, contents))
+        while simulation.step():
+            runs = simulation.holding()
             if (
-                schedule.is_settled
-                and not schedule.evicts
+                simulation.is_settled
+                and not simulation.evicts
                 and all(of.entry and of.entry.waiting.key for of in runs)
             ):
                 break
-        return schedule
+        return simulation
 
 
 def in_order(waiting):

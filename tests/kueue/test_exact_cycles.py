@@ -44,90 +44,90 @@ def tree(*, more=(), grain=0.0, **queues):
     return state, next(iter(simulations(state, requeue=1.0, grain=grain).values()))
 
 
-def hold(schedule, name, cpus, seconds, *, flavor="f0", priority=0, key=""):
+def hold(simulation, name, cpus, seconds, *, flavor="f0", priority=0, key=""):
     usage = {(flavor, "cpu"): cpus * 1000}
-    schedule.add_running(
+    simulation.add_running(
         Running(
             cluster_queue=f"{name}-cq", usage=usage, seconds=seconds, priority=priority, key=key
         )
     )
 
 
-def come(state, schedule, *jobs):
+def come(state, simulation, *jobs):
     """Let Workloads wait: key, LocalQueue, CPUs, priority, when."""
     for key, name, cpus, priority, at in jobs:
         wanted = arrival(key, {"cpu": str(cpus)}, local_queue=name, priority=priority)
-        schedule.add_waiting(replace(waiting(wanted, state, seconds=50.0, at=at), count=1))
+        simulation.add_waiting(replace(waiting(wanted, state, seconds=50.0, at=at), count=1))
 
 
-def events(schedule, until):
+def events(simulation, until):
     """Return who starts, on which flavors and when, and whom has been preempted by whom."""
-    while schedule.next_event() < until:
-        schedule.step()
-    starts = [(begun.key, *begun.flavors, begun.at) for begun in schedule.begun]
-    return starts, [(victims.key, victims.by) for victims in schedule.preempted]
+    while simulation.next_event() < until:
+        simulation.step()
+    starts = [(begun.key, *begun.flavors, begun.at) for begun in simulation.begun]
+    return starts, [(victims.key, victims.by) for victims in simulation.preempted]
 
 
 def test_quota_kept_for_the_next_strict_head_keeps_a_preemptor_out():
     # As "first" gets its quota, what is left of the cohort's is kept for "second", so the cycle
     # after it has no room for "urgent" either, whose victim would have to borrow.
-    state, schedule = tree(own=({"f0": "0"}, {"preemption": NEWER}), strict=({"f0": "3"}, STRICT))
-    hold(schedule, "own", 1, 90.0, key="victim")
-    hold(schedule, "strict", 2, 10.0)
+    state, simulation = tree(own=({"f0": "0"}, {"preemption": NEWER}), strict=({"f0": "3"}, STRICT))
+    hold(simulation, "own", 1, 90.0, key="victim")
+    hold(simulation, "strict", 2, 10.0)
     come(
         state,
-        schedule,
+        simulation,
         ("first", "strict-lq", 1, 9, 0.0),
         ("second", "strict-lq", 2, 8, 0.0),
         ("urgent", "own-lq", 2, 5, 0.0),
     )
 
-    assert events(schedule, 20.0) == ([("first", "f0", 10.0)], [])
+    assert events(simulation, 20.0) == ([("first", "f0", 10.0)], [])
 
 
 def test_a_head_that_finds_nobody_to_preempt_keeps_its_quota_from_others_for_one_cycle():
     # "wide" may not start, yet "borrows" does not get ahead of "next", which owns the quota.
-    state, schedule = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
-    hold(schedule, "other", 1, 90.0)
-    hold(schedule, "own", 1, 10.0)
+    state, simulation = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    hold(simulation, "other", 1, 90.0)
+    hold(simulation, "own", 1, 10.0)
     come(
         state,
-        schedule,
+        simulation,
         ("wide", "own-lq", 2, 9, 0.0),
         ("next", "own-lq", 1, 0, 0.0),
         ("borrows", "other-lq", 1, 9, 0.0),
     )
 
-    assert events(schedule, 50.0)[0] == [("next", "f0", 11.0)]
+    assert events(simulation, 50.0)[0] == [("next", "f0", 11.0)]
 
 
 def test_who_was_skipped_goes_on_with_its_next_flavor():
     # In the first cycle f0 is kept for "wide", in the second it is free again.
-    state, schedule = tree(
+    state, simulation = tree(
         own=({"f0": "2", "f1": "0"}, {}),
         other=({"f0": "0", "f1": "0"}, {}),
         lender=({"f0": "0", "f1": "1"}, {}),
     )
-    hold(schedule, "own", 1, 90.0)
-    come(state, schedule, ("wide", "own-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
+    hold(simulation, "own", 1, 90.0)
+    come(state, simulation, ("wide", "own-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
 
-    assert events(schedule, 1.0)[0] == [("skipped", "f1", 0.0)]
+    assert events(simulation, 1.0)[0] == [("skipped", "f1", 0.0)]
 
 
 @pytest.mark.parametrize("counts", [(2,), (1, 1)], ids=str)
 def test_the_next_of_two_equal_workloads_begins_with_the_first_flavor_again(counts):
     # The first goes on with f1, as f0 is kept for "wide" in one cycle; by then f0 is free again.
-    state, schedule = tree(
+    state, simulation = tree(
         own=({"f0": "2"}, {}),
         other=({"f0": "0", "f1": "2"}, {}),
     )
-    hold(schedule, "own", 1, 90.0)
-    come(state, schedule, ("wide", "own-lq", 2, 9, 0.0))
+    hold(simulation, "own", 1, 90.0)
+    come(state, simulation, ("wide", "own-lq", 2, 9, 0.0))
     for count in counts:
         wanted = arrival("equal", {"cpu": "1"}, local_queue="other-lq")
-        schedule.add_waiting(waiting(wanted, state, seconds=50.0, count=count))
+        simulation.add_waiting(waiting(wanted, state, seconds=50.0, count=count))
 
-    assert events(schedule, 1.0)[0] == [("equal", "f1", 0.0), ("equal", "f0", 0.0)]
+    assert events(simulation, 1.0)[0] == [("equal", "f1", 0.0), ("equal", "f0", 0.0)]
 
 
 @pytest.mark.parametrize(
@@ -138,89 +138,89 @@ def test_the_next_of_two_equal_workloads_begins_with_the_first_flavor_again(coun
     ],
 )
 def test_a_preemptor_is_overtaken_in_a_strict_queue_alone(queueing, starts):
-    state, schedule = tree(
+    state, simulation = tree(
         own=({"f0": "1"}, {"preemption": LOWER, "queueing": queueing}), other=({"f0": "0"}, {})
     )
-    hold(schedule, "own", 1, 90.0, key="victim")
-    come(state, schedule, ("preemptor", "own-lq", 1, 5, 0.0), ("higher", "own-lq", 1, 9, 0.5))
+    hold(simulation, "own", 1, 90.0, key="victim")
+    come(state, simulation, ("preemptor", "own-lq", 1, 5, 0.0), ("higher", "own-lq", 1, 9, 0.5))
 
-    found, preempted = events(schedule, 1.5)
+    found, preempted = events(simulation, 1.5)
 
     assert found == starts
     assert preempted[0] == ("victim", "preemptor")
 
 
 def test_who_comes_beside_one_that_was_tried_in_vain_waits_for_the_batch_if_it_is_equal():
-    state, schedule = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "0"}, {}))
-    hold(schedule, "own", 2, 10.0)
+    state, simulation = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "0"}, {}))
+    hold(simulation, "own", 2, 10.0)
     come(
         state,
-        schedule,
+        simulation,
         ("rests", "own-lq", 2, 0, 0.0),
         ("equal", "own-lq", 2, 0, 10.2),
         ("small", "own-lq", 1, 0, 10.4),
     )
 
-    assert events(schedule, 20.0)[0] == [("small", "f0", 10.4)]
+    assert events(simulation, 20.0)[0] == [("small", "f0", 10.4)]
 
 
 @pytest.mark.parametrize("queueing", list(Queueing))
 def test_of_two_that_came_in_one_second_the_lesser_uid_is_first(queueing):
-    state, schedule = tree(own=({"f0": "1"}, {"queueing": queueing}), other=({"f0": "0"}, {}))
+    state, simulation = tree(own=({"f0": "1"}, {"queueing": queueing}), other=({"f0": "0"}, {}))
     for key, uid in (("one", "b"), ("two", "a")):
         wanted = arrival(key, {"cpu": "1"}, local_queue="own-lq")
-        schedule.add_waiting(replace(waiting(wanted, state, count=1), uid=uid), age=7)
+        simulation.add_waiting(replace(waiting(wanted, state, count=1), uid=uid), age=7)
 
-    assert events(schedule, 5.0)[0] == [("two", "f0", 0.0)]
+    assert events(simulation, 5.0)[0] == [("two", "f0", 0.0)]
 
 
 def test_cycles_can_be_run_when_kueue_ran_them():
-    state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
-    hold(schedule, "own", 1, 10.0)
-    come(state, schedule, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
+    state, simulation = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
+    hold(simulation, "own", 1, 10.0)
+    come(state, simulation, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
 
     for at, wakes in ((0.0, False), (0.1, False), (10.5, False), (12.0, True)):
-        schedule.follow(at, wakes=wakes, drawn={})
+        simulation.follow(at, wakes=wakes, drawn={})
 
-    assert [(begun.key, begun.at) for begun in schedule.begun] == [("one", 12.0)]
+    assert [(begun.key, begun.at) for begun in simulation.begun] == [("one", 12.0)]
 
 
 def test_those_that_rest_at_the_beginning_wait_for_the_next_batch():
-    state, schedule = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
-    come(state, schedule, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
-    schedule.rest(frozenset({"two"}))
+    state, simulation = tree(own=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    come(state, simulation, ("one", "own-lq", 1, 9, 0.0), ("two", "own-lq", 1, 0, 0.0))
+    simulation.rest(frozenset({"two"}))
 
     for at, wakes in ((0.0, False), (0.1, False), (12.0, True)):
-        schedule.follow(at, wakes=wakes, drawn={})
+        simulation.follow(at, wakes=wakes, drawn={})
 
-    assert [(begun.key, begun.at) for begun in schedule.begun] == [("two", 0.0), ("one", 12.0)]
+    assert [(begun.key, begun.at) for begun in simulation.begun] == [("two", 0.0), ("one", 12.0)]
 
 
 @pytest.mark.parametrize(
     ("preemptors", "first"), [(frozenset(), "higher"), (frozenset({"lower"}), "lower")]
 )
 def test_who_preempted_before_the_beginning_still_comes_first(preemptors, first):
-    state, schedule = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
-    come(state, schedule, ("lower", "own-lq", 1, 0, 0.0), ("higher", "own-lq", 1, 9, 0.0))
-    schedule.rest(frozenset(), preemptors=preemptors)
+    state, simulation = tree(own=({"f0": "1"}, {}), other=({"f0": "0"}, {}))
+    come(state, simulation, ("lower", "own-lq", 1, 0, 0.0), ("higher", "own-lq", 1, 9, 0.0))
+    simulation.rest(frozenset(), preemptors=preemptors)
 
-    schedule.follow(12.0, wakes=True, drawn={})
+    simulation.follow(12.0, wakes=True, drawn={})
 
-    assert [begun.key for begun in schedule.begun] == [first]
+    assert [begun.key for begun in simulation.begun] == [first]
 
 
 @pytest.mark.parametrize(("changed", "flavor"), [((), "f1"), (("own-cq",), "f0")])
 def test_a_search_that_a_cycle_passed_over_begins_anew_where_its_queue_changed(changed, flavor):
-    state, schedule = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
-    come(state, schedule, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
-    come(state, schedule, ("urgent", "own-lq", 1, 9, 1.0))
+    state, simulation = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
+    come(state, simulation, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
+    come(state, simulation, ("urgent", "own-lq", 1, 9, 1.0))
 
-    schedule.follow(0.0, wakes=False, drawn={})
-    schedule.end("owner", 2.0)
-    schedule.follow(1.0, wakes=False, drawn={})
-    schedule.follow(3.0, wakes=False, drawn={}, changed=changed)
+    simulation.follow(0.0, wakes=False, drawn={})
+    simulation.end("owner", 2.0)
+    simulation.follow(1.0, wakes=False, drawn={})
+    simulation.follow(3.0, wakes=False, drawn={}, changed=changed)
 
-    assert [(begun.key, *begun.flavors) for begun in schedule.begun] == [
+    assert [(begun.key, *begun.flavors) for begun in simulation.begun] == [
         ("owner", "f0"),
         ("urgent", "f1"),
         ("skipped", flavor),
@@ -228,14 +228,14 @@ def test_a_search_that_a_cycle_passed_over_begins_anew_where_its_queue_changed(c
 
 
 def test_a_search_goes_on_in_the_next_cycle_whatever_has_changed():
-    state, schedule = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
-    come(state, schedule, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
+    state, simulation = tree(own=({"f0": "0", "f1": "2"}, {}), other=({"f0": "1", "f1": "0"}, {}))
+    come(state, simulation, ("owner", "other-lq", 1, 0, 0.0), ("skipped", "own-lq", 1, 0, 0.0))
 
-    schedule.follow(0.0, wakes=False, drawn={})
-    schedule.end("owner", 2.0)
-    schedule.follow(3.0, wakes=False, drawn={}, changed=("own-cq",))
+    simulation.follow(0.0, wakes=False, drawn={})
+    simulation.end("owner", 2.0)
+    simulation.follow(3.0, wakes=False, drawn={}, changed=("own-cq",))
 
-    assert [(begun.key, *begun.flavors) for begun in schedule.begun] == [
+    assert [(begun.key, *begun.flavors) for begun in simulation.begun] == [
         ("owner", "f0"),
         ("skipped", "f1"),
     ]
@@ -244,37 +244,37 @@ def test_a_search_goes_on_in_the_next_cycle_whatever_has_changed():
 @pytest.mark.parametrize("drawn", ["most", "lower"])
 def test_any_head_can_be_drawn_where_the_heap_was_not_in_order(drawn):
     local = [LocalQueue(namespace="team", name=name, cluster_queue="own-cq") for name in "xy"]
-    state, schedule = tree(
+    state, simulation = tree(
         own=({"f0": "1"}, {"usage_based": True} | STRICT), other=({"f0": "0"}, {}), more=local
     )
     rules = AdmissionFairSharing(half_life_seconds=300.0, sampling_seconds=300.0)
     used = {"team/x": {"cpu": 1.0}, "team/y": {"cpu": 5.0}}
-    schedule.order_by_use(
-        LocalQueueUse(schedule.tree, rules, used, lambda amounts, _: sum(amounts.values()))
+    simulation.order_by_use(
+        LocalQueueUse(simulation.tree, rules, used, lambda amounts, _: sum(amounts.values()))
     )
     rest = ("lower", "x", 1, -1, 0.0), ("most", "y", 1, 0, 0.0)
-    come(state, schedule, ("least", "x", 1, 0, 0.0), *rest)
+    come(state, simulation, ("least", "x", 1, 0, 0.0), *rest)
 
-    overruled = schedule.follow(0.0, wakes=False, drawn={"own-cq": drawn})
+    overruled = simulation.follow(0.0, wakes=False, drawn={"own-cq": drawn})
 
     assert overruled == [("least", drawn)]
-    assert [begun.key for begun in schedule.begun] == [drawn]
+    assert [begun.key for begun in simulation.begun] == [drawn]
 
 
 def test_pod_sets_may_find_together_in_the_next_cycle_what_they_did_not_in_the_first():
     # The first one takes a flavor of which the second then finds too little.
     state = snapshot(cluster_queue("own-cq", {"f0": {"cpu": "2"}, "f1": {"cpu": "1"}}))
-    schedule = next(iter(simulations(state).values()))
+    simulation = next(iter(simulations(state).values()))
     needs = tuple(
         PodSetNeeds(name=name, count=1, per_pod={"cpu": cpus}, template=PodTemplate())
         for name, cpus in (("leader", 1000), ("main", 2000))
     )
     one = replace(arrival("both", {"cpu": "1"}, local_queue="own-lq"), needs=needs)
-    schedule.add_waiting(waiting(one, state, count=1))
+    simulation.add_waiting(waiting(one, state, count=1))
 
-    schedule.step()
+    simulation.step()
 
-    assert [begun.flavors for begun in schedule.begun] == [("f1", "f0")]
+    assert [begun.flavors for begun in simulation.begun] == [("f1", "f0")]
 
 
 @pytest.mark.parametrize("way", [{"grain": 0.01}, {}], ids=str)
@@ -284,14 +284,14 @@ def test_quota_kept_for_a_strict_head_keeps_out_who_borrows_as_far_up(way):
         cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", borrowing="0", **STRICT),
         cluster_queue("b-cq", {"f0": {"cpu": "3"}}, cohort="all", **STRICT),
     )
-    schedule = simulations(state, **way)["a-cq"]
-    come(state, schedule, ("a1", "a-lq", 3, 0, 0.0), ("a2", "a-lq", 3, 0, 0.0))
-    come(state, schedule, ("b1", "b-lq", 2, 0, 0.0), ("b2", "b-lq", 2, 0, 0.0))
+    simulation = simulations(state, **way)["a-cq"]
+    come(state, simulation, ("a1", "a-lq", 3, 0, 0.0), ("a2", "a-lq", 3, 0, 0.0))
+    come(state, simulation, ("b1", "b-lq", 2, 0, 0.0), ("b2", "b-lq", 2, 0, 0.0))
 
-    schedule.step()
+    simulation.step()
 
-    assert [begun.key for begun in schedule.begun] == ["a1", "b1"]
-    assert [(leaf, aside) for _, _, leaf, aside in schedule.kept] == [(1, ((0, 1000),))]
+    assert [begun.key for begun in simulation.begun] == ["a1", "b1"]
+    assert [(leaf, aside) for _, _, leaf, aside in simulation.kept] == [(1, ((0, 1000),))]
 
 
 def test_quota_kept_for_a_head_keeps_nobody_out_who_asks_for_nothing_of_it():
@@ -299,13 +299,13 @@ def test_quota_kept_for_a_head_keeps_nobody_out_who_asks_for_nothing_of_it():
         cluster_queue("a-cq", {"f0": {"cpu": "4"}}, cohort="all", **STRICT),
         cluster_queue("b-cq", {"f0": {"cpu": "0"}}, cohort="all"),
     )
-    schedule = simulations(state)["a-cq"]
-    hold(schedule, "b", 4, 90.0)
-    come(state, schedule, ("lender", "a-lq", 4, 0, 0.0), ("nothing", "b-lq", 0, 0, 0.0))
+    simulation = simulations(state)["a-cq"]
+    hold(simulation, "b", 4, 90.0)
+    come(state, simulation, ("lender", "a-lq", 4, 0, 0.0), ("nothing", "b-lq", 0, 0, 0.0))
 
-    schedule.step()
+    simulation.step()
 
-    assert [begun.key for begun in schedule.begun] == ["nothing"]
+    assert [begun.key for begun in simulation.begun] == ["nothing"]
 
 
 def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors():
@@ -326,82 +326,82 @@ def test_one_that_comes_before_a_strict_head_begins_its_own_search_for_flavors()
     state = snapshot(
         cluster_queue("a-cq", {"f0": {"cpu": "1m"}, "f1": {"cpu": "1m"}}, cohort="all", **STRICT)
     )
-    schedule = simulations(state)["a-cq"]
+    simulation = simulations(state)["a-cq"]
     hold_one = Running(cluster_queue="a-cq", usage={("f1", "cpu"): 1}, seconds=90.0)
-    schedule.add_running(hold_one)
-    schedule.add_waiting(waiting(first, state))
-    schedule.step()
+    simulation.add_running(hold_one)
+    simulation.add_waiting(waiting(first, state))
+    simulation.step()
 
-    schedule.add_waiting(waiting(urgent, state))
-    schedule.follow(0.0, wakes=False, drawn={})
+    simulation.add_waiting(waiting(urgent, state))
+    simulation.follow(0.0, wakes=False, drawn={})
 
-    assert [(begun.key, begun.flavors) for begun in schedule.begun] == [("urgent", ("f0",))]
+    assert [(begun.key, begun.flavors) for begun in simulation.begun] == [("urgent", ("f0",))]
 
 
-def starts(schedule, until):
-    return [(key, at) for key, _, at in events(schedule, until)[0]]
+def starts(simulation, until):
+    return [(key, at) for key, _, at in events(simulation, until)[0]]
 
 
 def test_a_strict_head_takes_what_is_released_before_the_batch_whatever_its_priority():
-    state, schedule = tree(strict=({"f0": "0"}, STRICT), other=({"f0": "2"}, {}))
-    hold(schedule, "other", 2, 10.0)
-    come(state, schedule, ("strict", "strict-lq", 1, 0, 0.0), ("urgent", "other-lq", 1, 9, 0.0))
+    state, simulation = tree(strict=({"f0": "0"}, STRICT), other=({"f0": "2"}, {}))
+    hold(simulation, "other", 2, 10.0)
+    come(state, simulation, ("strict", "strict-lq", 1, 0, 0.0), ("urgent", "other-lq", 1, 9, 0.0))
 
-    assert starts(schedule, 50.0) == [("strict", 10.0), ("urgent", 11.0)]
+    assert starts(simulation, 50.0) == [("strict", 10.0), ("urgent", 11.0)]
 
 
 def test_a_preemptor_takes_its_quota_as_its_victim_stops_and_others_wait_for_the_batch():
-    state, schedule = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "1"}, {}))
-    hold(schedule, "own", 2, 100.0, key="victim")
-    hold(schedule, "other", 1, 100.0)
-    come(state, schedule, ("urgent", "own-lq", 1, 9, 0.0), ("small", "other-lq", 1, 0, 0.0))
+    state, simulation = tree(own=({"f0": "2"}, {"preemption": LOWER}), other=({"f0": "1"}, {}))
+    hold(simulation, "own", 2, 100.0, key="victim")
+    hold(simulation, "other", 1, 100.0)
+    come(state, simulation, ("urgent", "own-lq", 1, 9, 0.0), ("small", "other-lq", 1, 0, 0.0))
 
-    assert starts(schedule, 10.0) == [("urgent", 1.0), ("small", 2.0)]
+    assert starts(simulation, 10.0) == [("urgent", 1.0), ("small", 2.0)]
 
 
 def test_who_finds_its_quota_taken_in_a_cycle_preempts_in_the_next():
-    state, schedule = tree(own=({"f0": "1"}, {"preemption": LOWER}), lender=({"f0": "3"}, {}))
-    hold(schedule, "own", 1, 100.0, key="victim")
-    hold(schedule, "lender", 3, 10.0)
-    come(state, schedule, ("lends", "lender-lq", 3, 0, 0.0), ("urgent", "own-lq", 1, 9, 0.0))
+    state, simulation = tree(own=({"f0": "1"}, {"preemption": LOWER}), lender=({"f0": "3"}, {}))
+    hold(simulation, "own", 1, 100.0, key="victim")
+    hold(simulation, "lender", 3, 10.0)
+    come(state, simulation, ("lends", "lender-lq", 3, 0, 0.0), ("urgent", "own-lq", 1, 9, 0.0))
 
-    found = starts(schedule, 20.0)
+    found = starts(simulation, 20.0)
 
-    assert [victims.key for victims in schedule.preempted] == ["victim"]
+    assert [victims.key for victims in simulation.preempted] == ["victim"]
     assert sorted(found) == [("lends", 11.0), ("urgent", 1.0)]
 
 
 def test_a_head_that_was_only_skipped_does_not_wait_for_the_batch():
-    state, schedule = tree(
+    state, simulation = tree(
         strict=({"f0": "2"}, STRICT), other=({"f0": "0"}, {}), third=({"f0": "2"}, {})
     )
-    hold(schedule, "other", 1, 90.0)
-    hold(schedule, "third", 2, 10.0)
+    hold(simulation, "other", 1, 90.0)
+    hold(simulation, "third", 2, 10.0)
     # One CPU is free, which is set aside for the strict head.
-    come(state, schedule, ("wide", "strict-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
+    come(state, simulation, ("wide", "strict-lq", 2, 9, 0.0), ("skipped", "other-lq", 1, 0, 0.0))
 
-    assert starts(schedule, 50.0) == [("wide", 10.0), ("skipped", 10.0)]
+    assert starts(simulation, 50.0) == [("wide", 10.0), ("skipped", 10.0)]
 
 
 @pytest.mark.parametrize("grain", [0.0, 0.01])
 def test_what_can_never_fit_takes_its_turn_after_a_batch(grain):
     rest = {"preemption": LOWER}
-    state, schedule = tree(first=({"f0": "0"}, rest), other=({"f0": "2"}, rest), grain=grain)
-    hold(schedule, "other", 2, 10.0, priority=9)
+    state, simulation = tree(first=({"f0": "0"}, rest), other=({"f0": "2"}, rest), grain=grain)
+    hold(simulation, "other", 2, 10.0, priority=9)
     come(
         state,
-        schedule,
+        simulation,
         ("never", "first-lq", 9, 5, 0.0),
         ("next", "first-lq", 2, 5, 0.0),
         ("low", "other-lq", 2, 0, 0.0),
     )
 
-    assert [key for key, _ in starts(schedule, 50.0)] == ["low"]
+    assert [key for key, _ in starts(simulation, 50.0)] == ["low"]
 
 
 def test_quota_is_kept_for_a_head_in_its_cycle_alone_and_not_in_the_first():
-    state, schedule = tree(waits=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
-    hold(schedule, "waits", 1, 90.0)
-    come(state, schedule, ("wide", "waits-lq", 2, 0, 0.0), ("narrow", "other-lq", 1, 0, 0.0))
+    state, simulation = tree(waits=({"f0": "2"}, {}), other=({"f0": "0"}, {}))
+    hold(simulation, "waits", 1, 90.0)
+    come(state, simulation, ("wide", "waits-lq", 2, 0, 0.0), ("narrow", "other-lq", 1, 0, 0.0))
 
-    assert starts(schedule, 60.0) == [("narrow", 0.0)]
+    assert starts(simulation, 60.0) == [("narrow", 0.0)]

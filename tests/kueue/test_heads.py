@@ -54,7 +54,7 @@ def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain, fair_shar
     own = {"a": {"cpu": "0"}, "b": {"cpu": "1"}}
     kueue = KueueConfig(fair_sharing=fair_sharing)
     state = snapshot(strict, cluster_queue("b-cq", own, cohort="all"), kueue=kueue)
-    schedule = simulations(state, grain=grain)["b-cq"]
+    simulation = simulations(state, grain=grain)["b-cq"]
     come = [
         arrival("first", {"cpu": "1"}, local_queue="a-lq", priority=2),
         arrival("head", {"cpu": "2"}, local_queue="a-lq", priority=1),
@@ -62,11 +62,11 @@ def test_a_head_that_meets_kept_quota_starts_in_its_next_flavor(grain, fair_shar
     ]
 
     for at, each in enumerate(come):
-        schedule.add_waiting(waiting(each, state, at=float(at)))
-    while len(schedule.begun) < 2 and schedule.step():
+        simulation.add_waiting(waiting(each, state, at=float(at)))
+    while len(simulation.begun) < 2 and simulation.step():
         pass
 
-    assert [(begun.key, begun.flavors) for begun in schedule.begun] == [
+    assert [(begun.key, begun.flavors) for begun in simulation.begun] == [
         ("first", ("a",)),
         ("new", ("b",)),
     ]

@@ -28,79 +28,79 @@ def queue(name, **rest):
 def world(*queues, resumes=False, seconds=1.0):
     """The Simulation of one tree, whose victims lose their quota after *seconds*."""
     state = snapshot(*queues)
-    schedule = next(iter(simulations(state).values()))
-    schedule.eviction = Eviction(seconds=seconds, resumes=resumes)
-    return state, schedule
+    simulation = next(iter(simulations(state).values()))
+    simulation.eviction = Eviction(seconds=seconds, resumes=resumes)
+    return state, simulation
 
 
-def come(state, schedule, *jobs):
+def come(state, simulation, *jobs):
     """Let Workloads come: key, queue, CPUs, priority, when, run time."""
     for key, name, cpus, priority, at, seconds in jobs:
         wanted = arrival(key, {"cpu": str(cpus)}, local_queue=f"{name}-lq", priority=priority)
-        schedule.add_waiting(waiting(wanted, state, at=at, seconds=seconds, count=1))
+        simulation.add_waiting(waiting(wanted, state, at=at, seconds=seconds, count=1))
 
 
-def run(schedule):
-    while schedule.next_event() < inf:
-        schedule.step()
-    return [(begun.key, begun.at) for begun in schedule.begun]
+def run(simulation):
+    while simulation.next_event() < inf:
+        simulation.step()
+    return [(begun.key, begun.at) for begun in simulation.begun]
 
 
-def preempted(schedule):
-    return [(each.key, each.at, each.by) for each in schedule.preempted]
+def preempted(simulation):
+    return [(each.key, each.at, each.by) for each in simulation.preempted]
 
 
 def test_a_higher_priority_starts_when_its_victim_has_stopped_which_then_begins_again():
-    state, schedule = world(queue("a", preemption=LOWER))
-    schedule.step()
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+    state, simulation = world(queue("a", preemption=LOWER))
+    simulation.step()
+    come(state, simulation, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
 
-    starts = run(schedule)
+    starts = run(simulation)
 
     assert starts == [("low", 0.0), ("high", 11.0), ("low", 31.0)]
-    assert preempted(schedule) == [("low", 10.0, "high")]
-    assert [(each.key, each.at + 0, each.finish) for each in schedule.ended] == [
+    assert preempted(simulation) == [("low", 10.0, "high")]
+    assert [(each.key, each.at + 0, each.finish) for each in simulation.ended] == [
         ("high", 11.0, 31.0),
         ("low", 31.0, 131.0),
     ]
 
 
 def test_a_victim_may_go_on_with_what_it_has_left():
-    state, schedule = world(queue("a", preemption=LOWER), resumes=True)
-    schedule.step()
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+    state, simulation = world(queue("a", preemption=LOWER), resumes=True)
+    simulation.step()
+    come(state, simulation, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
 
-    run(schedule)
+    run(simulation)
 
-    assert [each.finish for each in schedule.ended] == [31.0, 121.0]
+    assert [each.finish for each in simulation.ended] == [31.0, 121.0]
 
 
 def test_a_victim_that_leaves_while_it_stops_holds_its_quota_until_then_and_never_comes_again():
-    state, schedule = world(queue("a", preemption=LOWER))
-    schedule.step()
-    come(state, schedule, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
-    while not schedule.preempted:
-        schedule.step()
+    state, simulation = world(queue("a", preemption=LOWER))
+    simulation.step()
+    come(state, simulation, ("low", "a", 4, 0, 0.0, 100.0), ("high", "a", 4, 1, 10.0, 20.0))
+    while not simulation.preempted:
+        simulation.step()
 
-    schedule.withdraw("low")
+    simulation.withdraw("low")
 
-    assert run(schedule) == [("low", 0.0), ("high", 11.0)]
-    assert schedule.now == 31.0
+    assert run(simulation) == [("low", 0.0), ("high", 11.0)]
+    assert simulation.now == 31.0
 
 
 def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
     queues = [queue(name, cohort="all", preemption=OWNER) for name in ("a", "b")]
-    state, schedule = world(*queues)
-    schedule.step()
+    state, simulation = world(*queues)
+    simulation.step()
     come(
         state,
-        schedule,
+        simulation,
         ("own", "b", 4, 9, 0.0, 100.0),
         ("borrows", "b", 4, 9, 0.0, 100.0),
         ("owner", "a", 4, 0, 10.0, 20.0),
     )
 
-    assert run(schedule) == [
+    assert run(simulation) == [
         ("own", 0.0),
         ("borrows", 0.0),
         ("owner", 11.0),
@@ -110,17 +110,17 @@ def test_an_owner_takes_its_quota_back_from_who_has_borrowed_it():
 
 def test_nobody_of_its_clusterqueue_passes_a_head_whose_victims_are_stopping():
     # Two of the four CPUs are free; the head waits for two more, and keeps the small one out.
-    state, schedule = world(queue("a", preemption=LOWER), seconds=30.0)
-    schedule.step()
+    state, simulation = world(queue("a", preemption=LOWER), seconds=30.0)
+    simulation.step()
     come(
         state,
-        schedule,
+        simulation,
         ("low", "a", 2, 0, 0.0, 100.0),
         ("head", "a", 4, 2, 10.0, 20.0),
         ("small", "a", 1, 1, 15.0, 1.0),
     )
 
-    assert run(schedule) == [("low", 0.0), ("head", 40.0), ("small", 60.0), ("low", 60.0)]
+    assert run(simulation) == [("low", 0.0), ("head", 40.0), ("small", 60.0), ("low", 60.0)]
 
 
 @pytest.mark.parametrize("grain", [0.0, 1e-9])
@@ -128,14 +128,14 @@ def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
     # Kueue's ``preemptorWorkload``. Behind the wide one, which is older, it would be tried a cycle
     # later, and who borrows in the other ClusterQueue would have taken the quota by then.
     state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
-    schedule = simulations(state, grain=grain)["a-cq"]
-    come(state, schedule, ("own", "b", 4, 0, 0.0, 100.0), ("lent", "b", 4, 0, 0.0, 100.0))
-    schedule.step()
-    come(state, schedule, ("wide", "a", 8, 0, 10.0, 50.0), ("narrow", "a", 4, 0, 10.0, 20.0))
+    simulation = simulations(state, grain=grain)["a-cq"]
+    come(state, simulation, ("own", "b", 4, 0, 0.0, 100.0), ("lent", "b", 4, 0, 0.0, 100.0))
+    simulation.step()
+    come(state, simulation, ("wide", "a", 8, 0, 10.0, 50.0), ("narrow", "a", 4, 0, 10.0, 20.0))
 
-    starts = run(schedule)
+    starts = run(simulation)
 
-    assert preempted(schedule) == [("lent", 10.0, "narrow")]
+    assert preempted(simulation) == [("lent", 10.0, "narrow")]
     assert starts == [
         ("own", 0.0),
         ("lent", 0.0),
@@ -148,14 +148,14 @@ def test_who_preempts_is_the_first_of_its_clusterqueue_until_it_starts(grain):
 @pytest.mark.parametrize("grain", [0.0, 1e-9])
 def test_the_next_of_a_clusterqueue_preempts_as_soon_as_the_one_before_it_has_started(grain):
     state = snapshot(queue("a", preemption=LOWER))
-    schedule = simulations(state, grain=grain)["a-cq"]
-    come(state, schedule, *((f"low-{n}", "a", 1, 0, 0.0, 100.0) for n in range(4)))
-    schedule.step()
-    come(state, schedule, *((f"high-{n}", "a", 1, 1, 10.0, 20.0) for n in range(3)))
+    simulation = simulations(state, grain=grain)["a-cq"]
+    come(state, simulation, *((f"low-{n}", "a", 1, 0, 0.0, 100.0) for n in range(4)))
+    simulation.step()
+    come(state, simulation, *((f"high-{n}", "a", 1, 1, 10.0, 20.0) for n in range(3)))
 
-    run(schedule)
+    run(simulation)
 
-    assert [(at, by) for _, at, by in preempted(schedule)] == [
+    assert [(at, by) for _, at, by in preempted(simulation)] == [
         (10.0, "high-0"),
         (11.0, "high-1"),
         (12.0, "high-2"),
@@ -165,38 +165,38 @@ def test_the_next_of_a_clusterqueue_preempts_as_soon_as_the_one_before_it_has_st
 def test_who_starts_may_be_preempted_at_once_by_who_comes_in_a_later_cycle():
     # In the first cycle the wide one is tried in vain, and what is free is lent in its place.
     state = snapshot(queue("a", cohort="all", preemption=OWNER), queue("b", cohort="all"))
-    schedule = simulations(state)["a-cq"]
-    come(state, schedule, ("first", "a", 4, 0, 0.0, 10.0), ("own", "b", 4, 0, 0.0, 100.0))
-    schedule.step()
-    come(state, schedule, ("wide", "a", 8, 0, 5.0, 50.0), ("narrow", "a", 4, 0, 5.0, 20.0))
-    come(state, schedule, ("lent", "b", 4, 0, 5.0, 50.0))
+    simulation = simulations(state)["a-cq"]
+    come(state, simulation, ("first", "a", 4, 0, 0.0, 10.0), ("own", "b", 4, 0, 0.0, 100.0))
+    simulation.step()
+    come(state, simulation, ("wide", "a", 8, 0, 5.0, 50.0), ("narrow", "a", 4, 0, 5.0, 20.0))
+    come(state, simulation, ("lent", "b", 4, 0, 5.0, 50.0))
 
-    starts = run(schedule)
+    starts = run(simulation)
 
-    assert preempted(schedule) == [("lent", 10.0, "narrow")]
+    assert preempted(simulation) == [("lent", 10.0, "narrow")]
     assert starts[2:4] == [("lent", 10.0), ("narrow", 11.0)]
 
 
 def test_who_held_quota_before_waits_again_on_the_same_flavors():
-    state, schedule = world(queue("a", preemption=LOWER))
+    state, simulation = world(queue("a", preemption=LOWER))
     usage = {CPU: 4000}
-    schedule.add_running(
+    simulation.add_running(
         Running(
             cluster_queue="a-cq", usage=usage, seconds=5.0, whole=(50.0, 0.0), key="old", priority=0
         )
     )
-    come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
+    come(state, simulation, ("high", "a", 2, 1, 0.0, 20.0))
 
-    assert run(schedule) == [("high", 1.0), ("old", 21.0)]
-    assert schedule.ended[-1].finish == 71.0
+    assert run(simulation) == [("high", 1.0), ("old", 21.0)]
+    assert simulation.ended[-1].finish == 71.0
 
 
 def test_a_holder_of_unknown_priority_is_not_preempted():
-    state, schedule = world(queue("a", preemption=LOWER))
-    schedule.add_running(Running(cluster_queue="a-cq", usage={CPU: 4000}, seconds=5.0))
-    come(state, schedule, ("high", "a", 2, 1, 0.0, 20.0))
+    state, simulation = world(queue("a", preemption=LOWER))
+    simulation.add_running(Running(cluster_queue="a-cq", usage={CPU: 4000}, seconds=5.0))
+    come(state, simulation, ("high", "a", 2, 1, 0.0, 20.0))
 
-    assert run(schedule) == [("high", 5.0)]
+    assert run(simulation) == [("high", 5.0)]
 
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
@@ -213,27 +213,27 @@ def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_onc
         let_in[pending.key] = pending
         found[pending.cluster_queue].add_waiting(pending)
 
-    for schedule in set(found.values()):
+    for simulation in set(found.values()):
         steps = 0
-        while schedule.next_event() < inf and steps < 500:
-            schedule.step()
+        while simulation.next_event() < inf and steps < 500:
+            simulation.step()
             steps += 1
-            tree = schedule.tree
+            tree = simulation.tree
             for at, amount in enumerate(tree.used):
                 assert amount >= 0
                 if tree.parents[at // tree.width] < 0:
                     assert amount <= tree.subtree[at]
                 assert amount <= max(tree.potentials[at], 0)
         assert steps < 500
-        assert not any(schedule.tree.used)
-        for name in schedule.tree.leaves:
-            assert used(schedule, name) == {}
+        assert not any(simulation.tree.used)
+        for name in simulation.tree.leaves:
+            assert used(simulation, name) == {}
         done = {}
-        for ended in schedule.ended:
+        for ended in simulation.ended:
             done[ended.key] = done.get(ended.key, 0) + ended.count
         pending = {
             entry.waiting.key: entry.count
-            for heads in schedule.waiting()
+            for heads in simulation.waiting()
             for _, _, entry in heads.entries
         }
         for key, count in done.items():
@@ -244,17 +244,17 @@ def test_preemption_never_uses_more_than_quota_allows_and_everybody_finishes_onc
 def test_a_head_preempts_in_its_own_clusterqueue_and_takes_quota_back_at_once(grain):
     policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
     state = snapshot(queue("a", cohort="all", preemption=policy), queue("b", cohort="all"))
-    schedule = next(iter(simulations(state, grain=grain).values()))
+    simulation = next(iter(simulations(state, grain=grain).values()))
     here = [("low", "a", 1, 0, 0.0, 90.0), ("high", "a", 2, 2, 0.0, 90.0)]
     there = [(f"b-{number}", "b", 1, 0, 0.0, 90.0) for number in range(5)]
-    come(state, schedule, *here, *there)
-    schedule.step()
-    come(state, schedule, ("middle", "a", 2, 1, 10.0, 20.0))
+    come(state, simulation, *here, *there)
+    simulation.step()
+    come(state, simulation, ("middle", "a", 2, 1, 10.0, 20.0))
 
-    run(schedule)
+    run(simulation)
 
     # One CPU is lacking of its own quota, and one that the other ClusterQueue has borrowed.
-    victims = [(key, at, by) for key, at, by in preempted(schedule) if by == "middle"]
+    victims = [(key, at, by) for key, at, by in preempted(simulation) if by == "middle"]
     assert victims == [("b-4", 10.0, "middle"), ("low", 10.0, "middle")]
 
 
@@ -318,13 +318,13 @@ def test_nobody_is_served_otherwise_where_less_is_shared(world, grain):
     state, jobs = world
     outcomes = []
     for variant in (state, told_apart(state)):
-        schedule = simulations(variant, grain=grain)["a-cq"]
-        come(variant, schedule, *jobs)
+        simulation = simulations(variant, grain=grain)["a-cq"]
+        come(variant, simulation, *jobs)
         steps = 0
-        while schedule.next_event() < inf and steps < 300:
-            schedule.step()
+        while simulation.next_event() < inf and steps < 300:
+            simulation.step()
             steps += 1
-        starts = [(begun.key, begun.at) for begun in schedule.begun]
-        outcomes.append((starts, preempted(schedule), steps))
+        starts = [(begun.key, begun.at) for begun in simulation.begun]
+        outcomes.append((starts, preempted(simulation), steps))
 
     assert outcomes[0] == outcomes[1]

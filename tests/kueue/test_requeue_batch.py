@@ -19,14 +19,14 @@ GPU = "nvidia.com/gpu"
 def starts_of(*runs, gpus=1, queueing=Queueing.BEST_EFFORT):
     """When each Job starts that came at a moment and runs for a while, on a GPU."""
     state = snapshot(cluster_queue(quotas={"t4": {GPU: str(gpus)}}, queueing=queueing))
-    schedule = simulations(state, requeue=1.0)["gpu-cq"]
-    schedule.step()
+    simulation = simulations(state, requeue=1.0)["gpu-cq"]
+    simulation.step()
     for number, (at, seconds) in enumerate(runs):
         come = replace(arrival("a", {GPU: "1"}, local_queue="gpu-lq"), key=f"job-{number}")
-        schedule.add_waiting(waiting(come, state, at=at, seconds=seconds))
-    while schedule.next_event() < inf:
-        schedule.step()
-    return [begun.at for begun in schedule.begun]
+        simulation.add_waiting(waiting(come, state, at=at, seconds=seconds))
+    while simulation.next_event() < inf:
+        simulation.step()
+    return [begun.at for begun in simulation.begun]
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def loops(state, reserving, pending):
     for each in pending:
         asked = waiting(each, state)
         found[asked.cluster_queue].add_waiting(asked, age=each.created)
-    for schedule in set(found.values()):
-        schedule.step()
+    for simulation in set(found.values()):
+        simulation.step()
     return found
 
 
@@ -106,9 +106,9 @@ def test_a_new_job_is_served_as_its_review_says(data):
     new = replace(new, count=1, created=NEWEST)
     found = loops(state, reserving, pending)
     # Reviews do not predict whom those who wait preempt.
-    assume(not any(schedule.preempted for schedule in found.values()))
+    assume(not any(simulation.preempted for simulation in found.values()))
     asked = waiting(new, state)
-    schedule, queue = found[asked.cluster_queue], state.cluster_queues[asked.cluster_queue]
+    simulation, queue = found[asked.cluster_queue], state.cluster_queues[asked.cluster_queue]
     local_queue = state.local_queues[new.namespace, new.local_queue]
     review = occupancy_of(
         replace(
@@ -119,7 +119,7 @@ def test_a_new_job_is_served_as_its_review_says(data):
         )
     )
     # Nor do they know of quota that a head sets aside in every other cycle of its search.
-    assume(not any(_sets_aside_by_turns(schedule) for schedule in set(found.values())))
+    assume(not any(_sets_aside_by_turns(simulation) for simulation in set(found.values())))
     # Reviews do not know whose turn it is by shares, where quota is set aside for somebody.
     assume(not (state.kueue.fair_sharing and review.heads))
 
@@ -129,24 +129,24 @@ def test_a_new_job_is_served_as_its_review_says(data):
     found_out = occupancy.assignment(review, new.needs, queue, priority=new.priority)
     said = found_out.assignment
     starts = occupancy.reserves_now(review, said, local_queue, queue, priority=new.priority)
-    schedule.begun.clear()
-    schedule.add_waiting(asked, age=NEWEST)
+    simulation.begun.clear()
+    simulation.add_waiting(asked, age=NEWEST)
     preempted = []
     # Its search for flavors may go on in the cycles after the first. Once it preempts, the next one
     # may choose others, as its victims still hold their quota.
     for _ in range(4):
-        schedule.follow(0.0, wakes=False, drawn={})
-        preempted = [each for each in schedule.preempted if each.by == asked.key]
+        simulation.follow(0.0, wakes=False, drawn={})
+        preempted = [each for each in simulation.preempted if each.by == asked.key]
         if preempted:
             break
 
     # The new Job may end a search for flavors that went round for ever, or let another preempt.
-    begun = [each.flavors for each in schedule.begun if each.key == asked.key]
+    begun = [each.flavors for each in simulation.begun if each.key == asked.key]
     assert begun == ([said.flavors] if starts else [])
-    assert sum(each.count for each in preempted) == found_out.preempts
+    assert len(preempted) == found_out.preempts
 
 
-def _sets_aside_by_turns(schedule):
-    kept = list(schedule.kept)
-    schedule.follow(0.0, wakes=False, drawn={})
-    return list(schedule.kept) != kept
+def _sets_aside_by_turns(simulation):
+    kept = list(simulation.kept)
+    simulation.follow(0.0, wakes=False, drawn={})
+    return list(simulation.kept) != kept

@@ -20,12 +20,12 @@ ENDLESS = 1000
 """Steps of a few Workloads after which they preempt each other for ever, as some do in Kueue."""
 
 
-def steps(schedule):
+def steps(simulation):
     """Take one step after the other, until nothing happens any more."""
     for _ in range(ENDLESS):
-        if schedule.next_event() == inf:
+        if simulation.next_event() == inf:
             return
-        schedule.step()
+        simulation.step()
         yield
     assume(False)
 
@@ -58,13 +58,13 @@ def test_those_who_come_one_by_one_fare_as_in_the_cycles_that_they_share(data):
         found[each.cluster_queue].add_waiting(each)
 
     expected = occupancy_of(state, placements=come)
-    for schedule in set(found.values()):
-        schedule.step()
+    for simulation in set(found.values()):
+        simulation.step()
 
-    for name, schedule in found.items():
+    for name, simulation in found.items():
         held = expected.held(name)
-        assert used(schedule, name) == {cell: n for cell, n in held.usage.items() if n}
-        assert sum(b.count for b in schedule.begun if b.cluster_queue == name) == held.reserving
+        assert used(simulation, name) == {cell: n for cell, n in held.usage.items() if n}
+        assert sum(b.count for b in simulation.begun if b.cluster_queue == name) == held.reserving
     # Outside of cohorts there is nobody to set something aside from.
     in_cohorts = {name for name, queue in state.cluster_queues.items() if queue.cohort}
     assert {name: of for name, of in set_aside(found).items() if name in in_cohorts} == {
@@ -74,10 +74,10 @@ def test_those_who_come_one_by_one_fare_as_in_the_cycles_that_they_share(data):
 
 def set_aside(found):
     kept = {}
-    for schedule in set(found.values()):
-        names = {leaf: name for name, leaf in schedule.tree.leaves.items()}
-        for *_, leaf, aside in schedule.kept:
-            kept[names[leaf]] = {schedule.tree.cells[cell]: amount for cell, amount in aside}
+    for simulation in set(found.values()):
+        names = {leaf: name for name, leaf in simulation.tree.leaves.items()}
+        for *_, leaf, aside in simulation.kept:
+            kept[names[leaf]] = {simulation.tree.cells[cell]: amount for cell, amount in aside}
     return kept
 
 
@@ -87,16 +87,16 @@ def test_no_more_is_ever_used_than_quota_allows(data):
     found = simulations(state)
     fill(data, state, found, late=True)
 
-    for schedule in set(found.values()):
-        for _ in steps(schedule):
-            for leaf in schedule.tree.leaves.values():
-                for index in range(schedule.tree.width):
-                    at = leaf * schedule.tree.width + index
-                    assert schedule.tree.used[at] <= schedule.tree.potential(leaf, index)
-            for index in range(schedule.tree.width):
-                root = schedule.tree.parents.index(-1) * schedule.tree.width + index
-                assert schedule.tree.used[root] <= schedule.tree.subtree[root]
-        assert not any(schedule.tree.used)
+    for simulation in set(found.values()):
+        for _ in steps(simulation):
+            for leaf in simulation.tree.leaves.values():
+                for index in range(simulation.tree.width):
+                    at = leaf * simulation.tree.width + index
+                    assert simulation.tree.used[at] <= simulation.tree.potential(leaf, index)
+            for index in range(simulation.tree.width):
+                root = simulation.tree.parents.index(-1) * simulation.tree.width + index
+                assert simulation.tree.used[root] <= simulation.tree.subtree[root]
+        assert not any(simulation.tree.used)
 
 
 @given(st.data())
@@ -108,12 +108,12 @@ def test_under_best_effort_nobody_who_fits_stays_pending(data):
     found = simulations(state)
     fill(data, state, found, late=True)
 
-    for schedule in set(found.values()):
-        for _ in steps(schedule):
-            for line in schedule.waiting():
+    for simulation in set(found.values()):
+        for _ in steps(simulation):
+            for line in simulation.waiting():
                 first = line.entries[0][2].shape
                 has_next = any(len(group.flavors) > 1 for group in line.queue.groups)
-                is_free = first.only is not None and has_room(schedule.tree, line.leaf, first)
+                is_free = first.only is not None and has_room(simulation.tree, line.leaf, first)
                 assert has_next or not is_free
 
 
@@ -125,8 +125,8 @@ def test_under_strict_fifo_nobody_starts_before_one_who_came_before(data):
 
     run_all(found)
 
-    for name, schedule in found.items():
-        moments = {begun.key: begun.at for begun in schedule.begun}
+    for name, simulation in found.items():
+        moments = {begun.key: begun.at for begun in simulation.begun}
         mine = [key for key, each in placed.items() if each.cluster_queue == name]
         starts = [moments.get(key, inf) for key in mine]
         assert starts == sorted(starts)
@@ -145,8 +145,8 @@ def test_starts_within_a_grain_are_near_the_exact_ones_in_one_queue(data):
     run_all(exact)
     run_all(coarse)
 
-    for name, schedule in exact.items():
-        expected = {begun.key: begun.at for begun in schedule.begun}
+    for name, simulation in exact.items():
+        expected = {begun.key: begun.at for begun in simulation.begun}
         for begun in coarse[name].begun:
             at = expected[begun.key]
             assert abs(begun.at - at) <= 0.02 * at + 1e-9
@@ -166,17 +166,17 @@ def test_equal_workloads_in_one_entry_start_as_they_would_one_by_one(data):
     run_all(together)
     run_all(single)
 
-    for name, schedule in together.items():
-        assert moments(schedule) == moments(single[name])
+    for name, simulation in together.items():
+        assert moments(simulation) == moments(single[name])
 
 
-def moments(schedule):
-    return sorted((b.key, b.at, b.flavors) for b in schedule.begun for _ in range(b.count))
+def moments(simulation):
+    return sorted((b.key, b.at, b.flavors) for b in simulation.begun for _ in range(b.count))
 
 
 def run_all(found):
-    for schedule in set(found.values()):
-        for _ in steps(schedule):
+    for simulation in set(found.values()):
+        for _ in steps(simulation):
             pass
 
 
@@ -192,8 +192,8 @@ def test_who_is_withdrawn_has_never_come(data):
 
     for key in gone:
         found[placed[key].cluster_queue].withdraw(key)
-    for schedule in {*found.values(), *without.values()}:
-        for _ in steps(schedule):
+    for simulation in {*found.values(), *without.values()}:
+        for _ in steps(simulation):
             pass
 
     for name in found:
@@ -213,12 +213,12 @@ def test_who_is_told_when_to_end_is_as_one_whose_run_time_was_known(data):
         told[each.cluster_queue].add_waiting(replace(each, count=1, seconds=inf), age=age)
     run_all(known)
 
-    for schedule in set(told.values()):
+    for simulation in set(told.values()):
         noted = 0
-        for _ in steps(schedule):
-            for begun in schedule.begun[noted:]:
-                schedule.end(begun.key, begun.at + placed[begun.key].seconds)
-            noted = len(schedule.begun)
+        for _ in steps(simulation):
+            for begun in simulation.begun[noted:]:
+                simulation.end(begun.key, begun.at + placed[begun.key].seconds)
+            noted = len(simulation.begun)
 
     for name in known:
         for found, wanted in (
@@ -259,9 +259,9 @@ def test_who_rests_untried_would_have_got_nothing_in_all_of_kueues_cycles(data):
     for loop in set(loops.values()):
         loop.step()
     # These cycles are run whatever comes of them.
-    for schedule in set(followed.values()):
+    for simulation in set(followed.values()):
         for number in range(MANY_CYCLES):
-            schedule.follow(0.0, wakes=not number, drawn={})
+            simulation.follow(0.0, wakes=not number, drawn={})
 
     assert outcome(loops) == outcome(followed)
 
@@ -270,10 +270,10 @@ def outcome(found):
     """Who has started where, who was preempted by whom, the usage, and whom Kueue still tries."""
     return {
         name: (
-            [(begun.key, begun.flavors, begun.count) for begun in schedule.begun],
-            [(gone.key, gone.by) for gone in schedule.preempted],
-            schedule.tree.used,
-            sorted(heads.entries[0][2].waiting.key for heads in schedule.tried()),
+            [(begun.key, begun.flavors, begun.count) for begun in simulation.begun],
+            [(gone.key, gone.by) for gone in simulation.preempted],
+            simulation.tree.used,
+            sorted(heads.entries[0][2].waiting.key for heads in simulation.tried()),
         )
-        for name, schedule in found.items()
+        for name, simulation in found.items()
     }

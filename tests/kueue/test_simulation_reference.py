@@ -190,11 +190,11 @@ def test_the_loop_starts_whom_a_plain_one_starts_and_when(world, data):
         found[job.queue].add_waiting(pending)
     expected = Plain(state, jobs, runs)
 
-    for schedule in set(found.values()):
-        while schedule.next_event() < inf:
-            schedule.step()
+    for simulation in set(found.values()):
+        while simulation.next_event() < inf:
+            simulation.step()
 
-    begun = [(each.key, each.at) for schedule in set(found.values()) for each in schedule.begun]
+    begun = [(each.key, each.at) for simulation in set(found.values()) for each in simulation.begun]
     assert sorted(begun) == sorted(expected.starts)
 
 

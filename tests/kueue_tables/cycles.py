@@ -82,20 +82,20 @@ def pending(state, snapshot):
 
 def cycle(state, snapshot, groups):
     """Run one cycle of each tree with these pending Workloads."""
-    schedules = worlds.simulations(snapshot)
+    by_queue = worlds.simulations(snapshot)
     # All ClusterQueues of a tree have one Simulation.
-    for simulation in dict.fromkeys(schedules.values()):
+    for simulation in dict.fromkeys(by_queue.values()):
         # The very first cycle has rules of its own.
         simulation.step()
-    for name, schedule in schedules.items():
+    for name, simulation in by_queue.items():
         for workload in state.contents_of(name).holding:
-            schedule.add_running(running(name, workload))
+            simulation.add_running(running(name, workload))
     # Of one priority, those that are added first count as older.
     for group in sorted(groups, key=lambda group: group.created):
         waiting = worlds.with_run(group, snapshot, seconds=RUN_SECONDS)
-        schedules[waiting.cluster_queue].add_waiting(waiting)
+        by_queue[waiting.cluster_queue].add_waiting(waiting)
     begun, preempted = {}, {}
-    for simulation in dict.fromkeys(schedules.values()):
+    for simulation in dict.fromkeys(by_queue.values()):
         simulation.follow(simulation.now, wakes=False, drawn={})
         begun |= started(simulation.begun)
         preempted |= {victims.key: victims.reason.value for victims in simulation.preempted}

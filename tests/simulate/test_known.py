@@ -24,11 +24,11 @@ class Course:
     def __init__(self, state):
         self.state = state
         self.known = KnownOccupancy(state)
-        self.schedules = simulations(state)
+        self.simulations = simulations(state)
         self.arrivals = {}
         self.pending = {name: [] for name in state.cluster_queues}
-        for schedule in set(self.schedules.values()):
-            schedule.step()
+        for simulation in set(self.simulations.values()):
+            simulation.step()
 
     def join(self, arrival, run_seconds):
         each = waiting(arrival, self.state, seconds=run_seconds)
@@ -37,21 +37,21 @@ class Course:
         self.pending[name].append(arrival)
         self.pending[name].sort(key=lambda arrival: -arrival.priority)
         self.known.join(name, arrival)
-        self.schedules[name].add_waiting(each)
-        self.step(self.schedules[name])
+        self.simulations[name].add_waiting(each)
+        self.step(self.simulations[name])
 
-    def step(self, schedule):
-        schedule.step()
-        for ended in schedule.ended:
-            self._tell(self.known.end, schedule, ended)
-        for begun in schedule.begun:
+    def step(self, simulation):
+        simulation.step()
+        for ended in simulation.ended:
+            self._tell(self.known.end, simulation, ended)
+        for begun in simulation.begun:
             self.pending[begun.cluster_queue].remove(self.arrivals[begun.key])
-            self._tell(self.known.start, schedule, begun)
-        schedule.ended.clear()
-        schedule.begun.clear()
+            self._tell(self.known.start, simulation, begun)
+        simulation.ended.clear()
+        simulation.begun.clear()
 
-    def _tell(self, tell, schedule, begun):
-        usage = {schedule.tree.cells[cell]: amount for cell, amount in begun.usage}
+    def _tell(self, tell, simulation, begun):
+        usage = {simulation.tree.cells[cell]: amount for cell, amount in begun.usage}
         tell(begun.cluster_queue, self.arrivals[begun.key], usage)
 
     def view(self):
@@ -71,9 +71,9 @@ def test_the_counts_are_those_of_an_occupancy_that_folds_who_waits(data):
         guest = replace(each, count=1, policy="p", option=each.local_queue)
         course.join(guest, data.draw(seconds))
         if data.draw(st.booleans()):
-            schedule = data.draw(st.sampled_from(list(course.schedules.values())))
-            if schedule.next_event() < inf:
-                course.step(schedule)
+            simulation = data.draw(st.sampled_from(list(course.simulations.values())))
+            if simulation.next_event() < inf:
+                course.step(simulation)
 
         found = course.view()
 

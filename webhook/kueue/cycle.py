@@ -446,8 +446,8 @@ class Cycles:
     def _successor(self, served: Contender, cycle: _Cycle) -> Contender | None:
         """Return who comes next in the ClusterQueue of a head that has started.
 
-        In moments that stand for several, it would be tried before what the others wait for is
-        free.
+        In moments that stand for several, one that fits would be tried before what the others wait
+        for is free, and one that does not keeps quota from those that are served after it.
         """
         if not (self._are_joined and cycle.started and cycle.started[-1].entry is served.entry):
             return None

@@ -88,11 +88,11 @@ class _Replay:
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}
         self._devices = snapshot.prices.get("", NO_PRICES).devices
-        self._own = len(self._here.schedules)
-        self._schedules = self._here.schedules + self._workers.schedules
+        self._own = len(self._here.simulations)
+        self._simulations = self._here.simulations + self._workers.simulations
         """First the own cluster's, then the workers'."""
         self._agenda: list[tuple[float, int]] = []
-        """A heap of (time, schedule) at which something may happen in a tree."""
+        """A heap of (time, simulation) at which something may happen in a tree."""
         self._number = 0
         self._results: dict[str, JobResult] = {}
         self._wishes: dict[str, Wishes] = {}
@@ -128,10 +128,10 @@ class _Replay:
             if index >= self._own:
                 for number in self._workers.arrive(index, at):
                     heapq.heappush(agenda, (at, number))
-            schedule = self._schedules[index]
+            simulation = self._simulations[index]
             # Otherwise the event has happened already, or was withdrawn.
-            if schedule.next_event() <= at:
-                schedule.step()
+            if simulation.next_event() <= at:
+                simulation.step()
                 self._note(index, at)
                 self._expect(index)
 
@@ -155,7 +155,7 @@ class _Replay:
             self._reconsidered(one.submission.name, one.job, one.arrival, now)
 
     def _expect(self, index: int) -> None:
-        if (at := self._schedules[index].next_event()) < inf:
+        if (at := self._simulations[index].next_event()) < inf:
             heapq.heappush(self._agenda, (at, index))
 
     def _submit(self, submission: Submission) -> None:
@@ -235,16 +235,16 @@ class _Replay:
             for taken in self._workers.note(index):
                 self._begin_there(taken)
             return
-        schedule = self._schedules[index]
-        if schedule.ended or schedule.preempted or schedule.begun:
+        simulation = self._simulations[index]
+        if simulation.ended or simulation.preempted or simulation.begun:
             self._moving.change(at)
-        for ended in schedule.ended:
+        for ended in simulation.ended:
             ran_from = self._workers.began(ended)
             self._here.end(ended, ran_from=ran_from)
             self._moving.end(ended.key)
         self._here.release(index)
-        for begun in schedule.begun:
-            usage = amounts(schedule, begun)
+        for begun in simulation.begun:
+            usage = amounts(simulation, begun)
             queued = self._here.begin(begun, usage)
             self._moving.start(begun.key)
             if self._workers.leads_away(queued.cluster_queue):
@@ -262,15 +262,15 @@ class _Replay:
                 interrupted=_interrupted(queued, begun),
             )
         # A step may run several cycles, and a later one preempts what an earlier one started.
-        for preempted in schedule.preempted:
-            self._preempt(preempted.key, amounts(schedule, preempted), at)
+        for preempted in simulation.preempted:
+            self._preempt(preempted.key, amounts(simulation, preempted), at)
             self._moving.preempt(preempted.key, at)
-        schedule.ended.clear()
-        schedule.preempted.clear()
-        schedule.begun.clear()
+        simulation.ended.clear()
+        simulation.preempted.clear()
+        simulation.begun.clear()
 
     def _preempt(self, key: str, usage: Amounts, at: float) -> None:
-        """Let a Workload that held quota wait again; its schedule has queued it already."""
+        """Let a Workload that held quota wait again; its simulation has queued it already."""
         result = self._results[key]
         if result.preempted == MOST_PREEMPTED:
             raise FieldError(
@@ -302,7 +302,7 @@ class _Replay:
         )
         self._forecasts.admit(begun.key, begun.at, taken.cluster)
         index = self._here.places[self._here.queued[begun.key].cluster_queue]
-        self._schedules[index].end(begun.key, begun.finish)
+        self._simulations[index].end(begun.key, begun.finish)
         self._expect(index)
 
 

@@ -1,6 +1,6 @@
 """One cluster in a replay: its queues and Workloads, what admission would know, and its workers.
 
-Kueue's rules come from the same schedules as forecasts, with true run times instead of expected
+Kueue's rules come from the same simulations as forecasts, with true run times instead of expected
 ones.
 """
 
@@ -186,17 +186,17 @@ class Site:
         """With *preempts*, Workloads may lose their quota as the ClusterQueues' policies say."""
         self.snapshot, self.forecasts = snapshot, forecasts
         self.known = KnownOccupancy(snapshot)
-        self.schedules = tuple(_schedules(snapshot, preempts=preempts))
+        self.simulations = tuple(_simulations(snapshot, preempts=preempts))
         self.places = {
             name: index
-            for index, schedule in enumerate(self.schedules)
-            for name in schedule.tree.leaves
+            for index, simulation in enumerate(self.simulations)
+            for name in simulation.tree.leaves
         }
-        """ClusterQueue to the number of its schedule."""
+        """ClusterQueue to the number of its simulation."""
         self.queued: dict[str, QueuedJob] = {}
         """Workloads that wait or hold quota, by key."""
         self._idle: defaultdict[int, list[StartedWorkloads]] = defaultdict(list)
-        """By the number of a schedule what has ended there since its last requeue batch."""
+        """By the number of a simulation what has ended there since its last requeue batch."""
         self._demands: dict[Demand, Demand] = {}
         """Equal demands are one object, so that Workloads with the same one share a line."""
 
@@ -215,7 +215,7 @@ class Site:
     def join(self, queued: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
         """Add a pending Workload.
 
-        Return the number of its schedule, None: Kueue never considers it.
+        Return the number of its simulation, None: Kueue never considers it.
         """
         arrival, queue = queued.arrival, self.cluster_queue(queued.arrival)
         if queue is None:
@@ -245,13 +245,13 @@ class Site:
             at=now,
             key=queued.key,
         )
-        self.schedules[index].add_waiting(waiting, age=age)
+        self.simulations[index].add_waiting(waiting, age=age)
         return index
 
     def leave(self, key: str) -> int | None:
         """Remove a pending Workload; return its age if forecasts follow it."""
         queued = self.queued.pop(key)
-        self.schedules[self.places[queued.cluster_queue]].withdraw(key)
+        self.simulations[self.places[queued.cluster_queue]].withdraw(key)
         self.known.leave(queued.cluster_queue, queued.arrival)
         return self.forecasts.leave(key)
 
@@ -273,16 +273,16 @@ class Site:
         self.forecasts.end(ended.key, ran_from, ended.finish, flavors)
 
     def release(self, number: int) -> None:
-        """Release the quota of what has ended in a schedule, once those who wait were tried.
+        """Release the quota of what has ended in a simulation, once those who wait were tried.
 
         Until then they count as holding it, as in ``kueue.counted_arrivals``.
         """
-        schedule = self.schedules[number]
-        self._idle[number] += schedule.ended
-        if schedule.is_settled or not any(schedule.waiting()):
+        simulation = self.simulations[number]
+        self._idle[number] += simulation.ended
+        if simulation.is_settled or not any(simulation.waiting()):
             for ended in self._idle.pop(number):
                 queued = self.queued.pop(ended.key)
-                usage = amounts(schedule, ended)
+                usage = amounts(simulation, ended)
                 self.known.end(queued.cluster_queue, queued.arrival, usage)
 
     def heads(self) -> Mapping[str, Arrival]:
@@ -291,8 +291,8 @@ class Site:
             return {}
         return {
             line.queue.name: self.queued[line.entries[0][2].waiting.key].arrival
-            for schedule in self.schedules
-            for line in schedule.waiting()
+            for simulation in self.simulations
+            for line in simulation.waiting()
             if line.is_strict
         }
 
@@ -327,25 +327,25 @@ class TrueRunTimes(Runs):
         return len(self._submission.run_seconds)
 
 
-def amounts(schedule: Simulation, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
-    return {schedule.tree.cells[cell]: amount for cell, amount in held.usage}
+def amounts(simulation: Simulation, held: StartedWorkloads | PreemptedWorkloads) -> Amounts:
+    return {simulation.tree.cells[cell]: amount for cell, amount in held.usage}
 
 
-def _schedules(snapshot: Snapshot, *, preempts: bool) -> Iterator[Simulation]:
-    """Yield a schedule for each tree, with empty queues."""
+def _simulations(snapshot: Snapshot, *, preempts: bool) -> Iterator[Simulation]:
+    """Yield a simulation for each tree, with empty queues."""
     queues = [
         queue if preempts else replace(queue, preemption=Preemption())
         for queue in snapshot.cluster_queues.values()
     ]
     for tree in quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees:
-        schedule = Simulation(
+        simulation = Simulation(
             tree,
             queues,
             kueue=snapshot.kueue,
             came_one_by_one=False,
         )
-        schedule.step()
-        yield schedule
+        simulation.step()
+        yield simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,12 +373,12 @@ class _Cluster:
     site: Site
     is_watched: bool
     first: int
-    """Number of its first schedule, among all in the replay."""
+    """Number of its first simulation, among all in the replay."""
     coming: dict[str, _Coming]
 
 
 class Workers:
-    """All worker clusters; their schedules are numbered after those of the manager."""
+    """All worker clusters; their simulations are numbered after those of the manager."""
 
     def __init__(
         self, given: Mapping[str, Worker], manager: Site, policies: Sequence[FallbackPolicy]
@@ -386,7 +386,7 @@ class Workers:
         """Begin with empty clusters; the start delays of all *policies* are the true ones."""
         self._manager, self._policies = manager, policies
         self._clusters: dict[str, _Cluster] = {}
-        self._of_schedule: list[tuple[str, Simulation]] = []
+        self._of_simulation: list[tuple[str, Simulation]] = []
         self._delays: dict[tuple[str, str], float] = {}
         self._began: dict[str, float] = {}
         """Key to the time at which it began in a cluster."""
@@ -411,15 +411,15 @@ class Workers:
 
         ruling = self._manager.snapshot
         site = Site(snapshot, Forecasts(snapshot, RunTimeLearner(), ruling=ruling, known=known))
-        first = len(self._manager.schedules) + len(self._of_schedule)
+        first = len(self._manager.simulations) + len(self._of_simulation)
         self._clusters[name] = _Cluster(
             site=site, is_watched=worker.watched, first=first, coming={}
         )
-        self._of_schedule += [(name, schedule) for schedule in site.schedules]
+        self._of_simulation += [(name, simulation) for simulation in site.simulations]
 
     @property
-    def schedules(self) -> tuple[Simulation, ...]:
-        return tuple(schedule for _, schedule in self._of_schedule)
+    def simulations(self) -> tuple[Simulation, ...]:
+        return tuple(simulation for _, simulation in self._of_simulation)
 
     def leads_away(self, cluster_queue: str) -> bool:
         """Return whether a Workload with quota in a ClusterQueue of the manager runs elsewhere.
@@ -453,7 +453,7 @@ class Workers:
     def send(self, queued: QueuedJob, begun: StartedWorkloads) -> Iterator[tuple[float, int]]:
         """Send a Workload that has quota at the manager to the queue's worker clusters.
 
-        Yield when it arrives in each, with the number of the cluster's first schedule.
+        Yield when it arrives in each, with the number of the cluster's first simulation.
         """
         here = self._manager.snapshot
         self._number += 1
@@ -466,14 +466,14 @@ class Workers:
         )
         for name in multikueue.behind(here.cluster_queues[queued.cluster_queue], here):
             cluster = self._clusters.get(name)
-            if cluster is None or multikueue.inactive(name, here) or not cluster.site.schedules:
+            if cluster is None or multikueue.inactive(name, here) or not cluster.site.simulations:
                 continue
             cluster.coming[queued.key] = coming
             yield coming.comes, cluster.first
 
     def arrive(self, number: int, now: float) -> Iterator[int]:
-        """Queue the Workloads that have reached a schedule's cluster; yield their schedules."""
-        name, _ = self._of_schedule[number - len(self._manager.schedules)]
+        """Queue the Workloads that have reached a simulation's cluster; yield their simulations."""
+        name, _ = self._of_simulation[number - len(self._manager.simulations)]
         cluster = self._clusters[name]
         for key in [key for key, coming in cluster.coming.items() if coming.comes <= now]:
             coming = cluster.coming.pop(key)
@@ -483,21 +483,21 @@ class Workers:
                 yield cluster.first + index
 
     def note(self, number: int) -> Iterator[Taken]:
-        """Record which Workloads ended and started in the last step of a schedule."""
-        name, schedule = self._of_schedule[number - len(self._manager.schedules)]
+        """Record which Workloads ended and started in the last step of a simulation."""
+        name, simulation = self._of_simulation[number - len(self._manager.simulations)]
         site = self._clusters[name].site
-        for ended in schedule.ended:
+        for ended in simulation.ended:
             site.end(ended, ran_from=ended.at)
-        site.release(site.schedules.index(schedule))
-        for begun in schedule.begun:
-            usage = amounts(schedule, begun)
+        site.release(site.simulations.index(simulation))
+        for begun in simulation.begun:
+            usage = amounts(simulation, begun)
             site.begin(begun, usage)
             site.forecasts.start(begun.key, begun.at, usage)
             self._drop(begun.key, but=name)
             self._began[begun.key] = begun.at
             yield Taken(cluster=name, begun=begun, usage=usage)
-        schedule.ended.clear()
-        schedule.begun.clear()
+        simulation.ended.clear()
+        simulation.begun.clear()
 
     def began(self, ended: StartedWorkloads) -> float:
         """Return when a Workload of the manager began to run, here or in a worker cluster."""
