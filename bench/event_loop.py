@@ -1,4 +1,4 @@
-"""Measure what forecasts cost: CPU seconds for whole schedules, microseconds for lookups.
+"""Measure what forecasts cost: CPU seconds for whole schedules, milliseconds for lookups.
 
 usage: python -m bench.event_loop [--repeat N]
 
@@ -7,6 +7,7 @@ Nothing but the pure code is run: no control plane is needed.
 
 import argparse
 import gc
+import pickle
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -35,9 +36,9 @@ from webhook.model.queues import (
     ResourceGroup,
     Snapshot,
 )
-from webhook.state.forecast_input import width_of
 
 PENDING: Final = 20_000
+PENDING_AT_LOOKUPS: Final = (0, 50, 500, 5_000)
 QUEUES: Final = 200
 PRIORITIES: Final = (0, 100, 1000)
 GPU: Final = "nvidia.com/gpu"
@@ -209,25 +210,30 @@ def main() -> None:
     for name in WORLDS:
         found = measure(name, repeat)
         print(
-            f"{name:22} {found['parts']:6.3f} s CPU, {found['single']:6.3f} s one by one, "
-            f"{found['lookup']:4.0f} us a lookup"
+            f"{name:26} {found['forecast']:6.2f} s CPU, {found['lookup']:6.2f} ms a lookup, "
+            f"{found['megabytes']:5.1f} MB to send"
         )
+    for pending in PENDING_AT_LOOKUPS:
+        world = small()
+        lookup = _lookup(_timed(world._replace(waiting=world.waiting[:pending]))[1], world, repeat)
+        print(f"{pending:6} pending in one queue: {lookup:6.2f} ms a lookup")
 
 
 def measure(name: str, repeat: int = 3) -> Mapping[str, float]:
-    """Return the CPU seconds of a forecast as the observer makes it, and of the exact one."""
+    """Return the CPU seconds of a forecast, the milliseconds of a lookup, and its size."""
     world = WORLDS[name]()
-    parted = _in_parts(world)
+    _, forecasts = _timed(world)
+    # Those of one tree share their forecast, as in what the observer sends.
+    sent = pickle.dumps(list({id(each): each for each in forecasts.values()}.values()), -1)
     return {
-        "parts": _best(parted, repeat),
-        "single": _best(world, repeat),
-        "lookup": _lookups(parted, repeat),
+        "forecast": _best(world, repeat),
+        "lookup": _lookup(forecasts, world, repeat),
+        "megabytes": len(sent) / 1e6,
     }
 
 
-def _lookups(world: World, repeat: int) -> float:
-    """Return the microseconds of one lookup, in the forecast with the most cycles."""
-    _, forecasts = _timed(world)
+def _lookup(forecasts: Mapping[str, TreeForecast], world: World, repeat: int) -> float:
+    """Return the milliseconds of one lookup, in the forecast with the most cycles."""
     name, forecast = max(forecasts.items(), key=lambda item: len(item[1].log.times))
     queue = world.snapshot.cluster_queues[name]
     asked = Newcomer(queue=queue, demand=demand(NEEDS[2], queue, world.snapshot))
@@ -235,31 +241,11 @@ def _lookups(world: World, repeat: int) -> float:
     begin = time.process_time()
     for _ in range(number):
         start_of(forecast, asked, world.snapshot, now=0.0)
-    return (time.process_time() - begin) / number * 1e6
+    return (time.process_time() - begin) / number * 1e3
 
 
 def _best(world: World, repeat: int) -> float:
     return min(_timed(world)[0] for _ in range(repeat))
-
-
-def _in_parts(world: World) -> World:
-    """Put equal Workloads together within the parts that the observer makes of long queues."""
-    of_queue: dict[str, list[PendingGroup]] = {}
-    for each in sorted(world.waiting, key=lambda group: -group.priority):
-        of_queue.setdefault(each.local_queue, []).append(each)
-    waiting: list[PendingGroup] = []
-    for queue in of_queue.values():
-        width = width_of(len(queue), len(world.waiting))
-        for first in range(0, len(queue), width):
-            counts: dict[tuple[float, int, str], list[PendingGroup]] = {}
-            for each in queue[first : first + width]:
-                kind = -each.priority, id(each.needs), each.job_class
-                counts.setdefault(kind, []).append(each)
-            waiting += [
-                replace(alike[0], count=len(alike))
-                for _, alike in sorted(counts.items(), key=lambda item: item[0][0])
-            ]
-    return world._replace(waiting=waiting)
 
 
 def _timed(world: World) -> tuple[float, Mapping[str, TreeForecast]]:

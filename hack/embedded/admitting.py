@@ -48,7 +48,7 @@ def admitted_now(
         contents = state.contents_of(name)
         running[name] += running_in(name, contents.holding, clock)
         groups = [group for group in contents.waiting if group.competes]
-        waiting[name] += queued(groups, clock, 1, lambda one: f"{one.namespace}/{one.name}")
+        waiting[name] += queued(groups, clock, lambda one: f"{one.namespace}/{one.name}")
     # How long anybody runs changes nothing about who starts now.
     case = ForecastGivens(snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of)
     for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:

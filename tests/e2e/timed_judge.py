@@ -445,7 +445,8 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     """Return the event loop with what holds quota at the question, and with all that wait."""
     (tree,) = quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees
     queues = snapshot.cluster_queues.values()
-    simulation = Simulation(tree, queues, kueue=snapshot.kueue)
+    # Which heads come first is by Kueue's cycles, whose course is known from now on.
+    simulation = Simulation(tree, queues, kueue=snapshot.kueue, came_one_by_one=False)
     simulation.eviction = Eviction(seconds=_eviction_seconds(course))
     simulation.unix = course.asked
     if (use := use_of(snapshot, tree, unix=course.asked)) is not None:

@@ -174,7 +174,7 @@ class SettledWorld(PreemptingWorld):
                 usage={cell: run.taken[0][1]},
                 job_class=str(run.ends_at - schedule.now),
                 started_at=0.0,
-                priority=int(run.priority),
+                priority=int(run.entry.waiting.priority),
                 created=groups[run.entry.waiting.key].created,
             )
             for run in schedule.holding()

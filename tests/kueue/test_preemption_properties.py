@@ -224,16 +224,11 @@ def held_in(world, *, is_fair=False):
     bounded = QuotaHolders(world.tree, queues_of(world), KueueConfig(fair_sharing=is_fair))
     for each in world.holders:
         bounded.hold(
-            RunningGroup(
-                leaf=each.leaf,
-                taken=each.taken,
-                count=1,
-                variance=0.0,
-                priority=each.priority,
-                uid=each.uid,
-                order=each.queued_at,
-                reserved_at=each.reserved_at,
-            )
+            RunningGroup(leaf=each.leaf, taken=each.taken, count=1, variance=0.0),
+            priority=each.priority,
+            order=each.queued_at,
+            reserved_at=each.reserved_at,
+            uid=each.uid,
         )
     return bounded
 

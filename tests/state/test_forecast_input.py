@@ -110,30 +110,6 @@ def test_who_stands_back_after_an_eviction_competes_later():
     assert steps(found) == [(0, 4), (30, 0), (50, 4)]
 
 
-def test_a_long_queue_keeps_its_order_in_parts(monkeypatch):
-    jobs = [waiting(f"w{n:03}", age=200 - n, priority=n % 2) for n in range(100)]
-    exact = foreseen(*jobs)
-
-    monkeypatch.setattr(forecast_input, "EXACT", 10)
-    monkeypatch.setattr(forecast_input, "CHUNKS", 4)
-
-    assert steps(foreseen(*jobs))[-1] == steps(exact)[-1] == (1049, 8)
-
-
-@pytest.mark.parametrize(
-    ("length", "pending", "width"),
-    [
-        (1000, 1000, 1),  # few in all: one after another
-        (32, 20_000, 1),  # a short queue beside long ones
-        (100, 20_000, 50),  # 200 queues of 100: two parts each
-        (20_000, 20_000, 79),  # all in one queue: 256 parts
-        (1001, 1001, 4),
-    ],
-)
-def test_parts_are_shared_by_how_many_wait_in_each_queue(length, pending, width):
-    assert forecast_input.width_of(length, pending) == width
-
-
 @pytest.mark.parametrize(
     ("strategy", "expected"),
     [({"type": "FinishTime"}, {"gpu-cq", "cpu-cq", "lent-cq"}), (None, set())],

@@ -101,7 +101,7 @@ def test_one_that_backs_off_says_until_when():
     assert (found.until, round(found.start.seconds)) == (NOW + 60, 60)
 
 
-def test_many_that_wait_are_forecast_by_parts_and_none_is_lost():
+def test_of_many_that_wait_none_is_lost():
     many = [waiting(f"w{i}", age=2000 - i, cpu="4" if i % 3 else "8") for i in range(1200)]
 
     found = line(running("a", cpu="8"), *many)

@@ -37,7 +37,7 @@ class PendingGroup:
     key: str = ""
     """A name by which the caller finds its start again; need not be unique."""
     uid: str = ""
-    """As in ``RunningGroup``, for one Workload by itself."""
+    """As in ``QuotaHolders.hold``, for one Workload by itself."""
     local_queue: str = ""
     """``namespace/name``"""
     policy: str = ""

@@ -53,19 +53,11 @@ class RunningGroup:
     count: int
     variance: float
     """Of the run time of each one, in seconds squared."""
-    priority: float | None = None
-    """None: it is not known, and they are not preempted."""
     begun: StartedWorkloads | None = None
     """Their start; None: it was before the simulation began."""
     entry: QueueEntry | None = None
     """As what they waited, and wait again once they are preempted; None: it is not known."""
-    uid: str = ""
-    """By which Kueue draws between equals; empty: not known, and the last to start comes first."""
     local_queue: str = ""
-    order: float = 0.0
-    """Their place by age among those that wait: the least is the oldest."""
-    reserved_at: float = 0.0
-    """When they got their quota, in seconds since the beginning of the simulation."""
     ends_at: float = inf
     """When their runs end, in seconds since the beginning of the simulation."""
     placed: tuple[PlacedPods, ...] = ()
@@ -100,20 +92,25 @@ class QuotaHolders:
         """Let these go first from now on where Kueue's order does not say who does."""
         self._preemptions.draw(uids)
 
-    def hold(self, group: RunningGroup) -> None:
-        """Note that a Workload holds quota; the caller charges the tree."""
-        if group.priority is None:
-            return
+    def hold(
+        self, group: RunningGroup, *, priority: float, order: float, reserved_at: float, uid: str
+    ) -> None:
+        """Note that a Workload holds quota; the caller charges the tree.
+
+        *order* is its place by age among those that wait: the least is the oldest. It got its quota
+        at *reserved_at*, in seconds since the beginning of the simulation. Kueue draws between
+        equals by *uid*; empty: it is not known, and the last to start comes first.
+        """
         self._serial += 1
         key = f"{_LAST - self._serial}"
         group.holder = QuotaHolder(
             key=key,
             leaf=group.leaf,
             taken=group.taken,
-            priority=group.priority,
-            reserved_at=group.reserved_at,
-            queued_at=group.order,
-            uid=group.uid or key,
+            priority=priority,
+            reserved_at=reserved_at,
+            queued_at=order,
+            uid=uid or key,
             local_queue=group.local_queue,
         )
         self._groups[key] = group

@@ -257,10 +257,6 @@ class Simulation:
             taken=taken,
             count=run.count,
             variance=run.spread**2,
-            priority=run.priority,
-            order=run.order,
-            reserved_at=self.now + run.reserved_at,
-            uid=run.uid,
             local_queue=run.local_queue,
             placed=run.placed,
         )
@@ -270,6 +266,13 @@ class Simulation:
             self._use.hold(run.local_queue, taken, 1)
         if self._holders is not None and run.priority is not None:
             group.entry = self._entry_of(run)
+            self._holders.hold(
+                group,
+                priority=run.priority,
+                order=run.order,
+                reserved_at=self.now + run.reserved_at,
+                uid=run.uid,
+            )
         self._run(self.now + run.seconds, group)
         self._log_change(group, 1)
 
@@ -487,6 +490,7 @@ class Simulation:
         while self._evicted and self._evicted[0][0] <= until:
             at, _, group = heapq.heappop(self._evicted)
             self.now = max(self.now, at)
+            order = -inf if group.holder is None else group.holder.queued_at
             self._free(group, at)
             if group.entry is not None:
                 waiting = group.entry.waiting
@@ -494,7 +498,7 @@ class Simulation:
                     left = max(0.0, group.ends_at - at + self.eviction.seconds)
                     waiting = replace(waiting, seconds=left, by_flavors={})
                 entry = QueueEntry(group.entry.shape, waiting, 1)
-                self._cycles.join(self._queues[waiting.cluster_queue], entry, group.order)
+                self._cycles.join(self._queues[waiting.cluster_queue], entry, order)
 
     def _moment(self, releases: Sequence[tuple[float, int]], *, wakes: bool) -> None:
         """Run cycles until the next one would be as the last; *releases* are those before them.
@@ -590,23 +594,25 @@ class Simulation:
             taken=taken,
             count=start.count,
             variance=spread * spread,
-            priority=waiting.priority,
             begun=begun,
             entry=start.entry,
-            order=start.order,
-            reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
-            uid=waiting.uid,
             local_queue=waiting.local_queue,
             placed=fitting.placed,
         )
+        if self._holders is not None:
+            self._holders.hold(
+                run,
+                priority=waiting.priority,
+                order=start.order,
+                reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
+                uid=waiting.uid,
+            )
         self._run(at + seconds, run)
         return run
 
     def _run(self, until: float, run: RunningGroup) -> None:
         self.running += run.count
         run.ends_at = until
-        if self._holders is not None:
-            self._holders.hold(run)
         self._order += 1
         heapq.heappush(self._runs, (until, self._order, run))
 

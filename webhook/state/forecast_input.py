@@ -42,13 +42,6 @@ from webhook.state.state import State
 from webhook.state.workload import Workload
 from webhook.state.workload_charges import Charge
 
-EXACT = 1000
-"""Up to so many pending Workloads in all queues together are forecast one by one."""
-CHUNKS = 256
-"""If there are more, the queues are divided into so many parts: order is kept between parts, and
-within a part equal Workloads are grouped."""
-SHORT = 32
-"""A queue of at most so many is forecast one by one, however long the others are."""
 _BETWEEN = "\n"
 _created = attrgetter("created")
 
@@ -104,7 +97,6 @@ class ForecastInputs:
         self._running: dict[str, tuple[Running, ...]] = {}
         self._waiting: dict[str, tuple[PendingGroup, ...]] = {}
         self._came: dict[str, Mapping[int, tuple[_Came, ...]]] = {}
-        self._lengths: dict[str, int] = {}
 
     def forecasts(self, forecast_input: ForecastInput) -> Mapping[str, TreeForecast]:
         """Forecast the trees of all ClusterQueues in the input.
@@ -114,13 +106,8 @@ class ForecastInputs:
         clock = forecast_input.now - forecast_input.unix
         self._forget_all_but(forecast_input.snapshot.cluster_queues.keys())
         for name, contents in forecast_input.counted.items():
-            self._lengths[name] = sum(len(group.members) for group in contents.waiting)
-        pending = sum(self._lengths.values())
-        for name, contents in forecast_input.counted.items():
-            width = width_of(self._lengths[name], pending)
-            waiting = tuple(queued(contents.waiting, clock, width))
             self._running[name] = tuple(running_in(name, contents.holding, clock))
-            self._waiting[name] = waiting
+            self._waiting[name] = tuple(queued(contents.waiting, clock))
             self._came[name] = came(contents)
         asked = forecast_input.asked
         trees = Trees(forecast_input.snapshot, self._running)
@@ -143,7 +130,7 @@ class ForecastInputs:
         )
 
     def _forget_all_but(self, names: Collection[str]) -> None:
-        for kept in (self._running, self._waiting, self._came, self._lengths):
+        for kept in (self._running, self._waiting, self._came):
             for name in kept.keys() - names:
                 del kept[name]
 
@@ -319,27 +306,18 @@ def expected(
             )
 
 
-def width_of(length: int, pending: int) -> int:
-    """Return how many Workloads of a queue form one part, if *pending* wait in all queues."""
-    if length <= SHORT or pending <= EXACT:
-        return 1
-    return -(-length // max(2, CHUNKS * length // pending))
-
-
 def queued(
     waiting: Sequence[Group],
     clock: float,
-    width: int = 1,
     key_of: Callable[[Workload], str] = lambda _: "",
 ) -> Iterator[PendingGroup]:
     """Yield Workloads in Kueue's order (priority, then age), equal neighbours grouped.
 
-    *clock* is as for ``running_in``. *width* is how many form one part, which is ordered by
-    priority and shape, not by age. Those that *key_of* gives a key stay ungrouped, under that key.
+    *clock* is as for ``running_in``. Those that *key_of* gives a key stay ungrouped, under that
+    key.
     """
-    ranked = _ranked(waiting, width, key_of)
     for (number, job_class, until, key, limit, is_variant), alike in groupby(
-        ranked, key=itemgetter(2, 3, 4, 5, 6, 7)
+        _ranked(waiting, key_of), key=itemgetter(2, 3, 4, 5, 6, 7)
     ):
         group, (first, *others) = waiting[number], alike
         arrival = group.arrival
@@ -359,11 +337,11 @@ def queued(
         )
 
 
-def in_order(waiting: Sequence[Group], width: int = 1) -> Sequence[Workload]:
+def in_order(waiting: Sequence[Group]) -> Sequence[Workload]:
     """Return the Workloads of the groups that ``queued`` yields, in the same order."""
     return [
         waiting[number].members[member]
-        for _, _, number, *_, member in _ranked(waiting, width, lambda _: "")
+        for _, _, number, *_, member in _ranked(waiting, lambda _: "")
     ]
 
 
@@ -372,11 +350,9 @@ _Row: TypeAlias = tuple[int, int, int, str, int, str, int, bool, int]
 then which of the group's members it is."""
 
 
-def _ranked(
-    waiting: Sequence[Group], width: int, key_of: Callable[[Workload], str]
-) -> Sequence[_Row]:
-    """Return a row for each Workload, in Kueue's order, or in that of parts of *width*."""
-    ranked = sorted(
+def _ranked(waiting: Sequence[Group], key_of: Callable[[Workload], str]) -> Sequence[_Row]:
+    """Return a row for each Workload, in Kueue's order."""
+    return sorted(
         (
             -workload.priority,
             workload.queued_at,
@@ -391,15 +367,6 @@ def _ranked(
         for number, group in enumerate(waiting)
         for member, workload in enumerate(group.members)
     )
-    if width == 1:
-        return ranked
-    parts = (ranked[first : first + width] for first in range(0, len(ranked), width))
-    # Within a part, priorities still come first.
-    return [
-        row
-        for part in parts
-        for row in sorted(part, key=lambda entry: (entry[0], entry[2], entry[3]))
-    ]
 
 
 def class_text(workload: Workload | Arrived) -> str:

@@ -110,15 +110,7 @@ def waiting_in(
     *unix* is the snapshot's instant, in seconds since 1970.
     """
     clock = snapshot.as_of - unix
-    pending = {
-        name: sum(len(group.members) for group in of_queue.waiting)
-        for name, of_queue in contents.items()
-    }
-    total = sum(pending.values())
-    widths = {name: forecast_input.width_of(length, total) for name, length in pending.items()}
-    groups = {
-        name: tuple(_keyed(name, contents[name], clock, widths[name])) for name in sorted(contents)
-    }
+    groups = {name: tuple(_keyed(name, contents[name], clock)) for name in sorted(contents)}
     queued = [group for of_queue in groups.values() for group in of_queue]
     queued.sort(key=lambda group: group.created)
     starts = pending_starts(
@@ -141,13 +133,13 @@ def waiting_in(
     return tuple(
         waiting
         for name, of_queue in groups.items()
-        for waiting in _placed(name, contents[name], of_queue, starts, widths[name])
+        for waiting in _placed(name, contents[name], of_queue, starts)
     )
 
 
-def _keyed(name: str, contents: QueueContents, clock: float, width: int) -> Iterator[PendingGroup]:
+def _keyed(name: str, contents: QueueContents, clock: float) -> Iterator[PendingGroup]:
     """Yield the groups of a ClusterQueue, each under a key of its own."""
-    for number, group in enumerate(forecast_input.queued(contents.waiting, clock, width)):
+    for number, group in enumerate(forecast_input.queued(contents.waiting, clock)):
         yield replace(group, key=f"{name} {number}")
 
 
@@ -156,10 +148,9 @@ def _placed(
     contents: QueueContents,
     groups: tuple[PendingGroup, ...],
     starts: Mapping[str, tuple[Start, ...]],
-    width: int,
 ) -> list[WaitingWorkload]:
     """Return the Workloads of a ClusterQueue in Kueue's order."""
-    members = iter(forecast_input.in_order(contents.waiting, width))
+    members = iter(forecast_input.in_order(contents.waiting))
     found = [
         (workload, start)
         for group in groups
@@ -169,8 +160,6 @@ def _placed(
             strict=True,
         )
     ]
-    # Where many wait, parts of the queue are forecast by shape, and order is kept only between.
-    found.sort(key=lambda row: (-row[0].priority, row[0].queued_at))
     return [
         WaitingWorkload(
             workload=workload,
