@@ -17,8 +17,8 @@ from webhook.kueue.forecast import forecast, pending_starts
 from webhook.kueue.newcomer import Newcomer, PlacedJob
 from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
-from webhook.kueue.tree_forecast import start_of
-from webhook.model.forecasts import SIGMAS_OF_A_SIDE
+from webhook.kueue.tree_forecast import StartTimes, start_of
+from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 
 GPU = "gpu"
@@ -161,6 +161,26 @@ def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
     assert (start.low, start.seconds, start.high) == pytest.approx(
         (51.0 - 8.0 * SIGMAS_OF_A_SIDE, 51.0, 51.0 + 8.0 * SIGMAS_OF_A_SIDE)
     )
+
+
+def test_decided_jobs_are_forgotten_once_they_have_ended_as_far_as_that_is_known():
+    state = gpus(9)
+    found = forecast(state, [], [], run_time_of, 0.0)
+    short = RunTime(seconds=10.0, low=10.0, high=10.0, basis=Basis.POLICY)
+    decided = StartTimes(snapshot=replace(state, forecasts=found))
+
+    for key, run in (("short", short), ("unknown", None)):
+        decided = decided.add(arrival(key, {GPU: "1"}, run=run), 0.0)
+
+    assert decided.add(arrival("next", {GPU: "1"}, run=short), 9.0).placed.keys() == {
+        "short",
+        "unknown",
+        "next",
+    }
+    assert decided.add(arrival("next", {GPU: "1"}, run=short), 1e9).placed.keys() == {
+        "unknown",
+        "next",
+    }
 
 
 def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():

@@ -465,14 +465,15 @@ class _Overlay:
         self.earliest = -inf
         """Before then the newcomer is behind a placement."""
         self._began = began
-        events = []
+        events: list[tuple[float, int, int, int, Taken, float]] = []
         for placement in placements:
             leaf = tree.leaves.get(placement.cluster_queue)
             if leaf is not None:
                 taken = tree.taken(placement.usage)
-                events.append((placement.start - began, 1, leaf, taken, 0.0))
-                events.append((placement.end - began, -1, leaf, taken, placement.spread))
-        self._events = sorted(events, key=lambda event: event[:2])
+                number = len(events)
+                events.append((placement.start - began, 1, number, leaf, taken, 0.0))
+                events.append((placement.end - began, -1, number, leaf, taken, placement.spread))
+        self._events = sorted(events)
         self._ends = [at for at, sign, *_ in reversed(self._events) if sign < 0]
         self._place = 0
         self.held: list[tuple[int, Taken]] = []
@@ -496,7 +497,7 @@ class _Overlay:
         """Let placements take and release quota up to *until*."""
         until += _MOMENT
         while self._place < len(self._events) and self._events[self._place][0] <= until:
-            _, sign, leaf, taken, spread = self._events[self._place]
+            _, sign, _, leaf, taken, spread = self._events[self._place]
             self._place += 1
             if sign > 0:
                 self.held.append((leaf, taken))

@@ -376,7 +376,7 @@ class StartTimes:
         run = _run_of(arrival, name, asked, self.snapshot)
         unknown = forecast.queues[name].unknown_seconds
         seconds, spread = (unknown, unknown) if run is None else remaining(run)
-        added = self
+        added = self._without_ended(now)
         for _ in range(arrival.count):
             found = added.start_of(
                 name,
@@ -402,6 +402,15 @@ class StartTimes:
             before = added.placed.get(arrival.key, ())
             added = replace(added, placed={**added.placed, arrival.key: (*before, placement)})
         return added
+
+    def _without_ended(self, now: float) -> StartTimes:
+        """Leave out arrivals that take nothing any more, if it is known how long they run."""
+        left = {
+            key: of_one
+            for key, of_one in self.placed.items()
+            if any(placement.end > now or placement.is_unseen for placement in of_one)
+        }
+        return replace(self, placed=left)
 
     def drop(self, keys: Iterable[str]) -> StartTimes:
         """Remove arrivals that the forecasts contain by now, or whose Workloads never came."""
