@@ -28,7 +28,7 @@ from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, 
 EXACT: Final = 20_000
 """Where pending Workloads of a tree, times the ClusterQueues in which they wait, are no more, no
 events share a moment: each ClusterQueue's head is tried whenever something ends."""
-GRAIN: Final = 0.0001
+GRAIN: Final = 0.0002
 """Where they are more, those do that are closer than this part of the time from now for each of
 these ClusterQueues. What comes free together goes to wide Workloads that in Kueue are overtaken by
 narrow ones, so starts hours away are wrong by a fourth in the middle, and less where all are
