@@ -36,8 +36,9 @@ def urgent(plane, queues):
 def policy(plane, webhook, queues, urgent):
     found = finish_time(queues, runTime="600s")
     found["spec"]["reconsider"] = RULES
-    # The gang has one option: the policy only says how long it takes.
-    long = finish_time(queues, runTime="1h")
+    # The gang has one option: the policy only says how long it takes. How long those wait that it
+    # preempts is as unsure as that, so a move must gain much.
+    long = finish_time(queues, runTime="2h")
     long["metadata"]["name"] = f"gang-{queues.namespace}"
     long["spec"]["match"]["jobSelector"] = {"matchLabels": dict(paper.HEAVY)}
     long["spec"]["options"] = long["spec"]["options"][:1]
@@ -54,7 +55,7 @@ def preemptible(name, queues):
 
 
 def gang(name, queues, priority):
-    """Return a Job of four pods, each with a GPU, that is taken to run for an hour."""
+    """Return a Job of four pods, each with a GPU, that is taken to run for two hours."""
     job = paper.gpu_job(name, queues, labels=paper.HEAVY, run={"gpu-run": GANG_SECONDS})
     job["metadata"]["labels"][PRIORITY] = priority
     job["spec"] |= {"parallelism": 4, "completions": 4}
