@@ -270,7 +270,8 @@ def outcome(found):
     """Who has started where, who was preempted by whom, the usage, and whom Kueue still tries."""
     return {
         name: (
-            [(begun.key, begun.flavors, begun.count) for begun in simulation.begun],
+            # Equal ones may start in one cycle if nobody else would get anything.
+            [(begun.key, begun.flavors) for begun in simulation.begun for _ in range(begun.count)],
             [(gone.key, gone.by) for gone in simulation.preempted],
             simulation.tree.used,
             sorted(heads.entries[0][2].waiting.key for heads in simulation.tried()),

@@ -216,18 +216,28 @@ class Cycles:
     def rest_if_in_vain(self) -> bool:
         """Let all heads rest if none of them would get anything; return whether they do.
 
-        The cycles in which they would be tried change nothing else.
+        The cycles in which they would be tried change nothing else. In a tree of one ClusterQueue
+        that holds of each head by itself: only one is tried in a cycle, so it keeps quota from
+        nobody.
         """
         awake = [heads for lines in self._heap.values() for heads in lines if heads.entries]
         # A StrictFIFO head stays awake, and keeps quota from the others.
-        if self._may_preempt or any(
-            heads.is_strict or queue_lines.has_room(self._tree, heads.leaf, heads.first.shape)
+        in_vain = [
+            heads
             for heads in awake
-        ):
+            if not (
+                self._may_preempt
+                or heads.is_strict
+                or queue_lines.has_room(self._tree, heads.leaf, heads.first.shape)
+            )
+        ]
+        if len(in_vain) < len(awake) and len(self._tree.leaves) > 1:
             return False
-        for heads in awake:
+        for heads in in_vain:
             self._resting[heads.leaf].add(_kind(heads.first))
             del self._heap[heads.leaf][heads]
+        if len(in_vain) < len(awake):
+            return False
         self.kept = ()
         return True
 
