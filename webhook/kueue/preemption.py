@@ -200,7 +200,11 @@ class PreemptionSearch:
         """Return whether a node uses more than its quota of any of the cells that are short."""
         # The opposite of ``IsWithinNominalInResources``.
         tree, first = self.tree, node * self.tree.width
-        return any(tree.used[first + cell] > tree.subtree[first + cell] for cell in self.short)
+        # Each head asks it of each ClusterQueue, and ``any`` takes three times as long.
+        for cell in self.short:  # noqa: SIM110
+            if tree.used[first + cell] > tree.subtree[first + cell]:
+                return True
+        return False
 
     def fits(self, *, borrowing: bool) -> bool:
         # ``workloadFits``
