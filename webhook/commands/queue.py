@@ -29,7 +29,6 @@ from webhook.commands.kubectl_flags import (
     one_of_both,
     output_of_jobs_option,
 )
-from webhook.model import start_words
 from webhook.model.fields import FieldError
 from webhook.model.job import reference_of
 from webhook.model.words import span
@@ -219,13 +218,13 @@ def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
     start = waiting.start
     place = f"Position {waiting.position} of {waiting.pending} in {waiting.cluster_queue}"
     since = f"pending for {span(max(0.0, unix - waiting.workload.created))}"
-    within = start_words.between(start)
+    within = start.range_words
     lines = [f"{place}, priority {waiting.workload.priority}, {since}."]
     if waiting.until > unix:
         lines.append(f"It was evicted, and is tried again in {span(waiting.until - unix)}.")
     range_text = f", within {within} in 80 % of cases" if within else ""
-    lines.append(f"Expected to start: {start_words.expected(start)}{range_text}.")
-    rests = start_words.rests_on(start)
+    lines.append(f"Expected to start: {start.words}{range_text}.")
+    rests = start.doubts
     if rests:
         lines += ["It rests on this:", *(f"  - {reason}" for reason in rests)]
     return lines
@@ -299,7 +298,7 @@ def _row(waiting: WaitingWorkload, unix: float) -> tuple[str, ...]:
         waiting.cluster_queue,
         f"{waiting.position} of {waiting.pending}",
         span(max(0.0, unix - workload.created)),
-        start_words.expected(start),
-        start_words.between(start),
+        start.words,
+        start.range_words,
         "yes" if start.is_known else "a guess",
     )

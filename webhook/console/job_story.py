@@ -11,7 +11,6 @@ from typing import Final
 
 from webhook.console import phrases
 from webhook.console.view import ShownDecision, ShownOption, View
-from webhook.model import start_words
 from webhook.model.reasons import Obstacle
 from webhook.model.words import span
 from webhook.state.waiting_line import WaitingWorkload
@@ -169,8 +168,8 @@ def _quota(workload: Workload, line: WaitingWorkload | None, course: _Course) ->
     if line is None:
         return "it has none"
     place = f"{line.position} of {line.pending} who wait in {line.cluster_queue}"
-    within = start_words.between(line.start)
-    starts = f"starts {start_words.expected(line.start)}"
+    within = line.start.range_words
+    starts = f"starts {line.start.words}"
     return f"{place}; {starts}{f', within {within}' if within else ''}"
 
 
