@@ -88,7 +88,8 @@ def job_story(
     decision = next((each for each in view.decisions if (each.namespace, each.job) == key), None)
     if decision is None and not workloads:
         return None
-    line = next((each for each in view.waiting or () if _job_of(each) == key), None)
+    waiting = (each for each in view.waiting or () if each.workload.job == job)
+    line = next((each for each in waiting if each.workload.namespace == namespace), None)
     workload = workloads[-1] if workloads else None
     course = _course(workload, decision)
     option = _taken(decision)
@@ -104,10 +105,6 @@ def job_story(
         span=span(reach),
         is_searched=workloads is not None,
     )
-
-
-def _job_of(waiting: WaitingWorkload) -> tuple[str, str]:
-    return waiting.workload.namespace, waiting.workload.job
 
 
 def _taken(decision: ShownDecision | None) -> ShownOption | None:
