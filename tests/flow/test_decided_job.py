@@ -97,7 +97,7 @@ def test_nobody_else_puts_back_what_was_submitted():
         for path in sorted(root.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom)
-        and node.module == "webhook.admission.original"
+        and node.module == "webhook.admission.patch"
         and any(name.name == "undone" for name in node.names)
     ]
 

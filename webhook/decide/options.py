@@ -5,21 +5,32 @@ It must not know forecasts, nor which option is chosen.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from webhook.adapt import replica_counts, validity
-from webhook.adapt.adaptation import adapt
+from webhook.adapt import validity
+from webhook.adapt.adaptation import adapt, is_adapted, refused_replicas, with_topology
 from webhook.adapt.movable_env import with_movable_env
-from webhook.decide import filters, remote_options, slices, topology_choice
+from webhook.decide import filters, remote_options, slices
 from webhook.decide.filters import Applicant, OptionCandidate
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
+from webhook.kueue.assignment import Assignment
+from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
 from webhook.kueue.requests import needs, priority_of
+from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
+from webhook.kueue.topology_requests import Placing, requested
 from webhook.model.decision import Assessment, InCluster, Rejection
-from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Snapshot
+from webhook.model.job import Job, PodSet, PodSets
+from webhook.model.policy.fallback_policy import (
+    Adaptation,
+    FallbackPolicy,
+    Option,
+    TopologyChanges,
+    TopologyMode,
+)
+from webhook.model.queues import ClusterQueue, PodSetNeeds, Snapshot
 from webhook.model.reasons import Reason
 
 
@@ -79,10 +90,10 @@ def _judge(candidate: OptionCandidate) -> Assessment:
     """Adapt the Job and assess whether it is valid and how the ClusterQueue would admit it."""
     occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
     local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
-    if against := replica_counts.refusal(candidate.job, candidate.option.adaptation):
+    if against := refused_replicas(candidate.job, candidate.option.adaptation):
         return _refused(candidate, against)
     job = adapted(candidate.job, candidate.option, candidate.policy)
-    job = topology_choice.settled(job, candidate.option.adaptation, cluster_queue, snapshot)
+    job = in_topologies(job, candidate.option.adaptation, cluster_queue, snapshot)
     if refusal := invalid(candidate.job, job, snapshot):
         return _refused(candidate, refusal)
     if refusal := slices.refusal(candidate, job):
@@ -101,7 +112,7 @@ def _judge(candidate: OptionCandidate) -> Assessment:
         starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
         preempts=assigned.preempts,
         is_placed=assigned.assignment.is_placed,
-        level=topology_choice.expected_level(assigned.assignment, asked, snapshot),
+        level=_expected_level(assigned.assignment, asked, snapshot),
         pending=held.pending,
         reserving=held.reserving,
         rejection=assigned.rejection,
@@ -171,3 +182,69 @@ def _refused(candidate: OptionCandidate, rejection: Rejection) -> Assessment:
         reserving=held.reserving,
         rejection=rejection,
     )
+
+
+def in_topologies(
+    after: Job, adaptation: Adaptation, cluster_queue: ClusterQueue, snapshot: Snapshot
+) -> Job:
+    """Return an adapted Job with what it asks of the ClusterQueue's Topologies.
+
+    Raises:
+        FieldError: a quantity, toleration or affinity term of the Job cannot be read.
+
+    """
+    if adaptation.topology.mode is not TopologyMode.AUTO:
+        return after
+    required = _required_topology(adaptation)
+    together = _asking_topology(
+        after, adaptation, {pod_set.name: required for pod_set in after.pod_sets}
+    )
+    there = flavors_with_topology(cluster_queue, snapshot)
+    flavors = [name for group in cluster_queue.groups for name in group.flavors if name in there]
+    known = [domains for name in flavors if (domains := domains_of(name, snapshot)) is not None]
+    wanted = {
+        need.name: _topology_changes(need, adaptation, known) if flavors else _NO_TOPOLOGY
+        for need in needs(together, snapshot)
+    }
+    return _asking_topology(after, adaptation, wanted)
+
+
+_NO_TOPOLOGY = TopologyChanges(mode=TopologyMode.REMOVE)
+
+
+def _required_topology(adaptation: Adaptation) -> TopologyChanges:
+    return TopologyChanges(mode=TopologyMode.REQUIRED, level=adaptation.topology.level)
+
+
+def _topology_changes(
+    need: PodSetNeeds, adaptation: Adaptation, known: list[FlavorDomains]
+) -> TopologyChanges:
+    if need.count == 1 and known:
+        lowest = known[0].tree.levels[-1]
+        return TopologyChanges(mode=TopologyMode.PREFERRED, level=lowest)
+    if need.count > 1 and any(could_hold(need, domains) for domains in known):
+        return _required_topology(adaptation)
+    return adaptation.topology
+
+
+def _asking_topology(
+    job: Job, adaptation: Adaptation, wanted: Mapping[str, TopologyChanges]
+) -> Job:
+    def asking(pod_set: PodSet) -> PodSet:
+        if not is_adapted(pod_set, adaptation):
+            return pod_set
+        template = with_topology(pod_set.template, pod_set.count, wanted[pod_set.name])
+        return replace(pod_set, template=template)
+
+    pod_sets = PodSets(map(asking, job.pod_sets))
+    return job if pod_sets == job.pod_sets else replace(job, pod_sets=pod_sets)
+
+
+def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot: Snapshot) -> str:
+    """Return the level of which one domain would have all pods; empty: that is not known."""
+    if assigned.fits and assigned.placed:
+        return level_of(assigned.placed, assigned.flavors, snapshot)
+    largest = max(asked, key=lambda need: need.count, default=None)
+    wanted = requested(largest.template) if largest is not None else None
+    is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
+    return wanted.level if wanted is not None and is_demanded else ""

@@ -7,9 +7,8 @@ not what others have done to the Job since: what it did not leave there is not i
 
 from __future__ import annotations
 
-from webhook.admission.original import original_from_json, same_value
-from webhook.admission.paths import pattern_of, value_at
-from webhook.decide import filters, match, options, topology_choice, warning
+from webhook.admission.patch import original_from_json, pattern_of, same_value, value_at
+from webhook.decide import filters, match, options, warning
 from webhook.flow import carry_out
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.kueue.occupancy import Occupancy
@@ -113,7 +112,7 @@ def _after(case: RecoveredJob, occupancy: Occupancy) -> Job | None:
         return None
     local_queue, cluster_queue = queues
     after = options.adapted(submitted, option, policy)
-    after = topology_choice.settled(after, option.adaptation, cluster_queue, snapshot)
+    after = options.in_topologies(after, option.adaptation, cluster_queue, snapshot)
     taken = Assessment(option=option.name, queue=local_queue.name, job=after)
     after = carry_out.under(after, policy, taken, decision_id=recorded.id, class_text="")
     return gated(after) if recorded.hold is not None else after

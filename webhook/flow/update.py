@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
-from webhook.admission.original import restoration
-from webhook.admission.paths import to_pointer
 from webhook.decide import warning
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job, moving
@@ -95,7 +93,7 @@ def restored(
     original, warnings = _submitted(old, new, kind, keys)
     if is_released(*(source.get("metadata") or {} for source in (old, new))):
         original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
-    edits = restoration(old, new, original, starts=kind.is_started(old, new))
+    edits = patch.restoration(old, new, original, starts=kind.is_started(old, new))
     return () if patch.too_large(new, edits) else edits, warnings
 
 
@@ -215,7 +213,8 @@ def without_owner(source: Mapping[str, Any], variables: Iterable[Path]) -> list[
         if _is_there(entry, path)
     ]
     return [
-        {"op": "remove", "path": to_pointer(("metadata", "managedFields", *path))} for path in owned
+        {"op": "remove", "path": patch.to_pointer(("metadata", "managedFields", *path))}
+        for path in owned
     ]
 
 
