@@ -90,7 +90,7 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
 
     *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
     """
-    arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot).queue
+    arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot)
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or arriving is None:
         return None
@@ -197,7 +197,7 @@ def _with_changes(
             decision, Differences(), submitted="", kind=case.kind, job=case.current
         )
     # Warnings say what differs from the manifest that the user sent, so that is compared.
-    left = match.submission(case.current, occupancy.snapshot).queue
+    left = match.submission(case.current, occupancy.snapshot)
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
     changed = warning.between(case.current, after, left=left, taken=taken.queue)
     decision = replace(decision, changed=changed.names)
