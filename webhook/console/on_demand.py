@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from webhook.api.resources import Key
-from webhook.flow.dry_run import considered
+from webhook.flow import create
 from webhook.model.decision import CreateOutcome
 from webhook.model.queues import Snapshot
 from webhook.model.requester import Requester
@@ -180,7 +180,7 @@ class DryRuns:
         began = self._clock()
         snapshot = replace(counted.snapshot, forecasts=counted.forecasts)
         try:
-            return considered(
+            return create.dry_run(
                 source,
                 snapshot,
                 unix=self._unix() - (began - snapshot.as_of),
