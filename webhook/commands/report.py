@@ -356,7 +356,7 @@ def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: f
     snapshot = match.queueing_all(past.state.snapshot(0.0, until))
     world = LookBackInput(
         snapshot=snapshot,
-        workers=simulate.read(given, snapshot),
+        workers=simulate.read_workers(given, snapshot),
         learned=past.state.learned(until),
         now=until,
     )

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _OPTION = "--cluster"
 
 
-def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
+def read_workers(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
     """Read worker clusters given as NAME=FILE; a replay begins with empty queues.
 
     Raises:
@@ -84,7 +84,7 @@ def scenario(
         learned=past.state.learned(past.until),
         entries=past.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
-        workers=read(clusters, world),
+        workers=read_workers(clusters, world),
     )
     return decision_lines.read(_lines(log), sources, file=log)
 
