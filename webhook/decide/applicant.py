@@ -81,7 +81,7 @@ class Applicant:
     probability: float = 0.8
     """How likely a gain must be for a preferred option to be passed over."""
 
-    @property
+    @cached_property
     def snapshot(self) -> Snapshot:
         return self.occupancy.snapshot
 
