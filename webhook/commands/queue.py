@@ -128,6 +128,7 @@ def _of_file(snapshot: str, job: str, scope: Scope, output: str) -> None:
     from webhook.state.waiting_line import all_waiting
 
     state = read_state(snapshot)
+    # A saved state is as old as the last event in it; by the clock, all would have waited on.
     unix = float(state.newest()) or time.time()
     view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
     namespace = scope.namespace or "default"
