@@ -6,12 +6,12 @@ what the last one published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
-from webhook.api.resources import CONGESTION
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
 from webhook.cost.late_share import LateShares, weighted
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
@@ -103,19 +103,13 @@ class CongestionPublisher:
             return ()
         body, place = config_map_of(prices), run_records_reader.path_of(self._namespace)
         try:
-            self._put(place, body)
+            published.overwrite(self._transport, place, body)
         except ClusterError as error:
             self._due = now + RETRY_SECONDS
             said, self._said = self._said, Attention(f"congestion prices: {error}")
             return () if said == self._said else (self._said,)
         self._said, self._last = "", prices
         return ()
-
-    def _put(self, place: str, body: Mapping[str, object]) -> None:
-        try:
-            self._transport.patch(f"{place}/{CONGESTION}", body)
-        except NotServed:
-            self._transport.post(place, body)
 
 
 def followed(snapshot: Snapshot) -> frozenset[str]:

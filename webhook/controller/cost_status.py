@@ -13,6 +13,7 @@ from functools import partial
 from math import isnan
 from typing import Any, Final
 
+from webhook.api import published
 from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import ACCELERATOR_PROFILES, TARIFFS, our_path
 from webhook.api.watch import list_pages
@@ -287,21 +288,12 @@ def _write(
     transport: KubernetesApi, plural: str, source: Mapping[str, Any], status: _Status
 ) -> tuple[str, bool]:
     """Write a status; return the API server's error, and whether the object changed meanwhile."""
-    metadata = source["metadata"]
-    path = our_path(f"{plural}/{metadata['name']}/status")
-    body = {
-        "metadata": {"resourceVersion": metadata.get("resourceVersion")},
-        "status": _with_gone(status, source.get("status") or {}),
-    }
+    path = our_path(f"{plural}/{source['metadata']['name']}")
+    patch = _with_gone(status, source.get("status") or {})
     try:
-        transport.patch(path, body)
-    except NotServed:
-        return "", True
-    except Forbidden as error:
+        return "", not published.write_status(transport, path, source, patch)
+    except (Forbidden, Refused) as error:
         return str(error), False
-    except Refused as error:
-        return ("", True) if error.is_conflict else (str(error), False)
-    return "", False
 
 
 def _with_gone(status: _Status, before: Mapping[str, Any]) -> _Status:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
@@ -133,7 +134,7 @@ class HoldKeeper:
             self._others.note(contents, unix)
             if now - self._published >= PUBLISH_SECONDS and self._is_leader():
                 self._published = now
-                self._publish(self._others)
+                published.overwrite(self._transport, self._place, merge_patch_of(self._others))
         except ClusterError as error:
             return (Attention(f"what others use beside held Jobs: {error}"),)
         return ()
@@ -145,13 +146,6 @@ class HoldKeeper:
             return read_use((listed.get("items") or [{}])[0])
         except FieldError:
             return OthersUse()
-
-    def _publish(self, others: OthersUse) -> None:
-        body = merge_patch_of(others)
-        try:
-            self._transport.patch(f"{self._place}/{CONGESTION}", body)
-        except NotServed:
-            self._transport.post(self._place, body)
 
     def _release(self, job: HeldJob) -> tuple[bool, str]:
         """Take our gate and label off a Job; return whether that was done, and why it failed.

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
+from webhook.api import published
 from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
 from webhook.api.limited import LimitedReads
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
@@ -448,14 +449,9 @@ def _write(
     transport: KubernetesApi, stored: _Stored, condition: Condition, status: Mapping[str, Any]
 ) -> PolicyReport:
     name, place = stored.name, reference_of(stored.name)
-    version = stored.source["metadata"].get("resourceVersion")
-    body = {"metadata": {"resourceVersion": version}, "status": status}
+    path = f"{place.collection}/{place.name}"
     try:
-        transport.patch(f"{place.collection}/{place.name}/status", body)
-    except NotServed:
-        return PolicyReport(again=True)
+        is_written = published.write_status(transport, path, stored.source, status)
     except Refused as error:
-        if error.is_conflict:
-            return PolicyReport(again=True)
         return PolicyReport(failed=((name, str(error)),))
-    return PolicyReport(written=((name, condition),))
+    return PolicyReport(written=((name, condition),)) if is_written else PolicyReport(again=True)

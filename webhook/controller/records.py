@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
+from webhook.api import published
 from webhook.api.client import Client
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
@@ -171,25 +172,16 @@ class Keeper:
         text, version = _text(body), self._versions[shard]
         if text == self._texts[shard]:
             return False
-        try:
-            answer = self._send(shard, body, version)
-        except (NotServed, Refused) as error:
-            # It was created, deleted or changed meanwhile: read and merge it first.
-            del self._versions[shard]
-            if isinstance(error, Refused) and not error.is_conflict:
-                raise
+        # Unless this is answered it is not known what is there, and it is read and merged first.
+        del self._versions[shard]
+        place = run_records_reader.path_of(self._namespace)
+        answer = published.write(self._transport, place, body, version=version)
+        if answer is None:
             self._due[shard] = None
             return False
         self._versions[shard] = str(answer["metadata"]["resourceVersion"])
         self._texts[shard] = text
         return True
-
-    def _send(self, shard: int, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
-        if not version:
-            return self._transport.post(run_records_reader.path_of(self._namespace), body)
-        metadata = {**body["metadata"], "resourceVersion": version}
-        path = run_records_reader.path_of(self._namespace, shard)
-        return self._transport.patch(path, {**body, "metadata": metadata})
 
     def _note(self) -> None:
         changed = self._runs.take_changed()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
-from webhook.api.resources import SAVINGS
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.controller.look_back_process import LookBack, LookBackError, LookBackTask
 from webhook.hindsight import savings_record
 from webhook.model.faults import Attention
@@ -125,7 +125,4 @@ class SavingsPublisher:
 
         """
         body, place = savings_record.config_map(packed), run_records_reader.path_of(self._namespace)
-        try:
-            self._transport.patch(f"{place}/{SAVINGS}", body)
-        except NotServed:
-            self._transport.post(place, body)
+        published.overwrite(self._transport, place, body)
