@@ -37,6 +37,7 @@ from webhook.controller import (
     unreviewed,
 )
 from webhook.controller import records as run_times
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.omission_keeper import QUIET_SECONDS, OmissionKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.cost.rates import compile_tariff
@@ -266,9 +267,9 @@ def publishing(_, kubeconfig, namespace):
         Client(kubeconfig),
         namespace,
         is_leader=_always,
-        survive=None,
-        log=print,
+        failures=None,
         look_back=None,
+        journal_version=None,
     )
     try:
         publisher.write(packed(SavingsRecord(as_of=float(ENDED))))
@@ -299,9 +300,9 @@ def telling(_, kubeconfig, __, *, policy):
     runs.add(ended(CLASS, DAY, option=first, **place))
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
-    teller = records.Teller(Client(kubeconfig), is_leader=_always)
-    told = teller.step(runs.records, runs.take_changed(), (found,), DAY + 60.0)
-    return " ".join(line for line in told.lines if "no Event" in line)
+    teller = records.Teller(Client(kubeconfig), is_leader=_always, metrics=ControllerMetrics())
+    lines = teller.step(runs.records, runs.take_changed(), (found,), DAY + 60.0)
+    return " ".join(line for line in lines if "no Event" in line)
 
 
 def asking_who(_, kubeconfig, __):

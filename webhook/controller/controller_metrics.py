@@ -147,34 +147,29 @@ class ControllerMetrics:
         self._samples.labels("taken").inc(len(samples) - refused)
         self._samples.labels("refused").inc(refused)
 
-    def count_nominations(self, nominations: Mapping[Nomination, int]) -> None:
-        for why, count in nominations.items():
-            self._nominated.labels(str(why)).inc(count)
+    def count_nomination(self, why: Nomination) -> None:
+        self._nominated.labels(str(why)).inc()
 
     def show_held(self, held: int, overdue: int) -> None:
         """Set how many Jobs are held, and how many of them for too long."""
         self._held.set(held)
         self._overdue.set(overdue)
 
-    def count_released(self, reasons: Mapping[Release, int]) -> None:
-        for reason, count in reasons.items():
-            self._released.labels(str(reason)).inc(count)
+    def count_released(self, reason: Release) -> None:
+        self._released.labels(str(reason)).inc()
 
-    def show_moves(
-        self,
-        outcomes: Mapping[tuple[str, str], int],
-        gained: Mapping[str, float],
-        obstacles: Mapping[tuple[str, Obstacle], int] | None,
-    ) -> None:
-        """Apply the result of a step; *obstacles* is None if none were determined in it."""
-        for (policy, outcome), count in outcomes.items():
-            self._moved.labels(policy_label(policy), outcome).inc(count)
-        for policy, seconds in gained.items():
-            self._gained.labels(policy).inc(seconds)
-        if obstacles is not None:
-            self._not_moved.clear()
-            for (policy, obstacle), count in obstacles.items():
-                self._not_moved.labels(policy, str(obstacle)).set(count)
+    def count_move(self, policy: str, outcome: str, *, gained: float = 0.0) -> None:
+        """Count one of ``OUTCOMES``; one that is done has *gained* seconds of all pending Jobs."""
+        self._moved.labels(policy_label(policy), outcome).inc()
+        # Moves by cost may let all be done later, and a counter cannot fall.
+        if gained > 0:
+            self._gained.labels(policy).inc(gained)
+
+    def show_obstacles(self, obstacles: Mapping[tuple[str, Obstacle], int]) -> None:
+        """Set of each policy how many of its pending Jobs cannot be moved, by why."""
+        self._not_moved.clear()
+        for (policy, obstacle), count in obstacles.items():
+            self._not_moved.labels(policy, str(obstacle)).set(count)
 
     def count_writes(self, what: str, *, written: int, failed: int) -> None:
         """Count writes of ConfigMaps with run times, or of the journal."""
