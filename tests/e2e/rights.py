@@ -51,8 +51,8 @@ from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
-from webhook.model.queues import Snapshot
-from webhook.reconsider.plan import Move, MoveCandidate, Way
+from webhook.model.queues import Arrival, Snapshot
+from webhook.reconsider.plan import Move, MoveCandidate, Rank, Way
 from webhook.state import cluster_watches
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
@@ -72,15 +72,20 @@ PENDING_JOB = Pending(
 MOVE = Move(
     candidate=MoveCandidate(
         key=PENDING_JOB.key,
-        policy="light-gpu",
+        rank=Rank("light-gpu", "team", 0),
         option="gpu",
-        cluster_queue="gpu-cq",
         runs=20.0,
         kind="",
         order=0,
         ways=(),
     ),
-    way=Way(option="cpu", cluster_queue="cpu-cq", runs=70.0),
+    way=Way(
+        arrival=Arrival(
+            key="", namespace="team", local_queue="cpu-lq", needs=(), priority=0, option="cpu"
+        ),
+        cluster_queue="cpu-cq",
+        runs=70.0,
+    ),
     gain=10.0,
     before=100.0,
     after=70.0,
