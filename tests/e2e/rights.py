@@ -198,7 +198,7 @@ def writing_costs(_, kubeconfig, __):
         time=_now_as_text(),
         is_leader=_always,
     )
-    return " ".join(line for line in report.lines if "not written" in line)
+    return " ".join(message for _, message in report.failed)
 
 
 def reading_records(_, kubeconfig, namespace):

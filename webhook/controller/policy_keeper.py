@@ -23,7 +23,7 @@ from webhook.controller.policy_status import (
     KEPT_SECONDS,
     Condition,
     KnownKinds,
-    PolicyReport,
+    StatusReport,
     condition_of,
     reconcile_policies,
     reference_of,
@@ -139,10 +139,13 @@ class PolicyKeeper:
             )
         except ClusterError as error:
             return [Attention(f"policies: {error}")]
-        self.is_due = report.again or bool(report.failed) or costs.again
+        self.is_due = report.again or costs.again
         self._reconciled = snapshot.generation, unserved
         self._metrics.expect(snapshot)
-        return [*costs.lines, *self._reported(report)]
+        self._metrics.show(report.ready)
+        self._metrics.writes.labels("written").inc(len(report.written))
+        self._metrics.writes.labels("failed").inc(len(report.failed))
+        return [*_lines(costs, str), *_lines(report, reference_of)]
 
     def _judge(self, policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Condition:
         ready = condition_of(policy, snapshot, own_namespace=self._settings.namespace, kinds=kinds)
@@ -165,25 +168,22 @@ class PolicyKeeper:
         except ClusterError:
             return True
 
-    def _reported(self, report: PolicyReport) -> Iterator[str]:
-        self._metrics.show(report.ready)
-        self._metrics.writes.labels("written").inc(len(report.written))
-        self._metrics.writes.labels("failed").inc(len(report.failed))
-        crowded: set[str] = set()
-        for name, condition in report.written:
-            if condition.reason is Ready.TOO_MANY:
-                # A namespace may have hundreds of them, and one line says it.
-                namespace = reference_of(name).namespace
-                if namespace in crowded:
-                    continue
-                crowded.add(namespace)
-            state = "ready" if condition.ready else f"not ready: {condition.message}"
-            missed = f"; {condition.unreviewed}" if condition.unreviewed else ""
-            line = f"{reference_of(name)}: {state}{missed}"
-            is_well = condition.ready and not missed
-            yield line if is_well else Attention(line)
-        for name, message in report.failed:
-            yield Attention(f"{reference_of(name)}: status not written: {message}")
+
+def _lines(report: StatusReport, named: Callable[[str], object]) -> Iterator[str]:
+    crowded: set[str] = set()
+    for name, condition in report.written:
+        if condition.reason is Ready.TOO_MANY:
+            # A namespace may have hundreds of them, and one line says it.
+            namespace = reference_of(name).namespace
+            if namespace in crowded:
+                continue
+            crowded.add(namespace)
+        state = "ready" if condition.ready else f"not ready: {condition.message}"
+        missed = f"; {condition.unreviewed}" if condition.unreviewed else ""
+        line = f"{named(name)}: {state}{missed}"
+        yield line if condition.ready and not missed else Attention(line)
+    for name, message in report.failed:
+        yield Attention(f"{named(name)}: status not written: {message}")
 
 
 def _now() -> str:
