@@ -24,13 +24,12 @@ from typing import Final, TypeAlias
 
 from webhook.api.calls import SHORT_SECONDS
 from webhook.api.client import Client
-from webhook.api.lease import Elector
+from webhook.api.lease import Elector, Leadership
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.controller import look_back_process, parts
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.followed_watches import FollowedWatches
-from webhook.controller.leadership import Leadership
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.world import Lines, Take, World
 from webhook.model.faults import Failures, logged

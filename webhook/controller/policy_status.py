@@ -16,9 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
-from webhook.api.limited import LimitedReads
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
-from webhook.api.watch import list_pages
+from webhook.api.watch import LimitedReads, list_pages
 from webhook.decide import match, undo_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
