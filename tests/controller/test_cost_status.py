@@ -127,6 +127,7 @@ class Cluster:
 
     def patch(self, path, body):
         self.patched.append((path, body))
+        return body
 
 
 def reconciled(*sources, leads=True):

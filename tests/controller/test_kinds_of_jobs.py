@@ -191,6 +191,7 @@ class Policies(Objects):
     def patch(self, path, body):
         self.policy["status"] = body["status"]
         self.said.append(body["status"]["conditions"][0]["message"])
+        return body
 
 
 class Watching(Followed):

@@ -122,6 +122,7 @@ class WithTeams(Policies):
 
     def patch(self, path, body):
         self.patches.append((path, body))
+        return body
 
 
 TEAMS = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"

@@ -55,6 +55,7 @@ class Cluster(Objects):
     def patch(self, path, body):
         self.statuses.append(path)
         self.policy["status"] = body["status"]
+        return body
 
 
 class Replica:

@@ -61,7 +61,7 @@ class Queues:
 
     def _place(self, each, moved):
         way = moved.get(each.key)
-        return (each.cluster_queue, each.runs) if way is None else (way.cluster_queue, way.runs)
+        return (each.option, each.runs) if way is None else (way.cluster_queue, way.runs)
 
 
 def plan(queues, most=16):

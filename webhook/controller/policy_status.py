@@ -23,7 +23,6 @@ from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.undo_limits import UndoLimit
 from webhook.jobs import BY_NAME
 from webhook.model import fields
-from webhook.model.fields import EMPTY
 from webhook.model.kueue_support import KueueTested
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import (
@@ -59,7 +58,7 @@ class Condition:
     generation: int = 0
     unreviewed: str = ""
     """How many Jobs were created without a review within ``KEPT_SECONDS``; empty: none."""
-    rest: Mapping[str, Any] = EMPTY
+    rest: Mapping[str, Any] = field(default_factory=dict)
     """The status beside its conditions."""
 
     @property

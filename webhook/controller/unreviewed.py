@@ -261,7 +261,7 @@ class Unreviewed:
         if not self._is_leader():
             self._leave(self._leader_at())
             return []
-        lines = []
+        lines: list[str] = []
         for policy, name in self._unreviewed(world.snapshot.as_of):
             self._note(policy)
             self._metrics.unreviewed.labels(policy_label(policy)).inc()

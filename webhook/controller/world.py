@@ -9,7 +9,6 @@ from typing import TypeAlias
 
 from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
-from webhook.model.fields import EMPTY
 from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 
@@ -44,7 +43,7 @@ class Part:
     """As metrics and the log name it where it fails, one of ``CONTROLLER_PARTS``."""
     step: Callable[[World], Lines]
     """Do what is due; asks whether we lead right before each write."""
-    takes: Mapping[str, Take] = EMPTY
+    takes: Mapping[str, Take] = field(default_factory=dict)
     """Kind to what takes its watch updates, of which it needs more than the snapshot has."""
     follows: tuple[Resource, ...] = ()
     """What is watched for it alone, from the beginning."""
