@@ -38,7 +38,7 @@ class Reader(HTMLParser):
 
 def read(view, **asked):
     reader = Reader()
-    reader.feed(render(view, "n0nce", page_filters.read(asked)))
+    reader.feed(render(view, "n0nce", page_filters.read_filters(asked)))
     return reader
 
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
 from webhook.commands.connect import (
     Duration,
+    Scope,
     connected,
-    namespace_or_current,
     release_namespace_of,
 )
-from webhook.commands.kubectl_flags import connection_options, namespace_option, output_option
+from webhook.commands.kubectl_flags import namespace_option, output_option, scope_options
 from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
@@ -33,9 +32,8 @@ class _EstimateOptions:
     policies: tuple[str, ...]
     snapshot: str | None
     since: float
-    namespace: str | None
     output: str
-    access: ClusterAccess
+    scope: Scope
 
 
 @click.command("estimate")
@@ -50,7 +48,7 @@ class _EstimateOptions:
 @click.option("--since", type=Duration(), default="30d", help="How far back: 90m, 24h, 7d.  [30d]")
 @namespace_option
 @output_option
-@connection_options
+@scope_options
 def command(**given: Any) -> None:
     """Estimate what a policy would have gained, from Workloads and Jobs that have ended.
 
@@ -88,11 +86,11 @@ def _history(asked: _EstimateOptions) -> ClusterHistory:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    with connected(asked.access) as client:
+    with connected(asked.scope.access) as client:
         return history.from_cluster(
             client,
             own_namespace=release_namespace_of(client, None),
-            namespace=namespace_or_current(asked.namespace, asked.access),
+            namespace=asked.scope.here,
             since=time.time() - asked.since,
         )
 

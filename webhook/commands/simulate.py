@@ -250,7 +250,9 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
     name = "stdin" if file == "-" else file
     folder = Path() if file == "-" else Path(file).parent
     try:
-        documents = list(manifest.read(sys.stdin.read() if file == "-" else _text(Path(file))))
+        documents = list(
+            manifest.read_documents(sys.stdin.read() if file == "-" else _text(Path(file)))
+        )
     except manifest.ManifestError as error:
         raise FieldError(f"{name}:{error.line}" if error.line else name, error.message) from error
     if len(documents) != 1:

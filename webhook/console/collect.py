@@ -31,7 +31,6 @@ from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
-from webhook.kueue.tree_forecast import TreeForecast
 from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
@@ -56,17 +55,20 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     added = []
     for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
         same = waiting[past.namespace, past.policy]
-        matching = next((candidate for candidate in same if _is_same(candidate, past)), None)
+        matching = next(
+            (
+                decision
+                for decision in same
+                if past.job.startswith(decision.job) and abs(past.at - decision.at) <= SAME_SECONDS
+            ),
+            None,
+        )
         if matching is None:
             added.append(_shown(past))
         else:
             same.remove(matching)
     together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
     return tuple(together[:KEPT])
-
-
-def _is_same(known: ShownDecision, past: PastDecision) -> bool:
-    return past.job.startswith(known.job) and abs(past.at - known.at) <= SAME_SECONDS
 
 
 def _shown(past: PastDecision) -> ShownDecision:
@@ -232,12 +234,13 @@ def restricted(view: View, rights: Rights) -> View:
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
     named_in = (row.namespace for rows in (view.gained, view.hours) for row in rows)
     namespaces = rights.may_list_jobs(named_in)
+    may_know_leader = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     decisions = seen_decisions(view, rights)
     gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
         view,
         **_seen_off(view, rights),
-        leader=_seen_leader(view, rights),
+        leader=view.leader if may_know_leader or not view.leader else "a replica",
         queues=kept,
         policies=tuple(
             replace(
@@ -413,11 +416,6 @@ def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _seen_leader(view: View, rights: Rights) -> str:
-    may_know = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
-    return view.leader if may_know or not view.leader else "a replica"
-
-
 def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
     idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
@@ -438,7 +436,7 @@ def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Que
 def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
     held = counted.snapshot.held.get(queue.name, _NOTHING)
     admitted = counted.admitted.get(queue.name, _NOBODY)
-    trouble = _trouble(queue, tree)
+    forecast, trouble = counted.forecasts.get(queue.name), _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
@@ -446,7 +444,7 @@ def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: f
         pending=pending_in(counted.snapshot, queue.name),
         reserving=held.reserving,
         admitted=admitted.workloads,
-        waits=_waits(counted.forecasts.get(queue.name), queue.name, now),
+        waits=None if forecast is None else forecast.waits(queue.name, now),
         cells=tuple(
             Cell(
                 flavor=flavor,
@@ -475,7 +473,3 @@ def _trouble(queue: ClusterQueue, tree: UsageTree | None) -> str:
     if not queue.active:
         return queue.inactive_because or "inactive"
     return "its cohorts form a cycle" if tree is None else ""
-
-
-def _waits(forecast: TreeForecast | None, cluster_queue: str, now: float) -> float | None:
-    return None if forecast is None else forecast.waits(cluster_queue, now)

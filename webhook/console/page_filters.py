@@ -54,7 +54,7 @@ class Filters:
 NONE: Final = Filters()
 
 
-def read(parameters: Mapping[str, str]) -> Filters:
+def read_filters(parameters: Mapping[str, str]) -> Filters:
     """Read an address's parameters; unknown ones are ignored."""
     given = {name: parameters.get(name, "").strip()[:_LONGEST] for name in _NAMES}
     return Filters(**given, is_moved=bool(parameters.get("moved")))

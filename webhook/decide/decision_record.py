@@ -25,7 +25,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.admission.paths import to_pointer
+from webhook.admission.patch import to_pointer
 from webhook.model import fields
 from webhook.model.costs.prices import Cost
 from webhook.model.decision import (
@@ -197,7 +197,7 @@ class Recorded:
     reason: _Shown = ""
     from_queue: Annotated[_Name, Field(validation_alias=AliasPath("from", "queue"))] = ""
     original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.paths`` writes it."""
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
     left_alone: _Shown = ""
     """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
     moves: Annotated[StrictInt, Field(ge=0)] = 0

@@ -12,7 +12,7 @@ from math import hypot, inf
 from typing import Final
 
 from webhook.decide import expectations, match, options, wishes
-from webhook.decide.filters import Applicant
+from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.objective import late_cost, sigma_of
 from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
@@ -137,11 +137,8 @@ class MoveOptions:
         try:
             if unmodelled(pending.job, pending.queue, self._world.snapshot):
                 return Obstacle.UNMODELLED
-            wished = wishes_of(question, self._world.unix)
-            assessments = self.assessed(question, wished)
-            by_option = dict(
-                zip((option.name for option in policy.spec.options), assessments, strict=True)
-            )
+            applicant, assessments = self.assessed(question)
+            by_option = {assessment.option: assessment for assessment in assessments}
             here, runs = by_option[question.option], _runs(by_option[question.option])
             if runs is None:
                 return Obstacle.OPTION_REFUSED
@@ -150,7 +147,8 @@ class MoveOptions:
             return Obstacle.OPTION_REFUSED
         if isinstance(ways, Obstacle):
             return ways
-        rules, pricing = policy.spec.reconsider or Reconsider(), _pricing(policy, by_option, wished)
+        rules = policy.spec.reconsider or Reconsider()
+        pricing = _pricing(policy, by_option, applicant.wishes)
         gain, saving = rules.minimum_gain, rules.minimum_saving or _ANY_SAVING
         return MoveCandidate(
             key="",
@@ -165,36 +163,29 @@ class MoveOptions:
             pricing=pricing,
         )
 
-    def assessed(self, question: MoveQuestion, wished: Wishes) -> tuple[Assessment, ...]:
+    def assessed(self, question: MoveQuestion) -> tuple[Applicant, tuple[Assessment, ...]]:
         """Assess all options of a Job's policy, in their order, as at its creation.
 
         Raises:
             FieldError: the Job, or what an option makes of it, cannot be read.
 
         """
-        job, policy = question.pending.job, question.policy
-        assessments = options.assess(
-            job.as_created,
-            policy,
-            self._occupancy,
-            Applicant(
-                submitted=question.pending.queue,
-                allowed=match.allowed_options(job, policy),
-                gpu_memory=wished.gpu_memory,
-                use=match.device_use(job, policy, self._occupancy.snapshot),
-                stays_in=question.option,
+        pending, world = question.pending, self._world
+        moment = Moment(now=world.now, unix=world.unix, time="", uid="")
+        applicant = replace(
+            read_applicant(
+                pending.job.as_created,
+                question.policy,
+                self._occupancy,
+                moment,
+                created=pending.created,
             ),
+            submitted=pending.queue,
+            stays_in=question.option,
         )
-        case = expectations.ForecastCase(
-            job=job,
-            policy=policy,
-            occupancy=self._occupancy,
-            job_class=match.class_of(job, policy, self._occupancy.snapshot),
-            wishes=wished,
-            now=self._world.now,
-            unix=self._world.unix,
-        )
-        return expectations.expect(case, assessments)
+        assessments = options.fitted(applicant)
+        expectations.expect(applicant, assessments)
+        return applicant, assessments
 
     def _ways(
         self, question: MoveQuestion, by_option: Mapping[str, Assessment]
@@ -333,19 +324,3 @@ def class_text_of_workload(question: MoveQuestion, option: str, snapshot: Snapsh
     job_class = match.class_of(question.pending.job, question.policy, snapshot)
     said = wishes.said_seconds(question.pending.job.annotations)
     return forecast_input.class_name(job_class, question.policy.name, option, said)
-
-
-def wishes_of(question: MoveQuestion, unix: float) -> Wishes:
-    """Read a Job's wishes, with its deadline counted from now on.
-
-    Raises:
-        FieldError: an annotation of the Job cannot be read.
-
-    """
-    created = question.pending.created
-    wishes.check_own_keys(question.pending.job, question.policy)
-    asked = wishes.read_wishes(question.pending.job.annotations, created)
-    if asked.deadline is None:
-        return asked
-    # It is read as seconds since the Job's creation, of which some have passed.
-    return replace(asked, deadline=asked.deadline - (unix - created))
