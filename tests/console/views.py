@@ -11,11 +11,10 @@ from webhook.console.view import (
     Policy,
     Queue,
     Savings,
-    ShownDecision,
-    ShownMove,
-    ShownOption,
     View,
 )
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import ShownDecision, ShownMove
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -44,7 +43,7 @@ def queue(name="gpu-cq", *, cells=None, **values):
 
 def option(name="gpu", **values):
     default = {"queue": f"{name}-lq", "pending": 0, "starts_in": 0.0, "runs": 70.0}
-    return ShownOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
+    return RecordedOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
 
 
 def decision(number=1, **values):

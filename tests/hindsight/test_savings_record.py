@@ -9,7 +9,7 @@ from base64 import b64encode
 import pytest
 
 from tests.console.worlds import PUBLISHED, UNIX, gains, hour, past
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import (
     MOST_HOURS,
     SavingsRecord,
@@ -19,7 +19,7 @@ from webhook.hindsight.savings_record import (
 )
 
 MIB = 1 << 20
-OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
+OPTION = RecordedOption(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
 RANDOM = random.Random(7)
 
 
@@ -86,13 +86,13 @@ def written(**changed):
     row |= {"moved": 1, "saved_seconds": 60.0, "margin_seconds": 1.0, "slower": 0}
     text = json.dumps({"as_of": UNIX, "gained": [row | changed]})
     packed = b64encode(zlib.compress(text.encode())).decode()
-    return {"data": {"version": "1"}, "binaryData": {"savings": packed}}
+    return {"data": {"version": "2"}, "binaryData": {"savings": packed}}
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"data": {"version": "2"}}, "data.version: expected 1"),
+        ({"data": {"version": "1"}}, "data.version: expected 2"),
         (written(since=-1), "savings.gained[0].since: expected at least 0, got -1"),
         (written(saved_seconds="9"), "savings.gained[0].saved_seconds: expected a number"),
         (

@@ -23,11 +23,9 @@ from webhook.console.view import (
     Queue,
     Savings,
     ShownCluster,
-    ShownDecision,
-    ShownOption,
     View,
 )
-from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
@@ -58,32 +56,15 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
         same = waiting[past.namespace, past.policy]
         matching = next((candidate for candidate in same if _is_same(candidate, past)), None)
         if matching is None:
-            added.append(_shown(past))
+            added.append(past)
         else:
             same.remove(matching)
     together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
     return tuple(together[:KEPT])
 
 
-def _is_same(known: ShownDecision, past: PastDecision) -> bool:
+def _is_same(known: ShownDecision, past: ShownDecision) -> bool:
     return past.job.startswith(known.job) and abs(past.at - known.at) <= SAME_SECONDS
-
-
-def _shown(past: PastDecision) -> ShownDecision:
-    return ShownDecision(
-        id=past.id,
-        at=past.at,
-        namespace=past.namespace,
-        job=past.job,
-        kind=past.kind,
-        policy=past.policy,
-        mode=past.mode,
-        option=past.option,
-        queue=past.queue,
-        reason=past.reason,
-        options=tuple(map(ShownOption.of, past.options)),
-        is_replayed=past.mode != Mode.ADVISE,
-    )
 
 
 def enforced(gained: Iterable[Gained]) -> Savings | None:

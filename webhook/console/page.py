@@ -27,7 +27,9 @@ from webhook.console.queue_history import STEPS
 from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
 from webhook.console.savings_picture import SAVED_HEIGHT, gain_rows, saved_over_time
 from webhook.console.starts_picture import longest_wait, starts_picture
-from webhook.console.view import Cell, Policy, ShownDecision, ShownOption, View
+from webhook.console.view import Cell, Policy, View
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import ShownDecision
 
 HEIGHT: Final = 12
 """Height of a lane, in pixels, without the room for the marks of moves above it."""
@@ -362,7 +364,7 @@ def outcome(decision: ShownDecision) -> str:
     return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
 
 
-def why_not(decision: ShownDecision, option: ShownOption) -> str:
+def why_not(decision: ShownDecision, option: RecordedOption) -> str:
     """Return why an option was not taken; empty: it was, or the figures do not tell."""
     taken = next((each for each in decision.options if each.name == decision.option), None)
     if option.rejected or option.passed_over or option == taken:
