@@ -18,11 +18,8 @@ from math import inf
 from statistics import fmean
 from typing import Any, Final
 
-from webhook.decide import match, strategies
-from webhook.decide.strategies import Asking
-from webhook.decide.wishes import NONE
-from webhook.flow import create
-from webhook.flow.create import Moment, Wanted
+from webhook.decide import match, options, strategies
+from webhook.decide.applicant import Applicant, Moment
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
@@ -200,9 +197,15 @@ class _World:
         job, policy = _job(gang), _policy(self._options)
         snapshot = self._snapshot(gang, policy)
         moment = Moment(now=gang.at, unix=gang.at, time="", uid=str(gang.number))
-        wanted = Wanted(allowed=None, wishes=NONE)
-        found = create.assessed(job, policy, occupancy_of(snapshot), wanted=wanted, moment=moment)
-        choice = strategies.choose(policy, found, Asking(submitted="v100-lq"))
+        applicant = Applicant(
+            job=job,
+            policy=policy,
+            occupancy=occupancy_of(snapshot),
+            submitted="v100-lq",
+            moment=moment,
+        )
+        found = options.assess(applicant)
+        choice = strategies.choose(applicant, found)
         taken = found[choice.index or 0]
         return Sent(gang=gang, job=taken.job or job, queue=taken.cluster_queue)
 

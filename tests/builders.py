@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from webhook.decide.applicant import Applicant, Moment
+from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
@@ -29,6 +31,7 @@ from webhook.model.queues import (
     ResourceGroup,
     Snapshot,
 )
+from webhook.model.requester import Requester
 
 NAMESPACE = "team"
 
@@ -248,6 +251,27 @@ def policy(
             "metadata": {"name": name},
             "spec": found,
         }
+    )
+
+
+def applicant(
+    which: FallbackPolicy | None = None,
+    state: Snapshot | None = None,
+    *,
+    of: Job | None = None,
+    submitted: str = "gpu-lq",
+    unix: float = 0.0,
+    requester: Requester | None = None,
+    **rest: Any,
+) -> Applicant:
+    """Return a Job before the options of a policy."""
+    return Applicant(
+        job=of or job(),
+        policy=which or policy(),
+        occupancy=occupancy_of(state or Snapshot()),
+        submitted=submitted,
+        moment=Moment(now=0.0, unix=unix, time="", uid="0", requester=requester),
+        **rest,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tests import builders
 from tests.servers import paper_snapshot
-from webhook.admission.paths import value_at
+from webhook.admission.patch import value_at
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.builders import cluster_queue, cohort, policy, snapshot
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -169,7 +170,7 @@ class _Play:
         return sum(self._world.quotas[each] - self._used(each) for each in names)
 
     def _decide(self, case: Case) -> tuple[bool, str]:
-        moment = create.Moment(
+        moment = Moment(
             now=self._now, unix=self._now, time="2026-11-21T06:00:00Z", uid=f"{case.number:08x}"
         )
         view = occupancy_of(self._state())

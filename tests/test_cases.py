@@ -16,6 +16,7 @@ import yaml
 
 from tests.manifest_places import beyond_rules, look
 from webhook.admission import patch
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -34,7 +35,7 @@ from webhook.state.snapshot_file import read_state
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.yaml"))
-MOMENT = create.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
+MOMENT = Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
 TIME = "2026-11-21T05:00:00Z"
 NOW = "2026-11-21T06:00:00Z"
 ASKED = {"cpu": "4", "memory": "6Gi"}

@@ -92,6 +92,21 @@ def test_every_decision_is_linked_from_the_architecture():
     assert [path.name for path in DECISIONS if f"decisions/{path.name}" not in architecture] == []
 
 
+def test_the_architecture_names_what_is_there():
+    """Each module that it names exists, and has the tables and functions that it names of it."""
+    architecture = (ROOT / "docs/architecture.md").read_text()
+    named = set(re.findall(r"`((?:webhook|certs|hack|bench)/[\w/]+\.py)`", architecture))
+    members = re.findall(r"`(\w+)` (?:of|in) `(webhook/[\w/]+\.py)`", architecture)
+
+    assert [path for path in sorted(named) if not (ROOT / path).is_file()] == []
+    assert members
+    assert [
+        (name, path)
+        for name, path in members
+        if not re.search(rf"^(?:def |class )?{name}\b", (ROOT / path).read_text(), re.MULTILINE)
+    ] == []
+
+
 def test_every_relative_link_in_the_documents_leads_somewhere():
     links = [
         (path, target)

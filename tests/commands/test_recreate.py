@@ -192,16 +192,33 @@ def test_what_the_api_server_would_not_create_is_not_deleted(undo, tmp_path):
         assert "the API server would not create it: too big" in result.stderr
 
 
-def test_what_changes_meanwhile_is_not_deleted(undo, tmp_path):
+def with_suspend(job, *, suspended):
+    job["spec"]["suspend"] = suspended
+
+
+def with_uid(job):
+    job["metadata"]["uid"] = "other"
+
+
+def with_note(job):
+    job["metadata"]["annotations"]["note"] = "another"
+
+
+@pytest.mark.parametrize(
+    "change", [with_note, with_uid, lambda job: with_suspend(job, suspended=False)]
+)
+def test_what_changes_meanwhile_is_not_deleted(undo, tmp_path, change):
     def changing(cluster):
         cluster.job["metadata"]["resourceVersion"] = "8"
+        change(cluster.job)
         return 409, "modified"
 
     cluster = ApiServer(stored(), DELETE=[changing])
 
     result = undo(cluster)
 
-    assert (cluster.job["metadata"]["uid"], left_behind(tmp_path)) == (UID, [])
+    assert (cluster.job["metadata"]["name"], left_behind(tmp_path)) == ("light", [])
+    assert cluster.methods.count("POST") == 0
     text = "Job team/light is not undone: it has changed meanwhile. Try again.\n"
     assert (result.exit_code, result.stderr) == (1, text)
 
@@ -268,8 +285,8 @@ def running(**status):
 
 
 class WithWorkload(ApiServer):
-    def __init__(self, job, workload):
-        super().__init__(job)
+    def __init__(self, job, workload, **refuses):
+        super().__init__(job, **refuses)
         self.workload, self.read = workload, []
 
     def __call__(self, method, url, body):
@@ -293,6 +310,21 @@ def test_what_runs_is_created_anew_after_it_is_said_what_is_lost(undo):
     assert plain(cluster.asked[-1][1]) == as_submitted()
     assert re.match("It has run for 40m.*: what it has done until now is lost.\n", result.stderr)
     assert result.exit_code == 0
+
+
+def test_what_changes_in_its_status_alone_meanwhile_is_created_anew(undo, tmp_path):
+    def counted(cluster):
+        version = int(cluster.job["metadata"]["resourceVersion"])
+        cluster.job["metadata"]["resourceVersion"] = str(version + 1)
+        cluster.job["status"]["ready"] = version
+        return 409, "modified"
+
+    cluster = WithWorkload(*running(), DELETE=[counted, counted])
+
+    result = undo(cluster)
+
+    assert (result.exit_code, left_behind(tmp_path)) == (0, []), result.stderr
+    assert plain(cluster.asked[-1][1]) == as_submitted()
 
 
 def test_what_runs_stays_where_its_owner_says_no(undo):

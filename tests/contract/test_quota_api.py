@@ -11,7 +11,7 @@ from tests.console.waiting import LINE
 from tests.console.worlds import GPU, PUBLISHED, UNIX, known, state, with_workers
 from tests.contract.consoles import ask, read, served
 from webhook.console.collect import collect
-from webhook.flow.dry_run import considered
+from webhook.flow.create import dry_run
 
 DESCRIPTION = "/openapi.json"
 
@@ -21,7 +21,7 @@ def console():
     view = collect(with_workers(published=PUBLISHED))
 
     def decide(source, requester):
-        return considered(source, state(), unix=UNIX, requester=requester)
+        return dry_run(source, state(), unix=UNIX, requester=requester)
 
     with served(lambda: view, waiting=lambda: LINE, decide=decide) as port:
         yield port

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import policy
+from tests.builders import applicant, policy
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
-from webhook.decide.objective import first_hour, stakes_of, weighed
-from webhook.decide.strategies import Asking, choose
+from webhook.decide.objective import first_hour, stakes_of, weigh
+from webhook.decide.strategies import choose
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import HOUR, NO_PRICES, Cost, Place, Prices, Stakes, curve
 from webhook.model.decision import Assessment, Decided, Decision, Fit
@@ -45,7 +45,7 @@ def option(name, start=0.0, run=HOUR, cost=None, **run_time):
 
 
 def taken(rule, *options, **asking):
-    found = choose(rule, options, Asking(submitted="gpu-lq", draw=0.0, **asking))
+    found = choose(applicant(rule, draw=0.0, **asking), options)
     return None if found.index is None else options[found.index].option
 
 
@@ -71,7 +71,7 @@ def test_what_saves_hardly_more_than_the_minimum_is_taken_by_some_of_many():
     options = option("gpu", cost=Cost(time=10.0)), option("mid", cost=Cost(time=8.9))
 
     assert taken(by_cost(percent=10), *options) == "mid"
-    found = choose(by_cost(percent=10), options, Asking(submitted="gpu-lq", draw=0.9))
+    found = choose(applicant(by_cost(percent=10), draw=0.9), options)
     assert found.index == 0
 
 
@@ -104,7 +104,10 @@ def costed(*entries, rules=None, **wishes):
     options, places = zip(*entries, strict=True)
     rules, wished = rules or LeastCost(time_value="2"), Wishes(**wishes)
     stakes = stakes_of(rules, wished, first_hour(places, rules, 0.0))
-    return weighed(options, places, stakes, wished, 0.0)
+    for each, where in entries:
+        each.place = where
+    weigh(options, stakes, wished, 0.0)
+    return options
 
 
 def test_time_is_worth_money_until_the_job_is_done():

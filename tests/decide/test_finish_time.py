@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.builders import policy
-from webhook.decide.strategies import Asking, Choice, choose
+from tests.builders import applicant, policy
+from webhook.decide.strategies import Choice, choose
 from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, PassedOver, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
@@ -46,13 +46,12 @@ def worth(time="0s", percent=0):
     return policy(strategy={"type": "FinishTime", "finishTime": {"minimumGain": gain}})
 
 
-def asking(draw=0.0, probability=0.8, **wishes):
-    wished = Wishes(**wishes)
-    return Asking(submitted="gpu-lq", draw=draw, wishes=wished, probability=probability)
+def asking(rule, draw=0.0, probability=0.8, **wishes):
+    return applicant(rule, draw=draw, wishes=Wishes(**wishes), probability=probability)
 
 
 def taken(rule, *options, **rest):
-    found = choose(rule, options, asking(**rest))
+    found = choose(asking(rule, **rest), options)
     return None if found.index is None else options[found.index].option
 
 
@@ -139,7 +138,7 @@ def test_how_likely_a_gain_must_be_is_a_setting():
 def test_why_a_sooner_option_is_not_taken_is_said_with_its_numbers(gpu, draw, reason, sentence):
     cpu = option("cpu", 40.0, 20.0)
 
-    found = choose(worth("30s", 10), (gpu, cpu), asking(draw=draw))
+    found = choose(asking(worth("30s", 10), draw=draw), (gpu, cpu))
 
     done = span(gpu.forecast.finish)
     said = f"stays in gpu-lq (gpu): done in {done}; cpu-lq would be done in 1m: {sentence}"
@@ -151,7 +150,7 @@ def test_why_a_sooner_option_is_not_taken_is_said_with_its_numbers(gpu, draw, re
 def test_no_option_is_sooner_than_the_one_taken_without_a_reason(times, draw):
     options = tuple(option(str(number), *each) for number, each in enumerate(times))
 
-    found = choose(DEFAULTS, options, asking(draw=draw))
+    found = choose(asking(DEFAULTS, draw=draw), options)
 
     finishes = [each.forecast.finish for each in options]
     sooner = {n for n, finish in enumerate(finishes) if finish < finishes[found.index]}
@@ -188,7 +187,7 @@ def test_a_guess_is_no_reason_to_leave(start, sentence):
     gpu, cpu = option("gpu", 80.0, 20.0), option("cpu", 0.0, 20.0)
     guessed = replace(gpu, forecast=replace(gpu.forecast, start=start, finish=None))
 
-    found = choose(worth("2s"), [guessed, cpu], asking())
+    found = choose(asking(worth("2s")), [guessed, cpu])
     assert found.index == 0
     assert found.sentence == f"stays in gpu-lq (gpu): {sentence}"
 
@@ -206,7 +205,7 @@ def test_of_near_ties_a_part_is_taken():
 def test_what_is_taken_is_never_later_than_what_was_preferred_to_it(found, draw):
     options = [option(f"o{number}", *each) for number, each in enumerate(found)]
 
-    index = choose(DEFAULTS, options, asking(draw)).index
+    index = choose(asking(DEFAULTS, draw), options).index
 
     finishes = [item.forecast.finish for item in options]
     # Sums of floats: the difference may be a rounding error short of what is worth a move.
@@ -230,7 +229,7 @@ def test_the_sentence_has_the_numbers():
         Assessment(option="spot", queue="spot-lq", rejection=STOPPED),
     ]
 
-    assert choose(DEFAULTS, options, asking()) == Choice(
+    assert choose(asking(DEFAULTS), options) == Choice(
         index=1,
         sentence="sent to cpu-lq (cpu): starts now, done in 1m10s; gpu-lq would be done in 3m24s "
         f"(12 ahead); spot-lq refused: {STOPPED.detail}",
@@ -251,7 +250,7 @@ NO_FORECAST = Assessment(option="gpu", queue="gpu-lq", fit=Fit.WAITS)
     ids=["no forecast", "no run time", "starts now", "never"],
 )
 def test_what_is_not_known_of_the_first_option_lets_it_stand(first, why):
-    found = choose(DEFAULTS, [first, option("cpu", 0.0, 70.0)], asking())
+    found = choose(asking(DEFAULTS), [first, option("cpu", 0.0, 70.0)])
 
     sentence = f"stays in gpu-lq (gpu): {why}, so the first option is kept"
     assert found == Choice(index=0, sentence=sentence)
@@ -265,9 +264,10 @@ def starting(name, start, run, **about):
 
 
 def test_a_job_may_preempt_where_it_was_submitted_to_but_is_sent_nowhere_to_do_so():
-    stays = choose(DEFAULTS, [starting("gpu", 1.0, 60.0, preempts=True), option("cpu", 0.0, 210.0)])
+    unasked = applicant(DEFAULTS, submitted="")
+    stays = choose(unasked, [starting("gpu", 1.0, 60.0, preempts=True), option("cpu", 0.0, 210.0)])
     sent = choose(
-        DEFAULTS, [option("gpu", 9000.0, 60.0), starting("cpu", 1.0, 210.0, preempts=True)]
+        unasked, [option("gpu", 9000.0, 60.0), starting("cpu", 1.0, 210.0, preempts=True)]
     )
 
     assert stays.sentence == (

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webhook.decide.holding import Waiting, hold_of, latest_start
+from tests.builders import applicant
+from webhook.decide.holding import hold_of, latest_start
 from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import Place, Prices, curve
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
@@ -15,26 +16,29 @@ GPU = ("gpu", "nvidia.com/gpu")
 
 
 def waiting(*prices, run=HOUR, high=1.5, starts=0.0, longest="12h", percent=10, **wishes):
-    """Return a Job that may wait, with a price for each hour from now on."""
+    """Return what may be held: a Job that may wait, with a price for each hour from now on."""
     steps = {NOW + hour * HOUR: price for hour, price in enumerate(prices)}
     rates = {GPU: curve(steps, NOW + len(prices) * HOUR)}
     runs = RunTime(seconds=run, low=run / high, high=run * high, basis=Basis.LEARNED, runs=9)
     rules = {"longest": longest, "minimumSaving": {"percent": percent}}
-    return Waiting(
-        rules=HoldRules.model_validate(rules, by_alias=True),
-        carbon_price=0.0,
-        wishes=Wishes(**wishes),
-        forecast=Forecast(start=Start(seconds=starts, low=starts, high=starts), run=runs),
-        place=Place(usage={GPU: 1}, prices=Prices(rates=rates), congestion={}),
-        unix=NOW,
-    )
+    start = Start(seconds=starts, low=starts, high=starts)
+    return {
+        "applicant": applicant(wishes=Wishes(**wishes), unix=NOW),
+        "forecast": Forecast(start=start, run=runs),
+        "place": Place(usage={GPU: 1}, prices=Prices(rates=rates), congestion={}),
+        "rules": HoldRules.model_validate(rules, by_alias=True),
+    }
+
+
+def held(case):
+    return hold_of(**case, carbon_price=0.0)
 
 
 DIP = (3.0, 3.0, 3.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0)
 
 
 def test_the_cheapest_start_is_the_earliest_of_the_hold_of():
-    hold = hold_of(waiting(*DIP, deadline=10 * HOUR))
+    hold = held(waiting(*DIP, deadline=10 * HOUR))
 
     assert (hold.until - NOW) / HOUR == 3.0
     assert hold.saves == pytest.approx(2 / 3 * hold.of)
@@ -52,22 +56,24 @@ def test_the_cheapest_start_is_the_earliest_of_the_hold_of():
     ids=["deadline", "longest", "its own word", "a tenth in reserve", "too late already"],
 )
 def test_the_latest_start_leaves_time_for_a_long_run_and_a_reserve(job, hours):
-    assert (latest_start(job) - NOW) / HOUR == pytest.approx(hours)
+    latest = latest_start(job["applicant"], job["forecast"], job["rules"])
+
+    assert (latest - NOW) / HOUR == pytest.approx(hours)
 
 
 FULL = {"starts": 3 * HOUR, "hold": 6 * HOUR}
 
 
 def test_a_job_that_would_wait_anyway_is_compared_from_its_start_on_and_held_until_room():
-    hold = hold_of(waiting(*DIP, **FULL))
+    hold = held(waiting(*DIP, **FULL))
 
     assert (hold.until, hold.latest, hold.saves) == (NOW, NOW + 6 * HOUR, 0.0)
 
 
 @pytest.mark.parametrize("changes", [{"starts": 0.0}, {"starts": 7 * HOUR}, {"hold": HOUR}])
 def test_only_a_job_that_would_wait_and_not_too_long_is_held_until_room(changes):
-    assert hold_of(waiting(*[1.0] * 12, **FULL)) is not None
-    assert hold_of(waiting(*[1.0] * 12, **{**FULL, **changes})) is None
+    assert held(waiting(*[1.0] * 12, **FULL)) is not None
+    assert held(waiting(*[1.0] * 12, **{**FULL, **changes})) is None
 
 
 @given(
@@ -81,7 +87,7 @@ def test_every_hold_ends_in_time_and_saves_enough(prices, deadline, hold, run, p
     wishes = {"deadline": deadline * HOUR, "hold": None if hold is None else hold * HOUR}
     job = waiting(*prices, run=run * HOUR, percent=percent, **wishes)
 
-    found = hold_of(job)
+    found = held(job)
 
     if found is not None:
         assert NOW < found.until <= found.latest <= NOW + 12 * HOUR

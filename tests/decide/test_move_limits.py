@@ -3,7 +3,7 @@
 import pytest
 
 from tests.builders import policy
-from webhook.decide import move_limits
+from webhook.decide import policy_limits
 
 GPU = {"name": "gpu", "queue": "gpu-lq"}
 CPU = {"name": "cpu", "queue": "cpu-lq", "slowdown": 3.5}
@@ -17,7 +17,7 @@ def limits(*options, kinds=("Job",), reconsider=None, **spec):
         **({} if reconsider is None else {"reconsider": reconsider}),
         **spec,
     )
-    return [str(each) for each in move_limits.of_policy(found)]
+    return [str(each) for each in policy_limits.of_moves(found)]
 
 
 def between(gpu, cpu, kinds=("Job",)):

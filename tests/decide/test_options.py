@@ -8,6 +8,7 @@ from tests.builders import (
     CPU_OPTION,
     GPU_OPTION,
     NAMESPACE,
+    applicant,
     cluster_queue,
     container,
     held,
@@ -16,8 +17,6 @@ from tests.builders import (
     snapshot,
 )
 from webhook.decide import options
-from webhook.decide.filters import Applicant
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import priority_of
 from webhook.model.decision import Rejection
 from webhook.model.job import PRIORITY_LABEL
@@ -41,13 +40,8 @@ ADAPTED = {"adaptation": CPU_OPTION["adaptation"]}
 LIGHT = container(requests={"cpu": "1"}, limits={GPU: "1"})
 
 
-def assess(state, *, which=None, submitted="gpu-lq", of=None, **applicant):
-    return options.assess(
-        of or job(LIGHT),
-        which or policy(),
-        occupancy_of(state),
-        Applicant(submitted=submitted, **applicant),
-    )
+def assess(state, *, which=None, of=None, **rest):
+    return options.fitted(applicant(which, state, of=of or job(LIGHT), **rest))
 
 
 def refusal(state, index=0, **rest):

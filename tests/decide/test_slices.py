@@ -8,7 +8,7 @@ from tests import builders
 from tests.builders import container, job
 from webhook.cost.flavor_devices import devices_of
 from webhook.decide import options
-from webhook.decide.filters import Applicant
+from webhook.decide.wishes import Wishes
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse, Isolation
 from webhook.model.costs.prices import Prices
@@ -54,12 +54,18 @@ def rejected(
         prices={"": Prices(devices=devices)},
     )
     option = {"name": "s", "queue": "mig-lq", "adaptation": {"accelerator": "Replace", "by": by}}
-    (found,) = options.assess(
-        job(container(requests={"cpu": "1"}, limits=asked or {GPU: "1"})),
+    applicant = builders.applicant(
         builders.policy(option, slices=slices, strategy={"type": "FinishTime"}),
-        occupancy_of(snapshot),
-        Applicant(submitted="mig-lq", gpu_memory=need, use=use),
+        snapshot,
+        of=job(container(requests={"cpu": "1"}, limits=asked or {GPU: "1"})),
+        submitted="mig-lq",
+        wishes=Wishes(gpu_memory=need),
     )
+    if use is not None:
+        uses = {applicant.job_class.key: use}
+        snapshot = replace(snapshot, device_uses=uses)
+        applicant = replace(applicant, occupancy=occupancy_of(snapshot))
+    (found,) = options.fitted(applicant)
     return found.rejection
 
 

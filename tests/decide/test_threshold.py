@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders import PAPER_THRESHOLD, policy
-from webhook.decide.strategies import Asking, Choice, choose
+from tests.builders import PAPER_THRESHOLD, applicant, policy
+from webhook.decide.strategies import Choice, choose
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.reasons import Reason
 
-ASKING = Asking(submitted="gpu-lq")
 PAPER = policy(threshold=PAPER_THRESHOLD)
+UNQUEUED = applicant(PAPER, submitted="")
 STOPPED = Rejection(reason=Reason.STOPPED, detail="ClusterQueue gpu-cq has stopPolicy Hold")
 
 
@@ -27,21 +27,24 @@ def option(name, fit=Fit.WAITS, **rest):
     ids=["reserving", "waits", "refused"],
 )
 def test_without_a_rule_that_holds_the_first_option_stands(cpu, because):
-    found = choose(PAPER, [option("gpu", pending=12), cpu], ASKING)
+    found = choose(applicant(PAPER), [option("gpu", pending=12), cpu])
 
     sentence = f"stays in gpu-lq (gpu): no threshold holds; gpu-lq has 12 pending; {because}"
     assert found == Choice(index=0, sentence=sentence)
 
 
 def test_a_refused_option_is_passed_over():
-    found = choose(PAPER, [option("gpu", None, rejection=STOPPED), option("cpu", Fit.FITS)])
+    found = choose(
+        UNQUEUED,
+        [option("gpu", None, rejection=STOPPED), option("cpu", Fit.FITS)],
+    )
 
     sentence = f"sent to cpu-lq (cpu): starts now; gpu-lq refused: {STOPPED.detail}"
     assert found == Choice(index=1, sentence=sentence)
 
 
 def test_a_refused_first_option_leaves_the_job_alone_when_no_rule_holds():
-    found = choose(PAPER, [option("gpu", None, rejection=STOPPED), option("cpu")])
+    found = choose(UNQUEUED, [option("gpu", None, rejection=STOPPED), option("cpu")])
 
     sentence = f"left as submitted: gpu: {STOPPED.detail}"
     assert found == Choice(index=None, sentence=sentence)
@@ -50,7 +53,7 @@ def test_a_refused_first_option_leaves_the_job_alone_when_no_rule_holds():
 def test_quota_may_be_free_behind_a_pending_head():
     gpu = option("gpu", Fit.FITS, pending=12, starts_now=False)
 
-    found = choose(PAPER, [gpu, option("cpu", Fit.FITS)], ASKING)
+    found = choose(applicant(PAPER), [gpu, option("cpu", Fit.FITS)])
 
     assert found == Choice(index=0, sentence="stays in gpu-lq (gpu): has quota free")
 
@@ -58,7 +61,7 @@ def test_quota_may_be_free_behind_a_pending_head():
 def test_what_only_observes_says_what_would_be():
     watching = policy(threshold=PAPER_THRESHOLD, mode="Observe")
 
-    found = choose(watching, [option("gpu", pending=12), option("cpu", Fit.FITS)], ASKING)
+    found = choose(applicant(watching), [option("gpu", pending=12), option("cpu", Fit.FITS)])
 
     sentence = "would be sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending"
     assert found == Choice(index=1, sentence=sentence)
@@ -67,7 +70,10 @@ def test_what_only_observes_says_what_would_be():
 def test_a_sentence_leaves_room_for_the_warning_around_it():
     long = Rejection(reason=Reason.INACTIVE, detail="x" * 400)
 
-    found = choose(PAPER, [option("gpu", None, rejection=long), option("cpu", Fit.FITS)])
+    found = choose(
+        UNQUEUED,
+        [option("gpu", None, rejection=long), option("cpu", Fit.FITS)],
+    )
 
     assert len(found.sentence) == 230
     assert found.sentence.endswith("x…")

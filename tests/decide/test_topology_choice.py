@@ -8,8 +8,6 @@ from tests import builders
 from tests.builders import cluster_queue, container, job, template
 from tests.topologies import BLOCK, GPU, LEVELS, RACK, racks, with_topology
 from webhook.decide import options
-from webhook.decide.filters import Applicant
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.pods import Taint
 from webhook.model.queues import ResourceFlavor
 from webhook.model.topologies import HOSTNAME
@@ -29,11 +27,12 @@ def assessed(count, topology, *, nodes=NODES, levels=LEVELS, quotas=None, asks=N
     snapshot = replace(snapshot, flavors={**snapshot.flavors, **closed})
     adaptation = {"topology": topology} if topology else {}
     pods = template(container(requests={"cpu": "1"}, limits={GPU: "8"}), annotations=asks or {})
-    (found,) = options.assess(
-        job(pods=pods, count=count),
-        builders.policy({"name": "o", "queue": "gpu-lq", "adaptation": adaptation}),
-        occupancy_of(snapshot),
-        Applicant(submitted="gpu-lq"),
+    (found,) = options.fitted(
+        builders.applicant(
+            builders.policy({"name": "o", "queue": "gpu-lq", "adaptation": adaptation}),
+            snapshot,
+            of=job(pods=pods, count=count),
+        )
     )
     return found
 

@@ -3,12 +3,12 @@
 import pytest
 
 from tests.builders import GPU_OPTION, policy
-from webhook.decide import undo_limits
+from webhook.decide import policy_limits
 
 
 def limits(**adaptation):
     option = {"name": "cpu", "queue": "cpu-lq", "adaptation": adaptation}
-    return [str(each) for each in undo_limits.of_policy(policy(GPU_OPTION, option))]
+    return [str(each) for each in policy_limits.of_undo(policy(GPU_OPTION, option))]
 
 
 OPTION = "spec.options[1].adaptation"
@@ -89,7 +89,7 @@ def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
     guests = {**GPU_OPTION, "guests": {"maxJobs": 1, "priorityClass": "low"}}
     match = {"jobSelector": {}, "withoutQueue": True}
 
-    assert [str(each) for each in undo_limits.of_policy(policy(guests, match=match))] == [
+    assert [str(each) for each in policy_limits.of_undo(policy(guests, match=match))] == [
         "spec.match.withoutQueue: undo needs --recreate for Jobs that name no queue",
         (
             "spec.options[0].guests.priorityClass: undo needs --recreate for Jobs without a "
@@ -101,7 +101,7 @@ def test_guests_with_a_priority_and_jobs_without_a_queue_are_named():
 def test_an_option_with_a_priority_is_named():
     urgent = {**GPU_OPTION, "priorityClass": "high"}
 
-    assert [str(each).partition(":")[0] for each in undo_limits.of_policy(policy(urgent))] == [
+    assert [str(each).partition(":")[0] for each in policy_limits.of_undo(policy(urgent))] == [
         "spec.options[0].priorityClass"
     ]
 
@@ -124,7 +124,7 @@ def test_what_a_kind_takes_at_its_creation_only_is_named_by_the_kind(kind, adapt
         *options, match={"jobSelector": {}, "kinds": [kind]}, threshold=[{"option": "cpu-lq"}]
     )
 
-    assert [str(limit) for limit in undo_limits.of_policy(found)] == [
+    assert [str(limit) for limit in policy_limits.of_undo(found)] == [
         f"spec.match.kinds[0]: undo needs --recreate for each {kind} of which it changes {what}: "
         "taken at creation only"
         for what in expected
@@ -138,7 +138,7 @@ def test_what_is_decided_at_its_creation_only_is_undone_by_a_new_job_alone(adapt
         *options, match={"jobSelector": {}, "kinds": ["Pod"]}, threshold=[{"option": "cpu-lq"}]
     )
 
-    assert [str(limit) for limit in undo_limits.of_policy(found)] == [
+    assert [str(limit) for limit in policy_limits.of_undo(found)] == [
         (
             "spec.match.kinds[0]: undo needs --recreate for each Pod, as a Job of its kind is "
             "decided at its creation only"

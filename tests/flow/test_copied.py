@@ -8,7 +8,7 @@ import pytest
 
 from tests.flow.signing_server import decision_of, main_of, server
 from tests.reviews import light_job
-from webhook.flow.dry_run import considered
+from webhook.flow.create import dry_run
 from webhook.model.job import DECISION
 
 MIRRORED = "mirror.corp/stable-diffusion-cpu:1"
@@ -95,7 +95,7 @@ def test_a_dry_run_is_decided_without_a_signature():
 
 
 def test_the_console_answers_without_a_signature():
-    outcome = considered(light_job(), server().handler.snapshot, unix=1_790_000_000.0)
+    outcome = dry_run(light_job(), server().handler.snapshot, unix=1_790_000_000.0)
 
     (text,) = (edit.value for edit in outcome.edits if edit.path[-1] == DECISION)
     assert "signature" not in json.loads(text)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import webhook
+from tests.builders import job
 from tests.decide.decisions import decision
 from tests.flow.moves import KIND
 from webhook.decide import decision_record
@@ -20,7 +21,7 @@ from webhook.model.signatures import SigningKey, SigningKeys, signed_record
 
 KEYS = SigningKeys(keys=(SigningKey(id="a", made=100, secret=b"s"),), signing="a", since=100)
 LABEL = "/metadata/labels/kueue.x-k8s.io~1queue-name"
-MADE = replace(decision(), id=f"0a1b-{decided_job.name_digest('team', 'a')}")
+MADE = replace(decision(), id=decided_job.new_id(job(name="a"), "0a1b"))
 RECORD = decision_record.to_json(MADE, {LABEL: "gpu-lq"})
 ANOTHERS = decision_record.to_json(decision(), {LABEL: "gpu-lq"})
 SIGNED = signed_record(RECORD, "team", KEYS)
@@ -97,7 +98,7 @@ def test_nobody_else_puts_back_what_was_submitted():
         for path in sorted(root.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom)
-        and node.module == "webhook.admission.original"
+        and node.module == "webhook.admission.patch"
         and any(name.name == "undone" for name in node.names)
     ]
 

@@ -12,6 +12,7 @@ from webhook.admission import patch
 from webhook.commands import decision_table
 from webhook.commands.decision_table import decision_on
 from webhook.decide import decision_record
+from webhook.decide.applicant import Moment
 from webhook.flow import create, decided_job, update
 from webhook.jobs import JOB
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -22,7 +23,7 @@ from webhook.state.snapshot_file import read_state
 CASES = Path("tests/cases")
 GATE, HELD = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/held"
 OURS = "kueue-fallback.dev/hold"
-MOMENT = create.Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
+MOMENT = Moment(now=0.0, unix=1795240800.0, time="2026-11-21T06:00:00Z", uid="5f0c")
 RULES = create.Rules()
 
 

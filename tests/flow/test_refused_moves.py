@@ -40,7 +40,7 @@ def test_a_job_that_runs_is_not_moved():
 
     text = "kueue-fallback: not moved to cpu: it is no longer suspended"
     assert found == ("notSuspended", text)
-    assert server.considered[-1].verdict.audit == {"not-moved": "notSuspended"}
+    assert server.considered[-1].outcome.audit == {"not-moved": "notSuspended"}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_job_that_runs_is_not_undone(server):
 
     text = "kueue-fallback: not undone: it is no longer suspended"
     assert found == ("notSuspended", text)
-    assert server.considered[-1].verdict.audit == {"not-moved": "notSuspended"}
+    assert server.considered[-1].outcome.audit == {"not-moved": "notSuspended"}
 
 
 def test_a_variable_that_the_job_did_not_set_keeps_the_decision():

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from tests.builders import policy
 from tests.flow.moves import decision, move
 from tests.servers import Server, paper_snapshot
-from webhook.adapt import replica_counts
-from webhook.adapt.adaptation import adapt
-from webhook.admission.original import original_from_json, undone
+from webhook.adapt.adaptation import adapt, refused_replicas
+from webhook.admission.patch import original_from_json, undone
 from webhook.jobs import BY_NAME, KINDS
 from webhook.kueue import requests
 from webhook.model.policy.rules import SCALED_KINDS
@@ -145,9 +144,7 @@ def test_what_an_option_sets_is_what_is_counted(job, name, expected):
 def test_what_the_job_itself_does_not_allow_refuses_the_option(job, replicas, words):
     rule = setting(replicas, job["kind"])
 
-    refused = replica_counts.refusal(
-        BY_NAME[job["kind"]].read(job), rule.spec.options[1].adaptation
-    )
+    refused = refused_replicas(BY_NAME[job["kind"]].read(job), rule.spec.options[1].adaptation)
 
     assert (str(refused.reason), refused.detail) == ("replicasNotAllowed", words)
     created, _ = create(server_of(rule), job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.builders import cluster_queue, foreseen, policy, snapshot
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import BY_NAME
 from webhook.kueue import counted_arrivals
@@ -55,7 +56,7 @@ def manifest(name, image="train"):
 
 def decided(view, number, **job_of):
     """Decide one Job, and return the view with its placement beside the option."""
-    moment = create.Moment(now=0.0, unix=1e6, time="1970-01-12T13:46:40Z", uid=f"{number}" * 12)
+    moment = Moment(now=0.0, unix=1e6, time="1970-01-12T13:46:40Z", uid=f"{number}" * 12)
     source = manifest(f"job-{number}", **job_of)
     outcome = create.consider(source, BY_NAME["Job"], view, moment, create.Rules())
     return counted_arrivals.with_arrival(view, outcome.arrival), outcome.decision

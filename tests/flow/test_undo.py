@@ -161,7 +161,7 @@ def test_it_is_counted_logged_and_audited(server):
 
     assert server.count("kueue_fallback_moves_total", outcome="undone") == 1
     assert server.count("kueue_fallback_moves_total", outcome="moved") == 0
-    assert server.considered[-1].verdict.audit == {"undone": UNDONE}
+    assert server.considered[-1].outcome.audit == {"undone": UNDONE}
     line = server.logged()[-1]
     assert (line["msg"], line["name"], line["queue"]) == ("undone", "light", "gpu-lq")
 

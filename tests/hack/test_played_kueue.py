@@ -47,6 +47,10 @@ def workload_of(plane, names, name):
     return owned[0] if owned else None
 
 
+def cluster_queue_of(plane, names):
+    return plane.client.get(paper.KUEUE, "ClusterQueue", names.cpu_cluster_queue)
+
+
 def holds(item, **conditions):
     """Return whether conditions have this status and, of two texts, this reason."""
     found = {each["type"]: each for each in (item or {}).get("status", {}).get("conditions", ())}
@@ -215,6 +219,8 @@ def test_jobs_wait_for_a_flavor_that_is_deleted_and_others_go_on(plane, names):
         wait_until(plane, names, name, PodsReady="True")
 
     plane.client.delete(paper.KUEUE, "ResourceFlavor", names.cpu_flavor)
+    # What is watched of different kinds comes in no order, as with Kueue.
+    wait_for(lambda: holds(cluster_queue_of(plane, names), Active="False"), "Kueue has seen it")
     # It keeps its quota, and is to start with it anew.
     plane.client.patch("batch/v1", "Job", "first", {"spec": {"suspend": True}}, **place)
     # Its quota is free.

@@ -8,7 +8,6 @@ from tests import builders
 from tests.builders import arrival, cluster_queue, container, held, job, template
 from tests.topologies import BLOCK, GPU, RACK, racks, with_topology
 from webhook.decide import options
-from webhook.decide.filters import Applicant
 from webhook.kueue import occupancy
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Queueing
@@ -34,11 +33,12 @@ def assessed(count, asks, *, placed=(), nodes=NODES, waiting=(), quotas=QUOTAS, 
     )
     snapshot = with_topology(snapshot, nodes)
     pods = template(container(requests={"cpu": cpu}, limits={GPU: "8"}), annotations=asks)
-    (found,) = options.assess(
-        job(pods=pods, count=count),
-        builders.policy({"name": "o", "queue": "gpu-lq"}),
-        occupancy_of(snapshot),
-        Applicant(submitted="gpu-lq"),
+    (found,) = options.fitted(
+        builders.applicant(
+            builders.policy({"name": "o", "queue": "gpu-lq"}),
+            snapshot,
+            of=job(pods=pods, count=count),
+        )
     )
     return found
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from tests import builders
 from tests.servers import paper_snapshot
 from webhook.admission import patch
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -66,7 +67,7 @@ def world(adaptation):
 
 def decided(source, found, *, unix=1e9, uid="a1b2c3d4-0000", kind=KIND):
     """Consider a Job, and admit it with the patch."""
-    moment = create.Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
+    moment = Moment(now=100.0, unix=unix, time=_time(unix), uid=uid)
     outcome = create.consider(source, kind, found, moment, create.Rules())
     admitted = deepcopy(source)
     patch.operations(outcome.edits, admitted, kind.allowed)

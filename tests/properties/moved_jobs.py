@@ -11,6 +11,7 @@ from tests.flow.moves import asking, pending, plain
 from tests.properties.decisions import ANY_SLICES, PLENTY
 from tests.servers import paper_snapshot
 from webhook.admission import patch
+from webhook.decide.applicant import Moment
 from webhook.flow import create, update
 from webhook.jobs import KINDS
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -22,7 +23,7 @@ from webhook.model.queues import Snapshot
 KIND = KINDS["batch", "v1", "Job"]
 
 
-MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
+MOMENT = Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
 
 
 several = settings(max_examples=THOROUGH // 5, suppress_health_check=[HealthCheck.filter_too_much])

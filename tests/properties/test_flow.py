@@ -9,8 +9,9 @@ from hypothesis import assume, given
 from tests.properties.decisions import KIND, _time, decided, submitted, world
 from tests.properties.jobs import adaptations, jobs
 from webhook.admission import patch
-from webhook.admission.original import original_from_json, undone
+from webhook.admission.patch import original_from_json, undone
 from webhook.decide import decision_record
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import served_job
 from webhook.model.decision import Decided
@@ -69,7 +70,7 @@ def answered(job, found, uid):
         admitted := deepcopy(job),
         KIND,
         found,
-        create.Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
+        Moment(now=100.0, unix=1e9, time=_time(1e9), uid=uid),
         create.Rules(),
     )
     return patch.operations(outcome.edits, admitted, KIND.allowed)

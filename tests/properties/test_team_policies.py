@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tests import builders
 from tests.reviews import light_job
 from tests.servers import paper_snapshot
+from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import JOB
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -17,7 +18,7 @@ from webhook.model.queues import LocalQueue
 
 NAMESPACES = ("team", "other", "kube-system")
 QUEUES = ("gpu-lq", "cpu-lq", "theirs-lq")
-MOMENT = create.Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
+MOMENT = Moment(now=100.0, unix=1e9, time="2001-09-09T01:46:40Z", uid="a1b2c3d4-0000")
 
 
 def policies():

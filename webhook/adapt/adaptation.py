@@ -6,15 +6,14 @@ once, so a Job that is decided again is not changed again. It must not know queu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from webhook.adapt import accelerators, pins
-from webhook.adapt.replica_counts import with_replicas
-from webhook.adapt.topology_annotations import with_topology
-from webhook.kueue import topology_requests
+from webhook.kueue.topology_requests import ANNOTATIONS, PREFERRED, REQUIRED, UNCONSTRAINED
 from webhook.model import quantity
+from webhook.model.decision import Rejection
 from webhook.model.fields import Json
 from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
 from webhook.model.pods import Container, PodTemplate, Resources
@@ -25,7 +24,11 @@ from webhook.model.policy.fallback_policy import (
     Option,
     TolerationMatch,
     TolerationSpec,
+    TopologyChanges,
+    TopologyMode,
 )
+from webhook.model.reasons import Reason
+from webhook.model.topologies import HOSTNAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,7 +236,7 @@ def adapt(job: Job, option: Option) -> Job:
 
 
 def _adapt(pod_sets: tuple[PodSet, ...], adaptation: Adaptation) -> tuple[PodSet, ...]:
-    scaled = (with_replicas(pod_set, adaptation) for pod_set in pod_sets)
+    scaled = (_with_replicas(pod_set, adaptation) for pod_set in pod_sets)
     adapted = PodSets(
         replace(pod_set, template=_placed(pod_set, adaptation))
         if is_adapted(pod_set, adaptation)
@@ -292,9 +295,7 @@ def _pins(template: PodTemplate, adaptation: Adaptation) -> _Pins:
     # Racks and blocks of accelerator nodes mean nothing for a pod that asks for none, or for one
     # slice.
     annotations = {
-        key: value
-        for key, value in template.annotations.items()
-        if key not in topology_requests.ANNOTATIONS
+        key: value for key, value in template.annotations.items() if key not in ANNOTATIONS
     }
     return annotations, selector, affinity
 
@@ -431,3 +432,62 @@ def _written(spec: TolerationSpec) -> Mapping[str, Json]:
         "tolerationSeconds": spec.toleration_seconds,
     }
     return {name: value for name, value in every.items() if value not in ("", None)}
+
+
+def refused_replicas(job: Job, adaptation: Adaptation) -> Rejection | None:
+    """Return why a Job may not have the replicas that an adaptation gives it; None: it may."""
+    if not adaptation.replicas:
+        return None
+    detail = of_pod_sets(_replica_problem, job.pod_sets, adaptation)
+    return Rejection(reason=Reason.REPLICAS_NOT_ALLOWED, detail=detail) if detail else None
+
+
+def _replica_problem(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> str:
+    return next(_replica_problems(pod_sets, adaptation), "")
+
+
+def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Iterator[str]:
+    by_name = {pod_set.name: pod_set for pod_set in pod_sets}
+    for name, wanted in adaptation.replicas.items():
+        pod_set = by_name.get(name)
+        if pod_set is None:
+            yield f"no pod set {name}; the Job has {', '.join(by_name)}"
+        elif pod_set.replicas is None:
+            yield f"the number of pods of {name} may not change"
+        elif wanted < pod_set.replicas.least:
+            yield f"{wanted} replicas of {name}, at least {pod_set.replicas.least}"
+        elif wanted > pod_set.replicas.most:
+            yield f"{wanted} replicas of {name}, at most {pod_set.replicas.most}"
+
+
+def _with_replicas(pod_set: PodSet, adaptation: Adaptation) -> PodSet:
+    """Return a pod set with the replicas that an adaptation gives it; else the very same object."""
+    wanted, now = adaptation.replicas.get(pod_set.name), pod_set.replicas
+    if wanted is None or now is None or now.number == wanted:
+        return pod_set
+    count = wanted * now.pods_each
+    return replace(pod_set, count=count, replicas=replace(now, number=wanted, given=wanted))
+
+
+_LEVELS: Final = {TopologyMode.REQUIRED: REQUIRED, TopologyMode.PREFERRED: PREFERRED}
+
+
+def with_topology(template: PodTemplate, count: int, changes: TopologyChanges) -> PodTemplate:
+    """Return a template whose *count* pods ask for what the changes say; else the same object."""
+    if changes.mode is TopologyMode.KEEP:
+        return template
+    given = _asked_of_topology(count, changes)
+    kept = {name: text for name, text in template.annotations.items() if name not in ANNOTATIONS}
+    annotations = {**kept, **given}
+    if annotations == template.annotations:
+        return template
+    return replace(template, annotations=annotations)
+
+
+def _asked_of_topology(count: int, changes: TopologyChanges) -> Mapping[str, str]:
+    if changes.mode is TopologyMode.AUTO:
+        return {PREFERRED: HOSTNAME if count == 1 else changes.level}
+    if changes.mode is TopologyMode.UNCONSTRAINED:
+        return {UNCONSTRAINED: "true"}
+    name = _LEVELS.get(changes.mode)
+    return {} if name is None else {name: changes.level}

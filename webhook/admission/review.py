@@ -68,6 +68,18 @@ class Review:
     """As parsed; empty where the operation carries none."""
     old_object: dict[str, Any] | None
 
+    def name_namespace(self) -> None:
+        """Write its namespace on the object: a create may leave that to the URL.
+
+        Raises:
+            FieldError: the object has no metadata.
+
+        """
+        metadata = self.object.get("metadata")
+        if not isinstance(metadata, dict):
+            raise FieldError("request.object.metadata", "expected an object")
+        metadata["namespace"] = self.namespace or metadata.get("namespace") or "default"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:

@@ -33,7 +33,7 @@ from webhook.commands.kubectl_flags import (
     output_option,
     recursive_option,
 )
-from webhook.decide import move_limits, undo_limits
+from webhook.decide import policy_limits
 from webhook.model.costs.accelerator_profile import (
     PROFILE_KIND,
     read_accelerator_profile,
@@ -88,9 +88,9 @@ class CheckedKind:
 
 def _of_policy(value: Mapping[str, Any]) -> Iterator[_Note]:
     policy = READ_BY_KIND[value["kind"]](value)
-    for undone in undo_limits.of_policy(policy):
+    for undone in policy_limits.of_undo(policy):
         yield undone.path, str(undone)
-    for moved in move_limits.of_policy(policy):
+    for moved in policy_limits.of_moves(policy):
         yield moved.path, str(moved)
     if policy.spec.message and not policy.spec.warn:
         yield "spec.message", "spec.message: never shown, as spec.warn is false"

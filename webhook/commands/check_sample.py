@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from webhook.admission import patch
-from webhook.admission.paths import value_at
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
@@ -245,7 +244,7 @@ class _Trials:
         for pod_set in self._kind.read(variant).pod_sets:
             if not pod_set.path:
                 continue
-            template: Any = value_at(variant, pod_set.path)
+            template: Any = patch.value_at(variant, pod_set.path)
             tried = self._tried_pod(trial, template, variant["metadata"]["generateName"])
             if tried is not trial:
                 return tried

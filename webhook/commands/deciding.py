@@ -15,7 +15,7 @@ from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import CRON_JOB, read_policies
 from webhook.decide import match
-from webhook.flow import decided_job, dry_run
+from webhook.flow import create, decided_job
 from webhook.jobs import kind_of
 from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
@@ -143,7 +143,7 @@ def consider_manifest(job: Mapping[str, Any], view: DecidingView) -> CreateOutco
         FieldError: something in the Job cannot be read.
 
     """
-    return dry_run.considered(
+    return create.dry_run(
         job,
         view.snapshot,
         unix=view.unix,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import yaml
 
-from webhook.admission.paths import to_pointer
+from webhook.admission.patch import to_pointer
 from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import terminal

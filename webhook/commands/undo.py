@@ -285,7 +285,7 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
     """
     job = _read(client, target)
     began = runs_since(target, job)
-    manifest = manifest_of(target, job if began is None else _as_queued(client, target, job))
+    manifest = _anew(client, target, job)
     try:
         created = client.post(
             target.kind.path(target.namespace), nameless(manifest), {"dryRun": "All"}
@@ -300,8 +300,19 @@ def recreate(client: Client, target: Target, *, is_sure: bool) -> Mapping[str, A
         terminal.say(_LOST.format(span=span(max(0.0, time.time() - began))), err=True)
     _confirm(target, manifest, is_sure=is_sure)
     with _kept(target, manifest):
-        _delete(client, target, job)
+        _delete(client, target, job, manifest)
         return _create(client, target, manifest, old=job["metadata"]["uid"])
+
+
+def _anew(client: Client, target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a Job that waits or runs as it was submitted, and opted out.
+
+    Raises:
+        NotUndoneError: it cannot be created anew, or not as it was.
+
+    """
+    runs = runs_since(target, job) is not None
+    return manifest_of(target, _as_queued(client, target, job) if runs else job)
 
 
 def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -436,27 +447,40 @@ def _kept(target: Target, manifest: Mapping[str, Any]) -> Iterator[None]:
     Path(name).unlink()
 
 
-def _delete(client: Client, target: Target, job: Mapping[str, Any]) -> None:
-    """Delete the Job by its UID and resourceVersion; one that has changed since is kept.
+def _delete(
+    client: Client, target: Target, job: Mapping[str, Any], manifest: Mapping[str, Any]
+) -> None:
+    """Delete the Job by its UID and resourceVersion, as long as it would be created by *manifest*.
+
+    Of one that has just started the status changes several times a second.
 
     Raises:
         NotUndoneError: it was not deleted.
 
     """
-    metadata = job["metadata"]
-    conditions = {name: metadata[name] for name in ("uid", "resourceVersion")}
-    options = {
-        "apiVersion": "v1",
-        "kind": "DeleteOptions",
-        "propagationPolicy": "Background",
-        "preconditions": conditions,
-    }
-    try:
-        client.delete(target.path, options)
-    except (Refused, Forbidden, NotServed) as error:
-        changed = error.is_conflict
-        why = "it has changed meanwhile. Try again." if changed else str(error)
-        raise NotUndoneError(f"{target} is not undone: {why}") from error
+    while True:
+        metadata = job["metadata"]
+        conditions = {name: metadata[name] for name in ("uid", "resourceVersion")}
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": conditions,
+        }
+        try:
+            client.delete(target.path, options)
+        except (Refused, Forbidden, NotServed) as error:
+            again = _read(client, target) if error.is_conflict else job
+            if again["metadata"]["resourceVersion"] == metadata["resourceVersion"]:
+                raise NotUndoneError(f"{target} is not undone: {error}") from error
+            is_same = again["metadata"]["uid"] == metadata["uid"]
+            has_started = runs_since(target, job) is None and runs_since(target, again) is not None
+            if not is_same or has_started or _anew(client, target, again) != manifest:
+                why = "it has changed meanwhile. Try again."
+                raise NotUndoneError(f"{target} is not undone: {why}") from error
+            job = again
+        else:
+            return
 
 
 def _create(

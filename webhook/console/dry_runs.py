@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.flow.dry_run import considered
+from webhook.flow import create
 from webhook.model.decision import CreateOutcome
 from webhook.model.requester import Requester
 from webhook.state.feed import Counted
@@ -63,7 +63,7 @@ class DryRuns:
         began = self._clock()
         snapshot = replace(counted.snapshot, forecasts=counted.forecasts)
         try:
-            return considered(
+            return create.dry_run(
                 source,
                 snapshot,
                 unix=self._unix() - (began - snapshot.as_of),

@@ -17,9 +17,9 @@ from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
 from webhook.api.limited import LimitedReads
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
 from webhook.api.watch import list_pages
-from webhook.decide import match, undo_limits
+from webhook.decide import match, policy_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
-from webhook.decide.undo_limits import UndoLimit
+from webhook.decide.policy_limits import PolicyLimit
 from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.kueue_support import KueueTested
@@ -101,10 +101,10 @@ def condition_of(
     )
     if not findings:
         reason = Ready.RESOLVED
-        limits = [*undo_limits.of_policy(policy), *_of_queues(policy, snapshot, namespaces)]
+        limits = [*policy_limits.of_undo(policy), *_of_queues(policy, snapshot, namespaces)]
         depends = any(BY_NAME[name].changes_with_kubernetes for name in policy.spec.match.kinds)
         if depends and not kinds.changes_resources:
-            limits += undo_limits.of_older_kubernetes(policy)
+            limits += policy_limits.of_older_kubernetes(policy)
         return Condition(
             ready=True,
             reason=reason,
@@ -249,7 +249,7 @@ def _kinds(policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Ite
 
 def _of_queues(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
-) -> Iterator[UndoLimit]:
+) -> Iterator[PolicyLimit]:
     local_queues = [
         queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces
     ]
@@ -257,7 +257,7 @@ def _of_queues(
         names = {queue.cluster_queue for queue in local_queues if queue.name == option.queue}
         names |= {option.cluster_queue}
         queues = [snapshot.cluster_queues[name] for name in names & {*snapshot.cluster_queues}]
-        yield from undo_limits.of_cluster_queues(f"spec.options[{index}]", queues, snapshot)
+        yield from policy_limits.of_cluster_queues(f"spec.options[{index}]", queues, snapshot)
 
 
 def _queue(

@@ -16,9 +16,9 @@ from typing import Final
 from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
 from webhook.decide import match, objective, remote_options, wishes
-from webhook.decide.remote_options import Reached
 from webhook.kueue import multikueue
 from webhook.kueue.occupancy import Occupancy
+from webhook.kueue.tree_forecast import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
 from webhook.model.costs.prices import NO_PRICES, Place
@@ -108,8 +108,8 @@ def prospects(
     if policy is None or option is None or not policy.spec.strategy.forecasts:
         return found
     runs = {
-        name: _run(waiting, policy, option, occupancy, starts.get(name))
-        for name in (prospect.cluster for prospect in found)
+        prospect.cluster: _run(waiting, policy, option, occupancy, prospect.cluster, starts)
+        for prospect in found
     }
     ends = tuple(_with_end(prospect, runs[prospect.cluster]) for prospect in found)
     least_cost = policy.spec.strategy.least_cost
@@ -128,7 +128,9 @@ def decided_by(
     return policy, next((option for option in options if option.name == arrival.option), None)
 
 
-def _prospect(cluster: InCluster, occupancy: Occupancy, reached: Reached | None) -> ClusterProspect:
+def _prospect(
+    cluster: InCluster, occupancy: Occupancy, reached: FoundStart | None
+) -> ClusterProspect:
     name = cluster.cluster
     if multikueue.inactive(name, occupancy.snapshot):
         return ClusterProspect(cluster=name, standing=Standing.INACTIVE)
@@ -154,7 +156,8 @@ def _run(
     policy: FallbackPolicy,
     option: Option,
     occupancy: Occupancy,
-    reached: Reached | None,
+    cluster: str,
+    starts: Mapping[str, FoundStart],
 ) -> RunTime | None:
     """Return the expected run in a cluster: as learned there, else as the manager has recorded."""
     if waiting.job_class is None:
@@ -167,9 +170,9 @@ def _run(
         policy=policy,
         first_flavors=waiting.flavors if is_first else "",
     )
-    if reached is not None:
-        there = replace(expecting, run_times=reached.run_times)
-        run = expected_runs.estimate(there, option, reached.flavors)
+    if (reached := starts.get(cluster)) is not None:
+        there = replace(expecting, run_times=occupancy.clusters[cluster].snapshot.run_times)
+        run = expected_runs.estimate(there, option, reached.names)
         if run is not None and run.basis is Basis.LEARNED:
             return run
     return expected_runs.estimate(expecting, option, waiting.flavors)
@@ -178,7 +181,7 @@ def _run(
 def _costs(
     ends: Sequence[ClusterProspect],
     runs: Mapping[str, RunTime | None],
-    starts: Mapping[str, Reached],
+    starts: Mapping[str, FoundStart],
     occupancy: Occupancy,
     weighing: tuple[LeastCost, float],
 ) -> Mapping[str, float | None]:
@@ -198,14 +201,14 @@ def _costs(
     stakes = objective.stakes_of(
         least_cost, wishes.NONE, objective.first_hour(places, least_cost, unix)
     )
-    weighed = objective.weighed(assessments, places, stakes, wishes.NONE, unix)
+    objective.weigh(assessments, stakes, wishes.NONE, unix)
     return {
         assessment.option: assessment.cost.total if assessment.cost is not None else None
-        for assessment in weighed
+        for assessment in assessments
     }
 
 
-def _place(name: str, reached: Reached, occupancy: Occupancy) -> Place:
+def _place(name: str, reached: FoundStart, occupancy: Occupancy) -> Place:
     manager, there = occupancy.snapshot, occupancy.clusters[name].snapshot
     prices = in_worker(
         manager.prices.get(name, NO_PRICES),
@@ -228,7 +231,7 @@ def _assessed(
     factor = objective.interruptions(forecast, place, wishes.NONE)
     span = terms.span_of(forecast, unix, factor)
     cost = terms.cost_of(place.usage, place.prices, span) if span is not None else None
-    return Assessment(option=name, queue="", forecast=forecast, cost=cost)
+    return Assessment(option=name, queue="", forecast=forecast, cost=cost, place=place)
 
 
 def rank(

@@ -24,7 +24,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from webhook.admission.paths import to_pointer
+from webhook.admission.patch import to_pointer
 from webhook.model import fields
 from webhook.model.costs.prices import Cost
 from webhook.model.decision import (
@@ -284,7 +284,7 @@ class Recorded:
     options: Annotated[tuple[RecordedOption, ...], FailFast()]
     """The options, as they were at the decision or the last move."""
     original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.paths`` writes it."""
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
 
     @property
     def unix(self) -> float:

@@ -11,48 +11,32 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from webhook.decide import match
+from webhook.decide.applicant import Applicant
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
-from webhook.kueue.occupancy import Occupancy
 from webhook.learn.job_class import shares_with
 from webhook.learn.run_records import FAILURES_THAT_TELL
-from webhook.model.costs.devices import DeviceUse
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import Accelerator, FallbackPolicy, Option
-from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy, namespace_labels
+from webhook.model.policy.fallback_policy import Accelerator, Option
+from webhook.model.queues import (
+    MULTIKUEUE,
+    ClusterQueue,
+    LocalQueue,
+    Snapshot,
+    StopPolicy,
+    namespace_labels,
+)
 from webhook.model.reasons import Reason
-from webhook.model.requester import Requester
 from webhook.model.words import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applicant:
-    """What besides the Job itself decides which options are open to it."""
-
-    submitted: str
-    """The LocalQueue that it is submitted to, as Kueue resolves it; empty: none."""
-    allowed: frozenset[str] | None = None
-    """The names of the options that it allows; None: all."""
-    requester: Requester | None = None
-    """The user who creates the Job or asks for a move; None: unknown."""
-    gpu_memory: int | None = None
-    """Bytes that it says it needs of the memory of one device; None: it does not say."""
-    use: DeviceUse | None = None
-    """What the runs of its class were measured to use of devices; None: nothing was."""
-    stays_in: str = ""
-    """The option that it has, and may keep whoever asks; empty: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OptionCandidate:
-    """One option for one Job, with the queue that it names."""
+    """One option of an applicant's policy, with the queues that it names."""
 
-    job: Job
-    policy: FallbackPolicy
-    option: Option
-    occupancy: Occupancy
     applicant: Applicant
+    option: Option
     local_queue: LocalQueue
     cluster_queue: ClusterQueue
 
@@ -61,20 +45,19 @@ Filter: TypeAlias = Callable[[OptionCandidate], "Rejection | None"]
 
 
 def resolve(
-    option: Option, job: Job, submitted: str, occupancy: Occupancy
+    option: Option, job: Job, submitted: str, snapshot: Snapshot
 ) -> tuple[LocalQueue, ClusterQueue] | Rejection:
     """Return the queues that an option names in the Job's namespace, or why there are none.
 
     Of several LocalQueues that point to the option's ClusterQueue, the one that the Job is
     submitted to is meant; if it is none of them, the option is ambiguous.
     """
-    snapshot = occupancy.snapshot
     if option.queue:
         local_queue = snapshot.local_queues.get((job.namespace, option.queue))
         if local_queue is None:
-            return _queue_not_found(option.queue, job.namespace, _names(occupancy, job.namespace))
+            return _queue_not_found(option.queue, job.namespace, _names(snapshot, job.namespace))
     else:
-        pointing = _pointing_to(option.cluster_queue, job.namespace, occupancy)
+        pointing = _pointing_to(option.cluster_queue, job.namespace, snapshot)
         chosen = [queue for queue in pointing if queue.name == submitted] or pointing
         if len(chosen) != 1:
             return _none_or_several(option, job.namespace, chosen)
@@ -108,8 +91,8 @@ def _not_for_you(candidate: OptionCandidate) -> Rejection | None:
     only, applicant = candidate.option.only, candidate.applicant
     if only is None or candidate.option.name == applicant.stays_in:
         return None
-    detail = match.not_for(only, applicant.requester)
-    detail = detail or match.of_another_priority(only, candidate.job)
+    detail = match.not_for(only, applicant.moment.requester)
+    detail = detail or match.of_another_priority(only, candidate.applicant.job)
     return Rejection(reason=Reason.NOT_FOR_YOU, detail=detail) if detail else None
 
 
@@ -135,7 +118,7 @@ def _inactive(candidate: OptionCandidate) -> Rejection | None:
 
 def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
     """Refuse a MultiKueue queue if none of its worker clusters is active, in their own words."""
-    queue, snapshot = candidate.cluster_queue, candidate.occupancy.snapshot
+    queue, snapshot = candidate.cluster_queue, candidate.applicant.snapshot
     names = multikueue.behind(queue, snapshot)
     why = {name: multikueue.inactive(name, snapshot) for name in names}
     # One active cluster is enough: MultiKueue sends a Workload to all, and the first one keeps it.
@@ -147,8 +130,8 @@ def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _namespace_not_selected(candidate: OptionCandidate) -> Rejection | None:
-    namespace = candidate.job.namespace
-    labels = namespace_labels(candidate.occupancy.snapshot, namespace)
+    namespace = candidate.applicant.job.namespace
+    labels = namespace_labels(candidate.applicant.snapshot, namespace)
     if candidate.cluster_queue.namespaces.matches(labels):
         return None
     detail = f"ClusterQueue {candidate.cluster_queue.name} does not select namespace {namespace}"
@@ -157,7 +140,7 @@ def _namespace_not_selected(candidate: OptionCandidate) -> Rejection | None:
 
 def _multikueue_boundary(candidate: OptionCandidate) -> Rejection | None:
     """Refuse a queue that contradicts the Job's ``spec.managedBy``, which is fixed at creation."""
-    manager = candidate.job.managed_by
+    manager = candidate.applicant.job.managed_by
     # None on a new Job: Kueue sets the field itself, where the queue needs it.
     if manager is None or (manager == MULTIKUEUE) == _is_remote(candidate):
         return None
@@ -171,7 +154,7 @@ def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
     """Refuse to add a queue to a Job that Kueue's webhook may have let pass without one."""
     # Kueue's webhook suspends Jobs that name a queue. If it runs before ours it sees none, and the
     # Job would start without quota.
-    snapshot = candidate.occupancy.snapshot
+    snapshot = candidate.applicant.snapshot
     if (
         candidate.applicant.submitted
         or snapshot.runs_before_kueue
@@ -184,7 +167,7 @@ def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
 
 def _refused_with_queue(candidate: OptionCandidate) -> Rejection | None:
     """Refuse to add a queue to a Job that Kueue's validating webhook would refuse with one."""
-    refused = candidate.job.refused_with_queue
+    refused = candidate.applicant.job.refused_with_queue
     if candidate.applicant.submitted or not refused:
         return None
     detail = f"the Job names no queue, and Kueue would refuse it with one: {refused}"
@@ -196,7 +179,7 @@ def _class_missing(candidate: OptionCandidate) -> Rejection | None:
     # The API server refuses such a pod: a Pod at its creation, and every pod of a Job.
     # https://kubernetes.io/docs/concepts/containers/runtime-class/
     name = candidate.option.adaptation.given_runtime_class
-    if not name or name in candidate.occupancy.snapshot.overheads or _is_remote(candidate):
+    if not name or name in candidate.applicant.snapshot.overheads or _is_remote(candidate):
         return None
     detail = f"RuntimeClass {name} does not exist"
     return Rejection(reason=Reason.WOULD_BE_INVALID, detail=detail)
@@ -206,22 +189,22 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
     guests = candidate.option.guests
     if guests is None:
         return None
-    if not BY_NAME[candidate.job.kind].carries_marks:
+    if not BY_NAME[candidate.applicant.job.kind].carries_marks:
         # Its Workload does not tell that it is a guest, so no number of them would be too many.
-        detail = f"guests are not counted among Jobs of kind {candidate.job.kind}"
+        detail = f"guests are not counted among Jobs of kind {candidate.applicant.job.kind}"
         return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
     name = candidate.cluster_queue.name
-    there = candidate.occupancy.held(name).guests
+    there = candidate.applicant.occupancy.held(name).guests
     # Pending guests count as well as those that hold quota: what waits here will run here.
     count = sum(
         jobs
         for (policy, option, namespace), jobs in there.items()
-        if (policy, option) == (candidate.policy.name, candidate.option.name)
+        if (policy, option) == (candidate.applicant.policy.name, candidate.option.name)
         and _counts_with(candidate, namespace)
     )
     if count < guests.max_jobs:
         return None
-    detail = f"{count} Jobs of policy {candidate.policy.name} are in ClusterQueue {name}"
+    detail = f"{count} Jobs of policy {candidate.applicant.policy.name} are in ClusterQueue {name}"
     return Rejection(
         reason=Reason.GUESTS_FULL, detail=f"{detail} as guests (at most {guests.max_jobs})"
     )
@@ -229,7 +212,11 @@ def _guests_full(candidate: OptionCandidate) -> Rejection | None:
 
 def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
     """Return whether the guests of *namespace* count against the same limit as the Job."""
-    own, policy, snapshot = candidate.job.namespace, candidate.policy, candidate.occupancy.snapshot
+    own, policy, snapshot = (
+        candidate.applicant.job.namespace,
+        candidate.applicant.policy,
+        candidate.applicant.snapshot,
+    )
     return namespace == own or (
         shares_with(policy, own, snapshot) and shares_with(policy, namespace, snapshot)
     )
@@ -244,17 +231,17 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
         FieldError: a quantity of the Job cannot be read.
 
     """
-    policy, option = candidate.policy, candidate.option.name
-    failing = candidate.occupancy.snapshot.failing
+    policy, option = candidate.applicant.policy, candidate.option.name
+    failing = candidate.applicant.snapshot.failing
     if not failing:
         return None
-    job_class = match.class_of(candidate.job, policy, candidate.occupancy.snapshot)
+    job_class = candidate.applicant.job_class
     if (job_class.key, policy.name, option) not in failing:
         return None
     detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"
     detail += " succeeded"
     replaces = candidate.option.adaptation.accelerator is Accelerator.REPLACE
-    known = candidate.occupancy.snapshot.run_times
+    known = candidate.applicant.snapshot.run_times
     if not replaces or any(key == job_class.key for key, _ in known):
         detail += "; they do elsewhere"
     return Rejection(reason=Reason.KEEPS_FAILING, detail=detail)
@@ -278,17 +265,17 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def _is_remote(candidate: OptionCandidate) -> bool:
-    return multikueue.is_multikueue(candidate.cluster_queue, candidate.occupancy.snapshot)
+    return multikueue.is_multikueue(candidate.cluster_queue, candidate.applicant.snapshot)
 
 
-def _names(occupancy: Occupancy, namespace: str) -> list[str]:
-    return [name for place, name in occupancy.snapshot.local_queues if place == namespace]
+def _names(snapshot: Snapshot, namespace: str) -> list[str]:
+    return [name for place, name in snapshot.local_queues if place == namespace]
 
 
-def _pointing_to(cluster_queue: str, namespace: str, occupancy: Occupancy) -> list[LocalQueue]:
+def _pointing_to(cluster_queue: str, namespace: str, snapshot: Snapshot) -> list[LocalQueue]:
     return [
         queue
-        for queue in occupancy.snapshot.local_queues.values()
+        for queue in snapshot.local_queues.values()
         if queue.namespace == namespace and queue.cluster_queue == cluster_queue
     ]
 

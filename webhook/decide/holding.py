@@ -9,23 +9,20 @@ as the Job says that it may wait.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
-from webhook.decide import match
-from webhook.decide.wishes import Wishes
-from webhook.model.costs.prices import Cost, Place
+from webhook.decide.applicant import Applicant
+from webhook.model.costs.prices import Place
 from webhook.model.decision import Assessment
 from webhook.model.forecasts import Basis, Forecast
 from webhook.model.holds import SLOT_SECONDS, Hold
-from webhook.model.job import PLAIN, Job
+from webhook.model.job import PLAIN
 from webhook.model.kueue_support import is_on
 from webhook.model.namespace_shares import share_of
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, seconds
+from webhook.model.policy.fallback_policy import Mode, seconds
 from webhook.model.policy.strategy import HoldRules
-from webhook.model.queues import Snapshot
 
 MOST_SLOTS: Final = 96
 """Starts that are compared: those of a day."""
@@ -40,63 +37,31 @@ Held: TypeAlias = "Hold | str | None"
 """The hold; why a Job that may wait is not held; or None: nobody asked."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """A Job that may wait, where it would run, and by which rules it may be held."""
-
-    rules: HoldRules
-    carbon_price: float
-    wishes: Wishes
-    forecast: Forecast
-    place: Place
-    unix: float
-    """The moment of the decision, in seconds since 1970."""
-    job_class: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldCase:
-    """A Job at its decision, by which policy, and what it asks for."""
-
-    job: Job
-    policy: FallbackPolicy
-    snapshot: Snapshot
-    wishes: Wishes
-    unix: float
-    """The moment, in seconds since 1970."""
-
-
-def held(case: HoldCase, assessment: Assessment) -> Held:
+def held(applicant: Applicant, taken: Assessment) -> Held:
     """Return the hold of a Job in the option that it takes, or why it is not held though it may."""
-    least_cost, wishes = case.policy.spec.strategy.least_cost, case.wishes
-    rules = least_cost.hold if least_cost is not None else None
+    least_cost, wishes = applicant.policy.spec.strategy.least_cost, applicant.wishes
     may_wait = wishes.hold if wishes.hold is not None else wishes.deadline
-    if least_cost is None or rules is None or not may_wait or may_wait < 0:
+    if least_cost is None or least_cost.hold is None or not may_wait or may_wait < 0:
         return None
-    if case.policy.spec.mode is not Mode.ENFORCE or assessment.rejection is not None:
+    if applicant.policy.spec.mode is not Mode.ENFORCE or taken.rejection is not None:
         return None
-    forecast, place = assessment.forecast, assessment.place
-    if place is None or forecast is None or assessment.cost is None:
+    if taken.place is None or taken.forecast is None or taken.cost is None:
         return "not held: what it would cost is not known"
-    if why := _refusal(case, assessment, forecast, rules):
+    if why := _refusal(applicant, taken, taken.forecast, least_cost.hold):
         return f"not held: {why}"
     return hold_of(
-        Waiting(
-            rules=rules,
-            carbon_price=float(least_cost.carbon_price),
-            wishes=wishes,
-            forecast=forecast,
-            place=place,
-            unix=case.unix,
-            job_class=match.class_of(case.job, case.policy, case.snapshot).key,
-        )
+        applicant,
+        taken.forecast,
+        taken.place,
+        rules=least_cost.hold,
+        carbon_price=float(least_cost.carbon_price),
     )
 
 
-def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: HoldRules) -> str:
+def _refusal(applicant: Applicant, taken: Assessment, forecast: Forecast, rules: HoldRules) -> str:
     """Say what keeps a Job from being held; empty: nothing."""
-    job, snapshot = case.job, case.snapshot
-    elsewhere = assessment.cluster or assessment.clusters or job.managed_by is not None
+    job, snapshot = applicant.job, applicant.snapshot
+    elsewhere = taken.cluster or taken.clusters or job.managed_by is not None
     if job.kind != PLAIN or elsewhere:
         return "only Jobs of batch/v1 that run in this cluster are"
     if not snapshot.kueue.is_read:
@@ -114,30 +79,39 @@ def _refusal(case: HoldCase, assessment: Assessment, forecast: Forecast, rules: 
     return ""
 
 
-def hold_of(waiting: Waiting) -> Hold | None:
+def hold_of(
+    applicant: Applicant,
+    forecast: Forecast,
+    place: Place,
+    *,
+    rules: HoldRules,
+    carbon_price: float,
+) -> Hold | None:
     """Return the hold until the cheapest start, or, if none saves enough, until there is room.
 
     None: it saves nothing, and the Job need not wait for room.
     """
-    run, span = waiting.forecast.run, terms.span_of(waiting.forecast, waiting.unix)
-    latest = latest_start(waiting)
-    if run is None or span is None or latest <= waiting.unix:
+    unix = applicant.moment.unix
+    run, span = forecast.run, terms.span_of(forecast, unix)
+    latest = latest_start(applicant, forecast, rules)
+    if run is None or span is None or latest <= unix:
         return None
-    now = _cost(waiting, span)
-    base = now.paid_with(waiting.carbon_price)
+    now = terms.cost_of(place.usage, place.prices, span)
+    base = now.paid_with(carbon_price)
     if base is None:
         return None
-    best, until, then = base, waiting.unix, now
-    for start in _starts(waiting.unix, latest):
-        cost = _cost(waiting, _later(span, start))
-        amount = cost.paid_with(waiting.carbon_price)
+    best, until, then = base, unix, now
+    for start in _starts(unix, latest):
+        cost = terms.cost_of(place.usage, place.prices, _later(span, start))
+        amount = cost.paid_with(carbon_price)
         if amount is not None and amount < best:
             best, until, then = amount, start, cost
-    saves, least = base - best, waiting.rules.minimum_saving
+    saves, least = base - best, rules.minimum_saving
     if saves <= 0 or saves < max(float(least.amount), base * least.percent / 100):
-        if not _lets_others_through(waiting, latest):
+        # A Job that would wait in its queue, though not until its latest start, lets others by.
+        if not (forecast.start.seconds > 0 and unix + forecast.start.high < latest):
             return None
-        saves, until, then = 0.0, waiting.unix, now
+        saves, until, then = 0.0, unix, now
     known = now.carbon_grams is not None and then.carbon_grams is not None
     return Hold(
         until=until,
@@ -147,28 +121,22 @@ def hold_of(waiting: Waiting) -> Hold | None:
         grams=(now.carbon_grams or 0.0) - (then.carbon_grams or 0.0) if known else None,
         of_grams=now.carbon_grams,
         seconds=span.end - span.reserved,
-        usage=waiting.place.usage,
-        job_class=waiting.job_class,
+        usage=place.usage,
+        job_class=applicant.job_class.key,
     )
 
 
-def _lets_others_through(waiting: Waiting, latest: float) -> bool:
-    """Tell whether a Job would wait in its queue, though not until its latest start."""
-    start = waiting.forecast.start
-    return start.seconds > 0 and waiting.unix + start.high < latest
-
-
-def latest_start(waiting: Waiting) -> float:
+def latest_start(applicant: Applicant, forecast: Forecast, rules: HoldRules) -> float:
     """Return the latest moment at which a Job is released so that it ends in time."""
-    wishes, forecast = waiting.wishes, waiting.forecast
-    limits = [seconds(waiting.rules.longest)]
+    wishes = applicant.wishes
+    limits = [seconds(rules.longest)]
     if wishes.hold is not None:
         limits.append(wishes.hold)
     if wishes.deadline is not None and forecast.run is not None:
         delay = forecast.delay.high if forecast.delay is not None else 0.0
         reserve = max(_LEAST_RESERVE, _RESERVE_PART * forecast.run.high)
         limits.append(wishes.deadline - forecast.run.high - delay - reserve)
-    return waiting.unix + min(limits)
+    return applicant.moment.unix + min(limits)
 
 
 def _starts(unix: float, latest: float) -> Iterator[float]:
@@ -185,7 +153,3 @@ def _later(span: Span, start: float) -> Span:
     """Return when a Job runs that is released at *start*; it starts no sooner than it would now."""
     shift = max(0.0, start - span.reserved)
     return Span(reserved=span.reserved + shift, begun=span.begun + shift, end=span.end + shift)
-
-
-def _cost(waiting: Waiting, span: Span) -> Cost:
-    return terms.cost_of(waiting.place.usage, waiting.place.prices, span)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from operator import attrgetter, itemgetter
 from typing import Final, TypeAlias
@@ -17,7 +17,6 @@ from webhook.jobs import BY_NAME, FRAMEWORKS, JobKind
 from webhook.kueue.requests import needs
 from webhook.learn import job_class
 from webhook.model import flags
-from webhook.model.costs.devices import DeviceUse
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.forecasts import JobClass
@@ -58,32 +57,14 @@ _Given: TypeAlias = tuple[str, Mapping[str, str | None]]
 """A container's name, and what it is given by name, as ``flags.ContainerValues`` has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmittedTo:
-    """The LocalQueue of a Job: ``queue`` as Kueue resolves it, ``named`` as the Job's label says.
-
-    Both are empty where there is none.
-    """
-
-    queue: str
-    named: str
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Every name by which a policy may mean this submission."""
-        return frozenset({self.queue, self.named})
-
-
-def submission(job: Job, snapshot: Snapshot) -> SubmittedTo:
-    """Return the LocalQueue of a Job as Kueue's webhook resolves it a moment later.
+def submission(job: Job, snapshot: Snapshot) -> str:
+    """Return the LocalQueue of a Job as Kueue's webhook resolves it a moment later; empty: none.
 
     An empty label counts as none.
     """
-    if queue := job.queue:
-        return SubmittedTo(queue=queue, named=queue)
     # LocalQueueDefaulting: where a namespace has a LocalQueue "default", Kueue labels Jobs with it.
     has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
-    return SubmittedTo(queue=DEFAULT_QUEUE if has_default else NO_QUEUE, named=NO_QUEUE)
+    return job.queue or (DEFAULT_QUEUE if has_default else NO_QUEUE)
 
 
 def skip(job: Job, snapshot: Snapshot) -> Skip | None:
@@ -248,18 +229,6 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     return job_class.of_job(job, by, shared=shared)
 
 
-def device_use(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> DeviceUse | None:
-    """Return what runs of a Job's class were measured to use of devices; None: nothing was.
-
-    Raises:
-        FieldError: a quantity cannot be read.
-
-    """
-    if not snapshot.device_uses:
-        return None
-    return snapshot.device_uses.get(class_of(job, policy, snapshot).key)
-
-
 def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
     """Return the names of the options that the annotation ``allow`` lists; None: every option.
 
@@ -283,7 +252,7 @@ def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
 def _mismatch(
     policy: FallbackPolicy,
     job: Job,
-    submitted: SubmittedTo,
+    submitted: str,
     snapshot: Snapshot,
     own_namespace: str,
 ) -> str:
@@ -291,16 +260,16 @@ def _mismatch(
     match = policy.spec.match
     if other := of_another_kind(match, job):
         return other
-    if not _queue_matches(policy, submitted, job.namespace, snapshot):
+    if not _queue_matches(policy, job, submitted, snapshot):
         return _of_another_queue(policy, submitted)
     if not _namespace_matches(match, job.namespace, snapshot, own_namespace):
         return f"it is not for namespace {job.namespace}"
     return unlike(match, job) or _wrong_size(match, job, snapshot)
 
 
-def _of_another_queue(policy: FallbackPolicy, submitted: SubmittedTo) -> str:
-    if submitted.queue:
-        return f"it is for Jobs of other queues than {submitted.queue}"
+def _of_another_queue(policy: FallbackPolicy, submitted: str) -> str:
+    if submitted:
+        return f"it is for Jobs of other queues than {submitted}"
     names = ", ".join(sorted(fallback_policy.queues_of(policy)))
     return f"the Job names no queue{f'; this policy takes Jobs of {names}' if names else ''}"
 
@@ -425,18 +394,16 @@ def _namespace_matches(
     return fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels)
 
 
-def _queue_matches(
-    policy: FallbackPolicy, submitted: SubmittedTo, namespace: str, snapshot: Snapshot
-) -> bool:
+def _queue_matches(policy: FallbackPolicy, job: Job, submitted: str, snapshot: Snapshot) -> bool:
     match = policy.spec.match
-    if submitted.queue == NO_QUEUE and match.without_queue:
+    if submitted == NO_QUEUE and match.without_queue:
         return True
     # Without a list of its own, a policy matches Jobs of the queues that its options name.
     if match.queues is not None:
-        return not submitted.names.isdisjoint(match.queues)
-    if submitted.queue in fallback_policy.queues_of(policy):
+        return submitted in match.queues or job.queue in match.queues
+    if submitted in fallback_policy.queues_of(policy):
         return True
-    local_queue = snapshot.local_queues.get((namespace, submitted.queue))
+    local_queue = snapshot.local_queues.get((job.namespace, submitted))
     return local_queue is not None and any(
         option.cluster_queue == local_queue.cluster_queue for option in policy.spec.options
     )

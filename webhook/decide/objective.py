@@ -70,35 +70,20 @@ def interrupted(factor: float, place: Place) -> Rejection | None:
     return Rejection(reason=Reason.WOULD_BE_INTERRUPTED, detail=detail)
 
 
-def weighed(
-    assessments: Sequence[Assessment],
-    places: Sequence[Place | None],
-    stakes: Stakes,
-    wishes: Wishes,
-    unix: float,
-) -> tuple[Assessment, ...]:
-    """Return the options with all terms of their costs; those without a known finish as they are.
+def weigh(assessments: Sequence[Assessment], stakes: Stakes, wishes: Wishes, unix: float) -> None:
+    """Fill in all terms of the options' costs; what has no known finish stays as it is.
 
     *unix* is the moment of the decision, in seconds since 1970.
     """
-    costs = [
-        _with_terms(assessment, place, stakes, wishes, unix)
-        for assessment, place in zip(assessments, places, strict=True)
-    ]
-    compared = {
-        assessment.option: cost
-        for assessment, cost in zip(assessments, costs, strict=True)
-        if cost is not None and assessment.rejection is None
-    }
-    unknown, said = _left_out(compared)
+    for assessment in assessments:
+        assessment.cost = _with_terms(assessment, stakes, wishes, unix)
+    costs = [(each, each.cost) for each in assessments if each.cost is not None]
+    unknown, said = _left_out({each.option: cost for each, cost in costs if each.rejection is None})
     said = (*stakes.capped, *said)
     if said:
         nothing = dict.fromkeys(unknown)
-        costs = [cost and replace(cost, **nothing, said=said) for cost in costs]
-    return tuple(
-        assessment if cost is None else replace(assessment, cost=cost)
-        for assessment, cost in zip(assessments, costs, strict=True)
-    )
+        for each, cost in costs:
+            each.cost = replace(cost, **nothing, said=said)
 
 
 def stakes_of(rules: LeastCost, wishes: Wishes, first_hour: float, weight: float = 1.0) -> Stakes:
@@ -142,11 +127,9 @@ def first_hour(places: Sequence[Place | None], rules: LeastCost, unix: float) ->
     return (cost.paid_with(float(rules.carbon_price)) or 0.0) * HOUR / DAY or 1.0
 
 
-def _with_terms(
-    assessment: Assessment, place: Place | None, stakes: Stakes, wishes: Wishes, unix: float
-) -> Cost | None:
+def _with_terms(assessment: Assessment, stakes: Stakes, wishes: Wishes, unix: float) -> Cost | None:
     """Return an option's cost with all terms; None: its finish is not known."""
-    forecast = assessment.forecast
+    forecast, place = assessment.forecast, assessment.place
     if forecast is None or forecast.run is None:
         return assessment.cost
     # What is refused without a cost has none that means anything.

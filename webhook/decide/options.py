@@ -1,43 +1,56 @@
-"""Turns a policy's options into assessments for one Job: adapted, validated, fitted to quota.
+"""Turns a policy's options into assessments for one Job: filtered, adapted, fitted, forecast.
 
-It must not know forecasts, nor which option is chosen.
+It must not know which option is chosen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from webhook.adapt import replica_counts, validity
-from webhook.adapt.adaptation import adapt
+from webhook.adapt import validity
+from webhook.adapt.adaptation import adapt, is_adapted, refused_replicas, with_topology
 from webhook.adapt.movable_env import with_movable_env
-from webhook.decide import filters, remote_options, slices, topology_choice
-from webhook.decide.filters import Applicant, OptionCandidate
+from webhook.decide import expectations, filters, remote_options, slices
+from webhook.decide.applicant import Applicant
+from webhook.decide.filters import OptionCandidate
 from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
-from webhook.kueue.occupancy import Occupancy, assignment, passes_now, starts_now
+from webhook.kueue.assignment import Assignment
+from webhook.kueue.flavor_plan import flavors_with_topology
+from webhook.kueue.occupancy import assignment, passes_now, starts_now
 from webhook.kueue.requests import needs, priority_of
+from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
+from webhook.kueue.topology_requests import Placing, requested
 from webhook.model.decision import Assessment, InCluster, Rejection
-from webhook.model.job import Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import Snapshot
+from webhook.model.job import Job, PodSet, PodSets
+from webhook.model.policy.fallback_policy import (
+    Adaptation,
+    FallbackPolicy,
+    Option,
+    TopologyChanges,
+    TopologyMode,
+)
+from webhook.model.queues import ClusterQueue, PodSetNeeds, Snapshot
 from webhook.model.reasons import Reason
 
 
-def assess(
-    job: Job,
-    policy: FallbackPolicy,
-    occupancy: Occupancy,
-    applicant: Applicant,
-) -> tuple[Assessment, ...]:
-    """Assess each option on its own, in the policy's order.
+def assess(applicant: Applicant) -> tuple[Assessment, ...]:
+    """Assess each option, in the policy's order; with forecasts if its strategy needs them.
 
     Raises:
-        FieldError: a field of the Job cannot be read.
+        FieldError: something in the Job cannot be read.
 
     """
-    return tuple(
-        _assess_one(job, policy, option, occupancy, applicant) for option in policy.spec.options
-    )
+    assessments = fitted(applicant)
+    if applicant.policy.spec.strategy.forecasts:
+        expectations.expect(applicant, assessments)
+    return assessments
+
+
+def fitted(applicant: Applicant) -> tuple[Assessment, ...]:
+    """Assess each option on its own, by the counts of now alone; errors as for ``assess``."""
+    return tuple(_assess_one(applicant, option) for option in applicant.policy.spec.options)
 
 
 def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
@@ -49,75 +62,67 @@ def adapted(job: Job, option: Option, policy: FallbackPolicy) -> Job:
     return with_movable_env(job, after, option, policy)
 
 
-def _assess_one(
-    job: Job,
-    policy: FallbackPolicy,
-    option: Option,
-    occupancy: Occupancy,
-    applicant: Applicant,
-) -> Assessment:
-    queues = filters.resolve(option, job, applicant.submitted, occupancy)
+def _assess_one(applicant: Applicant, option: Option) -> Assessment:
+    queues = filters.resolve(option, applicant.job, applicant.submitted, applicant.snapshot)
     if isinstance(queues, Rejection):
         return Assessment(option=option.name, queue=option.queue, rejection=queues)
     local_queue, cluster_queue = queues
     candidate = OptionCandidate(
-        job=job,
-        policy=policy,
-        option=option,
-        occupancy=occupancy,
-        applicant=applicant,
-        local_queue=local_queue,
-        cluster_queue=cluster_queue,
+        applicant=applicant, option=option, local_queue=local_queue, cluster_queue=cluster_queue
     )
-    refusal = filters.refusal(candidate)
-    if refusal is None:
-        return _judge(candidate)
-    return _refused(candidate, refusal)
-
-
-def _judge(candidate: OptionCandidate) -> Assessment:
-    """Adapt the Job and assess whether it is valid and how the ClusterQueue would admit it."""
-    occupancy, snapshot = candidate.occupancy, candidate.occupancy.snapshot
-    local_queue, cluster_queue = candidate.local_queue, candidate.cluster_queue
-    if against := replica_counts.refusal(candidate.job, candidate.option.adaptation):
-        return _refused(candidate, against)
-    job = adapted(candidate.job, candidate.option, candidate.policy)
-    job = topology_choice.settled(job, candidate.option.adaptation, cluster_queue, snapshot)
-    if refusal := invalid(candidate.job, job, snapshot):
-        return _refused(candidate, refusal)
-    if refusal := slices.refusal(candidate, job):
-        return _refused(candidate, refusal)
-    asked = needs(job, snapshot)
-    priority = priority_of(candidate.job, candidate.option, snapshot)
-    # Quota is judged after recent placements are counted in, so a burst is decided one by one
-    # (decision 0003).
-    assigned = assignment(occupancy, asked, cluster_queue, priority=priority)
-    held = occupancy.held(cluster_queue.name)
-    here = Assessment(
-        option=candidate.option.name,
+    held = applicant.occupancy.held(cluster_queue.name)
+    assessment = Assessment(
+        option=option.name,
         queue=local_queue.name,
         cluster_queue=cluster_queue.name,
-        fit=assigned.fit,
-        starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
-        preempts=assigned.preempts,
-        is_placed=assigned.assignment.is_placed,
-        level=topology_choice.expected_level(assigned.assignment, asked, snapshot),
         pending=held.pending,
         reserving=held.reserving,
-        rejection=assigned.rejection,
-        detail=assigned.detail,
-        job=job,
-        needs=asked,
     )
-    queues = local_queue, cluster_queue
-    if not cluster_queue.checks or assigned.rejection is not None:
-        return here
+    assessment.rejection = filters.refusal(candidate)
+    if assessment.rejection is None:
+        _fit(candidate, assessment)
+    return assessment
+
+
+def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
+    """Adapt the Job, and find out whether it is valid and how the ClusterQueue would admit it."""
+    applicant, cluster_queue = candidate.applicant, candidate.cluster_queue
+    snapshot = applicant.snapshot
+    job = _adapted_for(candidate)
+    if isinstance(job, Rejection):
+        assessment.rejection = job
+        return
+    asked = needs(job, snapshot)
+    priority = priority_of(applicant.job, candidate.option, snapshot)
+    # Quota is judged after recent placements are counted in, so a burst is decided one by one
+    # (decision 0003).
+    found = assignment(applicant.occupancy, asked, cluster_queue, priority=priority)
+    assessment.job, assessment.needs = job, asked
+    assessment.fit, assessment.rejection = found.fit, found.rejection
+    assessment.preempts, assessment.detail = found.preempts, found.detail
+    assessment.is_placed = found.assignment.is_placed
+    assessment.level = _expected_level(found.assignment, asked, snapshot)
+    where = candidate.local_queue, cluster_queue
+    assessment.starts_now = starts_now(applicant.occupancy, found, *where, priority=priority)
+    if not cluster_queue.checks or found.rejection is not None:
+        return
     # Any other AdmissionCheck may take its time after MultiKueue's has passed.
     passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
-        occupancy, assigned, local_queue, cluster_queue, priority=priority
+        applicant.occupancy, found, *where, priority=priority
     )
-    there = remote_options.assess(occupancy, asked, queues, priority=priority)
-    return _with_clusters(here, there, passes=passes)
+    clusters = remote_options.assess(applicant.occupancy, asked, where, priority=priority)
+    _count_in_best(assessment, clusters, passes=passes)
+
+
+def _adapted_for(candidate: OptionCandidate) -> Job | Rejection:
+    """Return the Job as adapted by the option, or why it may not be so."""
+    before, adaptation = candidate.applicant.job, candidate.option.adaptation
+    if refusal := refused_replicas(before, adaptation):
+        return refusal
+    snapshot = candidate.applicant.snapshot
+    job = adapted(before, candidate.option, candidate.applicant.policy)
+    job = in_topologies(job, adaptation, candidate.cluster_queue, snapshot)
+    return invalid(before, job, snapshot) or slices.refusal(candidate, job) or job
 
 
 def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:
@@ -130,44 +135,96 @@ def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:
     return refusal
 
 
-def _with_clusters(here: Assessment, there: tuple[InCluster, ...], *, passes: bool) -> Assessment:
-    """Return the option as in its best worker cluster.
+def _count_in_best(
+    assessment: Assessment, clusters: tuple[InCluster, ...], *, passes: bool
+) -> None:
+    """Count the option in its best worker cluster.
 
     *passes*: the manager would send the Job to its workers now.
     """
-    if not there:
-        return here
-    best = remote_options.best(there)
+    assessment.clusters = clusters
+    if not clusters:
+        return
+    best = remote_options.best(clusters)
     if best is None:
-        rejection = remote_options.refusal(there, here.cluster_queue)
-        return replace(here, clusters=there, rejection=rejection)
+        assessment.rejection = remote_options.refusal(clusters, assessment.cluster_queue)
+        return
     # A worker that is not watched is taken to be no worse than its manager says.
-    if best.fit is None or here.fit is None:
-        return replace(here, clusters=there)
+    if best.fit is None or assessment.fit is None:
+        return
     # The Job needs quota at both, so the worse of the two decides.
-    binding = best if best.fit < here.fit else here
-    return replace(
-        here,
-        cluster=best.cluster,
-        clusters=there,
-        fit=min(here.fit, best.fit),
-        starts_now=passes and best.starts_now,
-        # Where it also needs quota at a worker, it does not start by preempting here alone.
-        preempts=0,
-        # Those that wait at the manager have not come to the worker yet.
-        pending=(here.pending or 0) + best.pending,
-        reserving=best.reserving,
-        detail=binding.detail,
-    )
+    if best.fit < assessment.fit:
+        assessment.fit, assessment.detail = best.fit, best.detail
+    assessment.cluster = best.cluster
+    assessment.starts_now = passes and best.starts_now
+    # Where it also needs quota at a worker, it does not start by preempting here alone.
+    assessment.preempts = 0
+    # Those that wait at the manager have not come to the worker yet.
+    assessment.pending = (assessment.pending or 0) + best.pending
+    assessment.reserving = best.reserving
 
 
-def _refused(candidate: OptionCandidate, rejection: Rejection) -> Assessment:
-    held = candidate.occupancy.held(candidate.cluster_queue.name)
-    return Assessment(
-        option=candidate.option.name,
-        queue=candidate.local_queue.name,
-        cluster_queue=candidate.cluster_queue.name,
-        pending=held.pending,
-        reserving=held.reserving,
-        rejection=rejection,
+def in_topologies(
+    after: Job, adaptation: Adaptation, cluster_queue: ClusterQueue, snapshot: Snapshot
+) -> Job:
+    """Return an adapted Job with what it asks of the ClusterQueue's Topologies.
+
+    Raises:
+        FieldError: a quantity, toleration or affinity term of the Job cannot be read.
+
+    """
+    if adaptation.topology.mode is not TopologyMode.AUTO:
+        return after
+    required = _required_topology(adaptation)
+    together = _asking_topology(
+        after, adaptation, {pod_set.name: required for pod_set in after.pod_sets}
     )
+    there = flavors_with_topology(cluster_queue, snapshot)
+    flavors = [name for group in cluster_queue.groups for name in group.flavors if name in there]
+    known = [domains for name in flavors if (domains := domains_of(name, snapshot)) is not None]
+    wanted = {
+        need.name: _topology_changes(need, adaptation, known) if flavors else _NO_TOPOLOGY
+        for need in needs(together, snapshot)
+    }
+    return _asking_topology(after, adaptation, wanted)
+
+
+_NO_TOPOLOGY = TopologyChanges(mode=TopologyMode.REMOVE)
+
+
+def _required_topology(adaptation: Adaptation) -> TopologyChanges:
+    return TopologyChanges(mode=TopologyMode.REQUIRED, level=adaptation.topology.level)
+
+
+def _topology_changes(
+    need: PodSetNeeds, adaptation: Adaptation, known: list[FlavorDomains]
+) -> TopologyChanges:
+    if need.count == 1 and known:
+        lowest = known[0].tree.levels[-1]
+        return TopologyChanges(mode=TopologyMode.PREFERRED, level=lowest)
+    if need.count > 1 and any(could_hold(need, domains) for domains in known):
+        return _required_topology(adaptation)
+    return adaptation.topology
+
+
+def _asking_topology(
+    job: Job, adaptation: Adaptation, wanted: Mapping[str, TopologyChanges]
+) -> Job:
+    def asking(pod_set: PodSet) -> PodSet:
+        if not is_adapted(pod_set, adaptation):
+            return pod_set
+        template = with_topology(pod_set.template, pod_set.count, wanted[pod_set.name])
+        return replace(pod_set, template=template)
+
+    pod_sets = PodSets(map(asking, job.pod_sets))
+    return job if pod_sets == job.pod_sets else replace(job, pod_sets=pod_sets)
+
+
+def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot: Snapshot) -> str:
+    """Return the level of which one domain would have all pods; empty: that is not known."""
+    if assigned.fits and assigned.placed:
+        return level_of(assigned.placed, assigned.flavors, snapshot)
+    largest = max(asked, key=lambda need: need.count, default=None)
+    wanted = requested(largest.template) if largest is not None else None
+    is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED
+    return wanted.level if wanted is not None and is_demanded else ""

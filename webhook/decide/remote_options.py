@@ -8,15 +8,15 @@ let it: the manager, and the earliest worker. This must not know the policy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.occupancy import Occupancy, assignment, starts_now
+from webhook.kueue.tree_forecast import FoundStart
 from webhook.model.decision import Assessment, Fit, InCluster, Rejection
-from webhook.model.forecasts import Estimates, Start
+from webhook.model.forecasts import Start
 from webhook.model.queues import (
-    Amounts,
     ClusterQueue,
     LocalQueue,
     PodSetNeeds,
@@ -88,23 +88,10 @@ def best(clusters: Sequence[InCluster]) -> InCluster | None:
     return max(usable, key=_promise, default=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """A start in a worker cluster, and what run times and start-ups are expected there."""
-
-    start: Start
-    flavors: str
-    usage: Amounts
-    run_times: Estimates
-    start_delays: Estimates
-    asked_after: float = 0.0
-    """Seconds from the reservation at the manager until the cluster is asked."""
-
-
 def reach(
     occupancy: Occupancy, assessment: Assessment, *, now: float, priority: int
-) -> tuple[Assessment, Reached | None]:
-    """Return the option with its start in each cluster, and the start in the one it is counted in.
+) -> FoundStart | None:
+    """Fill in the start in each cluster; return that in the one that the option is counted in.
 
     That is the cluster with the earliest start, or the present one where the Job starts at once.
     None: no start is forecast there. *now* is in seconds on the clock of ``Snapshot.as_of``.
@@ -114,44 +101,37 @@ def reach(
 
     """
     known = forecast_starts(occupancy, assessment, now=now, priority=priority)
-    clusters = tuple(
+    assessment.clusters = tuple(
         replace(in_cluster, starts_in=known[in_cluster.cluster].start.seconds)
         if in_cluster.cluster in known
         else in_cluster
         for in_cluster in assessment.clusters
     )
-    before = next(in_cluster for in_cluster in clusters if in_cluster.cluster == assessment.cluster)
-    after = before
+    by_name = {in_cluster.cluster: in_cluster for in_cluster in assessment.clusters}
+    before = after = by_name[assessment.cluster]
     # What starts now by the counts needs no forecast: the counts are newer (decision 0010).
     if known and not assessment.starts_now:
-        after = min(
-            (in_cluster for in_cluster in clusters if in_cluster.cluster in known),
-            key=lambda in_cluster: _soonest(known[in_cluster.cluster].start),
-        )
-    counted = replace(
-        assessment,
-        cluster=after.cluster,
-        clusters=clusters,
-        # What waits at the manager stays counted; only the worker's part is exchanged.
-        pending=(assessment.pending or 0) - before.pending + after.pending,
-        reserving=after.reserving,
-    )
-    return counted, known.get(after.cluster)
+        after = by_name[min(known, key=lambda name: _soonest(known[name].start))]
+    assessment.cluster = after.cluster
+    # What waits at the manager stays counted; only the worker's part is exchanged.
+    assessment.pending = (assessment.pending or 0) - before.pending + after.pending
+    assessment.reserving = after.reserving
+    return known.get(after.cluster)
 
 
 def forecast_starts(
     occupancy: Occupancy, assessment: Assessment, *, now: float, priority: int
-) -> Mapping[str, Reached]:
+) -> Mapping[str, FoundStart]:
     """Return the start in each cluster that would take the Job, where one is forecast.
 
-    *now* and errors as for ``reach``.
+    It counts from when the manager reserves quota. *now* and errors as for ``reach``.
     """
     starts = {
         in_cluster.cluster: _begin(occupancy, assessment, in_cluster, now, priority)
         for in_cluster in assessment.clusters
         if not in_cluster.refused and in_cluster.fit is not None
     }
-    return {name: reached for name, reached in starts.items() if reached is not None}
+    return {name: found for name, found in starts.items() if found is not None}
 
 
 def _soonest(start: Start) -> tuple[bool, float]:
@@ -161,7 +141,7 @@ def _soonest(start: Start) -> tuple[bool, float]:
 
 def _begin(
     occupancy: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
-) -> Reached | None:
+) -> FoundStart | None:
     there = occupancy.clusters[in_cluster.cluster]
     queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
     wanted = demand(assessment.needs, queue, there.snapshot)
@@ -179,14 +159,7 @@ def _begin(
         return None
     managers = occupancy.snapshot.cluster_queues[assessment.cluster_queue]
     asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot)
-    return Reached(
-        start=_from(asked, earliest.start),
-        asked_after=asked,
-        flavors=earliest.names,
-        usage=earliest.usage,
-        run_times=there.snapshot.run_times,
-        start_delays=there.snapshot.start_delays,
-    )
+    return replace(earliest, start=_from(asked, earliest.start))
 
 
 def _from(seconds: float, start: Start) -> Start:

@@ -47,14 +47,14 @@ def refusal(candidate: OptionCandidate, after: Job) -> Rejection | None:
         return None
     replaced = [
         (old, new)
-        for old, new in zip(candidate.job.pod_sets, after.pod_sets, strict=True)
+        for old, new in zip(candidate.applicant.job.pod_sets, after.pod_sets, strict=True)
         if is_adapted(old, adaptation) and asked_accelerators(old.template)
     ]
     if not replaced:
         return None
     before = [old for old, _ in replaced]
     pods = sum(new.count for _, new in replaced)
-    if detail := _too_many(before, pods, allowed=candidate.policy.spec.slices.pods):
+    if detail := _too_many(before, pods, allowed=candidate.applicant.policy.spec.slices.pods):
         return Rejection(reason=Reason.TOO_MANY_DEVICES, detail=detail)
     return _insufficient(candidate, before, _smallest(candidate, after))
 
@@ -81,7 +81,7 @@ def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare:
     """Return the least that the ClusterQueue could give for one device."""
     by = candidate.option.adaptation.by
     counting = [resource for resource in by if accelerators.counts_devices(resource)] or list(by)
-    snapshot = candidate.occupancy.snapshot
+    snapshot = candidate.applicant.snapshot
     devices = snapshot.prices.get("", NO_PRICES).devices
     shares = [
         _share(resource, by, devices.get(flavor))
@@ -99,7 +99,7 @@ def _flavors(candidate: OptionCandidate, after: Job) -> Sequence[str]:
     By what Kueue counts, whose transformations may have renamed what is asked for. Where it counts
     no devices, any of its flavors may have one; at least one flavor, if only one without a name.
     """
-    pod_sets = needs(after, candidate.occupancy.snapshot)
+    pod_sets = needs(after, candidate.applicant.snapshot)
     asked = {resource for pod_set in pod_sets for resource in pod_set.per_pod} - _NOT_DEVICES
     groups = candidate.cluster_queue.groups
     giving = [group for group in groups if not asked.isdisjoint(group.resources)] or groups
@@ -118,7 +118,7 @@ def _share(resource: str, by: Mapping[str, str], device: Device | None) -> Devic
 def _insufficient(
     candidate: OptionCandidate, before: list[PodSet], share: DeviceShare
 ) -> Rejection | None:
-    rules, said = candidate.policy.spec.slices, candidate.applicant.gpu_memory
+    rules, said = candidate.applicant.policy.spec.slices, candidate.applicant.wishes.gpu_memory
     if is_worse(share.isolation, rules.isolation):
         detail = f"{share.resource} has isolation {share.isolation}"
         detail += f", and the policy wants at least {rules.isolation}"
@@ -126,7 +126,7 @@ def _insufficient(
     if share.isolation is Isolation.NONE and said is None:
         detail = f"nothing limits what a Job uses of {share.resource}, and it has no gpu-memory"
         return Rejection(reason=Reason.MEMORY_UNKNOWN, detail=detail)
-    use = candidate.applicant.use
+    use = candidate.applicant.device_use
     need = said or _asked_memory(before)
     by = ","
     if need is None and use is not None and use.need is not None:

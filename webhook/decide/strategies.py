@@ -14,8 +14,9 @@ from math import hypot, inf
 from statistics import NormalDist
 from typing import TypeAlias
 
+from webhook.decide.applicant import Applicant
 from webhook.decide.objective import TIED
-from webhook.decide.wishes import NONE, Wishes
+from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, PassedOver
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
@@ -28,24 +29,6 @@ from webhook.model.policy.fallback_policy import (
 from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
 from webhook.model.reasons import Stayed
 from webhook.model.words import clip, figure, span
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What a strategy needs to know of a Job, beside its options."""
-
-    submitted: str = ""
-    """The LocalQueue that it is submitted to; empty: none."""
-    wishes: Wishes = NONE
-    draw: float = 0.5
-    """In [0, 1), different for each decision; it decides near ties."""
-    probability: float = 0.8
-    """How likely a gain must be for a preferred option to be passed over."""
-    currency: str = ""
-    """What money is in; empty: not known."""
-
-
-UNASKED = Asking()
 
 _PassedOver: TypeAlias = Mapping[int, PassedOver]
 """Index of an option, in the policy's order, to why it was not taken though it is better."""
@@ -60,22 +43,17 @@ class Choice:
 
 
 def take(
-    policy: FallbackPolicy,
+    applicant: Applicant,
     assessments: Sequence[Assessment],
     index: int,
-    *,
-    submitted: str,
     because: Iterable[str],
     passed_over: _PassedOver | None = None,
 ) -> Choice:
-    """Return the choice of one option: ``sent to cpu-lq (cpu): starts now; gpu-lq has 12 pending``.
-
-    *submitted* is the LocalQueue that the Job is submitted to.
-    """
+    """Return the choice of one option: ``sent to cpu-lq (cpu): starts now``."""
     taken = assessments[index]
     # In the other modes the Job is left where it is, so the sentence says "would".
-    acts = policy.spec.mode is Mode.ENFORCE
-    if taken.queue == submitted:
+    acts = applicant.policy.spec.mode is Mode.ENFORCE
+    if taken.queue == applicant.submitted:
         verb = "stays in" if acts else "would stay in"
     else:
         verb = "sent to" if acts else "would be sent to"
@@ -97,13 +75,11 @@ def leave(assessments: Sequence[Assessment]) -> Choice:
     return Choice(index=None, sentence=clip(f"left as submitted: {'; '.join(refusals)}"))
 
 
-def choose_by_threshold(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
-) -> Choice:
+def choose_by_threshold(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
     """Choose the option of the first rule that holds; else the first option, or none if refused."""
     places = {assessment.option: index for index, assessment in enumerate(assessments)}
     passed: list[str] = []
-    for rule in policy.spec.strategy.threshold or ():
+    for rule in applicant.policy.spec.strategy.threshold or ():
         index = places.get(rule.option)
         # Validation refuses a policy with such a rule.
         if index is None:
@@ -111,12 +87,12 @@ def choose_by_threshold(
         because = _because(rule, assessments[index])
         if because is not None:
             reasons = (because, *passed)
-            return take(policy, assessments, index, submitted=asking.submitted, because=reasons)
+            return take(applicant, assessments, index, reasons)
         passed.append(_against(rule, assessments[index], assessments))
     if assessments[0].rejection is not None:
         return leave(assessments)
     reasons = ("no threshold holds", *passed)
-    return take(policy, assessments, 0, submitted=asking.submitted, because=reasons)
+    return take(applicant, assessments, 0, reasons)
 
 
 def _because(rule: ThresholdRule, option: Assessment) -> str | None:
@@ -178,71 +154,51 @@ class _Known:
     run: RunTime
 
 
-def choose_by_finish_time(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
-) -> Choice:
+def choose_by_finish_time(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
     """Choose the option with the earliest finish; without a forecast, the first one not refused.
 
     A later option is chosen only where its gain reaches the policy's minimum and is likely enough.
     """
-    known = _comparable(policy, assessments, asking)
+    known = _comparable(applicant, assessments)
     if isinstance(known, Choice):
         return known
     # A Job's own ``max-wait`` comes before the comparison of finishes.
-    taken = _within_wait(known, asking.wishes)
-    best, passed = (taken, {}) if taken else _best(known, _gain(policy), asking)
-    extra = _first_in_time(taken, asking.wishes)
+    taken = _within_wait(known, applicant.wishes)
+    best, passed = (taken, {}) if taken else _best(known, _gain(applicant.policy), applicant)
+    extra = _first_in_time(taken, applicant.wishes)
     because = (_said(best), *extra, *_others(known, best, passed), *_refused(assessments))
-    return take(
-        policy,
-        assessments,
-        best.index,
-        submitted=asking.submitted,
-        because=because,
-        passed_over=passed,
-    )
+    return take(applicant, assessments, best.index, because, passed)
 
 
-def choose_by_cost(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
-) -> Choice:
+def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
     """Choose the option with the least cost; without a forecast, the first one not refused.
 
     A later option is chosen only where it saves the policy's minimum.
     """
-    known = _comparable(policy, assessments, asking)
+    known = _comparable(applicant, assessments)
     if isinstance(known, Choice):
         return known
-    taken = _within_wait(known, asking.wishes)
-    saving = (policy.spec.strategy.least_cost or LeastCost()).minimum_saving
-    cheapest, passed = (taken, {}) if taken else _cheapest(known, saving, asking.draw)
+    taken = _within_wait(known, applicant.wishes)
+    saving = (applicant.policy.spec.strategy.least_cost or LeastCost()).minimum_saving
+    cheapest, passed = (taken, {}) if taken else _cheapest(known, saving, applicant.draw)
     best = taken or _least_fragmenting(known, cheapest)
     rivals = [candidate for candidate in known if candidate is not best]
     # What it is compared with: the first option, or the cheapest of the others.
     rival = rivals[0] if best is not known[0] else min(rivals, key=_total, default=None)
     said = best.option.cost.said if best.option.cost is not None else ()
     because = (
-        *_compared(best, rival, asking.currency),
+        *_compared(best, rival, applicant.snapshot.currency),
         *(f"{assessments[index].queue}: {why.detail}" for index, why in passed.items()),
-        *_first_in_time(taken, asking.wishes),
+        *_first_in_time(taken, applicant.wishes),
         *(("others could use less of it",) if best is not cheapest else ()),
         *_congested(known),
         *said,
         *_refused(assessments),
     )
-    return take(
-        policy,
-        assessments,
-        best.index,
-        submitted=asking.submitted,
-        because=because,
-        passed_over=passed,
-    )
+    return take(applicant, assessments, best.index, because, passed)
 
 
-def _comparable(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking
-) -> list[_Known] | Choice:
+def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list[_Known] | Choice:
     """Return the options whose finishes may be compared, the first one at the front.
 
     A choice where there is nothing to compare.
@@ -258,7 +214,7 @@ def _comparable(
     # (decision 0023).
     if finishes[0] is None:
         because = _why_it_stands(assessments[first])
-        return take(policy, assessments, first, submitted=asking.submitted, because=because)
+        return take(applicant, assessments, first, because)
     # Others stop for a Job where it was submitted to, but none is sent where they would have to.
     return [
         finish
@@ -422,7 +378,7 @@ def _within_wait(known: Sequence[_Known], wishes: Wishes) -> _Known | None:
 
 
 def _best(
-    known: Sequence[_Known], gain: Gain, asking: Asking
+    known: Sequence[_Known], gain: Gain, applicant: Applicant
 ) -> tuple[_Known, dict[int, PassedOver]]:
     """Return the earliest option that is worth it, and why those that are earlier are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it
@@ -430,8 +386,8 @@ def _best(
     best, *later = known
     passed: dict[int, PassedOver] = {}
     for candidate in later:
-        why = _against_gain(candidate, best, gain, asking.draw)
-        why = why or _against_doubt(candidate, best, asking.probability)
+        why = _against_gain(candidate, best, gain, applicant.draw)
+        why = why or _against_doubt(candidate, best, applicant.probability)
         if why is None:
             best = candidate
         else:
@@ -545,7 +501,7 @@ def _refused(assessments: Sequence[Assessment]) -> tuple[str, ...]:
     )
 
 
-Strategy: TypeAlias = Callable[[FallbackPolicy, Sequence[Assessment], Asking], Choice]
+Strategy: TypeAlias = Callable[[Applicant, Sequence[Assessment]], Choice]
 
 STRATEGIES: Mapping[StrategyType, Strategy] = {
     StrategyType.COST: choose_by_cost,
@@ -554,8 +510,6 @@ STRATEGIES: Mapping[StrategyType, Strategy] = {
 }
 
 
-def choose(
-    policy: FallbackPolicy, assessments: Sequence[Assessment], asking: Asking = UNASKED
-) -> Choice:
+def choose(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
     """Return the choice of the policy's strategy."""
-    return STRATEGIES[policy.spec.strategy.type](policy, assessments, asking)
+    return STRATEGIES[applicant.policy.spec.strategy.type](applicant, assessments)

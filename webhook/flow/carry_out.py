@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 from webhook.admission import patch
-from webhook.admission.original import original_json, original_of
 from webhook.decide import decision_record, match, warning
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
@@ -91,7 +90,7 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
 
     *uid* is the review's; it replaces the name that ``generateName`` has yet to make.
     """
-    arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot).queue
+    arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot)
     # Kueue queues no Workload whose LocalQueue does not exist.
     if (job.namespace, queue) not in snapshot.local_queues or arriving is None:
         return None
@@ -198,7 +197,7 @@ def _with_changes(
             decision, Differences(), submitted="", kind=case.kind, job=case.current
         )
     # Warnings say what differs from the manifest that the user sent, so that is compared.
-    left = match.submission(case.current, occupancy.snapshot).queue
+    left = match.submission(case.current, occupancy.snapshot)
     after = replace(taken.job, labels=_labels(taken.job, taken, policy))
     changed = warning.between(case.current, after, left=left, taken=taken.queue)
     decision = replace(decision, changed=changed.names)
@@ -275,8 +274,8 @@ def _changed(
 ) -> Decided:
     """Return the outcome of a Job that is *after* the decision, with what an undo puts back."""
     changed = case.kind.edits(case.submitted, after)
-    original = original_of(changed, case.submitted_source)
-    recorded = annotated(after, decision, original_json(original), keys)
+    original = patch.original_of(changed, case.submitted_source)
+    recorded = annotated(after, decision, patch.original_json(original), keys)
     if case.current is case.submitted:
         edits = changed + case.kind.edits(after, recorded)
     else:

@@ -7,13 +7,14 @@ controller, journal and commands do.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from webhook.admission.original import completed, original_from_json, undone
+from webhook.admission.patch import completed, original_from_json, undone
 from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
@@ -23,6 +24,8 @@ from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys, is_own_record, unsigned_id
+
+_NOT_IN_IDS = re.compile(r"[\W_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,10 +181,16 @@ def is_made_for(recorded: Recorded, job: Job) -> bool:
     digest = unsigned_id(recorded.id).rpartition("-")[2]
     # It was made before the API server put a name in the place of ``generateName``.
     names = (job.name, job.generate_name)
-    return any(name and digest == name_digest(job.namespace, name) for name in names)
+    return any(name and digest == _name_digest(job.namespace, name) for name in names)
 
 
-def name_digest(namespace: str, name: str) -> str:
+def new_id(job: Job, uid: str) -> str:
+    """Make a decision's id from a review's UID and a digest of the Job's namespace and name."""
+    random_part = _NOT_IN_IDS.sub("", uid.lower())[:12]
+    return f"{random_part or '0'}-{_name_digest(job.namespace, job.name or job.generate_name)}"
+
+
+def _name_digest(namespace: str, name: str) -> str:
     """Return what a decision's id says of the Job that it was made for."""
     return f"{zlib.crc32(f'{namespace}/{name}'.encode()):08x}"
 

@@ -12,17 +12,17 @@ annotation ``policy: none``, so that it is neither decided nor moved again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
-from webhook.admission.original import original_json, original_of
-from webhook.decide import decision_record, match, warning
+from webhook.decide import decision_record, match, options, warning
+from webhook.decide.applicant import Moment, read_applicant
 from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import carry_out, create, decided_job
-from webhook.flow.create import Moment, Rules
+from webhook.flow import carry_out, decided_job
+from webhook.flow.create import Rules
 from webhook.flow.decided_job import DecidedJob, RecoveredJob, Refusal
 from webhook.jobs import JobKind
 from webhook.kueue import multikueue
@@ -51,18 +51,6 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
 """Any other reason to skip a Job means that it is not ours to move."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _MoveRequest:
-    """A Job, as it is and as submitted, and the option that it is to be moved to."""
-
-    case: RecoveredJob
-    option: str
-    blocked: Obstacle | None
-    """Why its Workload rules out a move; None: it does not, as far as is known."""
-    keys: SigningKeys | None
-    """What its new decision is signed with; None: it is not."""
-
-
 def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Moved | Refusal:
     """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
 
@@ -74,50 +62,47 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     case = decided_job.recover(job)
     if isinstance(case, Refusal):
         return case
-    snapshot, raw = occupancy.snapshot, case.current
-    # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
-    blocked = snapshot.obstacles.get((raw.namespace, raw.reference))
-    asked = _MoveRequest(
-        case=case,
-        option=raw.annotations[jobs.MOVE_TO],
-        blocked=blocked,
-        keys=create.signing(snapshot, moment),
-    )
-    if skipped := match.skip(asked.case.submitted, snapshot):
+    snapshot = occupancy.snapshot
+    if skipped := match.skip(case.submitted, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
         return Refusal(obstacle=obstacle, detail=skipped.meaning)
-    if moment.now - snapshot.as_of > rules.max_state_age_seconds:
+    age = moment.now - snapshot.as_of
+    if age > rules.max_state_age_seconds:
         return Refusal(obstacle=Obstacle.STALE)
-    policy = _policy(asked, occupancy, rules, moment.requester)
+    policy = _policy(case, snapshot, rules, moment.requester)
     if isinstance(policy, Refusal):
         return policy
-    wanted = _wanted(asked, policy, moment)
-    # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
-    submitted = asked.case.submitted.as_created
-    assessments = create.assessed(submitted, policy, occupancy, wanted=wanted, moment=moment)
-    taken = next(assessment for assessment in assessments if assessment.option == asked.option)
+    created = fields.created_unix(case.source)
+    applicant = read_applicant(
+        # spec.managedBy is fixed at creation, so no move may cross the boundary of MultiKueue.
+        case.submitted.as_created,
+        policy,
+        occupancy,
+        moment,
+        created=None if created == inf else created,
+    )
+    assessments = options.assess(applicant)
+    option = case.current.annotations[jobs.MOVE_TO]
+    taken = next(assessment for assessment in assessments if assessment.option == option)
     if taken.rejection is not None or taken.job is None:
         return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
-    age = round(max(0.0, moment.now - snapshot.as_of), 3)
-    decision = _decision(asked, policy, taken, moment)
+    decision = _decision(case, policy, taken, moment)
+    age = round(max(0.0, age), 3)
     decision = replace(decision, options=assessments, state_age_seconds=age)
-    return _carried_out(asked, policy, decision, taken.job, taken, occupancy)
+    return _carried_out(case, policy, decision, taken, occupancy, keys=moment.keys(snapshot))
 
 
 def _policy(
-    asked: _MoveRequest, occupancy: Occupancy, rules: Rules, requester: Requester | None
+    case: RecoveredJob, snapshot: Snapshot, rules: Rules, requester: Requester | None
 ) -> FallbackPolicy | Refusal:
     """Find the policy that decided the Job, or that matches it; or say why it cannot move it."""
-    snapshot, recorded = occupancy.snapshot, asked.case.recorded
+    recorded, option = case.recorded, case.current.annotations[jobs.MOVE_TO]
     if recorded is None:
         policy = match.policy_for(
-            asked.case.submitted,
-            snapshot,
-            own_namespace=rules.own_namespace,
-            requester=requester,
+            case.submitted, snapshot, own_namespace=rules.own_namespace, requester=requester
         )
     else:
-        policy = match.named(recorded.policy, asked.case.current.namespace, snapshot)
+        policy = match.named(recorded.policy, case.current.namespace, snapshot)
     if policy is None:
         return Refusal(obstacle=Obstacle.NO_POLICY)
     # Beside a Kueue that is not tested, policies only observe (decision 0019).
@@ -125,9 +110,9 @@ def _policy(
         return Refusal(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
     if policy.spec.mode is not Mode.ENFORCE:
         return Refusal(obstacle=Obstacle.NOT_ENFORCED)
-    if asked.option not in [option.name for option in policy.spec.options]:
+    if option not in [known.name for known in policy.spec.options]:
         return Refusal(obstacle=Obstacle.NO_SUCH_OPTION)
-    if _is_in(asked.option, recorded):
+    if _is_in(option, recorded):
         return Refusal(obstacle=Obstacle.ALREADY_THERE)
     return policy
 
@@ -137,27 +122,16 @@ def _is_in(option: str, recorded: Recorded | None) -> bool:
     return recorded is not None and recorded.mode is Mode.ENFORCE and recorded.option == option
 
 
-def _wanted(asked: _MoveRequest, policy: FallbackPolicy, moment: Moment) -> create.Wanted:
-    """Read what the Job's annotations ask for; its deadline becomes what is left, in seconds."""
-    created = fields.created_unix(asked.case.source)
-    created = moment.unix if created == inf else created
-    wanted = create.read_wanted(asked.case.submitted, policy, created)
-    if wanted.wishes.deadline is None:
-        return wanted
-    left = wanted.wishes.deadline - (moment.unix - created)
-    return replace(wanted, wishes=replace(wanted.wishes, deadline=left))
-
-
 def _decision(
-    asked: _MoveRequest, policy: FallbackPolicy, taken: Assessment, moment: Moment
+    case: RecoveredJob, policy: FallbackPolicy, taken: Assessment, moment: Moment
 ) -> Decision:
-    case, recorded = asked.case, asked.case.recorded
+    recorded = case.recorded
     why = " ".join(case.current.annotations.get(jobs.MOVE_REASON, "").split()) or UNASKED
     reason = clip(f"moved to {taken.queue} ({taken.option}): {why}")
     stay = Stay(time=moment.time, option=taken.option, reason=reason)
     # The id stays the same, because the Workload may carry it.
     return Decision(
-        id=recorded.id if recorded is not None else create.decision_id(case.current, moment),
+        id=recorded.id if recorded is not None else decided_job.new_id(case.current, moment.uid),
         time=moment.time,
         policy=policy.name,
         mode=policy.spec.mode,
@@ -180,20 +154,25 @@ def _stays(recorded: Recorded | None) -> tuple[Stay, ...]:
 
 
 def _carried_out(
-    asked: _MoveRequest,
+    case: RecoveredJob,
     policy: FallbackPolicy,
     decision: Decision,
-    job: Job,
     taken: Assessment,
     occupancy: Occupancy,
+    *,
+    keys: SigningKeys | None,
 ) -> Moved | Refusal:
-    case, kind, keys = asked.case, asked.case.kind, asked.keys
+    kind, raw = case.kind, case.current
+    # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
+    blocked = occupancy.snapshot.obstacles.get((raw.namespace, raw.reference))
     class_text = carry_out.class_text_of(case, policy, occupancy)
     signed = carry_out.signed(decision, class_text, case.submitted, keys)
-    after = carry_out.under(job, policy, taken, decision_id=signed.id, class_text=class_text)
+    after = carry_out.under(
+        taken.job or raw, policy, taken, decision_id=signed.id, class_text=class_text
+    )
     after = movable_env.still_movable(case.current, after)
     changes = kind.edits(case.current, after)
-    if obstacle := kind.obstacle_to(changes, workload=asked.blocked):
+    if obstacle := kind.obstacle_to(changes, workload=blocked):
         return Refusal(obstacle=obstacle)
     # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
     # else changes there, the old marks stay, and with them the old signature.
@@ -220,11 +199,11 @@ def _recorded(
     now, before = case.current, case.submitted
     # What earlier options changed stays on record: they may have left an empty parent there.
     edited = case.kind.edits(before, after)
-    original = {**original_of(edited, case.submitted_source), **case.original}
+    original = {**patch.original_of(edited, case.submitted_source), **case.original}
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, original_json(original), keys)
+    final = carry_out.annotated(after, decision, patch.original_json(original), keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
@@ -274,7 +253,7 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
     after = replace(
         after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
     )
-    after = _remembered(raw, after, case, moment.time, create.signing(snapshot, moment))
+    after = _remembered(raw, after, case, moment.time, moment.keys(snapshot))
     return _pinned(raw, after, kind, sentence)
 
 

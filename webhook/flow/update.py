@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from webhook.adapt import movable_env
 from webhook.admission import patch
-from webhook.admission.original import restoration
-from webhook.admission.paths import to_pointer
 from webhook.decide import warning
+from webhook.decide.applicant import Moment
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job, moving
-from webhook.flow.create import Moment, Rules
+from webhook.flow.create import Rules
 from webhook.flow.decided_job import DecidedJob, Refusal
 from webhook.jobs import JobKind
 from webhook.kueue.occupancy import Occupancy
@@ -33,7 +32,7 @@ from webhook.model.edits import (
 )
 from webhook.model.fields import FieldError
 from webhook.model.holds import GATE, HELD, is_released
-from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, UNDO
+from webhook.model.job import DECISION, MOVE_REASON, MOVE_TO, OPTION_LABEL, QUEUE_LABEL, UNDO
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
 from webhook.model.requester import Requester
@@ -63,6 +62,9 @@ def respond(
     if not _is_kueues(moment.requester, rules):
         edits, warnings = restored(old, new, kind, keys)
     if wanted is None:
+        if moment.manager in _BY_HAND and _QUEUE in {edit.path for edit in edits}:
+            # A person meant to change the queue, and learns how that is done.
+            warnings = (*warnings, *warning.kept(kind, kind.read(old), kind.held_back(old)))
         return Restored(edits=edits, warnings=warnings)
     # What is asked for is done to the Job as it is with the decided values put back.
     source = patch.patched(new, edits, kind.allowed)
@@ -72,6 +74,11 @@ def respond(
     # A value that comes back and is then changed by the move gets one edit.
     by_path = {edit.path: edit for edit in (*edits, *outcome.edits)}
     return replace(outcome, edits=tuple(by_path.values()))
+
+
+_BY_HAND: Final = frozenset({"kubectl-label", "kubectl-edit", "kubectl-patch"})
+"""Field managers of who changes one thing and means it; others apply a whole manifest again."""
+_QUEUE: Final = ("metadata", "labels", QUEUE_LABEL)
 
 
 def _is_kueues(requester: Requester | None, rules: Rules) -> bool:
@@ -95,7 +102,7 @@ def restored(
     original, warnings = _submitted(old, new, kind, keys)
     if is_released(*(source.get("metadata") or {} for source in (old, new))):
         original = {path: value for path, value in original.items() if path not in _OF_A_HOLD}
-    edits = restoration(old, new, original, starts=kind.is_started(old, new))
+    edits = patch.restoration(old, new, original, starts=kind.is_started(old, new))
     return () if patch.too_large(new, edits) else edits, warnings
 
 
@@ -215,7 +222,8 @@ def without_owner(source: Mapping[str, Any], variables: Iterable[Path]) -> list[
         if _is_there(entry, path)
     ]
     return [
-        {"op": "remove", "path": to_pointer(("metadata", "managedFields", *path))} for path in owned
+        {"op": "remove", "path": patch.to_pointer(("metadata", "managedFields", *path))}
+        for path in owned
     ]
 
 

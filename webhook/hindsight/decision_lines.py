@@ -168,7 +168,7 @@ def _job(source: Mapping[str, Any]) -> Job:
 def _is_queued(job: Job, snapshot: Snapshot) -> bool:
     if not job.pod_sets:
         return False
-    place = snapshot.local_queues.get((job.namespace, match.submission(job, snapshot).queue))
+    place = snapshot.local_queues.get((job.namespace, match.submission(job, snapshot)))
     return place is not None and place.cluster_queue in snapshot.cluster_queues
 
 

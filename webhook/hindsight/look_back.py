@@ -501,7 +501,7 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
     job, ran = (kind.read(manifest(entry)) for manifest in (submitted_manifest, ran_manifest))
     if not (_is_whole(job, snapshot) and _is_whole(ran, snapshot)):
         return None
-    queue = match.submission(job, snapshot).queue
+    queue = match.submission(job, snapshot)
     for name in {queue, entry.queue}:
         place = snapshot.local_queues.get((entry.namespace, name))
         if place is None or place.cluster_queue not in snapshot.cluster_queues:

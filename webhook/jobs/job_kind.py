@@ -60,7 +60,7 @@ OF_THE_OBJECT: tuple[Path, ...] = (
 
 
 def allowed_in(templates: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return the only paths of a Job that may be patched, as ``admission.paths.Allowed``.
+    """Return the only paths of a Job that may be patched, as ``admission.patch.Allowed``.
 
     *templates* are those of its pod templates; ``*`` stands for a name of any element.
     """
@@ -90,7 +90,7 @@ class JobKind:
     replicas: tuple[Path, ...] = ()
     """Likewise those of the numbers of replicas that an option may change."""
     allowed: tuple[Path, ...]
-    """The only paths that may be patched, as patterns (``admission.paths.Allowed``)."""
+    """The only paths that may be patched, as patterns (``admission.patch.Allowed``)."""
     suspend: Path
     """The field by which Kueue keeps it from starting, or notes that it does."""
     read: Callable[[Mapping[str, Any]], Job]

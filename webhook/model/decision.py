@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webhook.model.holds import Hold
     from webhook.model.job import Job
     from webhook.model.queues import Arrival, PodSetNeeds
-    from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip, Stayed
+    from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
 
 
 class Fit(IntEnum):
@@ -67,7 +67,8 @@ class InCluster:
     """Seconds; None: not forecast."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen: filters, forecasts and the choice each fill in what they find, and nobody after them.
+@dataclass(slots=True, kw_only=True)
 class Assessment:
     """One option as it stands for one Job. Numbers are None where the option was refused early."""
 
@@ -153,6 +154,16 @@ class _Answered:
     edits: tuple[Edit, ...] = ()
     warnings: tuple[str, ...] = ()
 
+    @property
+    def why_not(self) -> Explained | None:
+        """Why what was wished, or a decision, is not made; None: it is."""
+        return None
+
+    @property
+    def audit(self) -> dict[str, str]:
+        """The annotations of the API server's audit event."""
+        return {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Created(_Answered):
@@ -178,6 +189,14 @@ class Decided(_Created):
     decision: Decision
     original: Original | None = None
 
+    @property
+    def why_not(self) -> Explained | None:
+        return self.decision.left_alone
+
+    @property
+    def audit(self) -> dict[str, str]:
+        return _audit(self.decision)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved(_Answered):
@@ -185,6 +204,15 @@ class Moved(_Answered):
 
     decision: Decision
     original: Original
+
+    @property
+    def audit(self) -> dict[str, str]:
+        return _audit(self.decision)
+
+
+def _audit(taken: Decision) -> dict[str, str]:
+    option = taken.option or "none"
+    return {"option": option, "policy": taken.policy, "reason": taken.reason}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +222,24 @@ class Undone(_Answered):
     sentence: str
     """What came of it, for people."""
 
+    @property
+    def audit(self) -> dict[str, str]:
+        return {"undone": self.sentence}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined(_Answered):
     """A move or an undo that was asked for and is not made."""
 
     obstacle: Obstacle
+
+    @property
+    def why_not(self) -> Explained | None:
+        return self.obstacle
+
+    @property
+    def audit(self) -> dict[str, str]:
+        return {"not-moved": str(self.obstacle)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,6 @@ from webhook.reconsider.offers import (
     MoveOptions,
     MoveQuestion,
     ReconsiderInput,
-    wishes_of,
 )
 from webhook.state.workload import Workload
 
@@ -143,11 +142,11 @@ def _of_job(question: MoveQuestion, world: ReconsiderInput, catalog: MoveOptions
     try:
         if unmodelled(question.pending.job, question.pending.queue, world.snapshot):
             return None
-        wishes = wishes_of(question, world.unix)
-        assessments = catalog.assessed(question, wishes)
+        applicant, assessments = catalog.assessed(question)
     except FieldError:
         return None
     here = next(found for found in assessments if found.option == question.option)
+    wishes = applicant.wishes
     left = _left_of(here, question.workload, world.unix)
     costs = (found.cost for found in assessments)
     stakes = next((cost.stakes for cost in costs if cost is not None and cost.stakes), None)
@@ -202,8 +201,9 @@ def _priced(
     assessments: Sequence[Assessment], stakes: Stakes, wishes: Wishes, unix: float
 ) -> tuple[Assessment, ...]:
     """Return options with what that which is left of a run costs there, in all terms."""
-    spent = [_spent(found, wishes, unix) for found in assessments]
-    return objective.weighed(spent, [found.place for found in spent], stakes, wishes, unix)
+    spent = tuple(_spent(found, wishes, unix) for found in assessments)
+    objective.weigh(spent, stakes, wishes, unix)
+    return spent
 
 
 def _spent(assessment: Assessment, wishes: Wishes, unix: float) -> Assessment:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import hypot, inf
 
 from webhook.decide import expectations, match, options, wishes
-from webhook.decide.filters import Applicant
+from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.objective import late_cost, sigma_of
 from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
@@ -164,50 +164,41 @@ class MoveOptions:
         try:
             if unmodelled(pending.job, pending.queue, self._world.snapshot):
                 return _none(Obstacle.UNMODELLED)
-            wished = wishes_of(question, self._world.unix)
-            assessments = self.assessed(question, wished)
-            policy_options = zip(question.policy.spec.options, assessments, strict=True)
-            by_option = {option.name: assessment for option, assessment in policy_options}
+            applicant, assessments = self.assessed(question)
+            by_option = {assessment.option: assessment for assessment in assessments}
             here = by_option[question.option]
             found = self._offers(
                 question,
                 here,
                 [assessment for assessment in by_option.values() if assessment is not here],
             )
-            return replace(found, costs=_job_costs(by_option, wished))
+            return replace(found, costs=_job_costs(by_option, applicant.wishes))
         except FieldError:
             return _none(Obstacle.OPTION_REFUSED)
 
-    def assessed(self, question: MoveQuestion, wished: Wishes) -> tuple[Assessment, ...]:
+    def assessed(self, question: MoveQuestion) -> tuple[Applicant, tuple[Assessment, ...]]:
         """Assess all options of a Job's policy, in their order, as at its creation.
 
         Raises:
             FieldError: the Job, or what an option makes of it, cannot be read.
 
         """
-        job, policy = question.pending.job, question.policy
-        assessments = options.assess(
-            job.as_created,
-            policy,
-            self._occupancy,
-            Applicant(
-                submitted=question.pending.queue,
-                allowed=match.allowed_options(job, policy),
-                gpu_memory=wished.gpu_memory,
-                use=match.device_use(job, policy, self._occupancy.snapshot),
-                stays_in=question.option,
+        pending, world = question.pending, self._world
+        moment = Moment(now=world.now, unix=world.unix, time="", uid="")
+        applicant = replace(
+            read_applicant(
+                pending.job.as_created,
+                question.policy,
+                self._occupancy,
+                moment,
+                created=pending.created,
             ),
+            submitted=pending.queue,
+            stays_in=question.option,
         )
-        case = expectations.ForecastCase(
-            job=job,
-            policy=policy,
-            occupancy=self._occupancy,
-            job_class=match.class_of(job, policy, self._occupancy.snapshot),
-            wishes=wished,
-            now=self._world.now,
-            unix=self._world.unix,
-        )
-        return expectations.expect(case, assessments)
+        assessments = options.fitted(applicant)
+        expectations.expect(applicant, assessments)
+        return applicant, assessments
 
     def _offers(
         self, question: MoveQuestion, here: Assessment, others: Iterable[Assessment]
@@ -351,19 +342,3 @@ def class_text_of_workload(question: MoveQuestion, option: str, snapshot: Snapsh
     job_class = match.class_of(question.pending.job, question.policy, snapshot)
     said = wishes.said_seconds(question.pending.job.annotations)
     return forecast_input.class_name(job_class, question.policy.name, option, said)
-
-
-def wishes_of(question: MoveQuestion, unix: float) -> Wishes:
-    """Read a Job's wishes, with its deadline counted from now on.
-
-    Raises:
-        FieldError: an annotation of the Job cannot be read.
-
-    """
-    created = question.pending.created
-    wishes.check_own_keys(question.pending.job, question.policy)
-    asked = wishes.read_wishes(question.pending.job.annotations, created)
-    if asked.deadline is None:
-        return asked
-    # It is read as seconds since the Job's creation, of which some have passed.
-    return replace(asked, deadline=asked.deadline - (unix - created))

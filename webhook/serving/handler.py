@@ -13,31 +13,24 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
 from webhook.decide import warning
+from webhook.decide.applicant import Moment
 from webhook.flow import create, update
 from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.jobs import KINDS, JobKind
 from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
     CreateOutcome,
-    Decided,
-    Declined,
-    Moved,
     Outcome,
-    Restored,
     Skipped,
-    Undone,
-    UpdateOutcome,
 )
 from webhook.model.edits import Operation
-from webhook.model.fields import FieldError
-from webhook.model.job import QUEUE_LABEL
 from webhook.model.queues import Arrival, Snapshot
-from webhook.model.reasons import Explained, Skip
+from webhook.model.reasons import Skip
 from webhook.model.words import rfc3339
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
 from webhook.state.pipe import Update
@@ -50,10 +43,9 @@ _HEALTHY_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """One review with its verdict and outcome, for log and metrics."""
+    """One review with its outcome, for log and metrics."""
 
     review: Review
-    verdict: Verdict
     outcome: Outcome
 
 
@@ -135,39 +127,41 @@ class Handler:
         if probed := probe_verdict(review, seen_by=self._seen_by):
             return probed
         started = time.perf_counter()
-        _name_namespace(review)
+        review.name_namespace()
         with self._lock:
-            considered = self._consider(review, kind, peer)
+            if review.operation == "UPDATE":
+                outcome, operations = self._updated(review, kind)
+            else:
+                outcome, operations = self._created(review, kind, peer)
+        considered = Considered(review=review, outcome=outcome)
         self._tell(considered, time.perf_counter() - started)
-        return considered.verdict
+        return Verdict(
+            uid=review.uid,
+            patch=operations or None,
+            warnings=warning.linked(outcome.warnings, outcome.why_not, self.reasons_url),
+            audit=outcome.audit,
+        )
 
-    def _consider(self, review: Review, kind: JobKind, peer: str) -> Considered:
-        source = review.object
-        moment = self._moment(review)
-        outcome: Outcome
-        if review.operation == "UPDATE":
-            old = review.old_object or {}
-            outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
-            if review.manager in _BY_HAND and _QUEUE in {edit.path for edit in outcome.edits}:
-                outcome = _kept_by_hand(outcome, old, kind)
-        else:
-            outcome = self._create(review, kind, moment)
+    def _created(self, review: Review, kind: JobKind, peer: str) -> tuple[Outcome, list[Operation]]:
+        moment, source = self._moment(review), review.object
+        self._forget(self._here.expire(moment.now), moment.now)
+        self._clusters.expire(moment.now)
+        outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
+        # A Job that carries no mark shows nothing in a second review of it.
+        is_unmarked = not outcome.edits and not _was_decided(outcome)
+        if is_unmarked and not review.dry_run and self._is_repeated(source, kind, moment.now):
+            outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
         # Verifying applies the patch to the review's own object.
         operations = patch.operations(outcome.edits, source, kind.allowed)
-        if review.operation == "UPDATE":
-            operations += update.disowned(source, kind)
-        elif isinstance(outcome, Skipped | Decided) and not review.dry_run:
+        if not review.dry_run:
             self._enter(outcome, moment.now, peer)
-        return _considered(review, outcome, operations, self.reasons_url)
+        return outcome, operations
 
-    def _create(self, review: Review, kind: JobKind, moment: create.Moment) -> CreateOutcome:
-        source, now = review.object, moment.now
-        self._forget(self._here.expire(now), now)
-        self._clusters.expire(now)
-        outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
-        if _is_unmarked(outcome) and not review.dry_run and self._is_repeated(source, kind, now):
-            return Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
-        return outcome
+    def _updated(self, review: Review, kind: JobKind) -> tuple[Outcome, list[Operation]]:
+        old, source, moment = review.old_object or {}, review.object, self._moment(review)
+        outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
+        operations = patch.operations(outcome.edits, source, kind.allowed)
+        return outcome, operations + update.disowned(source, kind)
 
     def _occupancy(self) -> Occupancy:
         return self._clusters.around(self._here.occupancy)
@@ -204,9 +198,9 @@ class Handler:
         self._repeated.expect(key, now)
         return False
 
-    def _moment(self, review: Review) -> create.Moment:
+    def _moment(self, review: Review) -> Moment:
         unix = time.time()
-        return create.Moment(
+        return Moment(
             now=self._clock(),
             unix=unix,
             time=rfc3339(unix),
@@ -214,71 +208,9 @@ class Handler:
             visible=self._visible,
             requester=review.requester,
             is_dry_run=review.dry_run,
+            manager=review.manager,
         )
-
-
-def _is_unmarked(outcome: CreateOutcome) -> bool:
-    """Return whether the Job carries no mark that would show in a second review of it."""
-    return not outcome.edits and not _was_decided(outcome)
 
 
 def _was_decided(outcome: CreateOutcome) -> bool:
     return isinstance(outcome, Skipped) and outcome.skip is Skip.DECIDED_ALREADY
-
-
-def _name_namespace(review: Review) -> None:
-    # A create may leave the object's namespace to the URL; the review always has it.
-    metadata = review.object.get("metadata")
-    if not isinstance(metadata, dict):
-        raise FieldError("request.object.metadata", "expected an object")
-    metadata["namespace"] = review.namespace or metadata.get("namespace") or "default"
-
-
-_BY_HAND: Final = frozenset({"kubectl-label", "kubectl-edit", "kubectl-patch"})
-"""Field managers of who changes one thing and means it; others apply a whole manifest again."""
-_QUEUE: Final = ("metadata", "labels", QUEUE_LABEL)
-
-
-def _kept_by_hand(outcome: UpdateOutcome, old: Mapping[str, Any], kind: JobKind) -> UpdateOutcome:
-    """Say, where a person meant to change the queue, that it is kept and how it is changed."""
-    if not isinstance(outcome, Restored):
-        return outcome
-    said = warning.kept(kind, kind.read(old), kind.held_back(old))
-    return replace(outcome, warnings=(*outcome.warnings, *said))
-
-
-def _considered(
-    review: Review, outcome: Outcome, operations: list[Operation], reasons_url: str
-) -> Considered:
-    verdict = Verdict(
-        uid=review.uid,
-        patch=operations or None,
-        warnings=warning.linked(outcome.warnings, _reason(outcome), reasons_url),
-        audit=_audit(outcome),
-    )
-    return Considered(review=review, verdict=verdict, outcome=outcome)
-
-
-def _reason(outcome: Outcome) -> Explained | None:
-    """Return why what was wished, or a decision, is not made; None: it is."""
-    match outcome:
-        case Declined():
-            return outcome.obstacle
-        case Decided():
-            return outcome.decision.left_alone
-    return None
-
-
-def _audit(outcome: Outcome) -> dict[str, str]:
-    """Return the annotations of the API server's audit event."""
-    match outcome:
-        case Declined():
-            return {"not-moved": str(outcome.obstacle)}
-        case Undone():
-            return {"undone": outcome.sentence}
-        case Decided() | Moved():
-            taken = outcome.decision
-            option = taken.option or "none"
-            return {"option": option, "policy": taken.policy, "reason": taken.reason}
-        case Skipped() | Restored():
-            return {}

@@ -14,6 +14,7 @@ from math import inf
 from webhook.adapt.accelerators import is_accelerator
 from webhook.cost.device_shares import fraction
 from webhook.decide import match
+from webhook.decide.applicant import Moment
 from webhook.decide.wishes import NONE as NO_WISHES
 from webhook.decide.wishes import Wishes, read_wishes
 from webhook.flow import create
@@ -163,9 +164,7 @@ class _Replay:
         kind = reduced.kind_of(source)
         job = kind.read(source)
         unix = self._forecasts.unix(submission.at)
-        moment = create.Moment(
-            now=submission.at, unix=unix, time=rfc3339(unix), uid=submission.name
-        )
+        moment = Moment(now=submission.at, unix=unix, time=rfc3339(unix), uid=submission.name)
         view = self._view(job, submission.at)
         outcome = create.consider(source, kind, view, moment, _RULES)
         arrival = outcome.arrival or as_submitted(job, view.snapshot, uid=submission.name)

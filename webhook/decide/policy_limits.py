@@ -1,11 +1,13 @@
-"""Lists where a policy's decisions cannot be undone in place, even on pending Jobs, and why.
+"""Lists what of a policy keeps its Jobs from being sent, moved, or put back in place.
 
-Such a Job has to be deleted and created anew. This judges a policy and must not know its Jobs: for
-each of them ``JobKind.obstacle_to`` decides.
+A Job whose decision cannot be undone in place has to be deleted and created anew. This judges a
+policy and must not know its Jobs: what depends on them, the decision or the refusal of a move says,
+and ``JobKind.obstacle_to`` of each of them. Each limit is a sentence after the policy's field.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -16,14 +18,16 @@ from webhook.jobs.job_kind import REPLICAS
 from webhook.kueue import multikueue
 from webhook.model.edits import ABSENT, Edit, Path
 from webhook.model.fields import Json
-from webhook.model.job import PLAIN
+from webhook.model.job import ENV_PREFIX, PLAIN
 from webhook.model.policy.fallback_policy import (
     Accelerator,
     Adaptation,
     Affinity,
     FallbackPolicy,
     NodeSelectorChanges,
+    Option,
     ResourceChanges,
+    StrategyType,
     TolerationChanges,
 )
 from webhook.model.queues import ClusterQueue, Snapshot
@@ -34,50 +38,54 @@ _AT_CREATION = "Kubernetes takes {} at creation only"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndoLimit:
+class PolicyLimit:
     path: str
     """The field of the policy."""
     why: str
     """Which Jobs it concerns, if not all, and why."""
 
     def __str__(self) -> str:
-        return f"{self.path}: undo needs --recreate {self.why}"
+        return f"{self.path}: {self.why}"
 
 
-def of_policy(policy: FallbackPolicy) -> Iterator[UndoLimit]:
+def _undo(path: str, why: str) -> PolicyLimit:
+    return PolicyLimit(path=path, why=f"undo needs --recreate {why}")
+
+
+def of_undo(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     """List the limits that follow from the policy alone."""
     # Put back without a queue, the Job would stay suspended for ever.
     if policy.spec.match.without_queue:
-        yield UndoLimit(path="spec.match.withoutQueue", why="for Jobs that name no queue")
+        yield _undo("spec.match.withoutQueue", "for Jobs that name no queue")
     for index, option in enumerate(policy.spec.options):
         path = f"spec.options[{index}]"
         if option.given_priority:
             why = "for Jobs without a priority class, as Kueue lets none be taken off"
             field = "priorityClass" if option.priority_class else "guests.priorityClass"
-            yield UndoLimit(path=f"{path}.{field}", why=why)
+            yield _undo(f"{path}.{field}", why)
         if PLAIN in policy.spec.match.kinds:
             for field, why in _of_adaptation(option.adaptation):
-                yield UndoLimit(path=f"{path}.adaptation{field}", why=why)
+                yield _undo(f"{path}.adaptation{field}", why)
     for index, name in enumerate(policy.spec.match.kinds):
         if name != PLAIN and (why := _of_kind(BY_NAME[name], policy)):
-            yield UndoLimit(path=f"spec.match.kinds[{index}]", why=why)
+            yield _undo(f"spec.match.kinds[{index}]", why)
 
 
-def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[UndoLimit]:
+def of_older_kubernetes(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
     """List the further limits where Kubernetes lets no resources of a suspended Job change."""
     why = "on this Kubernetes, which takes resources at creation only (1.36 does not)"
     for index, option in enumerate(policy.spec.options):
         if _changes_resources(option.adaptation):
-            yield UndoLimit(path=f"spec.options[{index}].adaptation", why=why)
+            yield _undo(f"spec.options[{index}].adaptation", why)
 
 
 def of_cluster_queues(
     path: str, queues: Iterable[ClusterQueue], snapshot: Snapshot
-) -> Iterator[UndoLimit]:
+) -> Iterator[PolicyLimit]:
     """List the further limit if a ClusterQueue of the option at *path* is MultiKueue's."""
     if any(multikueue.is_multikueue(queue, snapshot) for queue in queues):
         why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
-        yield UndoLimit(path=path, why=why)
+        yield _undo(path, why)
 
 
 def _of_kind(kind: JobKind, policy: FallbackPolicy) -> str:
@@ -176,3 +184,112 @@ def _changes_pods(adaptation: Adaptation) -> bool:
             adaptation.env,
         )
     )
+
+
+_CONTAINER: Path = ("spec", "containers", "main")
+
+
+def of_moves(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
+    """List what keeps Jobs from being sent to options, or moved between them."""
+    for index, option in enumerate(policy.spec.options):
+        path = f"spec.options[{index}]"
+        if index and _waits_for_runs(policy, option):
+            why = "FinishTime sends no Job there until some have run there, as it has no slowdown"
+            yield PolicyLimit(path=path, why=why)
+        uncounted = [name for name in policy.spec.match.kinds if not BY_NAME[name].carries_marks]
+        if option.guests is not None and uncounted:
+            why = f"it is refused to each {_listed(uncounted)}, which are not counted as guests"
+            yield PolicyLimit(path=f"{path}.guests", why=why)
+    if policy.spec.reconsider is not None:
+        yield from _of_reconsidering(policy)
+
+
+def _waits_for_runs(policy: FallbackPolicy, option: Option) -> bool:
+    return policy.spec.strategy.type is StrategyType.FINISH_TIME and option.slowdown is None
+
+
+def _of_reconsidering(policy: FallbackPolicy) -> Iterator[PolicyLimit]:
+    kinds = []
+    for index, name in enumerate(policy.spec.match.kinds):
+        if why := _never_moved(BY_NAME[name]):
+            path = f"spec.match.kinds[{index}]"
+            yield PolicyLimit(path=path, why=f"reconsider moves no {name}: {why}")
+        else:
+            kinds.append(BY_NAME[name])
+    for index, option in enumerate(policy.spec.options):
+        path = f"spec.options[{index}]"
+        if option.only is not None and (option.only.users or option.only.groups):
+            why = "reconsider moves no Job there, because the Job's creator is unknown"
+            yield PolicyLimit(path=f"{path}.only", why=why)
+        others = policy.spec.options[:index]
+        for (obstacle, names), concerned in _between(option, others, kinds).items():
+            what = f"no {_listed(concerned)} between it and {', '.join(names)}"
+            yield PolicyLimit(path=path, why=f"reconsider moves {what}: {obstacle.meaning}")
+
+
+def _never_moved(kind: JobKind) -> str:
+    """Return why the controller moves no Job of a kind; empty: it may."""
+    if not kind.is_movable:
+        return Obstacle.CREATION_ONLY.meaning
+    if not kind.is_whole:
+        return "its pods are defined in other objects, which the controller does not read"
+    # A run that has a length is what moves are judged by.
+    return "" if kind.finishes else "it never ends, so no run of it is known"
+
+
+def _between(
+    option: Option, others: Iterable[Option], kinds: Iterable[JobKind]
+) -> Mapping[tuple[Obstacle, tuple[str, ...]], list[str]]:
+    """Return what rules moves out between an option and others: (obstacle, others) to kinds."""
+    found: defaultdict[tuple[Obstacle, tuple[str, ...]], list[str]] = defaultdict(list)
+    for kind in kinds:
+        of_kind: defaultdict[Obstacle, list[str]] = defaultdict(list)
+        for other in others:
+            edits = tuple(_edits(kind, option.adaptation, other.adaptation))
+            if obstacle := kind.obstacle_to(edits):
+                of_kind[obstacle].append(other.name)
+        for obstacle, names in of_kind.items():
+            found[obstacle, tuple(names)].append(kind.kind)
+    return found
+
+
+def _edits(kind: JobKind, one: Adaptation, other: Adaptation) -> Iterator[Edit]:
+    """Yield an edit for each part of a Job that differs between two adaptations of it."""
+    for below, differs in (
+        ((*_CONTAINER, "resources", "requests", "cpu"), _resources(one) != _resources(other)),
+        ((*_CONTAINER, "image"), one.image != other.image),
+        (REPLICAS, one.replicas != other.replicas),
+        (("spec", "runtimeClassName"), one.runtime_class_name != other.runtime_class_name),
+        (("spec", "nodeSelector", "a"), one.node_selector != other.node_selector),
+        (("spec", "tolerations"), one.tolerations != other.tolerations),
+        (("metadata", "labels", "a"), one.labels != other.labels),
+        (("metadata", "annotations", "a"), _annotations(one) != _annotations(other)),
+    ):
+        if differs:
+            yield sample_edit(kind, below, "1")
+    if one.affinity != other.affinity:
+        yield sample_edit(kind, ("spec", "affinity"), {"nodeAffinity": {}})
+    for name in {**one.env, **other.env}:
+        values = [adaptation.env.get(name) for adaptation in (one, other)]
+        if values[0] != values[1]:
+            yield sample_edit(kind, _of_variable(kind, name, values), "1")
+
+
+def _resources(adaptation: Adaptation) -> tuple[object, ...]:
+    return adaptation.accelerator, adaptation.by, adaptation.per_removed, adaptation.resources
+
+
+def _annotations(adaptation: Adaptation) -> tuple[object, ...]:
+    return adaptation.annotations, adaptation.topology
+
+
+def _of_variable(kind: JobKind, name: str, values: Iterable[str | None]) -> Path:
+    """Return where a variable of some value is changed: where it is immutable, in an annotation."""
+    readable = all(movable_env.can_be_read(name, value or "") for value in values)
+    if kind.can_change_env or not readable:
+        return (*_CONTAINER, "env", name)
+    return ("metadata", "annotations", ENV_PREFIX + name)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " or ".join(names)
