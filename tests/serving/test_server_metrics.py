@@ -11,7 +11,6 @@ from tests.cost.bad_tariffs import RATES, TAKEN, unix
 from tests.cost.ended_jobs import PRICES, ran
 from tests.cost.tariffs import tariff_object
 from tests.flow.moves import move, pending, reconsidering
-from tests.hindsight.slots import decided
 from tests.reviews import light_job, review
 from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
@@ -160,7 +159,7 @@ def test_the_controllers_metrics_are_in_its_table():
         metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
-    metrics.costs.count([ran(decision=decided(policy="light-gpu"))], PRICES)
+    metrics.costs.count([ran()], PRICES)
     odd, state = TAKEN["a series out of proportion"], State()
     spec = {**odd.spec, "rates": RATES, "clusters": ["", "far"]}
     state.replace("tariffs", [tariff_object(**spec)])
