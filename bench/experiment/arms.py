@@ -203,7 +203,7 @@ def scenario_of(
     *given*: its parameters in place of the experiment's; *at*: when it begins, if it has prices.
     """
     path = SCENARIOS / f"{name}.yaml"
-    (document,) = manifest.read(path.read_text())
+    (document,) = manifest.read_documents(path.read_text())
     if given is None:
         slowdown = round(TRUE_SLOWDOWN * arm.wrong, 3)
         believed: Mapping[str, Scalar] = {

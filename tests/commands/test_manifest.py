@@ -6,7 +6,7 @@ from webhook.commands import manifest
 
 
 def value(text):
-    (document,) = manifest.read(text)
+    (document,) = manifest.read_documents(text)
     return document.value
 
 
@@ -40,7 +40,7 @@ def test_a_scalar_is_read_as_kubectl_reads_it(text, expected):
 
 
 def test_the_line_of_each_path_is_known():
-    (document,) = manifest.read("a:\n  b:\n  - c: 1\n    d.e/f: 2\n")
+    (document,) = manifest.read_documents("a:\n  b:\n  - c: 1\n    d.e/f: 2\n")
 
     lines = [document.line(path) for path in ("a", "a.b", "a.b[0].c", "a.b[0][d.e/f]", "a.b[7].x")]
     assert lines == [1, 2, 3, 4, 2]
@@ -56,7 +56,7 @@ def test_a_key_that_is_no_text_is_refused():
 
 
 def test_what_may_be_meant_otherwise_is_noted():
-    (document,) = manifest.read("on: {a: off, b: true, c: 'no'}\nx: 1\nx: y\n")
+    (document,) = manifest.read_documents("on: {a: off, b: true, c: 'no'}\nx: 1\nx: y\n")
 
     assert document.notes == (
         ("on.a", "off is read as false: a text needs quotes"),
@@ -84,4 +84,4 @@ def test_aliases_of_aliases_are_counted_as_what_they_stand_for():
         lines.append(f"{name}: &{name} [{', '.join([f'*{above}'] * 10)}]")
 
     with pytest.raises(manifest.ManifestError, match="more than 100000 values"):
-        list(manifest.read("\n".join(lines)))
+        list(manifest.read_documents("\n".join(lines)))

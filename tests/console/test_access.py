@@ -57,7 +57,7 @@ def test_a_user_is_asked_about_with_all_that_is_known_of_them():
             {
                 "user": "ann",
                 "uid": "1",
-                "groups": ["team", "system:authenticated"],
+                "groups": ["system:authenticated", "team"],
                 "extra": {"scopes": ["a", "b"]},
                 "resourceAttributes": {
                     "verb": "get",

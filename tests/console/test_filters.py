@@ -48,7 +48,7 @@ def names(view):
     ],
 )
 def test_filters_keep_what_has_their_text_in_its_name(asked, wanted):
-    assert names(page_filters.narrowed(WORLD, page_filters.read(asked))) == wanted
+    assert names(page_filters.narrowed(WORLD, page_filters.read_filters(asked))) == wanted
 
 
 def test_who_waits_is_filtered_as_all_else():
@@ -59,7 +59,7 @@ def test_who_waits_is_filtered_as_all_else():
     world = views.view(waiting=(moved, *line[1:]), decisions=(own,), queues=queues)
 
     def jobs(**asked):
-        found = page_filters.narrowed(world, page_filters.read(asked))
+        found = page_filters.narrowed(world, page_filters.read_filters(asked))
         return [each.workload.job for each in found.waiting]
 
     assert jobs(namespace="team-b") == ["other"]
@@ -72,7 +72,7 @@ def test_who_waits_is_filtered_as_all_else():
 def test_parameters_are_trimmed_cut_and_the_rest_passed_over():
     given = {"queue": "  gpu ", "policy": "x" * 1000, "color": "red", "moved": "1"}
 
-    assert page_filters.read(given) == Filters(queue="gpu", policy="x" * 253, is_moved=True)
+    assert page_filters.read_filters(given) == Filters(queue="gpu", policy="x" * 253, is_moved=True)
 
 
 def test_an_address_says_what_was_asked():

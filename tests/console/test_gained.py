@@ -13,9 +13,8 @@ from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, merged, restricted
 from webhook.console.decisions import DecisionStore
-from webhook.console.view import FORECASTS, JOURNAL
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import SavingsRecord
+from webhook.hindsight.savings_record import FORECASTS, JOURNAL, SavingsRecord
 
 PAST = tuple(past(f"job-{number}", job=f"light-{number}", at=UNIX - number) for number in range(9))
 RECORD = SavingsRecord(as_of=UNIX, decisions=PAST)

@@ -7,8 +7,8 @@ import pytest
 from hack.waiting import WAIT_SECONDS
 from tests.console.publishing import publishing
 from tests.state.objects import PENDING, workload
-from webhook.console import job_workloads
-from webhook.console.job_workloads import JobWorkloads
+from webhook.console import on_demand
+from webhook.console.on_demand import JobWorkloads
 from webhook.state.workload import read_workload
 
 
@@ -23,14 +23,14 @@ ALL = (found("b", "train", LATER), found("a", "train"), found("c", "other"))
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", WAIT_SECONDS)
+    monkeypatch.setattr(on_demand, "PATIENCE_SECONDS", WAIT_SECONDS)
 
 
 def test_a_jobs_workloads_come_the_oldest_first():
     jobs = JobWorkloads()
     with publishing(lambda: jobs.offer(lambda: ALL)):
-        names = [each.name for each in jobs.of("team", "train")]
-        none = jobs.of("team", "nobody")
+        names = [each.name for each in jobs.workloads_of("team", "train")]
+        none = jobs.workloads_of("team", "nobody")
 
     assert names == ["a", "b"]
     assert none == ()
@@ -47,7 +47,7 @@ def test_nobody_looks_while_nobody_asks():
     assert passes == []
 
     with publishing(lambda: jobs.offer(count)):
-        jobs.of("team", "train")
+        jobs.workloads_of("team", "train")
     looked = len(passes)
     jobs.offer(count)
 
@@ -59,7 +59,7 @@ def test_many_who_ask_at_once_each_get_their_own():
     answers = {}
 
     def ask(job):
-        answers[job] = [each.name for each in jobs.of("team", job)]
+        answers[job] = [each.name for each in jobs.workloads_of("team", job)]
 
     asking = [threading.Thread(target=ask, args=(job,)) for job in ("train", "other", "nobody")]
     with publishing(lambda: jobs.offer(lambda: ALL)):
@@ -72,6 +72,6 @@ def test_many_who_ask_at_once_each_get_their_own():
 
 
 def test_where_the_observer_is_busy_it_is_not_known(monkeypatch):
-    monkeypatch.setattr(job_workloads, "PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(on_demand, "PATIENCE_SECONDS", 0.01)
 
-    assert JobWorkloads().of("team", "train") is None
+    assert JobWorkloads().workloads_of("team", "train") is None

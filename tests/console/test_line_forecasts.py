@@ -3,7 +3,7 @@
 from tests.console.publishing import publishing
 from tests.state.objects import PENDING, named, state_with, workload
 from webhook.api import resources as kinds
-from webhook.console.line_forecasts import LineForecasts
+from webhook.console.on_demand import LineForecasts
 from webhook.state.feed import Counted
 
 UNIX = 1_795_240_800.0

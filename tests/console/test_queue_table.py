@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from tests.console import views
+from webhook.console.page import QUEUES_AT_ONCE, queue_table
 from webhook.console.queue_history import STEP_SECONDS
-from webhook.console.queue_table import AT_ONCE, queue_table
 
 NOW = 1000.0 * STEP_SECONDS
 
@@ -55,10 +55,12 @@ def test_without_devices_cores_are_shown_and_without_quota_nothing():
 
 
 def test_of_many_the_busiest_are_shown_at_once():
-    queues = tuple(views.queue(f"q{n:03}", pending=n, cohort="all") for n in range(AT_ONCE + 6))
+    queues = tuple(
+        views.queue(f"q{n:03}", pending=n, cohort="all") for n in range(QUEUES_AT_ONCE + 6)
+    )
 
     found = queue_table(queues, NOW)
 
-    assert (len(found.queues), found.hidden) == (AT_ONCE, 6)
+    assert (len(found.queues), found.hidden) == (QUEUES_AT_ONCE, 6)
     assert found.queues[-1].name == "q006"
     assert [row.queue.pending for group in found.more for row in group.rows] == [5, 4, 3, 2, 1, 0]

@@ -3,13 +3,7 @@
 from tests.builders import arrival, cluster_queue, foreseen, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import (
-    Gained,
-    GainedHour,
-    SavingsRecord,
-    ShownDecision,
-    ShownMove,
-)
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision, ShownMove
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
 
@@ -121,14 +115,14 @@ def known(**rest):
 
 def gains(policy="light-gpu", mode="Enforce", **rest):
     given = {"namespace": "team", "since": UNIX - 3600, "jobs": 30, "moved": 10, "slower": 2}
-    amounts = {"saved_seconds": 740.5, "margin_seconds": 70.0}
+    amounts = {"gained_seconds": 800.5, "lost_seconds": 60.0, "margin_seconds": 70.0}
     return Gained(policy=policy, mode=mode, **(given | amounts | rest))
 
 
 def hour(ago=0.0, policy="light-gpu", **rest):
-    given = {"namespace": "team", "is_enforced": True, "jobs": 10}
+    given = {"namespace": "team", "mode": "Enforce", "jobs": 10}
     sums = {"gained_seconds": 900.0, "lost_seconds": 60.0}
-    return GainedHour(at=(UNIX - ago) // 3600 * 3600, policy=policy, **(given | sums | rest))
+    return Gained(since=(UNIX - ago) // 3600 * 3600, policy=policy, **(given | sums | rest))
 
 
 def past(identity="job-9", **rest):

@@ -10,7 +10,7 @@ from tests.contract.consoles import ask, send, served
 from tests.reviews import light_job
 from tests.servers import paper_snapshot
 from webhook.console.collect import collect
-from webhook.console.dry_runs import DryRuns
+from webhook.console.on_demand import DryRuns
 from webhook.state.feed import Counted
 
 UNIX = 1_790_000_000.0

@@ -1,5 +1,7 @@
 """A worker cluster's devices are those of its own ResourceFlavors."""
 
+import pytest
+
 from tests.cost.tariffs import profile
 from webhook.cost.cluster_prices import in_worker
 from webhook.model.costs.devices import Device
@@ -26,7 +28,7 @@ def test_a_profile_tells_the_devices_of_workers_too():
 
     prices = in_worker(HERE, USAGE, there("H-1"), (by_labels,))
 
-    assert prices.devices["gpu"].watts.maximum == 9
+    assert prices.devices["gpu"].busy_watts == pytest.approx(0.7 * 9)
 
 
 def test_a_worker_whose_device_is_not_known_has_not_that_of_the_manager():

@@ -47,10 +47,10 @@ def test_a_profile_like_a_product_keeps_the_figures_that_it_does_not_give():
     device = profile("mine", like="NVIDIA-L40S", flavors=["x"], memory="40Gi").device
 
     table = DEVICES["NVIDIA-L40S"]
-    assert (device.memory, device.bandwidth, device.watts) == (
+    assert (device.memory, device.bandwidth, device.busy_watts) == (
         40 << 30,
         table.bandwidth,
-        table.watts,
+        table.busy_watts,
     )
 
 
@@ -78,7 +78,7 @@ def test_nodes_tell_the_device_where_nothing_else_does():
     found = of_nodes({**A100, "pool": "b"}, A100)
 
     assert (found.name, found.memory) == ("NVIDIA-A100-SXM4-80GB", 80 << 30)
-    assert found.watts == DEVICES["NVIDIA-A100-SXM4-80GB"].watts
+    assert found.busy_watts == DEVICES["NVIDIA-A100-SXM4-80GB"].busy_watts
     assert found.source.endswith(", and labels of Nodes")
     assert of_nodes(A100, profiles=[profile("mine", flavors=["fast"])]).name == "mine"
     assert of_nodes(A100, labels={"pool": "a", "accelerator": "l4"}).name == "NVIDIA-L4"
@@ -133,7 +133,7 @@ def test_the_memory_of_nodes_that_are_cut_alike_is_that_of_a_part():
 def test_a_product_that_no_table_has_is_known_by_what_nodes_say():
     found = of_nodes({**A100, "nvidia.com/gpu.product": "NVIDIA-X1"})
 
-    assert (found.name, found.memory, found.watts) == ("NVIDIA-X1", 80 << 30, None)
+    assert (found.name, found.memory, found.busy_watts) == ("NVIDIA-X1", 80 << 30, None)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ from webhook.model.job import Pending
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
 from webhook.model.queues import Snapshot
+from webhook.model.requester import Requester
 from webhook.reconsider.plan import Move, MoveCandidate, Way
 from webhook.state import cluster_watches
 from webhook.state.feed import Feed
@@ -319,7 +320,8 @@ def asking_what(_, kubeconfig, __):
     """Find out what somebody may see, as an exposed console does."""
     asked = AccessQuery("get", "kueue.x-k8s.io", "clusterqueues")
     try:
-        assert not Reviews(Client(kubeconfig).post).allows(Viewer(name="nobody"), asked)
+        nobody = Viewer(requester=Requester(name="nobody"))
+        assert not Reviews(Client(kubeconfig).post).allows(nobody, asked)
     except Unanswered as error:
         return str(error)
     return ""

@@ -97,7 +97,7 @@ def test_a_new_job_is_sent_unless_it_alone_tells_that_it_is_skipped(plane, sent,
     reviews = sent("CREATE", lambda: plane.client.create(one, dry_run=True))
 
     snapshot = builders.snapshot(builders.cluster_queue("cq", {"f": {"cpu": "1"}}), generation=1)
-    skipped = match.skip(batch.read(one), snapshot) in TOLD_BY_THE_JOB
+    skipped = match.skip(batch.read_job(one), snapshot) in TOLD_BY_THE_JOB
     assert (reviews > 0) is not skipped
 
 

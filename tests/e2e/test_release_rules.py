@@ -136,7 +136,7 @@ def predicted(plane, source):
     """Return what the Job would be charged by our model of the running release; None: it waits."""
     found = fetch_snapshot(clients.Client(str(plane.kubeconfig)), now=0.0, unix=0.0)
     assert found.kueue.release == release_of(tools.kueue_version())
-    read = batch.read(source)
+    read = batch.read_job(source)
     local_queue = found.local_queues[NAMESPACE, read.queue]
     queue = found.cluster_queues[local_queue.cluster_queue]
     seen = occupancy_of(found)

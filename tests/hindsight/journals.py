@@ -23,7 +23,7 @@ CLUSTER_QUEUES = {"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"}
 
 def scenario(name, **parameters):
     path = SCENARIOS / f"{name}.yaml"
-    (document,) = manifest.read(path.read_text())
+    (document,) = manifest.read_documents(path.read_text())
     return scenario_file.read(
         document.value,
         read_text=lambda file: (path.parent / file).read_text(),

@@ -8,7 +8,7 @@ import pytest
 from tests.hindsight import journals
 from webhook.decide import match
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.gains import NOBODY, gains
+from webhook.hindsight.gains import NOBODY, day_of, gains
 from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, without_replay
@@ -38,7 +38,7 @@ def test_a_job_that_no_policy_matches_shows_what_it_got_of_it():
 
     rows = {row.policy: row for row in found.rows}
     assert (rows[NOBODY].seen, rows[NOBODY].mode, rows[NOBODY].stayed) == (15, "", {})
-    assert rows[NOBODY].saved is not None
+    assert rows[NOBODY].jobs == 15
     assert found.rows[-1].policy == NOBODY
 
 
@@ -53,14 +53,14 @@ def test_gains_are_summed_up_by_day():
     found = gains(hindsight, since=since - day, until=world.now)
 
     (whole,) = found.whole
-    assert (whole.day, whole.jobs, whole.is_enforced) == ("", 30, True)
+    assert (whole.jobs, whole.is_enforced) == (30, True)
     assert [each.jobs for each in found.days] == [15, 15]
-    assert [each.day for each in found.days] == [rfc3339(since - day)[:10], rfc3339(since)[:10]]
-    assert sum(each.before for each in found.days) == pytest.approx(whole.before)
+    assert [day_of(each) for each in found.days] == [rfc3339(since - day)[:10], rfc3339(since)[:10]]
+    assert sum(each.before_seconds for each in found.days) == pytest.approx(whole.before_seconds)
     lines = as_text(found).splitlines()
     header = ["DAY", "JOBS", "MOVED", "SOONER", "INSTEAD", "OF", "NOW", "GPU", "HOURS"]
     assert header in [line.split() for line in lines]
-    assert [each["day"] for each in as_json(found)["days"]] == [each.day for each in found.days]
+    assert [each["day"] for each in as_json(found)["days"]] == [day_of(each) for each in found.days]
 
 
 def test_a_job_that_was_not_reviewed_is_told_so():
@@ -95,8 +95,8 @@ def test_where_none_was_moved_what_others_gave_is_said_apart(mode, made):
     found = gains(look_back(entries, world), since=journals.BEGAN, until=world.now, policy="heavy")
 
     (row,) = found.rows
-    assert (row.moved, row.own) == (0, None)
-    assert row.by_others == row.saved
+    assert row.moved == 0
+    assert row.by_others_seconds == pytest.approx(row.saved_seconds)
     first, second = as_text(found).splitlines()[:2]
     was = "was" if mode == "Enforce" else "would be"
     assert first == f"None of the 15 that have ended {was} moved."
@@ -168,8 +168,8 @@ def test_without_queues_the_decisions_forecasts_tell():
     found = gains(without_replay(entries), since=journals.BEGAN, until=journals.BEGAN + 1000)
 
     light = next(row for row in found.rows if row.policy == "light")
-    assert light.saved == pytest.approx(sum(500 - e.finished + e.created for e in moved))
-    assert (light.moved, light.over, found.confidence) == (6, 6, None)
+    assert light.saved_seconds == pytest.approx(sum(500 - e.finished + e.created for e in moved))
+    assert (light.moved, light.jobs, found.confidence) == (6, 6, None)
 
 
 def as_job_set(entry):

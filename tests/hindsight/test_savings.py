@@ -61,7 +61,7 @@ def test_gains_and_losses_are_told_by_the_hour_the_newest_first():
     record = published(early, Mode.ENFORCE)
 
     began = journals.BEGAN // 3600 * 3600
-    assert [(each.at, each.policy, each.jobs) for each in record.hours] == [
+    assert [(each.since, each.policy, each.jobs) for each in record.hours] == [
         (began, "heavy", 15),
         (began - 7200, "light", 15),
     ]

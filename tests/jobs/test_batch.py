@@ -42,7 +42,7 @@ def test_a_job_is_read():
         "env": [{"name": "RUN_ENV", "value": "gpu"}],
     }
 
-    assert batch.read(given) == Job(
+    assert batch.read_job(given) == Job(
         namespace="team",
         name="light-1",
         labels={"kueue.x-k8s.io/queue-name": "gpu-lq"},
@@ -83,7 +83,7 @@ def test_a_job_is_read():
     ],
 )
 def test_pods_are_counted_as_kueue_counts_them(spec, count):
-    assert batch.read(source(**spec)).pod_sets[0].count == count
+    assert batch.read_job(source(**spec)).pod_sets[0].count == count
 
 
 def test_the_controller_among_the_owners_counts():
@@ -93,7 +93,7 @@ def test_the_controller_among_the_owners_counts():
         {"apiVersion": "batch/v1", "kind": "CronJob", "name": "b", "controller": True},
     ]
 
-    assert batch.read(given).owner == Owner(api_version="batch/v1", kind="CronJob", name="b")
+    assert batch.read_job(given).owner == Owner(api_version="batch/v1", kind="CronJob", name="b")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_controller_among_the_owners_counts():
 )
 def test_a_wrong_type_is_named_with_its_place(change, message):
     with pytest.raises(FieldError) as caught:
-        batch.read(source(**change))
+        batch.read_job(source(**change))
 
     assert str(caught.value) == message
 
@@ -181,10 +181,10 @@ def test_of_several_env_entries_with_one_name_the_last_counts():
 
 def test_equal_templates_are_read_once_and_never_from_the_object_that_is_patched():
     first, second = source(), source()
-    found = batch.read(first)
+    found = batch.read_job(first)
     first["spec"]["template"]["spec"]["containers"][0]["name"] = "patched"
 
-    again = batch.read(second)
+    again = batch.read_job(second)
 
     assert again.pod_sets is found.pod_sets
     assert found.pod_sets[0].template.containers[0].name == "main"
@@ -212,7 +212,7 @@ def test_a_template_that_would_take_long_to_decide_is_refused(pods, message):
     template = {"spec": {"containers": [NAMED], **pods}}
 
     with pytest.raises(FieldError, match=re.escape(message)):
-        batch.read(source(template=template))
+        batch.read_job(source(template=template))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_container_without_a_name_of_its_own_is_refused(containers, init_conta
     job = {"metadata": {"name": "j"}, "spec": {"template": {"spec": spec}}}
 
     with pytest.raises(FieldError) as caught:
-        batch.read(job)
+        batch.read_job(job)
 
     assert caught.value.path == f"spec.template.spec.{where}.name"
     assert caught.value.message == "expected a name of its own"

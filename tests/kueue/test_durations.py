@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from webhook.kueue.durations import Durations, remaining
-from webhook.model.forecasts import Basis, RunTime, StatedRunTime
+from webhook.model.forecasts import Basis, RunTime
 
 
 def run_time(seconds=100.0, *, factor=1.0, runs=0, basis=Basis.POLICY):
@@ -76,7 +76,7 @@ def test_an_unknown_run_time_goes_by_the_known_ones_of_its_queue_with_a_wide_ran
 
 
 def test_what_some_say_of_their_own_runs_is_no_guess_for_others():
-    stated = StatedRunTime(
+    stated = RunTime(
         seconds=10.0, low=10.0, high=10.0, basis=Basis.ANNOTATION, known_in=frozenset({"team"})
     )
     durations = Durations(lambda name, _: {"said": stated}.get(name), 600.0)

@@ -1,6 +1,6 @@
 """What an expected run time rests on, and how wide its range is."""
 
-from dataclasses import asdict
+from dataclasses import replace
 from math import hypot, log
 
 import pytest
@@ -9,7 +9,7 @@ from tests.builders import CPU_OPTION, GPU_OPTION, policy
 from tests.learn.learned import learned
 from webhook.learn.device_prior import Guess
 from webhook.learn.expected_runs import Expecting, estimate
-from webhook.model.forecasts import Basis, ComparedRunTime, JobClass, OfSaid
+from webhook.model.forecasts import Basis, JobClass, OfSaid
 
 CLASS = JobClass("k", "~c")
 SLOWED = policy(
@@ -62,7 +62,7 @@ def test_elsewhere_it_takes_as_much_longer_as_runs_do_else_as_the_policy_says(kn
 def compared(seconds, times, runs=10.0):
     """Return learned runs that took so many times as long as their owners said."""
     of_said = OfSaid(log(times), 0.3, runs)
-    return ComparedRunTime(**asdict(learned(seconds)), of_said=of_said)
+    return replace(learned(seconds), of_said=of_said)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_command_and_arguments_are_read_from_a_manifest():
     spec = {"template": {"spec": {"containers": [main]}}}
     source = {"metadata": {"namespace": "team"}, "spec": spec}
 
-    assert job_class.of_job(batch.read(source)) == SAME
+    assert job_class.of_job(batch.read_job(source)) == SAME
 
 
 def test_classes_stay_the_same_between_versions():

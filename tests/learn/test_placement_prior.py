@@ -13,7 +13,7 @@ from webhook.learn.device_prior import DevicePart
 from webhook.learn.expected_runs import Expecting
 from webhook.learn.placement_prior import GangPlace, as_placed
 from webhook.model.costs.device_table import DEVICES
-from webhook.model.costs.devices import Device, Link
+from webhook.model.costs.devices import Device
 from webhook.model.forecasts import Basis, JobClass, RunTime
 
 RULE = policy(GPU_OPTION, CPU_OPTION)
@@ -112,8 +112,8 @@ def test_nothing_is_guessed_where_more_or_nothing_is_known(run, known, more):
     ("device", "seconds"),
     [
         (PCIE, 600),
-        (replace(PCIE, link=Link(kind="NVLink", domain=RACK)), 900),
-        (Device(name="own", link=Link(kind="XGMI", domain=RACK)), 600),
+        (replace(PCIE, link="NVLink"), 900),
+        (Device(name="own", link="XGMI"), 600),
         # Slices and shares are not joined.
         (part(H100, "nvidia.com/mig-1g.10gb"), 600),
         (replace(H100, replicas=4), 600),

@@ -18,7 +18,6 @@ from webhook.learn.run_records import (
     unpack_runs,
 )
 from webhook.model.fields import EMPTY
-from webhook.model.forecasts import ComparedRunTime, RunTime
 
 
 def test_a_class_and_its_coarse_class_are_learned_by_flavors():
@@ -184,7 +183,8 @@ def test_runs_of_which_nothing_was_said_or_that_failed_are_compared_with_nothing
     alone = learned_from(runs).estimates()["k", "t4"]
     far = learned_from([ended(said=20, cluster="far")]).estimates()["k", "t4@far"]
 
-    assert (type(alone), type(far)) == (RunTime, ComparedRunTime)
+    assert alone.of_said is None
+    assert far.of_said is not None
 
 
 def test_of_the_newest_runs_alone_it_is_kept_what_was_said():

@@ -274,7 +274,7 @@ def test_a_workload_of_kueues_has_the_class_of_the_job_that_it_was_made_from(kin
 
     classes = {read_workload(item).job_class for item in left_alone}
 
-    assert classes == {job_class.of_job(batch.read(source))}
+    assert classes == {job_class.of_job(batch.read_job(source))}
 
 
 def test_a_running_workload_of_kueues_tells_when_its_pods_were_ready():

@@ -60,7 +60,7 @@ def test_hundreds_of_long_templates_take_a_few_megabytes():
     tracemalloc.start()
     for number in range(120):
         container["args"] = [f"{number}-{word}" for word in range(2000)]
-        batch.read(job)
+        batch.read_job(job)
     kept, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 

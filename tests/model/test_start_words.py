@@ -4,7 +4,6 @@ from math import inf
 
 import pytest
 
-from webhook.model import start_words
 from webhook.model.forecasts import Start
 
 KNOWN = Start(seconds=720.0, low=600.0, high=900.0)
@@ -20,11 +19,11 @@ KNOWN = Start(seconds=720.0, low=600.0, high=900.0)
     ],
 )
 def test_a_start_is_said_with_its_range(start, expected, between):
-    assert (start_words.expected(start), start_words.between(start)) == (expected, between)
+    assert (start.words, start.range_words) == (expected, between)
 
 
 def test_nothing_is_in_doubt_where_all_is_known():
-    assert start_words.rests_on(KNOWN) == ()
+    assert KNOWN.doubts == ()
 
 
 def test_all_that_a_start_rests_on_is_said_once():
@@ -37,7 +36,7 @@ def test_all_that_a_start_rests_on_is_said_once():
         unordered="fairSharing",
     )
 
-    assert start_words.rests_on(start) == (
+    assert start.doubts == (
         "how long 1 Workload ahead of it will run is a guess: no such run was seen",
         "who is next cannot be foreseen: Kueue shares quota between queues by what they use",
         "Workloads that usually come may come before it",
@@ -48,6 +47,6 @@ def test_one_that_never_fits_is_told_so_and_one_whose_preemptions_are_left_out_t
     never = Start(seconds=inf, low=inf, high=inf)
     beyond = Start(seconds=60, low=0, high=90, uncertain=("depth",))
 
-    assert start_words.rests_on(never) == ("there is never room for it as things are",)
+    assert never.doubts == ("there is never room for it as things are",)
     left_out = "so many wait that preemptions are forecast only at first"
-    assert start_words.rests_on(beyond) == (left_out,)
+    assert beyond.doubts == (left_out,)

@@ -1,6 +1,6 @@
 """In which order those are served who wait."""
 
-from webhook.server.peer_turns import TurnsByPeer
+from webhook.server.worker import TurnsByPeer
 
 
 def served(turns):

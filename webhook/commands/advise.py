@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed
-from webhook.api.watch import list_pages
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
+    Scope,
     connected,
+    listed,
     missing_job,
     named,
-    namespace_or_current,
     references,
     release_namespace_of,
 )
 from webhook.commands.kubectl_flags import (
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_option,
+    scope_options,
 )
 from webhook.commands.terminal import Line
 from webhook.jobs import BY_NAME, JobKind
@@ -113,15 +111,8 @@ def _place(assessment: Any) -> dict[str, Any]:
 @namespace_option
 @all_namespaces_option
 @output_option
-@connection_options
-def command(
-    *,
-    names: tuple[str, ...],
-    namespace: str | None,
-    all_namespaces: bool,
-    output: str,
-    access: ClusterAccess,
-) -> None:
+@scope_options
+def command(*, names: tuple[str, ...], output: str, scope: Scope) -> None:
     """Show running Jobs that would cost less if they went on elsewhere from a checkpoint.
 
     A Job is considered if it has the annotation kueue-fallback.dev/checkpoint and its policy
@@ -141,9 +132,8 @@ def command(
       kubectl fallback advise train rayjob/sweep -n team
       kubectl fallback advise -o json
     """
-    one_of_both(namespace, all_namespaces=all_namespaces)
-    with connected(access) as client:
-        where = namespace_or_current(namespace, access) if names else namespace or ""
+    with connected(scope.access) as client:
+        where = scope.here if names else scope.namespace
         snapshot, found = _advised(client, where, names)
     if output in ("json", "yaml"):
         terminal.say(terminal.dump(as_json(found, snapshot.currency), output))
@@ -154,6 +144,7 @@ def command(
 def _advised(
     client: Client, namespace: str, names: Sequence[str]
 ) -> tuple[Snapshot, tuple[Advice, ...]]:
+    from webhook.api.client import lets_resources_change
     from webhook.commands.deciding import view_of_state
     from webhook.kueue.counted_arrivals import occupancy_of
     from webhook.reconsider.choose import by_job
@@ -170,16 +161,10 @@ def _advised(
         now=view.snapshot.as_of,
         unix=view.unix,
         own_namespace=ours,
-        changes_resources=_changes_resources(client),
+        changes_resources=lets_resources_change(client.get("/version")),
     )
     jobs = _named(client, namespace, names) if names else _all(client, namespace, view.snapshot)
     return view.snapshot, advice.advise(jobs, world, occupancy_of(view.snapshot, ()))
-
-
-def _changes_resources(client: Client) -> bool:
-    from webhook.api.client import lets_resources_change
-
-    return lets_resources_change(client.get("/version"))
 
 
 def _named(client: Client, namespace: str, names: Sequence[str]) -> Iterator[Pending]:
@@ -200,9 +185,8 @@ def _all(client: Client, namespace: str, snapshot: Snapshot) -> Iterator[Pending
     for kind in map(BY_NAME.__getitem__, kinds):
         path = kind.path(namespace) if namespace else kind.path()
         try:
-            for page in list_pages(client, path):
-                for source in page.get("items") or ():
-                    yield from _read(source, kind)
+            for source in listed(client, path):
+                yield from _read(source, kind)
         except NotServed:
             continue
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.api.resources import (
     ACCELERATOR_PROFILES,
@@ -25,13 +24,13 @@ from webhook.api.resources import (
     our_path,
 )
 from webhook.commands import manifest, terminal
-from webhook.commands.connect import listed
+from webhook.commands.connect import Scope, connected, listed
 from webhook.commands.kubectl_flags import (
-    connection_options,
     filename_option,
     namespace_option,
     output_option,
     recursive_option,
+    scope_options,
 )
 from webhook.decide import policy_limits
 from webhook.model.costs.accelerator_profile import (
@@ -135,17 +134,6 @@ class Finding:
         return f"{where}: {'API server: ' if self.is_servers else ''}{self.message}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _CheckOptions:
-    files: tuple[str, ...]
-    recursive: bool
-    server: bool
-    sample: str | None
-    namespace: str | None
-    output: str
-    access: ClusterAccess
-
-
 @click.command("check")
 @filename_option("Policies", required=True)
 @recursive_option
@@ -155,8 +143,16 @@ class _CheckOptions:
 )
 @namespace_option
 @output_option
-@connection_options
-def command(**given: Any) -> None:
+@scope_options
+def command(
+    *,
+    files: tuple[str, ...],
+    recursive: bool,
+    server: bool,
+    sample: str | None,
+    output: str,
+    scope: Scope,
+) -> None:
     """Check our objects for what the API server would refuse.
 
     These are FallbackPolicies, TeamFallbackPolicies, AcceleratorProfiles and Tariffs.
@@ -183,21 +179,26 @@ def command(**given: Any) -> None:
       kubectl fallback check -f policy.yaml --server
       kubectl fallback check -f policy.yaml --sample job.yaml -n team
     """
-    asked = _CheckOptions(**given)
     trials: Sequence[Trial] | None = None
     try:
-        paths = tuple(manifest.files_in(asked.files, is_recursive=asked.recursive))
-        findings = _on_cluster(paths, asked) if asked.server else _findings(paths, asked)
+        paths = tuple(manifest.files_in(files, is_recursive=recursive))
+        if server:
+            # With its own namespace for those of teams that name none, as kubectl does.
+            namespace = scope.here
+            with connected(scope.access) as client:
+                findings = _findings(paths, files, namespace, client)
+        else:
+            findings = _findings(paths, files, scope.namespace or _ANY_NAMESPACE)
         failed = any(finding.kind == "error" for finding in findings)
-        if asked.sample is not None and not failed:
+        if sample is not None and not failed:
             from webhook.commands.check_sample import tried_on_cluster
 
-            trials = tried_on_cluster(paths, asked.sample, asked.namespace, asked.access)
+            trials = tried_on_cluster(paths, sample, scope)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
-    if asked.output in ("json", "yaml"):
-        terminal.say(terminal.dump(_summary(findings, trials, valid=not failed), asked.output))
+    if output in ("json", "yaml"):
+        terminal.say(terminal.dump(_summary(findings, trials, valid=not failed), output))
     else:
         for finding in findings:
             terminal.say(str(finding), err=finding.kind in ("skipped", "note"))
@@ -207,22 +208,14 @@ def command(**given: Any) -> None:
     sys.exit(2 if failed else int(refused))
 
 
-def _on_cluster(paths: Sequence[str], asked: _CheckOptions) -> Sequence[Finding]:
-    from webhook.commands.connect import connected, namespace_or_current
-
-    namespace = namespace_or_current(asked.namespace, asked.access)
-    with connected(asked.access) as client:
-        return _findings(paths, replace(asked, namespace=namespace), client)
-
-
 def _findings(
-    paths: Sequence[str], asked: _CheckOptions, client: Client | None = None
+    paths: Sequence[str], given: Sequence[str], namespace: str, client: Client | None = None
 ) -> Sequence[Finding]:
-    namespace = asked.namespace or _ANY_NAMESPACE
+    """Check files; those that are not *given* by name are of a folder, which may hold others."""
     return [
         finding
         for file in paths
-        for finding in check(file, client, namespace, is_of_folder=file not in asked.files)
+        for finding in check(file, client, namespace, is_of_folder=file not in given)
     ]
 
 
@@ -244,7 +237,7 @@ def check(
     ours = 0
     try:
         for entry in manifest.objects(file):
-            ours += _kind_of(entry.value) in CHECKED
+            ours += isinstance(entry.value, dict) and entry.value.get("kind") in CHECKED
             yield from _check(entry, client, namespace)
     except manifest.ManifestError as error:
         yield Finding(kind="error", file=name, line=error.line, path="", message=error.message)
@@ -253,10 +246,6 @@ def check(
             message = f"no {KIND} in it"
             kind = "skipped" if is_of_folder else "error"
             yield Finding(kind=kind, file=name, line=0, path="", message=message)
-
-
-def _kind_of(value: Any) -> Any:
-    return value.get("kind") if isinstance(value, dict) else None
 
 
 def _check(

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from webhook.admission import patch
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
-from webhook.api.watch import list_pages
 from webhook.commands import terminal
-from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands.connect import Scope, connected, listed
 from webhook.commands.manifest import ManifestObject, read_one_job, read_policies
 from webhook.commands.terminal import Line
 from webhook.decide import match, options
@@ -28,7 +26,7 @@ from webhook.flow import carry_out, decided_job, moving
 from webhook.jobs import batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.job import PLAIN, Job
+from webhook.model.job import PLAIN
 from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle
 from webhook.model.words import harmless, nearest
@@ -83,20 +81,18 @@ class Trial:
         }
 
 
-def tried_on_cluster(
-    paths: Sequence[str], sample: str, namespace: str | None, access: ClusterAccess
-) -> Sequence[Trial]:
+def tried_on_cluster(paths: Sequence[str], sample: str, scope: Scope) -> Sequence[Trial]:
     """Try the sample in every option of all policies of the files.
 
     Raises:
         FieldError: the sample cannot be read; names file and line.
 
     """
-    job = read_one_job(sample, namespace_or_current(namespace, access))
-    own = job.source["metadata"]["namespace"]
+    job = read_one_job(sample, scope.here)
+    own = job.value["metadata"]["namespace"]
     policies = [policy for path in paths for policy in read_policies(path, own)]
-    with connected(access) as client:
-        trials = _Trials(client, as_submitted(job.source), job.place)
+    with connected(scope.access) as client:
+        trials = _Trials(client, as_submitted(job.value), job)
         return [trial for policy in policies for trial in trials.of_policy(policy)]
 
 
@@ -200,7 +196,8 @@ class _Trials:
         under = carry_out.under(
             adapted, policy, taken, decision_id="sample", class_text="sample sample 0"
         )
-        edits = self._kind.edits(self._job, _opted_out(under))
+        opted_out = replace(under, annotations={**under.annotations, POLICY: OPT_OUT})
+        edits = self._kind.edits(self._job, opted_out)
         return patch.patched(self._source, edits, self._kind.allowed)
 
     def _tried(self, trial: Trial, variant: Mapping[str, Any]) -> Trial:
@@ -276,10 +273,6 @@ class _Trials:
         return trial
 
 
-def _opted_out(job: Job) -> Job:
-    return replace(job, annotations={**job.annotations, POLICY: OPT_OUT})
-
-
 def _is_older(client: Client) -> bool:
     from webhook.api.client import lets_resources_change
 
@@ -295,8 +288,7 @@ def _local_queues(client: Client, namespace: str) -> Mapping[str, str] | None:
         path = kueue_path(client.kueue_version(), f"namespaces/{namespace}/localqueues")
         return {
             local_queue["metadata"]["name"]: str(local_queue["spec"].get("clusterQueue", ""))
-            for page in list_pages(client, path)
-            for local_queue in page.get("items") or ()
+            for local_queue in listed(client, path)
         }
     except NotServed:
         return {}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem, ShellComplete, get_completion_class
+from click.shell_completion import ShellComplete, get_completion_class
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.jobs import KINDS
@@ -56,13 +56,13 @@ def for_kubectl(main: click.Command) -> None:
 def candidates(main: click.Command, words: Sequence[str], incomplete: str) -> list[str]:
     completing = ShellComplete(main, {}, "kubectl fallback", _VARIABLE)
     completions = completing.get_completions(list(words), incomplete)
-    lines = [_line(candidate) for candidate in completions if candidate.type == "plain"]
+    lines = [
+        f"{candidate.value}\t{candidate.help}" if candidate.help else str(candidate.value)
+        for candidate in completions
+        if candidate.type == "plain"
+    ]
     wants_files = any(candidate.type in ("file", "dir") for candidate in completions)
     return [*lines, f":{_FILES if wants_files else _NO_FILES}"]
-
-
-def _line(item: CompletionItem) -> str:
-    return f"{item.value}\t{item.help}" if item.help else str(item.value)
 
 
 _MOST = "500"
@@ -83,9 +83,9 @@ def namespaces(ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 def _job_names(ctx: click.Context, incomplete: str, params: Mapping[str, str]) -> Sequence[str]:
-    from webhook.commands.connect import named, namespace_or_current
+    from webhook.commands.connect import Scope, named
 
-    where = namespace_or_current(ctx.params.get("namespace"), _access(ctx))
+    where = Scope(access=_access(ctx), namespace=ctx.params.get("namespace") or "").here
     try:
         kind, begun = named(incomplete)
     except click.UsageError:

@@ -9,6 +9,7 @@ import contextlib
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -50,11 +51,27 @@ def connected(access: ClusterAccess, *, metadata_only: bool = False) -> Iterator
         sys.exit(FAULT)
 
 
-def namespace_or_current(namespace: str | None, access: ClusterAccess) -> str:
-    """Return *namespace* or, if there is none, that of the context, as kubectl does."""
-    from webhook.api.connection import default_namespace
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Where a command looks, as kubectl finds it: the cluster, and one of its namespaces or all."""
 
-    return namespace or default_namespace(access)
+    access: ClusterAccess
+    namespace: str = ""
+    """That of -n; empty: none was given."""
+    is_everywhere: bool = False
+    """All namespaces, by -A."""
+
+    @property
+    def here(self) -> str:
+        """Return the namespace of -n, else that of the context."""
+        from webhook.api.connection import default_namespace
+
+        return self.namespace or default_namespace(self.access)
+
+    @property
+    def listed(self) -> str:
+        """Return the namespace of which Jobs are listed; empty: all."""
+        return "" if self.is_everywhere else self.here
 
 
 def named(job: str) -> tuple[JobKind, str]:
@@ -192,8 +209,7 @@ def configurations(client: Client) -> Sequence[Mapping[str, Any]]:
     """
     return [
         configuration
-        for page in list_pages(client, _WEBHOOKS)
-        for configuration in page.get("items") or ()
+        for configuration in listed(client, _WEBHOOKS)
         if any(hook.get("name") == OUR_WEBHOOK for hook in configuration.get("webhooks") or ())
     ]
 

@@ -420,10 +420,7 @@ def _text(source: Mapping[str, Any], key: str) -> str:
 
 
 def _objects(source: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    return tuple(_only_objects(source.get(key)))
-
-
-def _only_objects(value: Any) -> Iterator[Mapping[str, Any]]:
-    for entry in value if isinstance(value, list) else ():
-        if isinstance(entry, dict):
-            yield entry
+    listed = source.get(key)
+    return tuple(
+        entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)
+    )

@@ -22,13 +22,13 @@ from webhook.commands import (
     told_starts,
 )
 from webhook.commands.connect import (
+    Scope,
     connected,
     cron_job_named,
     cron_job_path,
     listed,
     missing_job,
     named,
-    namespace_or_current,
     references,
     similar,
     type_named,
@@ -36,12 +36,11 @@ from webhook.commands.connect import (
 from webhook.commands.decision_table import state_of, table
 from webhook.commands.kubectl_flags import (
     all_namespaces_option,
-    connection_options,
     filename_option,
     namespace_option,
-    one_of_both,
     output_option,
     recursive_option,
+    scope_options,
     selector_option,
 )
 from webhook.commands.queue import sentences
@@ -57,7 +56,7 @@ from webhook.model.words import harmless
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.commands.deciding import DecidingView
-    from webhook.commands.manifest import JobManifest
+    from webhook.commands.manifest import ManifestObject
     from webhook.model.decision import CreateOutcome
     from webhook.model.requester import Requester
 
@@ -222,24 +221,21 @@ class _ExplainOptions:
     selector: str
     policies: tuple[str, ...]
     snapshot: str | None
-    namespace: str | None
-    all_namespaces: bool
     output: str
-    access: ClusterAccess
+    scope: Scope
 
     @property
     def requester(self) -> Requester | None:
         """Return the user who counts as the Job's creator; None: the user of this command."""
         from webhook.model.requester import Requester
 
-        if not self.access.user:
-            return None
-        return Requester(name=self.access.user, groups=frozenset(self.access.groups))
+        access = self.scope.access
+        return Requester(name=access.user, groups=frozenset(access.groups)) if access.user else None
 
     @property
     def own_access(self) -> ClusterAccess:
         """Return how the cluster is read: by one's own rights, whoever creates the Job."""
-        return self.access.as_oneself()
+        return self.scope.access.as_oneself()
 
     def check(self) -> None:
         """Refuse what contradicts itself.
@@ -248,12 +244,11 @@ class _ExplainOptions:
             click.UsageError: it is not clear which Jobs are meant.
 
         """
-        one_of_both(self.namespace, all_namespaces=self.all_namespaces)
         if not self.selector and bool(self.words) == bool(self.files):
             raise click.UsageError("Give the name of a Job, or a manifest with -f.")
         if self.selector and self.files:
             raise click.UsageError("-l goes without -f.")
-        if self.all_namespaces and not self.selector:
+        if self.scope.is_everywhere and not self.selector:
             raise click.UsageError("-A goes with -l; a name belongs to one namespace.")
         if self.snapshot is not None and not self.files:
             raise click.UsageError("--snapshot goes with -f; a JOB is read from the cluster.")
@@ -269,7 +264,7 @@ class _ExplainOptions:
 @all_namespaces_option
 @selector_option
 @output_option
-@connection_options
+@scope_options
 def command(**given: Any) -> None:
     """Show why a Job goes where it goes: every option with its numbers. Nothing is changed.
 
@@ -338,10 +333,9 @@ def _say(shown: Sequence[Explanation], output: str) -> None:
 def _live(asked: _ExplainOptions) -> tuple[Sequence[Explanation], bool]:
     """Return the explanations of the Jobs that are named, and whether all of them are there."""
     with connected(asked.own_access) as client:
-        namespace = namespace_or_current(asked.namespace, asked.access)
-        meant = [(namespace, name) for name in references(asked.words)]
+        meant = [(asked.scope.here, name) for name in references(asked.words)]
         if asked.selector:
-            meant = _selected(client, asked, "" if asked.all_namespaces else namespace)
+            meant = _selected(client, asked, asked.scope.listed)
         found: list[Explanation] = []
         missing = False
         for where, name in meant:
@@ -381,16 +375,14 @@ def _selected(client: Client, asked: _ExplainOptions, namespace: str) -> list[tu
 def _of_cron_job(
     client: Client, asked: _ExplainOptions, namespace: str, name: str
 ) -> Sequence[Explanation]:
-    from webhook.commands.manifest import CRON_JOB, JobManifest, ManifestObject, next_job
+    from webhook.commands.manifest import CRON_JOB, ManifestObject
 
     try:
         cron_job = client.get(cron_job_path(namespace, name))
     except NotServed:
         hint = similar(client, cron_job_path(namespace), name)
         raise NotThereError(f"There is no {CRON_JOB} {namespace}/{name}{hint}.") from None
-    job = next_job(cron_job)
-    place = ManifestObject.of_cluster(job, f"{CRON_JOB} {namespace}/{name}")
-    made = JobManifest(source=job, place=place, written=cron_job)
+    made = ManifestObject.made_by(cron_job, f"{CRON_JOB} {namespace}/{name}")
     return _of_manifests(client, asked, [made], is_titled=True)
 
 
@@ -399,17 +391,17 @@ def _of_files(asked: _ExplainOptions) -> Sequence[Explanation]:
 
     files = files_in(asked.files, is_recursive=asked.recursive)
     if asked.snapshot is not None:
-        jobs = read_jobs(files, asked.namespace or "default")
+        jobs = read_jobs(files, asked.scope.namespace or "default")
         view = deciding.view_of_file(asked.snapshot, asked.policies)
         view = deciding.asked_by(view, asked.requester, None)
         return _considered(jobs, view, asked.output, is_titled=len(jobs) > 1)
-    jobs = read_jobs(files, namespace_or_current(asked.namespace, asked.access))
+    jobs = read_jobs(files, asked.scope.here)
     with connected(asked.own_access) as client:
         return _of_manifests(client, asked, jobs, is_titled=len(jobs) > 1)
 
 
 def _of_manifests(
-    client: Client, asked: _ExplainOptions, jobs: Sequence[JobManifest], *, is_titled: bool
+    client: Client, asked: _ExplainOptions, jobs: Sequence[ManifestObject], *, is_titled: bool
 ) -> Sequence[Explanation]:
     try:
         view = deciding.view_of_cluster(client, asked.policies)
@@ -418,7 +410,7 @@ def _of_manifests(
         if asked.requester is not None:
             raise click.UsageError(f"--as: {error}") from error
         titled = [_titled(job) if is_titled else "" for job in jobs]
-        answers = [_dry_run(client, job.source, asked.output) for job in jobs]
+        answers = [_dry_run(client, job.value, asked.output) for job in jobs]
         text = f"{_RESTRICTED}: the webhook was asked by a server-side dry run instead"
         terminal.say(f"Y{text[1:]}", err=True)
         return [_under(*each) for each in zip(titled, answers, strict=True)]
@@ -426,23 +418,23 @@ def _of_manifests(
 
 
 def _considered(
-    jobs: Sequence[JobManifest], view: DecidingView, output: str, *, is_titled: bool
+    jobs: Sequence[ManifestObject], view: DecidingView, output: str, *, is_titled: bool
 ) -> Sequence[Explanation]:
     return [
         _under(
             _titled(job) if is_titled else "",
-            _render(_consider(job, view), job.source, view, output),
+            _render(_consider(job, view), job.value, view, output),
         )
         for job in jobs
     ]
 
 
-def _titled(job: JobManifest) -> str:
+def _titled(job: ManifestObject) -> str:
     """Return a line that says which of several manifests is meant."""
-    metadata = job.source["metadata"]
+    metadata = job.value["metadata"]
     name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
-    where = job.place.where
-    return f"{kind_of(job.source).kind} {metadata['namespace']}/{name} ({where}):"
+    where = job.where
+    return f"{kind_of(job.value).kind} {metadata['namespace']}/{name} ({where}):"
 
 
 def _under(title: str, shown: Explanation) -> Explanation:
@@ -451,14 +443,14 @@ def _under(title: str, shown: Explanation) -> Explanation:
     return [terminal.strong(title), *shown]
 
 
-def _consider(job: JobManifest, view: DecidingView) -> CreateOutcome:
+def _consider(job: ManifestObject, view: DecidingView) -> CreateOutcome:
     from webhook.commands import deciding
 
     try:
-        outcome = deciding.consider_manifest(job.source, view)
+        outcome = deciding.consider_manifest(job.value, view)
     except FieldError as error:
-        raise job.place.wrong(error.path, error.message) from error
-    for hint in deciding.hints(job.source, view, job.written):
+        raise job.wrong(error.path, error.message) from error
+    for hint in deciding.hints(job.value, view, job.cron_job or job.value):
         terminal.say(hint, err=True)
     return outcome
 

@@ -12,6 +12,7 @@ import click
 
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion
+from webhook.commands.connect import Scope
 
 
 def _is_there(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -85,10 +86,23 @@ all_namespaces_option: Callable[[Any], Any] = click.option(
 )
 
 
-def one_of_both(namespace: str | None, *, all_namespaces: bool) -> None:
-    """Refuse -n beside -A, which commands of the whole cluster take for what it is anyway."""
-    if namespace and all_namespaces:
-        raise click.UsageError("Give -n or -A, not both.")
+def scope_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags of ``connection_options``; the command gets these, -n and -A as ``scope``."""
+
+    @functools.wraps(command)
+    def scoped(
+        *,
+        access: ClusterAccess,
+        namespace: str | None = None,
+        all_namespaces: bool = False,
+        **given: Any,
+    ) -> None:
+        if namespace and all_namespaces:
+            raise click.UsageError("Give -n or -A, not both.")
+        scope = Scope(access=access, namespace=namespace or "", is_everywhere=all_namespaces)
+        command(scope=scope, **given)
+
+    return connection_options(scoped)
 
 
 def filename_option(text: str, *, required: bool = False) -> Callable[[Any], Any]:

@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import Forbidden, NotServed
 from webhook.commands import terminal
-from webhook.commands.connect import connected, listed, namespace_or_current, with_type
+from webhook.commands.connect import Scope, connected, listed, with_type
 from webhook.commands.decision_table import decision_on, state_of
 from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_of_jobs_option,
+    scope_options,
     selector_option,
 )
 from webhook.jobs import JOB, KINDS, JobKind
@@ -36,15 +34,8 @@ _HEADER: Final = ("NAMESPACE", "NAME", "POLICY", "OPTION", "QUEUE", "STATE", "DE
 @all_namespaces_option
 @selector_option
 @output_of_jobs_option
-@connection_options
-def command(
-    *,
-    namespace: str | None,
-    all_namespaces: bool,
-    selector: str,
-    output: str,
-    access: ClusterAccess,
-) -> None:
+@scope_options
+def command(*, selector: str, output: str, scope: Scope) -> None:
     """List the Jobs that carry a decision, with policy, option, queue, state, time and reason.
 
     The latest decision comes first. You need the right to list Jobs. Jobs of other kinds are
@@ -59,9 +50,8 @@ def command(
       kubectl fallback list -l team=ml -o name | xargs -n1 kubectl fallback undo
       kubectl fallback list -o json | jq -r '.jobs[] | select(.state == "pending") | .name'
     """
-    one_of_both(namespace, all_namespaces=all_namespaces)
-    with connected(access) as client:
-        where = "" if all_namespaces else namespace_or_current(namespace, access)
+    with connected(scope.access) as client:
+        where = scope.listed
         found = decided_jobs(client, where, selector)
     if output in FOR_PROGRAMS:
         say_for_programs(found, output)
@@ -70,8 +60,8 @@ def command(
         place = f"in namespace {where}" if where else "in any namespace"
         terminal.say(f"No Job {place} carries a decision.", err=True)
         return
-    header = _HEADER if all_namespaces else _HEADER[1:]
-    rows = [_row(job, is_everywhere=all_namespaces) for job in found]
+    header = _HEADER if scope.is_everywhere else _HEADER[1:]
+    rows = [_row(job, is_everywhere=scope.is_everywhere) for job in found]
     terminal.say(*terminal.table(header, rows, limit=terminal.width(output)))
 
 

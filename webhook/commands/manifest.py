@@ -56,7 +56,7 @@ class Document:
         return self.lines[path]
 
 
-def read(text: str) -> Iterator[Document]:
+def read_documents(text: str) -> Iterator[Document]:
     """Yield the documents of a file; empty ones are left out.
 
     Raises:
@@ -150,11 +150,20 @@ class ManifestObject:
     prefix: str
     """Path of the object in its document: empty, or ``items[0].``."""
     document: Document
+    cron_job: Mapping[str, Any] | None = None
+    """Of a Job that is not there yet, the CronJob that would make it."""
 
     @classmethod
-    def of_cluster(cls, value: Any, name: str) -> ManifestObject:
-        """Return an object that is in no file, under a name for people."""
-        return cls(value=value, file=name, prefix="", document=Document(value=value, lines={"": 0}))
+    def made_by(cls, cron_job: Mapping[str, Any], name: str) -> ManifestObject:
+        """Return the next Job of the cluster's CronJob, which *name* names for people.
+
+        Raises:
+            FieldError: it has no template.
+
+        """
+        job = next_job(cron_job)
+        document = Document(value=job, lines={"": 0})
+        return cls(value=job, file=name, prefix="", document=document, cron_job=cron_job)
 
     @property
     def where(self) -> str:
@@ -203,19 +212,9 @@ def objects(file: str) -> Iterator[ManifestObject]:
 
     """
     name = _name(file)
-    for document in read(read_text(file)):
+    for document in read_documents(read_text(file)):
         for value, prefix in _items(document.value):
             yield ManifestObject(value=value, file=name, prefix=prefix, document=document)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobManifest:
-    """A Job of a file, in the namespace in which it would be created."""
-
-    source: Mapping[str, Any]
-    place: ManifestObject
-    written: Mapping[str, Any]
-    """What is in the file: the Job, or the CronJob that would make it."""
 
 
 def files_in(paths: Iterable[str], *, is_recursive: bool = False) -> Iterator[str]:
@@ -237,8 +236,10 @@ def files_in(paths: Iterable[str], *, is_recursive: bool = False) -> Iterator[st
         yield from found
 
 
-def read_jobs(files: Iterable[str], namespace: str) -> Sequence[JobManifest]:
-    """Read the Jobs and CronJobs of files; *namespace* is for those that name none.
+def read_jobs(files: Iterable[str], namespace: str) -> Sequence[ManifestObject]:
+    """Read the Jobs of files, and those that CronJobs would make, each with its namespace.
+
+    *namespace* is for those that name none.
 
     Raises:
         FieldError: there is none, or one cannot be read; names file and line.
@@ -255,7 +256,7 @@ def read_jobs(files: Iterable[str], namespace: str) -> Sequence[JobManifest]:
     return jobs
 
 
-def read_one_job(file: str, namespace: str) -> JobManifest:
+def read_one_job(file: str, namespace: str) -> ManifestObject:
     """Read the one Job of a file, as ``read_jobs`` does.
 
     Raises:
@@ -268,20 +269,20 @@ def read_one_job(file: str, namespace: str) -> JobManifest:
     return jobs[0]
 
 
-def _job(entry: ManifestObject, namespace: str) -> JobManifest:
+def _job(entry: ManifestObject, namespace: str) -> ManifestObject:
     if not isinstance(entry.value.get("metadata"), dict):
         raise entry.wrong("metadata", "expected an object")
-    source, place = entry.value, entry
-    if source["kind"] == CRON_JOB:
+    job = entry
+    if entry.value["kind"] == CRON_JOB:
         try:
-            source = next_job(source)
+            made = next_job(entry.value)
         except FieldError as error:
             raise entry.wrong(error.path, error.message) from error
-        place = replace(entry, value=source, prefix=f"{entry.prefix}{_TEMPLATE}.")
-    metadata = {**source["metadata"]}
+        prefix = f"{entry.prefix}{_TEMPLATE}."
+        job = replace(entry, value=made, prefix=prefix, cron_job=entry.value)
+    metadata = {**job.value["metadata"]}
     metadata["namespace"] = metadata.get("namespace") or namespace
-    source = {**source, "metadata": metadata}
-    return JobManifest(source=source, place=place, written=entry.value)
+    return replace(job, value={**job.value, "metadata": metadata})
 
 
 def next_job(cron_job: Mapping[str, Any]) -> dict[str, Any]:

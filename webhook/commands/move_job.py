@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import NotServed, Refused
 from webhook.commands import terminal
-from webhook.commands.connect import FAULT, connected, named, namespace_or_current
-from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.commands.connect import FAULT, Scope, connected, named
+from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.commands.undo import (
     TRIES,
     Target,
@@ -32,10 +31,8 @@ if TYPE_CHECKING:
 @click.option("--to", "option", required=True, metavar="OPTION", help="The option's name.")
 @click.option("--dry-run", is_flag=True, help="Ask the API server, but change nothing.")
 @namespace_option
-@connection_options
-def command(
-    *, job: str, option: str, dry_run: bool, namespace: str | None, access: ClusterAccess
-) -> None:
+@scope_options
+def command(*, job: str, option: str, dry_run: bool, scope: Scope) -> None:
     """Move a pending Job to another option of its policy.
 
     `kubectl fallback explain JOB` lists the options. `kubectl fallback undo JOB` puts the Job back
@@ -52,10 +49,9 @@ def command(
       kubectl fallback move rayjob/train --to gpu -n team --dry-run
       kubectl fallback move rayjob train --to gpu
     """
-    with connected(access) as client:
+    with connected(scope.access) as client:
         kind, name = named(job)
-        where = namespace_or_current(namespace, access)
-        target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
+        target = Target(kind=kind, namespace=scope.here, name=name, is_dry_run=dry_run)
         problem = _moved(client, target, option)
     if problem:
         terminal.say(problem, err=True)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import FAULT, namespace_or_current
-from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.commands.connect import FAULT, Scope
+from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.jobs import JOB
 from webhook.model.words import span
 
@@ -50,8 +49,8 @@ Check these, in this order:
     show_default=True,
     help="How long to try, in seconds.",
 )
-@connection_options
-def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> None:
+@scope_options
+def command(*, wait: float, scope: Scope) -> None:
     """Create a Job as a dry run, and wait until the answer shows that the webhook was called.
 
     Nothing is created. You need the right to create Jobs in the namespace. While it waits, it says
@@ -68,8 +67,8 @@ def command(*, namespace: str | None, wait: float, access: ClusterAccess) -> Non
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
-    namespace = namespace_or_current(namespace, access)
-    client, started = Client(access), time.monotonic()
+    namespace = scope.here
+    client, started = Client(scope.access), time.monotonic()
     while True:
         left = wait - (time.monotonic() - started)
         trouble = ""

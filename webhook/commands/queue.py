@@ -6,17 +6,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
+    Scope,
     connected,
     missing_job,
     named,
-    namespace_or_current,
     one_reference,
     release_namespace_of,
     with_type,
@@ -24,12 +23,10 @@ from webhook.commands.connect import (
 from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_of_jobs_option,
+    scope_options,
 )
-from webhook.model import start_words
 from webhook.model.fields import FieldError
 from webhook.model.job import reference_of
 from webhook.model.words import span
@@ -75,8 +72,8 @@ class LineView:
 @all_namespaces_option
 @click.option("--snapshot", metavar="FILE", help="A saved state, as `explain` takes it.")
 @output_of_jobs_option
-@connection_options
-def command(**given: Any) -> None:
+@scope_options
+def command(*, job: str, snapshot: str | None, output: str, scope: Scope) -> None:
     """Show pending Jobs in Kueue's order, and when each is expected to start.
 
     With JOB, a name or a type and a name, you see one Job, and what its time is based on. Nothing
@@ -99,101 +96,93 @@ def command(**given: Any) -> None:
       kubectl fallback queue -A -o json
       kubectl fallback queue -A --snapshot snapshot.json
     """
-    asked = _QueueOptions(**given)
-    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
     try:
-        _of_file(asked) if asked.snapshot is not None else _live(asked)
+        if snapshot is not None:
+            _of_file(snapshot, job, scope, output)
+        else:
+            _live(job, scope, output)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _QueueOptions:
-    job: str
-    """Empty: all that wait."""
-    namespace: str | None
-    all_namespaces: bool
-    snapshot: str | None
-    output: str
-    access: ClusterAccess
-
-
-def _of_file(asked: _QueueOptions) -> None:
+def _of_file(snapshot: str, job: str, scope: Scope, output: str) -> None:
+    """Show a Job of a saved state, or all that wait in it."""
     from webhook.state.snapshot_file import read_state
     from webhook.state.waiting_line import all_waiting
 
-    state = read_state(asked.snapshot or "")
+    state = read_state(snapshot)
     unix = float(state.newest()) or time.time()
     view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
-    namespace = asked.namespace or "default"
-    if not asked.job:
-        _say_all("" if asked.all_namespaces else namespace, view, asked.output)
+    namespace = scope.namespace or "default"
+    if not job:
+        _say_all("" if scope.is_everywhere else namespace, view, output)
         return
-    kind, name = named(asked.job)
+    kind, name = named(job)
     found = view.of(namespace, reference_of(kind.kind, name))
     if not found:
         terminal.say(f"{kind.kind} {namespace}/{name} does not wait there.", err=True)
         sys.exit(1)
-    _say_one(found, view, asked.output)
+    _say_one(found, view, output)
 
 
-def _live(asked: _QueueOptions) -> None:
+def _live(job: str, scope: Scope, output: str) -> None:
+    """Show a Job of the cluster, or all that wait in it."""
     from webhook.api.kubernetes_api import Forbidden
 
-    with connected(asked.access) as client:
-        namespace = namespace_or_current(asked.namespace, asked.access)
+    with connected(scope.access) as client:
+        namespace = scope.here
         try:
             view = line_of_cluster(client)
         except Forbidden:
-            _as_told(client, asked, namespace)
+            _as_told(client, job, scope, output)
             return
-        if not asked.job:
-            _say_all("" if asked.all_namespaces else namespace, view, asked.output)
+        if not job:
+            _say_all(scope.listed, view, output)
             return
-        kind, name = named(asked.job)
+        kind, name = named(job)
         found = view.of(namespace, reference_of(kind.kind, name))
         if not found:
             terminal.say(_why_not(client, kind, namespace, name), err=True)
             sys.exit(1)
-        _say_one(found, view, asked.output)
+        _say_one(found, view, output)
 
 
-def _as_told(client: Client, asked: _QueueOptions, namespace: str) -> None:
+def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
     """Show what stands on the Jobs, to a user who may not see ClusterQueues."""
     from webhook.api.kubernetes_api import NotServed
     from webhook.commands import told_starts
     from webhook.commands.decision_table import state_of
 
-    unix = time.time()
-    if asked.job:
-        kind, name = named(asked.job)
+    namespace, unix = scope.here, time.time()
+    if job:
+        kind, name = named(job)
         try:
-            job = client.get(kind.path(namespace, name))
+            stored = client.get(kind.path(namespace, name))
         except NotServed:
-            job = {}
-        if not job or state_of(job, kind) != "pending":
+            stored = {}
+        if not stored or state_of(stored, kind) != "pending":
             terminal.say(_why_not(client, kind, namespace, name), err=True)
             sys.exit(1)
-        found: Sequence[ToldStart] = [told_starts.of_job(client, job, kind)]
+        found: Sequence[ToldStart] = [told_starts.of_job(client, stored, kind)]
     else:
-        found = told_starts.of_jobs(client, "" if asked.all_namespaces else namespace)
-    if asked.output == "name":
+        found = told_starts.of_jobs(client, scope.listed)
+    if output == "name":
         terminal.say("\n".join(with_type(told.job) for told in found))
         return
-    if asked.output in FOR_PROGRAMS:
-        terminal.say(terminal.dump({"workloads": [told.figures() for told in found]}, asked.output))
+    if output in FOR_PROGRAMS:
+        terminal.say(terminal.dump({"workloads": [told.figures() for told in found]}, output))
         return
-    if asked.job:
+    if job:
         terminal.say(terminal.strong(f"{namespace}/{found[0].job}"))
-        terminal.tell(*found[0].sentences(unix), output=asked.output)
+        terminal.tell(*found[0].sentences(unix), output=output)
     elif found:
         rows = [told.row(unix) for told in found]
-        limit = terminal.width(asked.output)
+        limit = terminal.width(output)
         terminal.say(*terminal.table(told_starts.HEADER, rows, limit=limit))
     else:
         terminal.say("No pending Jobs there.")
-    terminal.tell(told_starts.RESTRICTED, output=asked.output, err=True)
+    terminal.tell(told_starts.RESTRICTED, output=output, err=True)
 
 
 def line_of_cluster(client: Client) -> LineView:
@@ -219,13 +208,13 @@ def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
     start = waiting.start
     place = f"Position {waiting.position} of {waiting.pending} in {waiting.cluster_queue}"
     since = f"pending for {span(max(0.0, unix - waiting.workload.created))}"
-    within = start_words.between(start)
+    within = start.range_words
     lines = [f"{place}, priority {waiting.workload.priority}, {since}."]
     if waiting.until > unix:
         lines.append(f"It was evicted, and is tried again in {span(waiting.until - unix)}.")
     range_text = f", within {within} in 80 % of cases" if within else ""
-    lines.append(f"Expected to start: {start_words.expected(start)}{range_text}.")
-    rests = start_words.rests_on(start)
+    lines.append(f"Expected to start: {start.words}{range_text}.")
+    rests = start.doubts
     if rests:
         lines += ["It rests on this:", *(f"  - {reason}" for reason in rests)]
     return lines
@@ -249,10 +238,6 @@ def _why_not(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     )
 
 
-def _chosen(view: LineView, namespace: str) -> Sequence[WaitingWorkload]:
-    return [each for each in view.waiting if namespace in ("", each.workload.namespace)]
-
-
 def _nobody(namespace: str, elsewhere: int) -> str:
     if not namespace:
         return "No pending Jobs."
@@ -261,7 +246,7 @@ def _nobody(namespace: str, elsewhere: int) -> str:
 
 
 def _say_all(namespace: str, view: LineView, output: str) -> None:
-    chosen = _chosen(view, namespace)
+    chosen = [each for each in view.waiting if namespace in ("", each.workload.namespace)]
     if output in FOR_PROGRAMS:
         terminal.say(_dumped(chosen, output))
         return
@@ -299,7 +284,7 @@ def _row(waiting: WaitingWorkload, unix: float) -> tuple[str, ...]:
         waiting.cluster_queue,
         f"{waiting.position} of {waiting.pending}",
         span(max(0.0, unix - workload.created)),
-        start_words.expected(start),
-        start_words.between(start),
+        start.words,
+        start.range_words,
         "yes" if start.is_known else "a guess",
     )

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, NotServed, Refused
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
+    Scope,
     connected,
+    listed,
     missing_job,
     named,
-    namespace_or_current,
     references,
 )
-from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.jobs import JOB
 from webhook.model.holds import is_gated, release_patch, without_ours
 
@@ -40,15 +40,8 @@ _TRIES = 3
     "--all", "everything", is_flag=True, help="All held Jobs, of -n or of all namespaces."
 )
 @click.option("--overdue", is_flag=True, help="Held Jobs whose latest start has passed.")
-@connection_options
-def command(
-    *,
-    names: tuple[str, ...],
-    namespace: str | None,
-    everything: bool,
-    overdue: bool,
-    access: ClusterAccess,
-) -> None:
+@scope_options
+def command(*, names: tuple[str, ...], everything: bool, overdue: bool, scope: Scope) -> None:
     """Start held Jobs: take their gate off, so that Kueue admits them once there is quota.
 
     \b
@@ -68,15 +61,15 @@ def command(
     """
     if bool(names) == (everything or overdue):
         raise click.UsageError("Name Jobs, or give --all or --overdue.")
-    with connected(access) as client:
+    with connected(scope.access) as client:
         if names:
-            where = namespace_or_current(namespace, access)
+            where = scope.here
             found = [_named(client, where, name) for name in references(names)]
             jobs = [job for job in found if job is not None]
             failed = len(found) - len(jobs)
         else:
             jobs = [
-                job for job in held_jobs(client, namespace or "") if everything or _is_overdue(job)
+                job for job in held_jobs(client, scope.namespace) if everything or _is_overdue(job)
             ]
             failed = 0
         failed += sum(not released(client, job) for job in jobs)
@@ -115,12 +108,9 @@ def _found(client: Client, namespace: str, name: str) -> Mapping[str, Any] | Non
 
 def held_jobs(client: Client, namespace: str) -> Iterator[Mapping[str, Any]]:
     """Yield the Jobs that our gate holds, with and without our label."""
-    from webhook.api.watch import list_pages
-
-    for page in list_pages(client, _path(namespace)):
-        for job in page.get("items") or ():
-            if is_gated(_annotations(job)):
-                yield job
+    for job in listed(client, _path(namespace)):
+        if is_gated(_annotations(job)):
+            yield job
 
 
 def _annotations(job: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,8 +137,9 @@ def released(client: Client, job: Mapping[str, Any]) -> bool:
     path = _path(metadata["namespace"], metadata["name"])
     problem = ""
     for _ in range(_TRIES):
+        version = str(job["metadata"].get("resourceVersion") or "")
         try:
-            client.patch(path, _patch(job))
+            client.patch(path, release_patch(version, without_ours(_annotations(job))))
         except NotServed:
             return True
         except Refused as error:
@@ -167,8 +158,3 @@ def released(client: Client, job: Mapping[str, Any]) -> bool:
             return True
     terminal.say(f"Job {name}: not released: {problem}", err=True)
     return False
-
-
-def _patch(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    version = str(job["metadata"].get("resourceVersion") or "")
-    return release_patch(version, without_ours(_annotations(job)))

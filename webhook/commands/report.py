@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import Duration, forbidden_once
+from webhook.commands.connect import Duration, Scope, forbidden_once
 from webhook.commands.kubectl_flags import (
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_option,
     release_namespace_option,
+    scope_options,
     selector_option,
 )
 from webhook.commands.label_query import read_query
@@ -197,8 +195,6 @@ class ReportOptions:
     """The options, as they were given."""
 
     since: float
-    namespace: str | None
-    all_namespaces: bool
     selector: str
     policy: str | None
     run_times: bool
@@ -209,7 +205,7 @@ class ReportOptions:
     clusters: tuple[str, ...]
     release_namespace: str | None
     output: str
-    access: ClusterAccess
+    scope: Scope
 
 
 @click.command("report")
@@ -238,7 +234,7 @@ class ReportOptions:
 )
 @release_namespace_option
 @output_option
-@connection_options
+@scope_options
 def command(**given: Any) -> None:
     """Show what policies have gained, and what those in mode Observe would have gained.
 
@@ -282,7 +278,6 @@ def command(**given: Any) -> None:
     from webhook.hindsight.gains import gains
 
     asked = ReportOptions(**given)
-    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
     if asked.selector and (asked.run_times or asked.slices):
         raise click.UsageError("-l goes without --run-times and --slices.")
     try:
@@ -303,7 +298,7 @@ def command(**given: Any) -> None:
         hindsight,
         since=until - asked.since,
         until=until,
-        namespace=asked.namespace,
+        namespace=asked.scope.namespace or None,
         policy=asked.policy,
         selector=wanted,
     )
@@ -324,9 +319,9 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
     if asked.policy and asked.policy not in policies:
         return f"There is no policy {asked.policy}{nearest(asked.policy, policies)}."
     known = snapshot.namespaces
-    if asked.namespace and known and asked.namespace not in known:
-        close = nearest(asked.namespace, known)
-        return f"There is no namespace {asked.namespace}{close}."
+    if asked.scope.namespace and known and asked.scope.namespace not in known:
+        close = nearest(asked.scope.namespace, known)
+        return f"There is no namespace {asked.scope.namespace}{close}."
     return ""
 
 
@@ -336,11 +331,10 @@ def _history(asked: ReportOptions) -> ClusterHistory:
 
     if asked.snapshot is not None:
         return history.from_file(asked.snapshot)
-    from webhook.api.connection import default_namespace
     from webhook.commands.connect import release_namespace_of
 
-    with connected(asked.access) as client:
-        theirs = asked.namespace or default_namespace(asked.access)
+    with connected(asked.scope.access) as client:
+        theirs = asked.scope.here
         ours = release_namespace_of(client, asked.release_namespace)
         since = time.time() - (asked.days * _DAY if asked.slices else asked.since)
         past = history.from_cluster(client, own_namespace=ours, namespace=theirs, since=since)
@@ -351,21 +345,12 @@ def _history(asked: ReportOptions) -> ClusterHistory:
 
 def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay the Jobs that ended since then, or not yet; times are in seconds since 1970."""
-    from webhook.commands import simulate
-    from webhook.decide import match
     from webhook.hindsight import look_back
-    from webhook.hindsight.look_back import LookBackInput
 
     entries = [entry for entry in past.entries if not entry.outcome or entry.finished >= since]
-    if past.state is None:
+    world = past.world(until, clusters=given)
+    if world is None:
         return look_back.without_replay(entries)
-    snapshot = match.queueing_all(past.state.snapshot(0.0, until))
-    world = LookBackInput(
-        snapshot=snapshot,
-        workers=simulate.read(given, snapshot),
-        learned=past.state.learned(until),
-        now=until,
-    )
     hindsight = look_back.look_back(entries, world)
     return replace(hindsight, left_out=hindsight.left_out + past.left_out)
 
@@ -378,7 +363,7 @@ def _slices(asked: ReportOptions) -> SlicesReport:
     if asked.snapshot is not None:
         present, until = report_slices.from_file(asked.snapshot), past.until
     else:
-        with connected(asked.access) as client:
+        with connected(asked.scope.access) as client:
             present, until = report_slices.from_cluster(client), time.time()
     for why in forbidden_once(present.unread):
         terminal.say(why, err=True)
@@ -456,7 +441,7 @@ def _learned(asked: ReportOptions) -> Learned:
 
     if asked.snapshot is not None:
         return read_learned(asked.snapshot)
-    with connected(asked.access) as client:
+    with connected(asked.scope.access) as client:
         ours = release_namespace_of(client, asked.release_namespace)
         learned, unread = fetch_learned(client, namespace=ours, unix=time.time())
     for why in unread:

@@ -121,7 +121,8 @@ def _check_files(settings: Settings) -> None:
 
 def _fail(where: str, lines: list[str]) -> NoReturn:
     for line in lines:
-        _log_error(f"{where}: {line}")
+        # Without ``terminal``: no process that serves lays out tables.
+        click.echo(harmless_lines(f"{where}: {line}"), err=True)
     sys.exit(2)
 
 

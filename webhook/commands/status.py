@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +12,14 @@ import click
 from rich.text import Text
 
 from webhook.adapt.accelerators import is_accelerator
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
-from webhook.commands.connect import connected, namespace_or_current
+from webhook.commands.connect import Scope, connected
 from webhook.commands.kubectl_flags import (
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_option,
     release_namespace_option,
+    scope_options,
 )
 from webhook.commands.status_parts import StatusPart
 from webhook.commands.terminal import Line
@@ -297,17 +294,6 @@ _LINES: tuple[tuple[str, str, Callable[[Any], Line]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StatusOptions:
-    namespace: str | None
-    all_namespaces: bool
-    release_namespace: str | None
-    kueue_namespace: str
-    is_whole: bool
-    output: str
-    access: ClusterAccess
-
-
 @click.command("status")
 @namespace_option
 @all_namespaces_option
@@ -321,8 +307,15 @@ class _StatusOptions:
 )
 @click.option("--all", "is_whole", is_flag=True, help="Show all queues and policies.")
 @output_option
-@connection_options
-def command(**given: Any) -> None:
+@scope_options
+def command(
+    *,
+    release_namespace: str | None,
+    kueue_namespace: str,
+    is_whole: bool,
+    output: str,
+    scope: Scope,
+) -> None:
     """Show the servers and their state, the policies, and what ClusterQueues hold.
 
     NEXT FREE: when a Job submitted now would get one core, GiB or device, after those already
@@ -351,28 +344,33 @@ def command(**given: Any) -> None:
     from webhook.api.calls import SHORT_SECONDS
     from webhook.api.client import Client
 
-    asked = _StatusOptions(**given)
-    one_of_both(asked.namespace, all_namespaces=asked.all_namespaces)
-    with connected(asked.access) as client:
-        parts = _parts(client, Client(asked.access, answer_seconds=SHORT_SECONDS), asked)
-    if asked.output in ("json", "yaml"):
+    with connected(scope.access) as client:
+        proxied = Client(scope.access, answer_seconds=SHORT_SECONDS)
+        parts = _parts(client, proxied, scope, release_namespace, kueue_namespace)
+    if output in ("json", "yaml"):
         shown = {name: part.as_json() for name, part in parts.items()}
         trouble = [why for part in parts.values() for why in part.trouble]
-        terminal.say(terminal.dump({"attention": trouble, **shown}, asked.output))
+        terminal.say(terminal.dump({"attention": trouble, **shown}, output))
     else:
-        limit = terminal.width(asked.output)
-        terminal.say(*as_text(parts, limit=limit, is_whole=asked.is_whole))
+        limit = terminal.width(output)
+        terminal.say(*as_text(parts, limit=limit, is_whole=is_whole))
     sys.exit(int(any(part.trouble for part in parts.values())))
 
 
-def _parts(client: Client, proxied: Client, asked: _StatusOptions) -> Mapping[str, StatusPart]:
+def _parts(
+    client: Client,
+    proxied: Client,
+    scope: Scope,
+    release_namespace: str | None,
+    kueue_namespace: str,
+) -> Mapping[str, StatusPart]:
     from webhook.commands import status_parts, webhook_parts
     from webhook.commands.status_parts import part_of, replicas
 
     kubernetes = _kubernetes(client)
-    kueue_namespace, unix = asked.kueue_namespace, time.time()
-    ours, certificates, configurations = _installation(client, asked.release_namespace, unix)
-    here = namespace_or_current(asked.namespace, asked.access)
+    unix = time.time()
+    ours, certificates, configurations = _installation(client, release_namespace, unix)
+    here = scope.here
     parts = {
         "switch": part_of(lambda: status_parts.switch(client, ours)),
         "webhook": part_of(lambda: webhook_parts.webhook(client, configurations, here)),
@@ -397,9 +395,8 @@ def _parts(client: Client, proxied: Client, asked: _StatusOptions) -> Mapping[st
         parts["policies"], parts["replicas"], published, unix
     )
     parts["replicas"] = webhook_parts.with_handshakes(parts["replicas"], parts["webhook"])
-    if asked.all_namespaces or asked.namespace or parts["clusterQueues"].forbidden:
-        where = "" if asked.all_namespaces else here
-        parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, where))
+    if scope.is_everywhere or scope.namespace or parts["clusterQueues"].forbidden:
+        parts["localQueues"] = part_of(lambda: status_parts.local_queues(client, scope.listed))
     return parts
 
 

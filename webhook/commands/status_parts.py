@@ -28,7 +28,7 @@ from webhook.api.resources import (
     kueue_path,
     our_path,
 )
-from webhook.api.watch import list_pages
+from webhook.commands.connect import listed
 from webhook.commands.decision_table import unix_of
 from webhook.commands.switch import off_of
 from webhook.kueue.tree_forecast import wait_for
@@ -86,7 +86,7 @@ def part_of(read: ReadPart) -> StatusPart:
 
 def policies(client: Client) -> StatusPart:
     try:
-        shown = [_policy(source) for source in _listed(client, our_path(POLICIES))]
+        shown = [_policy(source) for source in listed(client, our_path(POLICIES))]
     except NotServed:
         return StatusPart(shown=[], trouble=("the definition of FallbackPolicy is not installed",))
     # What teams write badly is no trouble of who installed this.
@@ -101,7 +101,7 @@ def policies(client: Client) -> StatusPart:
         if policy["reviewed"] is False
     ]
     with suppress(NotServed, Forbidden):
-        shown += [_policy(source) for source in _listed(client, our_path(TEAM_POLICIES))]
+        shown += [_policy(source) for source in listed(client, our_path(TEAM_POLICIES))]
     return StatusPart(shown=shown, trouble=tuple(trouble))
 
 
@@ -200,7 +200,8 @@ def certificates(configurations: Sequence[Mapping[str, Any]], unix: float) -> St
         for hook in configuration["webhooks"]
     }
     shown = sorted(
-        (authority for bundle in bundles for authority in _authorities(bundle, unix)), key=_when
+        (authority for bundle in bundles for authority in _authorities(bundle, unix)),
+        key=lambda authority: str(authority["notAfter"]),
     )
     if "" in bundles:
         return StatusPart(
@@ -228,10 +229,6 @@ def _authorities(bundle: str, unix: float) -> Iterator[dict[str, Any]]:
             "notAfter": end.isoformat().replace("+00:00", "Z"),
             "secondsLeft": round(end.timestamp() - unix),
         }
-
-
-def _when(authority: Mapping[str, Any]) -> str:
-    return str(authority["notAfter"])
 
 
 def kueue(client: Client, namespace: str, kubernetes: str) -> StatusPart:
@@ -279,7 +276,7 @@ def dispatcher(client: Client, kueue_namespace: str, leader: StatusPart, unix: f
     if not (is_ours := _is_dispatcher(client, kueue_namespace)):
         return StatusPart(shown={"ours": is_ours})
     try:
-        workloads = _listed(client, kueue_path(client.kueue_version(), "workloads"))
+        workloads = listed(client, kueue_path(client.kueue_version(), "workloads"))
         waiting = [found for source in workloads if (found := _awaiting(source)) is not None]
     except NotServed:
         return StatusPart(shown={"ours": True})
@@ -322,7 +319,7 @@ def clusters(client: Client) -> StatusPart:
     """
     try:
         path = kueue_path(client.kueue_version(), "multikueueclusters")
-        worker_clusters = [_cluster(source) for source in _listed(client, path)]
+        worker_clusters = [_cluster(source) for source in listed(client, path)]
     except NotServed:
         return StatusPart(shown=[])
     trouble = [
@@ -353,11 +350,6 @@ def _manager(client: Client, namespace: str) -> Mapping[str, Any] | None:
         return None
 
 
-def _listed(client: Client, path: str) -> Iterator[Mapping[str, Any]]:
-    for page in list_pages(client, path):
-        yield from page.get("items") or ()
-
-
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 1)
 
@@ -379,7 +371,9 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
     forecast_input = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
     forecasts = ForecastInputs().forecasts(forecast_input)
-    used = _used_by_policies(snapshot)
+    used = frozenset().union(
+        *(cluster_queues_of(policy, policy.spec.options, snapshot) for policy in snapshot.policies)
+    )
     shown = [
         {
             **_queue(queue, snapshot.held.get(name, Held()), state, forecasts.get(name), snapshot),
@@ -388,12 +382,6 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
         for name, queue in sorted(snapshot.cluster_queues.items())
     ]
     return StatusPart(shown=shown)
-
-
-def _used_by_policies(snapshot: Snapshot) -> frozenset[str]:
-    """Return the ClusterQueues to which the options of some policy lead."""
-    led = (cluster_queues_of(policy, policy.spec.options, snapshot) for policy in snapshot.policies)
-    return frozenset().union(*led)
 
 
 def local_queues(client: Client, namespace: str) -> StatusPart:
@@ -406,12 +394,10 @@ def local_queues(client: Client, namespace: str) -> StatusPart:
     try:
         place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
         path = kueue_path(client.kueue_version(), f"{place}localqueues")
-        sources = [
-            source for page in list_pages(client, path) for source in page.get("items") or ()
-        ]
+        shown = [_local_queue(source) for source in listed(client, path)]
     except NotServed:
         return StatusPart(unknown="Kueue is not installed")
-    return StatusPart(shown=[_local_queue(source) for source in sources])
+    return StatusPart(shown=shown)
 
 
 def _local_queue(source: Mapping[str, Any]) -> dict[str, Any]:
@@ -503,14 +489,10 @@ def replicas(client: Client, namespace: str, unix: float) -> StatusPart:
 
     """
     path = f"/api/v1/namespaces/{namespace}/pods"
-    listed = [
-        pod
-        for page in list_pages(client, path, {"labelSelector": _LABELS})
-        for pod in page.get("items") or ()
-    ]
-    if not listed:
+    pods = listed(client, path, {"labelSelector": _LABELS})
+    shown = [_replica(client, pod, unix) for pod in pods]
+    if not shown:
         return StatusPart(unknown=f"there is no pod of the server in namespace {namespace}")
-    shown = [_replica(client, pod, unix) for pod in listed]
     trouble = [
         f"{server['name']} is {server['state']}"
         for server in shown

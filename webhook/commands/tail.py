@@ -23,14 +23,13 @@ from webhook.commands.connect import (
     FAULT,
     Duration,
     connected,
-    namespace_or_current,
 )
 from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
     all_namespaces_option,
-    connection_options,
     namespace_option,
     output_option,
+    scope_options,
     selector_option,
 )
 from webhook.commands.terminal import Line
@@ -349,7 +348,7 @@ _WIDTHS = (19, 8, 30, 10)
 @click.option("--for", "lasting", type=Duration(), help="End after this time: 30s, 10m.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many lines.")
 @output_option
-@connection_options
+@scope_options
 def command(**given: Any) -> None:
     """Follow Jobs, and print a line when one is decided, moved or undone.
 
@@ -376,9 +375,8 @@ def command(**given: Any) -> None:
 def _follow(given: Mapping[str, Any]) -> None:
     from webhook.api.kubernetes_api import Unreachable
 
-    left, output, access = given["count"], given["output"], given["access"]
-    everywhere = given["all_namespaces"]
-    where = "" if everywhere else namespace_or_current(given["namespace"], access)
+    left, output, where = given["count"], given["output"], given["scope"].listed
+    access = given["scope"].access
     followed = FollowedJobs(namespace=where, selector=given["selector"])
     # Policies are read whole, for what they match; of Jobs the metadata tell all.
     with connected(access) as whole, connected(access, metadata_only=True) as client:

@@ -20,22 +20,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed, Refused
 from webhook.api.resources import kueue_path
 from webhook.commands import completion, terminal
 from webhook.commands.check_sample import nameless, without_run
 from webhook.commands.connect import (
     FAULT,
+    Scope,
     connected,
     listed,
     missing_job,
     named,
-    namespace_or_current,
     one_reference,
 )
 from webhook.commands.decision_table import unix_of
-from webhook.commands.kubectl_flags import connection_options, namespace_option
+from webhook.commands.kubectl_flags import namespace_option, scope_options
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job
@@ -103,16 +102,8 @@ decided_job_argument = click.argument(
 @click.option(
     "-y", "--yes", "is_sure", is_flag=True, help="With --recreate: do not ask for confirmation."
 )
-@connection_options
-def command(
-    job: str,
-    namespace: str | None,
-    *,
-    dry_run: bool,
-    recreates: bool,
-    is_sure: bool,
-    access: ClusterAccess,
-) -> None:
+@scope_options
+def command(job: str, *, dry_run: bool, recreates: bool, is_sure: bool, scope: Scope) -> None:
     """Put a pending Job back as it was submitted, and leave it alone from then on.
 
     The Job returns to its queue with what it asked for, and keeps its age. If Kueue gives it quota
@@ -138,10 +129,9 @@ def command(
       kubectl fallback undo train -n team --dry-run
       kubectl fallback undo train --recreate
     """
-    with connected(access) as client:
-        where = namespace_or_current(namespace, access)
+    with connected(scope.access) as client:
         kind, name = named(job)
-        target = Target(kind=kind, namespace=where, name=name, is_dry_run=dry_run)
+        target = Target(kind=kind, namespace=scope.here, name=name, is_dry_run=dry_run)
         try:
             if recreates:
                 after = recreate(client, target, is_sure=is_sure)

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import terminal
+from webhook.commands.connect import Scope
 from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
     all_namespaces_option,
-    connection_options,
     namespace_option,
-    one_of_both,
     output_of_jobs_option,
+    scope_options,
     selector_option,
 )
 from webhook.commands.list_jobs import decided_jobs, say_for_programs
@@ -37,16 +36,8 @@ refuses that change."""
 @all_namespaces_option
 @selector_option
 @output_of_jobs_option
-@connection_options
-def command(
-    *,
-    release: bool,
-    namespace: str | None,
-    all_namespaces: bool,
-    selector: str,
-    output: str,
-    access: ClusterAccess,
-) -> None:
+@scope_options
+def command(*, release: bool, selector: str, output: str, scope: Scope) -> None:
     """List unfinished Jobs that carry a decision, in all namespaces or in that of -n.
 
     The chart runs this before an uninstall, so it never fails. It says what it could not do.
@@ -61,12 +52,11 @@ def command(
     from webhook.api.client import Client
     from webhook.api.kubernetes_api import ClusterError
 
-    one_of_both(namespace, all_namespaces=all_namespaces)
     try:
-        client = Client(access)
+        client = Client(scope.access)
         if release:
-            _release(client, namespace or "")
-        jobs = decided_jobs(client, namespace or "", selector)
+            _release(client, scope.namespace)
+        jobs = decided_jobs(client, scope.namespace, selector)
     except ClusterError as error:
         terminal.say(f"The unfinished Jobs with a decision could not be listed: {error}", err=True)
         return

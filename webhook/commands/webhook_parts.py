@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, NotServed
 from webhook.api.resources import SAVINGS
-from webhook.api.watch import list_pages
 from webhook.commands import probe
+from webhook.commands.connect import listed
 from webhook.commands.decision_table import unix_of
 from webhook.commands.status_parts import StatusPart, ready_pods
 from webhook.hindsight.savings_record import SavingsRecord, read_savings
@@ -85,8 +85,7 @@ def deployments(client: Client, namespace: str) -> StatusPart:
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     shown = [
         {"name": source["metadata"]["name"], **pods}
-        for page in list_pages(client, path, _LABELS)
-        for source in page.get("items") or ()
+        for source in listed(client, path, _LABELS)
         if (pods := ready_pods(source)) is not None
     ]
     trouble = [
@@ -133,7 +132,7 @@ def unmatched(
     busy = {policy for server in replicas.shown or () for policy in server["matchedPolicies"]}
     since = unix - _DAY_SECONDS
     hours = published.hours if published is not None else ()
-    busy |= {hour.policy for hour in hours if hour.at + _HOUR_SECONDS > since}
+    busy |= {hour.policy for hour in hours if hour.since + _HOUR_SECONDS > since}
     quiet = [
         policy["name"]
         for policy in policies.shown or ()

@@ -19,7 +19,7 @@ from webhook.jobs import BY_NAME
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
-from webhook.model.requester import Requester
+from webhook.model.requester import Requester, read_requester
 
 
 class Rights(Protocol):
@@ -99,9 +99,8 @@ class AccessQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Viewer:
-    name: str
+    requester: Requester
     uid: str = ""
-    groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
@@ -204,9 +203,9 @@ class Reviews:
 
     def _is_allowed(self, user: Viewer, asked: AccessQuery) -> bool:
         spec = {
-            "user": user.name,
+            "user": user.requester.name,
             "uid": user.uid,
-            "groups": list(user.groups),
+            "groups": sorted(user.requester.groups),
             "extra": {key: list(values) for key, values in user.extra},
             "resourceAttributes": asked._asdict(),
         }
@@ -252,7 +251,7 @@ class _Reviewed:
 
     @property
     def requester(self) -> Requester:
-        return Requester(name=self._user.name, groups=frozenset(self._user.groups))
+        return self._user.requester
 
     def _has(
         self, verb: str, group: str, resource: str, *, namespace: str = "", name: str = ""
@@ -263,8 +262,7 @@ class _Reviewed:
 def _read_user(source: Mapping[str, Any]) -> Viewer:
     extra = fields.mapping(source, "extra", "user")
     return Viewer(
-        name=fields.text(source, "username", "user"),
+        requester=read_requester(source, "user"),
         uid=fields.text(source, "uid", "user"),
-        groups=fields.strings(source, "groups", "user"),
         extra=tuple((key, fields.strings(extra, key, "user.extra")) for key in sorted(extra)),
     )

@@ -17,19 +17,16 @@ from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
-    JOURNAL,
     Cell,
     Policy,
     Queue,
-    Savings,
     ShownCluster,
     View,
 )
-from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
+from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord, ShownDecision, added
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
-from webhook.kueue.tree_forecast import TreeForecast
 from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
 from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
 from webhook.state.feed import Counted
@@ -54,7 +51,14 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     added = []
     for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
         same = waiting[past.namespace, past.policy]
-        matching = next((candidate for candidate in same if _is_same(candidate, past)), None)
+        matching = next(
+            (
+                decision
+                for decision in same
+                if past.job.startswith(decision.job) and abs(past.at - decision.at) <= SAME_SECONDS
+            ),
+            None,
+        )
         if matching is None:
             added.append(past)
         else:
@@ -63,45 +67,18 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     return tuple(together[:KEPT])
 
 
-def _is_same(known: ShownDecision, past: ShownDecision) -> bool:
-    return past.job.startswith(known.job) and abs(past.at - known.at) <= SAME_SECONDS
-
-
-def enforced(gained: Iterable[Gained]) -> Savings | None:
+def enforced(gained: Iterable[Gained]) -> Gained | None:
     """Return what decisions that were carried out have gained; None: nothing was replayed."""
     return _summed([gain for gain in gained if gain.mode == Mode.ENFORCE])
 
 
-def promised(gained: Iterable[Gained]) -> Savings | None:
+def promised(gained: Iterable[Gained]) -> Gained | None:
     """Return what decisions of policies that do not enforce would have gained; None: unknown."""
     return _summed([gain for gain in gained if gain.mode != Mode.ENFORCE])
 
 
-def _summed(gained: Sequence[Gained]) -> Savings | None:
-    if not gained:
-        return None
-    return Savings(
-        since=min(gain.since for gain in gained),
-        jobs=sum(gain.jobs for gain in gained),
-        moved=sum(gain.moved for gain in gained),
-        saved_seconds=sum(gain.saved_seconds for gain in gained),
-        slower=sum(gain.slower for gain in gained),
-        rests=JOURNAL,
-        margin_seconds=sum(gain.margin_seconds for gain in gained),
-        spent=_added(gain.spent for gain in gained),
-        saved=_added(gain.saved for gain in gained),
-        late=sum(gain.late for gain in gained),
-        deadlines=sum(gain.deadlines for gain in gained),
-        device_hours=sum(gain.device_hours for gain in gained),
-    )
-
-
-def _added(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
-    total: defaultdict[str, float] = defaultdict(float)
-    for of_kinds in amounts:
-        for kind, amount in of_kinds.items():
-            total[kind] += amount
-    return dict(total)
+def _summed(gains: Sequence[Gained]) -> Gained | None:
+    return added(gains, since=min(gain.since for gain in gains)) if gains else None
 
 
 _NOTHING = Held()
@@ -213,12 +190,13 @@ def restricted(view: View, rights: Rights) -> View:
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
     named_in = (row.namespace for rows in (view.gained, view.hours) for row in rows)
     namespaces = rights.may_list_jobs(named_in)
+    may_know_leader = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     decisions = seen_decisions(view, rights)
     gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
     return replace(
         view,
         **_seen_off(view, rights),
-        leader=_seen_leader(view, rights),
+        leader=view.leader if may_know_leader or not view.leader else "a replica",
         queues=kept,
         policies=tuple(
             replace(
@@ -337,7 +315,7 @@ def _decided(
     return tuple((option, taken[option]) for option in options)
 
 
-def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
+def savings(decisions: Iterable[ShownDecision]) -> Gained | None:
     """Return the gain of decisions that were carried out, by their forecasts; None: unknown.
 
     A Job's first option is the one that it would have had without a policy.
@@ -351,12 +329,14 @@ def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
             gains.append((decision, first - done))
     if not gains:
         return None
-    return Savings(
+    return Gained(
         since=min(decision.at for decision, _ in gains),
         jobs=len(gains),
         moved=sum(decision.option != decision.options[0].name for decision, _ in gains),
-        saved_seconds=sum(gain for _, gain in gains),
+        gained_seconds=sum(max(0.0, gain) for _, gain in gains),
+        lost_seconds=sum(max(0.0, -gain) for _, gain in gains),
         slower=sum(gain < 0 for _, gain in gains),
+        rests=FORECASTS,
     )
 
 
@@ -394,11 +374,6 @@ def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
     return {"off": _off_in(names) if names else "", "off_in": names}
 
 
-def _seen_leader(view: View, rights: Rights) -> str:
-    may_know = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
-    return view.leader if may_know or not view.leader else "a replica"
-
-
 def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
     idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
@@ -419,7 +394,7 @@ def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Que
 def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
     held = counted.snapshot.held.get(queue.name, _NOTHING)
     admitted = counted.admitted.get(queue.name, _NOBODY)
-    trouble = _trouble(queue, tree)
+    forecast, trouble = counted.forecasts.get(queue.name), _trouble(queue, tree)
     return Queue(
         name=queue.name,
         cohort=queue.cohort,
@@ -427,7 +402,7 @@ def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: f
         pending=pending_in(counted.snapshot, queue.name),
         reserving=held.reserving,
         admitted=admitted.workloads,
-        waits=_waits(counted.forecasts.get(queue.name), queue.name, now),
+        waits=None if forecast is None else forecast.waits(queue.name, now),
         cells=tuple(
             Cell(
                 flavor=flavor,
@@ -456,7 +431,3 @@ def _trouble(queue: ClusterQueue, tree: UsageTree | None) -> str:
     if not queue.active:
         return queue.inactive_because or "inactive"
     return "its cohorts form a cycle" if tree is None else ""
-
-
-def _waits(forecast: TreeForecast | None, cluster_queue: str, now: float) -> float | None:
-    return None if forecast is None else forecast.waits(cluster_queue, now)

@@ -32,12 +32,10 @@ from webhook.api.resources import (
     read_by,
 )
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.console.access import Everybody, Reviews, Rights
+from webhook.console.access import Everybody, Reviews
 from webhook.console.collect import ConsoleInput, Judged, Leads, collect
 from webhook.console.decisions import KEPT, DecisionStore, from_job
-from webhook.console.dry_runs import DryRuns
-from webhook.console.job_workloads import JobWorkloads
-from webhook.console.line_forecasts import LineForecasts
+from webhook.console.on_demand import DryRuns, JobWorkloads, LineForecasts
 from webhook.console.queue_history import QueueHistory
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
 from webhook.console.view import View
@@ -391,10 +389,10 @@ class Console:
             ConsoleSources(
                 view=self.view,
                 waiting=self._line.waiting,
-                workloads_of=self._jobs.of,
+                workloads_of=self._jobs.workloads_of,
                 decide=self._dry_runs.decide,
             ),
-            _everybody if self._is_open else self._reviews().rights_of,
+            (lambda _header, _peer: Everybody()) if self._is_open else self._reviews().rights_of,
             hosts=LOOPBACK if self._is_open else (),
             on_error=lambda error: self._log(Fault(f"console: {type(error).__name__}: {error}")),
         )
@@ -447,7 +445,3 @@ def serve_again(
                 say(error)
         sleep(wait * random.uniform(0.8, 1.0))  # noqa: S311
         wait = min(_LONGEST_WAIT_SECONDS, 2 * wait)
-
-
-def _everybody(_header: str, _peer: str) -> Rights:
-    return Everybody()

@@ -13,7 +13,6 @@ from webhook.console import phrases
 from webhook.console.view import View
 from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import ShownDecision
-from webhook.model import start_words
 from webhook.model.reasons import Obstacle
 from webhook.model.words import span
 from webhook.state.waiting_line import WaitingWorkload
@@ -91,7 +90,8 @@ def job_story(
     decision = next((each for each in view.decisions if (each.namespace, each.job) == key), None)
     if decision is None and not workloads:
         return None
-    line = next((each for each in view.waiting or () if _job_of(each) == key), None)
+    waiting = (each for each in view.waiting or () if each.workload.job == job)
+    line = next((each for each in waiting if each.workload.namespace == namespace), None)
     workload = workloads[-1] if workloads else None
     course = _course(workload, decision)
     option = _taken(decision)
@@ -107,10 +107,6 @@ def job_story(
         span=span(reach),
         is_searched=workloads is not None,
     )
-
-
-def _job_of(waiting: WaitingWorkload) -> tuple[str, str]:
-    return waiting.workload.namespace, waiting.workload.job
 
 
 def _taken(decision: ShownDecision | None) -> RecordedOption | None:
@@ -171,8 +167,8 @@ def _quota(workload: Workload, line: WaitingWorkload | None, course: _Course) ->
     if line is None:
         return "it has none"
     place = f"{line.position} of {line.pending} who wait in {line.cluster_queue}"
-    within = start_words.between(line.start)
-    starts = f"starts {start_words.expected(line.start)}"
+    within = line.start.range_words
+    starts = f"starts {line.start.words}"
     return f"{place}; {starts}{f', within {within}' if within else ''}"
 
 

@@ -1,6 +1,7 @@
 """Draws a View as the page for people: HTML without outside resources.
 
 The timeline shows decisions: a lane for each option of a policy, a column for each step of time.
+ClusterQueues stand in a dense table by cohort: the resource that counts, who waits, and a day.
 
 What may be seen was decided before; here it is only written.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
+from itertools import groupby
 from math import ceil, inf, isfinite
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -20,16 +22,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from webhook.console import phrases
-from webhook.console.first_steps import first_steps
 from webhook.console.job_story import JobStory
 from webhook.console.page_filters import NONE, Filters, address, narrowed, page
-from webhook.console.queue_history import STEPS
-from webhook.console.queue_table import DETAILED, SPARK_HEIGHT, queue_table
+from webhook.console.queue_history import STEP_SECONDS, STEPS, Series
 from webhook.console.savings_picture import SAVED_HEIGHT, gain_rows, saved_over_time
 from webhook.console.starts_picture import longest_wait, starts_picture
-from webhook.console.view import Cell, Policy, View
+from webhook.console.view import Cell, Policy, Queue, View
 from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import ShownDecision
+from webhook.model.quantity import CPU
 
 HEIGHT: Final = 12
 """Height of a lane, in pixels, without the room for the marks of moves above it."""
@@ -266,13 +267,166 @@ def bar(cell: Cell) -> Bar:
     )
 
 
+QUEUES_AT_ONCE: Final = 10
+"""Rows shown before the reader expands the rest."""
+DETAILED: Final = 4
+"""So few ClusterQueues are shown with all of their quota, too."""
+SPARK_HEIGHT: Final = 20
+_NO_DEVICES: Final = (CPU, "memory", "ephemeral-storage", "pods")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """How many waited over the last day, as a path; a step is one unit wide."""
+
+    path: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    queue: Queue
+    cell: Cell | None
+    """Its devices, of all flavors together, else its cores; None: it has no quota."""
+    flavors: str
+    spark: Spark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CohortRows:
+    cohort: str
+    """Empty: none."""
+    rows: tuple[QueueRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueTable:
+    cohorts: tuple[CohortRows, ...]
+    more: tuple[CohortRows, ...]
+    """The rest, with fewer pending."""
+    hidden: int
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """Return the ClusterQueues that are shown, in its order."""
+        return tuple(row.queue for group in self.cohorts for row in group.rows)
+
+
+def queue_table(queues: Sequence[Queue], now: float) -> QueueTable:
+    """Return the table at *now*, in seconds since 1970; the busiest ClusterQueues come first."""
+    ranked = sorted(queues, key=_rank)
+    shown, rest = ranked[:QUEUES_AT_ONCE], ranked[QUEUES_AT_ONCE:]
+    return QueueTable(cohorts=_by_cohort(shown, now), more=_by_cohort(rest, now), hidden=len(rest))
+
+
+def _rank(queue: Queue) -> tuple[bool, int, bool, str, str]:
+    return (not queue.trouble, -queue.pending, not _devices(queue), queue.name, queue.cluster)
+
+
+def _by_cohort(ranked: Sequence[Queue], now: float) -> tuple[CohortRows, ...]:
+    """Group ClusterQueues; the cohort of the busiest comes first, and those without one last."""
+    place = {cohort: index for index, cohort in reversed(list(enumerate(q.cohort for q in ranked)))}
+    ordered = sorted(ranked, key=lambda queue: (not queue.cohort, place[queue.cohort]))
+    return tuple(
+        CohortRows(cohort=cohort, rows=tuple(_row(queue, now) for queue in members))
+        for cohort, members in groupby(ordered, lambda queue: queue.cohort)
+    )
+
+
+def _row(queue: Queue, now: float) -> QueueRow:
+    cells = _devices(queue) or [cell for cell in queue.cells if cell.resource == CPU]
+    cells = [cell for cell in cells if cell.resource == cells[0].resource]
+    return QueueRow(
+        queue=queue,
+        cell=_together(cells) if cells else None,
+        flavors=", ".join(cell.flavor for cell in cells),
+        spark=_spark(queue.history, int(now // STEP_SECONDS)),
+    )
+
+
+def _devices(queue: Queue) -> list[Cell]:
+    return [
+        cell
+        for cell in queue.cells
+        if cell.resource not in _NO_DEVICES and not cell.resource.startswith("hugepages-")
+    ]
+
+
+def _together(cells: Sequence[Cell]) -> Cell:
+    first, *_ = cells
+    amounts = ("nominal", "reserved", "borrowed", "available", "used")
+    return replace(first, **{name: sum(getattr(cell, name) for cell in cells) for name in amounts})
+
+
+# A series changes once a minute at most, and the page is drawn every few seconds.
+@lru_cache(maxsize=4096)
+def _spark(series: Series, step: int) -> Spark:
+    """Draw a series whose last entry is of the *step* since 1970."""
+    known = [count for count in series if count is not None]
+    if not known:
+        return Spark(path="", sentence="not counted yet")
+    peak = max(known)
+    scale = (SPARK_HEIGHT - 2) / max(peak, 1)
+    start = STEPS - len(series)
+    path = "".join(
+        f"M{start + index} {SPARK_HEIGHT}v-{count * scale + 1:.1f}h.8V{SPARK_HEIGHT}"
+        for index, count in enumerate(series)
+        if count is not None
+    )
+    at = (step - (len(series) - 1 - series.index(peak))) * STEP_SECONDS
+    since = phrases.duration(len(series) * STEP_SECONDS)
+    sentence = f"at most {peak:,} pending in {since}, at {phrases.minute(at)} UTC; now {series[-1]}"
+    return Spark(path=path, sentence=sentence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    text: str
+    commands: tuple[str, ...]
+
+
+_WITHOUT_POLICIES: Final = (
+    Step(
+        text="See what a policy would gain, from finished Jobs. Nothing is changed.",
+        commands=("kubectl fallback estimate",),
+    ),
+    Step(
+        text="Write a policy that only watches, with mode: Observe, and check it.",
+        commands=(
+            "kubectl fallback check -f policy.yaml",
+            "kubectl apply -f policy.yaml",
+        ),
+    ),
+    Step(
+        text="Ask what it would do with your Job, and after a day what it would have saved.",
+        commands=("kubectl fallback explain -f job.yaml", "kubectl fallback report"),
+    ),
+)
+_WITHOUT_DECISIONS: Final = (
+    Step(
+        text="Check that the policies are ready. A policy that is not says why.",
+        commands=("kubectl get fallbackpolicies",),
+    ),
+    Step(
+        text="Ask what would be decided for your Job, and which policy matches it.",
+        commands=("kubectl fallback explain -f job.yaml",),
+    ),
+    Step(
+        text="Submit the Job. Its decision is on this page within seconds.",
+        commands=("kubectl create -f job.yaml",),
+    ),
+)
+
+
+def first_steps(view: View) -> tuple[Step, ...]:
+    """Return the next three steps; none where Jobs are decided already, or nothing is known yet."""
+    if view.decisions or not isfinite(view.age):
+        return ()
+    return _WITHOUT_DECISIONS if view.policies else _WITHOUT_POLICIES
+
+
 POLICIES_AT_ONCE: Final = 5
 """Policies shown before the reader expands the rest; those that are not ready come first."""
-
-
-def _urgency(policy: Policy) -> tuple[bool, bool]:
-    # What teams write badly is theirs to mend.
-    return "/" in policy.name, policy.ready is not False
 
 
 def render(view: View, nonce: str, asked: Filters = NONE) -> str:
@@ -281,7 +435,8 @@ def render(view: View, nonce: str, asked: Filters = NONE) -> str:
     *nonce* is the one in the header ``Content-Security-Policy`` of this very response.
     """
     shown = narrowed(view, asked)
-    policies = sorted(shown.policies, key=_urgency)
+    # Those that are not ready come first, but what teams write badly is theirs to mend.
+    policies = sorted(shown.policies, key=lambda each: ("/" in each.name, each.ready is not False))
     table = queue_table(shown.queues, view.at)
     return _drawn(
         "page.html",

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 
 from webhook.console.collect import enforced, promised, savings
 from webhook.console.view import Policy, Queue, View
-from webhook.hindsight.savings_record import Gained, GainedHour, ShownDecision
+from webhook.hindsight.savings_record import Gained, ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -54,7 +54,7 @@ class Filters:
 NONE: Final = Filters()
 
 
-def read(parameters: Mapping[str, str]) -> Filters:
+def read_filters(parameters: Mapping[str, str]) -> Filters:
     """Read an address's parameters; unknown ones are ignored."""
     given = {name: parameters.get(name, "").strip()[:_LONGEST] for name in _NAMES}
     return Filters(**given, is_moved=bool(parameters.get("moved")))
@@ -216,7 +216,7 @@ def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -
     }
 
 
-def _is_row(row: Gained | GainedHour, filters: Filters) -> bool:
+def _is_row(row: Gained, filters: Filters) -> bool:
     return _has(filters.namespace, row.namespace) and _has(filters.policy, row.policy)
 
 

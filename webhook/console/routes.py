@@ -144,7 +144,7 @@ def _asked(path: str, sources: ConsoleSources, rights: Rights) -> Response:
 
 
 def _drawn(sources: ConsoleSources, rights: Rights) -> Response:
-    nonce, filters = new_nonce(), page_filters.read(request.args)
+    nonce, filters = new_nonce(), page_filters.read_filters(request.args)
     text = page.render(restricted(sources.whole(), rights), nonce, filters)
     return Response(text, headers=headers(nonce))
 

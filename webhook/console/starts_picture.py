@@ -11,7 +11,6 @@ from math import inf
 from typing import Final
 
 from webhook.console import phrases
-from webhook.model import start_words
 from webhook.state.waiting_line import WaitingWorkload
 
 MOST_ROWS: Final = 8
@@ -86,15 +85,15 @@ def longest_wait(waiting: Sequence[WaitingWorkload], now: float) -> LongestWait 
         job=first.workload.job,
         queue=first.cluster_queue,
         waited=phrases.duration(now - first.workload.created),
-        starts=start_words.expected(first.start),
+        starts=first.start.words,
     )
 
 
 def _row(waiting: WaitingWorkload, span: float) -> StartRow:
     workload, start = waiting.workload, waiting.start
     low, high = _percent(start.low, span), _percent(start.high, span)
-    starts = start_words.expected(start)
-    within = start_words.between(start)
+    starts = start.words
+    within = start.range_words
     parts = [f"starts {starts}", *([f"within {within}"] if within else [])]
     return StartRow(
         namespace=workload.namespace,
@@ -106,7 +105,7 @@ def _row(waiting: WaitingWorkload, span: float) -> StartRow:
         low=low,
         width=round(high - low, 2) if start.seconds < inf else 0.0,
         is_known=start.is_known,
-        sentence="; ".join([", ".join(parts), *start_words.rests_on(start)]),
+        sentence="; ".join([", ".join(parts), *start.doubts]),
     )
 
 

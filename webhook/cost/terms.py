@@ -12,7 +12,7 @@ from math import erfc, exp, expm1, inf, isnan, log, pi, sqrt
 from typing import Final
 
 from webhook.cost.device_shares import rate_of
-from webhook.model.costs.devices import Device, DeviceUse, Watts
+from webhook.model.costs.devices import Device, DeviceUse
 from webhook.model.costs.prices import HOUR, Cost, Curve, Prices
 from webhook.model.forecasts import Forecast, RunTime
 from webhook.model.queues import Amounts, FlavorResource
@@ -114,17 +114,12 @@ def metered(prices: Prices, use: DeviceUse | None) -> Prices:
     if use is None or not use.watts:
         return prices
     devices = {
-        flavor: _metered(device, use.watts[device.name])
+        flavor: replace(device, busy_watts=use.watts[device.name])
         if device.name in use.watts and device.replicas == 1
         else device
         for flavor, device in prices.devices.items()
     }
     return replace(prices, devices=devices)
-
-
-def _metered(device: Device, watts: float) -> Device:
-    known = device.watts or Watts.of_maximum(watts)
-    return replace(device, watts=replace(known, busy=watts))
 
 
 def units(cell: FlavorResource, amount: int) -> float:
@@ -185,11 +180,11 @@ def _counts_devices(resource: str) -> bool:
 def _share(devices: Mapping[str, Device], flavor: str, resource: str) -> float | None:
     """Return the watts of one unit of a resource: those of a device, or of its part of one."""
     device = devices.get(flavor)
-    if device is None or device.watts is None:
+    if device is None or device.busy_watts is None:
         return None
     if part := device.slice_of(resource):
-        return device.watts.busy * part.compute / part.of
-    return device.watts.busy / device.replicas
+        return device.busy_watts * part.compute / part.of
+    return device.busy_watts / device.replicas
 
 
 def _over(kilowatts: float | None, rate: Curve | None, span: Span) -> float | None:

@@ -329,7 +329,7 @@ def _missed_label(wanted: LabelSelector | None, labels: Mapping[str, str]) -> st
 
 def _unmet(pod_sets: Sequence[PodSet], match: Match) -> str:
     """Return the first flag or variable that no container has as asked for; empty: all are met."""
-    containers = flags.read(pod_sets)
+    containers = flags.read_pod_sets(pod_sets)
     if containers is None:
         return "the Job's arguments and variables are too long to be read"
     wanted: list[tuple[str, ValueMatch, list[_Given]]] = [

@@ -52,7 +52,7 @@ class _Found(NamedTuple):
     pods: int
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_appwrapper(source: Mapping[str, Any]) -> Job:
     """Return an AppWrapper as the API server sends it.
 
     Its pod sets go by their places, from ``0``, without the name that Kueue puts before these: that
@@ -75,7 +75,7 @@ def read(source: Mapping[str, Any]) -> Job:
         if job is not None and job.active_deadline_seconds is not None:
             deadlines.append(job.active_deadline_seconds)
     numbered = [pod_set._replace(name=str(number)) for number, pod_set in enumerate(found)]
-    return served_job.read(
+    return served_job.read_served(
         source,
         kind="AppWrapper",
         pod_sets=served_job.read_pod_sets(numbered),
@@ -248,7 +248,7 @@ APPWRAPPER: Final = JobKind(
     templates=_TEMPLATES,
     allowed=allowed_in(_TEMPLATES),
     suspend=("spec", "suspend"),
-    read=read,
+    read=read_appwrapper,
     held_back=_held_back,
     has_ready_pods=_has_ready_pods,
     immutable=_immutable,

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.jobs import served_job
-from webhook.jobs.job_kind import STOPPING, JobKind, allowed_in, true_conditions
+from webhook.jobs.job_kind import JobKind, allowed_in, held_back_by, true_conditions
 from webhook.jobs.served_job import ServedPodSet
 from webhook.model import fields
 from webhook.model.edits import Absent, Edit, Path
 from webhook.model.fields import Json
 from webhook.model.holds import GATE
-from webhook.model.job import JOB_CONTROLLER, MULTIKUEUE_ORIGIN, Job
+from webhook.model.job import JOB_CONTROLLER, Job
 from webhook.model.reasons import Obstacle
 
 TEMPLATE: Path = ("spec", "template")
@@ -32,7 +32,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.37.2/pkg/registry/batch/job/str
 _ENDED = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"})
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_job(source: Mapping[str, Any]) -> Job:
     """Return a Job as the API server sends it.
 
     Raises:
@@ -44,7 +44,7 @@ def read(source: Mapping[str, Any]) -> Job:
     served = ServedPodSet(
         "main", pods_of(spec, "spec"), TEMPLATE, pods, rounds=rounds_of(spec, "spec")
     )
-    return served_job.read(
+    return served_job.read_served(
         source,
         kind="Job",
         pod_sets=served_job.read_pod_sets([served]),
@@ -85,27 +85,24 @@ def held_back(source: Mapping[str, Any]) -> Obstacle | None:
         FieldError: a field that this depends on has a wrong type.
 
     """
-    metadata, spec = fields.mapping(source, "metadata", ""), fields.mapping(source, "spec", "")
-    status = fields.mapping(source, "status", "")
-    labels = fields.texts(metadata, "labels", "metadata")
-    annotations = fields.texts(metadata, "annotations", "metadata")
+    spec, status = fields.mapping(source, "spec", ""), fields.mapping(source, "status", "")
     conditions = true_conditions(status)
-    manager = fields.text(spec, "managedBy", "spec")
-    # Kubernetes lets the template of a Job that ran once change only after it was suspended again.
+    obstacle = held_back_by(
+        source,
+        ("spec", "suspend"),
+        controller=JOB_CONTROLLER,
+        is_over=not _ENDED.isdisjoint(conditions),
+        has_pods=_has_pods(status),
+    )
+    if obstacle is not None:
+        return obstacle
+    # Kubernetes ends a Job of which all completions have succeeded once it is resumed.
+    wanted = fields.integer(spec, "completions", "spec")
+    if wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted:
+        return Obstacle.FINISHED
+    # It lets the template of a Job that ran once change only after it was suspended again.
     has_begun = status.get("startTime") is not None and "Suspended" not in conditions
-    for obstacle, applies in (
-        (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
-        (Obstacle.FINISHED, not _ENDED.isdisjoint(conditions)),
-        (Obstacle.MANAGED_BY, manager not in ("", JOB_CONTROLLER) or MULTIKUEUE_ORIGIN in labels),
-        (Obstacle.NOT_SUSPENDED, not fields.flag(spec, "suspend", "spec")),
-        (Obstacle.STOPPING, "true" in (annotations.get(STOPPING), labels.get(STOPPING))),
-        (Obstacle.PODS_ACTIVE, _has_pods(status)),
-        (Obstacle.FINISHED, _has_succeeded(spec, status)),
-        (Obstacle.STARTED, has_begun),
-    ):
-        if applies:
-            return obstacle
-    return None
+    return Obstacle.STARTED if has_begun else None
 
 
 def _has_pods(status: Mapping[str, Any]) -> bool:
@@ -124,12 +121,6 @@ def _has_pods(status: Mapping[str, Any]) -> bool:
 
 def _has_ready_pods(source: Mapping[str, Any]) -> bool:
     return bool(fields.integer(fields.mapping(source, "status", ""), "ready", "status"))
-
-
-def _has_succeeded(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Return whether all completions have succeeded: Kubernetes ends the Job once it is resumed."""
-    wanted = fields.integer(spec, "completions", "spec")
-    return wanted is not None and (fields.integer(status, "succeeded", "status") or 0) >= wanted
 
 
 def pods_of(spec: Mapping[str, Any], path: str) -> int:
@@ -213,7 +204,7 @@ JOB: Final = JobKind(
     templates=(TEMPLATE,),
     allowed=(*allowed_in((TEMPLATE,)), ("metadata", "annotations", GATE)),
     suspend=("spec", "suspend"),
-    read=read,
+    read=read_job,
     held_back=held_back,
     immutable=immutable,
     ungenerated=ungenerated,

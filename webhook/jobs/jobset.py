@@ -27,7 +27,7 @@ _CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 _ENDED = frozenset({"Completed", "Failed"})
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_jobset(source: Mapping[str, Any]) -> Job:
     """Return a JobSet as the API server sends it.
 
     Raises:
@@ -41,7 +41,7 @@ def read(source: Mapping[str, Any]) -> Job:
         raise FieldError(".".join(_JOBS), "expected a name of its own for each")
     name = served_job.name_of(source)
     served = [_pod_set(job, where, _coordinator(spec), name) for job, where in replicated]
-    return served_job.read(
+    return served_job.read_served(
         source,
         kind="JobSet",
         pod_sets=served_job.read_pod_sets(served),
@@ -126,7 +126,7 @@ JOBSET: Final = JobKind(
     replicas=_REPLICAS,
     allowed=(*allowed_in(_TEMPLATES), *_REPLICAS),
     suspend=("spec", "suspend"),
-    read=read,
+    read=read_jobset,
     held_back=_held_back,
     has_ready_pods=_has_ready_pods,
     immutable=batch.immutable_but_scheduling,

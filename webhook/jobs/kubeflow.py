@@ -50,7 +50,7 @@ def _read(kind: str, replicas: str, types: Sequence[str], source: Mapping[str, A
     if spec.get("nprocPerNode") == "gpu":
         unmodelled = "its nprocPerNode, which starts a process for each GPU,"
     served = tuple(_pod_sets(spec, replicas, types, served_job.name_of(source)))
-    job = served_job.read(
+    job = served_job.read_served(
         source,
         kind=kind,
         pod_sets=served_job.read_pod_sets(served),

@@ -55,7 +55,7 @@ _MOUNTED = ("volumes", "volumeMounts")
 """What differs from Pod to Pod, as the API server mounts a token under a random name."""
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_pod(source: Mapping[str, Any]) -> Job:
     """Return a Pod as the API server sends it; one that is not queued by itself has no pod sets.
 
     Raises:
@@ -65,7 +65,7 @@ def read(source: Mapping[str, Any]) -> Job:
     spec = fields.mapping(source, "spec", "")
     metadata = fields.mapping(source, "metadata", "")
     annotations = fields.texts(metadata, "annotations", "metadata")
-    job = served_job.read(
+    job = served_job.read_served(
         source,
         kind="Pod",
         pod_sets=PodSets(),
@@ -177,7 +177,7 @@ POD: Final = JobKind(
     allowed=tuple(dict.fromkeys(allowed_in((_ITSELF,)))),
     # Kueue gates it, in place of suspending.
     suspend=("spec", "schedulingGates"),
-    read=read,
+    read=read_pod,
     held_back=creation_only,
     kept=_kept,
     immutable=creation_only,

@@ -59,7 +59,7 @@ def read_job(source: Mapping[str, Any]) -> Job:
     if _names_devices(fields.text(spec, "entrypointResources", "spec")):
         unmodelled = "its entrypointResources, which Ray would still ask for,"
     served = _with_submitter(tuple(pod_sets), spec)
-    job = served_job.read(
+    job = served_job.read_served(
         source,
         kind="RayJob",
         pod_sets=served_job.read_pod_sets(served),
@@ -81,7 +81,7 @@ def read_cluster(source: Mapping[str, Any]) -> Job:
     """
     spec = fields.mapping(source, "spec", "")
     served = tuple(_pod_sets(spec, ("spec",)))
-    job = served_job.read(
+    job = served_job.read_served(
         source,
         kind="RayCluster",
         pod_sets=served_job.read_pod_sets(served),

@@ -64,7 +64,7 @@ def _read(kind: str, source: Mapping[str, Any]) -> Job:
     """
     spec = fields.mapping(source, "spec", "")
     pod_sets = [_pod_set(*listed) for listed in fields.objects(spec, "podSets", "spec")]
-    job = served_job.read(
+    job = served_job.read_served(
         source,
         kind=kind,
         pod_sets=served_job.read_pod_sets(pod_sets),

@@ -49,7 +49,7 @@ class ServedPodSet(NamedTuple):
     """How often each of its places runs a pod to its end, one after the other."""
 
 
-def read(
+def read_served(
     source: Mapping[str, Any],
     *,
     kind: str,

@@ -46,7 +46,7 @@ def _read(source: Mapping[str, Any], *, kind: str, framework: str) -> Job:
     one_by_one = kind == "Deployment"
     pod_set = ServedPodSet("main", 1 if one_by_one else replicas, _TEMPLATE, pods)
     pod_sets = served_job.read_pod_sets([] if is_a_part or not replicas else [pod_set])
-    job = served_job.read(source, kind=kind, pod_sets=pod_sets)
+    job = served_job.read_served(source, kind=kind, pod_sets=pod_sets)
     return replace(job, workloads=replicas) if one_by_one else job
 
 
@@ -70,7 +70,7 @@ def read_lws(source: Mapping[str, Any]) -> Job:
             ServedPodSet("worker", size - 1, _WORKER, workers),
         ]
     pod_sets = pod_sets if replicas else []
-    job = served_job.read(
+    job = served_job.read_served(
         source, kind="LeaderWorkerSet", pod_sets=served_job.read_pod_sets(pod_sets)
     )
     return replace(job, workloads=replicas)

@@ -45,7 +45,7 @@ _KNOWN: Final = frozenset({"cpu", "memory"})
 _TOLD_OF_GPUS: Final = ".resource.gpu."
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_application(source: Mapping[str, Any]) -> Job:
     """Return a SparkApplication as the API server sends it.
 
     Raises:
@@ -61,7 +61,7 @@ def read(source: Mapping[str, Any]) -> Job:
     pod_sets = [
         ServedPodSet(role, counts[role], path, _pods(spec, role)) for role, path in _ROLES.items()
     ]
-    application = served_job.read(
+    application = served_job.read_served(
         source,
         kind="SparkApplication",
         pod_sets=served_job.read_pod_sets(pod_sets),
@@ -224,10 +224,6 @@ def _unwritable(before: Job, after: Job) -> str:
     return ""
 
 
-def _allowed() -> tuple[Path, ...]:
-    return (*OF_THE_OBJECT, *((*path, *below) for path in _ROLES.values() for below in _FIELDS))
-
-
 def _kept(source: Mapping[str, Any]) -> Obstacle | None:
     """Return why this SparkApplication cannot be created anew; None: it waits.
 
@@ -255,9 +251,12 @@ SPARKAPPLICATION: Final = JobKind(
     framework="sparkoperator.k8s.io/sparkapplication",
     gate="SparkApplicationIntegration",
     templates=tuple(_ROLES.values()),
-    allowed=_allowed(),
+    allowed=(
+        *OF_THE_OBJECT,
+        *((*path, *below) for path in _ROLES.values() for below in _FIELDS),
+    ),
     suspend=("spec", "suspend"),
-    read=read,
+    read=read_application,
     held_back=creation_only,
     kept=_kept,
     immutable=creation_only,

@@ -64,7 +64,7 @@ def _reference(spec: Mapping[str, Any]) -> tuple[str, str]:
     return kind, fields.text(reference, "name", here)
 
 
-def read(source: Mapping[str, Any]) -> Job:
+def read_trainjob(source: Mapping[str, Any]) -> Job:
     """Return a TrainJob as the API server sends it, with its runtime beside it.
 
     Raises:
@@ -78,7 +78,7 @@ def read(source: Mapping[str, Any]) -> Job:
     if not unmodelled and _is_quantized(fields.mapping(spec, "trainer", "spec")):
         unmodelled = "QLoRA, for which the trainer wants a GPU,"
     served = () if unmodelled else tuple(_pod_sets(spec, runtime))
-    return served_job.read(
+    return served_job.read_served(
         source,
         kind="TrainJob",
         # A plain tuple: what is prepared for equal templates does not fit equal TrainJobs.
@@ -358,7 +358,7 @@ TRAINJOB: Final = JobKind(
     templates=(_PATCHED, _TRAINER),
     allowed=tuple(_allowed()),
     suspend=("spec", "suspend"),
-    read=read,
+    read=read_trainjob,
     completed=completed,
     without_kueues=_without_kueues,
     held_back=_held_back,

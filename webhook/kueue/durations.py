@@ -20,7 +20,6 @@ from webhook.model.forecasts import (
     Estimates,
     JobClass,
     RunTime,
-    StatedRunTime,
     home_of,
     of_queue,
 )
@@ -112,7 +111,7 @@ class Durations:
         """Return the namespaces that know those of the run times that not everybody knows."""
         runs = [self._expected(cluster_queue, job_class, flavors) for flavors in combinations]
         stated = [
-            run.known_in if isinstance(run, StatedRunTime) else frozenset[str]()
+            (run.known_in if run is not None else None) or frozenset[str]()
             for run in runs
             if not _is_for_all(run)
         ]
@@ -204,7 +203,7 @@ class Durations:
 
 def _is_for_all(run: RunTime | None) -> TypeGuard[RunTime]:
     """Return whether everybody may count on a run time."""
-    return run is not None and not isinstance(run, StatedRunTime)
+    return run is not None and run.known_in is None
 
 
 def remaining(run: RunTime, elapsed: float = 0.0) -> tuple[float, float]:

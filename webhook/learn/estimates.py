@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
@@ -34,7 +34,6 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import (
     SIGMAS_OF_A_SIDE,
     Basis,
-    ComparedRunTime,
     Estimates,
     JobClass,
     OfSaid,
@@ -112,18 +111,6 @@ def ratio_to_said(runs: Iterable[Run], said: Iterable[Run]) -> OfSaid | None:
     middle = _middle(weighted)
     sigma = math.hypot(*_sigmas(weighted, middle, _SAID_RATIO_SIGMA)) / math.sqrt(2)
     return OfSaid(middle, sigma, _effective_runs(weighted))
-
-
-def _compared(learned: RunTime, of_said: OfSaid) -> ComparedRunTime:
-    return ComparedRunTime(
-        seconds=learned.seconds,
-        low=learned.low,
-        high=learned.high,
-        basis=learned.basis,
-        runs=learned.runs,
-        warm=learned.warm,
-        of_said=of_said,
-    )
 
 
 WARM_SECONDS: Final = 7_200
@@ -430,7 +417,7 @@ class RunTimeLearner:
         if learned is None or not said:
             return learned
         compared = ratio_to_said(unpack_runs(runs), unpack_runs(said))
-        return learned if compared is None else _compared(learned, compared)
+        return learned if compared is None else replace(learned, of_said=compared)
 
     def _pool(self, before: ClassRecord | None, after: ClassRecord) -> None:
         if not after.coarse:

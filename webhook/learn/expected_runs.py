@@ -23,7 +23,6 @@ from webhook.model.forecasts import (
     ENOUGH_RUNS,
     SIGMAS_OF_A_SIDE,
     Basis,
-    ComparedRunTime,
     Delay,
     Dispatch,
     Estimates,
@@ -99,7 +98,7 @@ def _of_owner(expecting: Expecting, said: float, option: Option, flavors: str) -
 
 def _of_said(expecting: Expecting, flavors: str) -> OfSaid | None:
     learned = expecting.run_times.get((expecting.job_class.key, flavors))
-    return learned.of_said if isinstance(learned, ComparedRunTime) else None
+    return learned.of_said if learned is not None else None
 
 
 def _observed(

@@ -118,5 +118,4 @@ def _seen(expecting: Expecting, places: Iterable[str]) -> Iterator[str]:
 
 def _is_linked(part: DevicePart | None) -> bool:
     """Tell whether NVLink joins whole devices; parts of them are not joined."""
-    link = part.device.link if part is not None and part.loss == _WHOLE else None
-    return link is not None and link.kind.lower() == _NVLINK
+    return part is not None and part.loss == _WHOLE and part.device.link.lower() == _NVLINK

@@ -48,7 +48,7 @@ class ContainerValues(NamedTuple):
     """None: a variable whose value is read from elsewhere (``valueFrom``)."""
 
 
-def read(pod_sets: Sequence[PodSet]) -> tuple[ContainerValues, ...] | None:
+def read_pod_sets(pod_sets: Sequence[PodSet]) -> tuple[ContainerValues, ...] | None:
     """Return what each container of a Job is given; None: it is too long to be read."""
     templates = [pod_set.template for pod_set in pod_sets]
     return read_containers(
@@ -108,7 +108,7 @@ def named(
     """Return the values that a Job gives to these flags and variables: (name, value)."""
     if not flags and not env:
         return ()
-    containers = read(pod_sets) or ()
+    containers = read_pod_sets(pod_sets) or ()
     return tuple(
         (name, value)
         for values in containers

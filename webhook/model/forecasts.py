@@ -1,7 +1,7 @@
 """What is expected of time: how long runs take, what queues will have free, when a Job would start.
 
 Also the keys by which run times are learned. Seconds everywhere; moments count from a given one, as
-each value says. Nothing here computes.
+each value says. Nothing is forecast here.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from math import inf
+from typing import Final, NamedTuple, TypeAlias
 
 from webhook.model.queues import FlavorResource
+from webhook.model.words import span
 
 ENOUGH_RUNS = 3
 """Runs from which on a class is estimated by itself; with fewer, its coarse class counts too. A
@@ -55,24 +57,11 @@ class RunTime:
     warm: float = 0.0
     """Which part of the newest learned ones began soon after the end of another, where its data
     may still be."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedRunTime(RunTime):
-    """A learned run time of runs of which owners had said something.
-
-    Of most runs nobody says anything, and a field for it would take memory in each estimate.
-    """
-
-    of_said: OfSaid
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatedRunTime(RunTime):
-    """What is said of runs by somebody who is not believed everywhere; nothing was learned."""
-
-    known_in: frozenset[str]
-    """The namespaces whose Jobs may count on it."""
+    of_said: OfSaid | None = None
+    """How learned runs compare with what owners said of them; None: they said nothing."""
+    known_in: frozenset[str] | None = None
+    """The only namespaces whose Jobs may count on it, where it is said by somebody who is not
+    believed everywhere; None: all may."""
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]
@@ -119,6 +108,26 @@ class Unseen:
     """Namespaces whose Jobs may count on the run times that are expected."""
 
 
+_DOUBTS: Final[Mapping[str, str]] = {
+    "preemption": "Workloads that come later may preempt others in its ClusterQueue",
+    "fairSharing": "Kueue shares quota between queues by what they use",
+    "cohortReclaim": "other ClusterQueues may take back quota that they have lent",
+    "admissionFairSharing": "Kueue orders its queue by what LocalQueues have used",
+    "admissionChecks": "AdmissionChecks follow once it has quota",
+    "podsReady": "Kueue admits one Workload at a time until its pods are ready",
+    "topology": "it needs domains of a Topology with enough room",
+    "depth": "so many wait that preemptions are forecast only at first",
+    "runTimes": "some run times are not known and are taken to be like those of the others",
+    "arrivals": "Workloads that usually come may come before it",
+}
+_NO_ORDER: Final[Mapping[str, str]] = {
+    "fairSharing": "Kueue shares quota between queues by what they use",
+    "partialAdmission": "a Workload may be admitted with fewer pods",
+    "concurrentAdmission": "Kueue admits the first of several Workloads of one Job",
+    "topology": "which domains of a Topology have room is not known",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
     """When one Job is expected to start, in seconds from now; inf: never."""
@@ -148,6 +157,37 @@ class Start:
     def is_known(self) -> bool:
         """Return whether a decision may rest on it."""
         return not self.unseen and not self.unordered
+
+    @property
+    def words(self) -> str:
+        """Return when it is: ``now``, ``in 12 min``, or ``not foreseen`` where no time is."""
+        if self.seconds == inf:
+            return "not foreseen"
+        return "now" if self.seconds <= 0 else f"in {span(self.seconds)}"
+
+    @property
+    def range_words(self) -> str:
+        """Return the range of about 80 % of cases; empty: there is none."""
+        if self.seconds == inf or self.high <= 0:
+            return ""
+        high = "any time" if self.high == inf else span(self.high)
+        return f"{span(self.low)} to {high}"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return what it rests on that may turn out otherwise; empty: nothing is in doubt."""
+        parts = []
+        if self.seconds == inf:
+            parts.append("there is never room for it as things are")
+        if self.unseen:
+            whose = "1 Workload" if self.unseen == 1 else f"{self.unseen} Workloads"
+            parts.append(f"how long {whose} ahead of it will run is a guess: no such run was seen")
+        if self.unordered:
+            parts.append(f"who is next cannot be foreseen: {_NO_ORDER[self.unordered]}")
+        parts += [_DOUBTS[doubt] for doubt in self.uncertain if doubt != self.unordered]
+        if self.unseen and _DOUBTS["runTimes"] in parts:
+            parts.remove(_DOUBTS["runTimes"])
+        return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ import socket
 import ssl
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from gunicorn import http
 from gunicorn import sock as gunicorn_sock
@@ -30,7 +30,6 @@ from gunicorn.http.errors import ParseException as NotHttp
 from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from webhook.model import faults
-from webhook.server.peer_turns import TurnsByPeer
 from webhook.server.tls import names_of
 
 MAX_BODY = (3 << 20) + (256 << 10)
@@ -64,6 +63,34 @@ _LAST_RECEIVED = slice(52, 56)
 """Where Linux's ``struct tcp_info`` has the milliseconds since data was last received."""
 _WHOLE = 0
 """A connection waits for no event of its socket, but for its message to be answered."""
+
+
+_Waiting = TypeVar("_Waiting")
+
+
+class TurnsByPeer(Generic[_Waiting]):
+    """Those who wait, in turn by peer, however much one peer sends.
+
+    One of each peer comes, then again one of each; of one peer the first comes first.
+    """
+
+    def __init__(self) -> None:
+        # In the order in which the peers have their next turns; none is empty.
+        self._of_peers: dict[str, deque[_Waiting]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._of_peers.values()))
+
+    def append(self, peer: str, waiting: _Waiting) -> None:
+        self._of_peers.setdefault(peer, deque()).append(waiting)
+
+    def popleft(self) -> _Waiting:
+        peer = next(iter(self._of_peers))
+        line = self._of_peers.pop(peer)
+        first = line.popleft()
+        if line:
+            self._of_peers[peer] = line
+        return first
 
 
 class RefusedMessage(Exception):  # noqa: N818 - it is an answer, not a failure of ours

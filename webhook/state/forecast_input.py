@@ -29,7 +29,6 @@ from webhook.learn.job_class import shares_with, sharing_policy
 from webhook.model.forecasts import (
     JobClass,
     RunTime,
-    StatedRunTime,
     home_of,
     is_of_queue,
 )
@@ -446,7 +445,7 @@ class LentRunTimes:
         believers = self._believing[home]
         if believers.are_alone:
             return of_home
-        return of_all or StatedRunTime(
+        return of_all or RunTime(
             seconds=of_home.seconds,
             low=of_home.low,
             high=of_home.high,

@@ -14,7 +14,6 @@ from typing import Any
 from webhook.kueue.forecast import pending_starts
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
-from webhook.model import start_words
 from webhook.model.forecasts import Start
 from webhook.model.queues import Snapshot
 from webhook.state import forecast_input
@@ -68,7 +67,7 @@ class WaitingWorkload:
             "startsInLow": _or_null(start.low),
             "startsInHigh": _or_null(start.high),
             "isKnown": start.is_known,
-            "restsOn": list(start_words.rests_on(start)),
+            "restsOn": list(start.doubts),
         }
 
 

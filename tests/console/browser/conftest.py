@@ -37,7 +37,7 @@ class Site:
                 site.paths.append(self.path)
                 split = urlsplit(self.path)
                 nonce = routes.new_nonce()
-                asked = page_filters.read(dict(parse_qsl(split.query)))
+                asked = page_filters.read_filters(dict(parse_qsl(split.query)))
                 body = (site.job(nonce) or page.render(site.view, nonce, asked)).encode()
                 is_there = split.path in ("/", "/job")
                 self.send_response(503 if site.is_down else 200 if is_there else 404)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from webhook.model import quantity
 from webhook.model.costs.device_table import DEVICES
-from webhook.model.costs.devices import Device, DeviceSlice, Isolation, Link, Watts
+from webhook.model.costs.devices import Device, DeviceSlice, Isolation, busy_watts
 from webhook.model.policy.custom_object import Conditions, CustomObject, read_object
 from webhook.model.policy.field_types import (
     ATOMIC,
@@ -185,8 +185,8 @@ def _device(name: str, spec: AcceleratorProfileSpec, like: Device) -> Device:
         memory=like.memory if spec.memory is None else _bytes(spec.memory),
         bandwidth=like.bandwidth if spec.bandwidth is None else float(spec.bandwidth),
         compute={kind: float(speed) for kind, speed in said.items()} or like.compute,
-        watts=like.watts if spec.watts is None else _watts(spec.watts),
-        link=like.link if spec.link is None else _link(spec.link),
+        busy_watts=like.busy_watts if spec.watts is None else _watts(spec.watts),
+        link=like.link if spec.link is None else spec.link.kind,
         isolation=spec.isolation,
         replicas=spec.replicas,
         slices=tuple(map(_slice, spec.slices)) or like.slices,
@@ -198,17 +198,8 @@ def _bytes(amount: str) -> int:
     return quantity.parse(amount, resource=_MEMORY)
 
 
-def _watts(spec: WattsSpec) -> Watts:
-    return Watts.of_maximum(
-        float(spec.maximum),
-        busy=None if spec.busy is None else float(spec.busy),
-        idle=None if spec.idle is None else float(spec.idle),
-    )
-
-
-def _link(spec: LinkSpec) -> Link:
-    bandwidth = None if spec.bandwidth is None else float(spec.bandwidth)
-    return Link(kind=spec.kind, bandwidth=bandwidth, domain=spec.domain)
+def _watts(spec: WattsSpec) -> float:
+    return busy_watts(float(spec.maximum)) if spec.busy is None else float(spec.busy)
 
 
 def _slice(spec: SliceSpec) -> DeviceSlice:

@@ -11,14 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from webhook.model.costs.devices import Device, DeviceSlice, Link, Watts
-from webhook.model.topologies import HOSTNAME
+from webhook.model.costs.devices import Device, DeviceSlice, busy_watts
 
 _GIB: Final = 1 << 30
 _MIB: Final = 1 << 20
 _GB: Final = 10**9
 NVIDIA: Final = "nvidia.com/gpu"
-_NVLINK: Final = Link(kind="NVLink", domain=HOSTNAME)
+_NVLINK: Final = "NVLink"
 """Of those that only exist so. That it joins whole racks is said by an AcceleratorProfile."""
 
 
@@ -54,7 +53,7 @@ _ROWS: Final = (
         memory=16 * _GB,
         bandwidth=320,
         compute={"fp32": 8.1, "fp16": 65, "int8": 130},
-        watts=Watts.of_maximum(70),
+        busy_watts=busy_watts(70),
         source="NVIDIA T4 data sheet, 2018",
     ),
     Device(
@@ -63,7 +62,7 @@ _ROWS: Final = (
         memory=16 * _GB,
         bandwidth=900,
         compute={"fp64": 7.5, "fp32": 15, "fp16": 120},
-        watts=Watts.of_maximum(300),
+        busy_watts=busy_watts(300),
         link=_NVLINK,
         source="NVIDIA, announcement of the Tesla V100, table of accelerators, 2017",
     ),
@@ -73,7 +72,7 @@ _ROWS: Final = (
         memory=24 * _GB,
         bandwidth=300,
         compute={"fp16": 121, "bf16": 121, "fp8": 242, "int8": 242},
-        watts=Watts.of_maximum(72),
+        busy_watts=busy_watts(72),
         source="NVIDIA L4 data sheet, 2023; its figures with sparsity, halved",
     ),
     Device(
@@ -82,7 +81,7 @@ _ROWS: Final = (
         memory=48 * _GB,
         bandwidth=864,
         compute={"fp16": 362, "bf16": 362, "fp8": 733, "int8": 733},
-        watts=Watts.of_maximum(350),
+        busy_watts=busy_watts(350),
         source="NVIDIA L40S data sheet, 2023",
     ),
     Device(
@@ -91,7 +90,7 @@ _ROWS: Final = (
         memory=40 * _GB,
         bandwidth=1555,
         compute={"fp16": 312, "bf16": 312, "int8": 624},
-        watts=Watts.of_maximum(400),
+        busy_watts=busy_watts(400),
         link=_NVLINK,
         slices=_OF_40_GB,
         source="NVIDIA A100 data sheet, 2021",
@@ -102,7 +101,7 @@ _ROWS: Final = (
         memory=80 * _GB,
         bandwidth=2039,
         compute={"fp16": 312, "bf16": 312, "int8": 624},
-        watts=Watts.of_maximum(400),
+        busy_watts=busy_watts(400),
         link=_NVLINK,
         slices=_OF_80_GB,
         source="NVIDIA A100 data sheet, 2021",
@@ -113,7 +112,7 @@ _ROWS: Final = (
         memory=80 * _GB,
         bandwidth=3350,
         compute={"fp16": 989, "bf16": 989, "fp8": 1979, "int8": 1979},
-        watts=Watts.of_maximum(700),
+        busy_watts=busy_watts(700),
         link=_NVLINK,
         slices=_OF_80_GB,
         source="NVIDIA H100 data sheet, 2023; its figures with sparsity, halved",
@@ -123,7 +122,7 @@ _ROWS: Final = (
         resource=NVIDIA,
         memory=80 * _GB,
         bandwidth=2000,
-        watts=Watts.of_maximum(350),
+        busy_watts=busy_watts(350),
         slices=_OF_80_GB,
         source="NVIDIA H100 PCIe product brief, PB-11133-001, 2022",
     ),
@@ -133,7 +132,7 @@ _ROWS: Final = (
         memory=141 * _GB,
         bandwidth=4800,
         compute={"fp16": 989, "bf16": 989, "fp8": 1979, "int8": 1979},
-        watts=Watts.of_maximum(700),
+        busy_watts=busy_watts(700),
         link=_NVLINK,
         slices=_slices(
             ("1g.18gb", 18 * _GB, 1),
@@ -149,7 +148,7 @@ _ROWS: Final = (
         memory=180 * _GIB,
         bandwidth=8000,
         compute={"fp16": 2250, "bf16": 2250, "fp8": 4500, "int8": 4500},
-        watts=Watts.of_maximum(1000),
+        busy_watts=busy_watts(1000),
         link=_NVLINK,
         slices=_slices(
             ("1g.23gb", 23 * _GB, 1),
@@ -164,7 +163,7 @@ _ROWS: Final = (
         memory=192 * _GB,
         bandwidth=5300,
         compute={"fp16": 1307, "bf16": 1307, "fp8": 2615, "int8": 2615},
-        watts=Watts.of_maximum(750),
+        busy_watts=busy_watts(750),
         source="AMD Instinct MI300X data sheet, 2023",
     ),
     Device(
@@ -197,7 +196,7 @@ _ROWS: Final = (
         memory=96 * _GB,
         bandwidth=2460,
         compute={"bf16": 432},
-        watts=Watts.of_maximum(600),
+        busy_watts=busy_watts(600),
         source="Intel, Gaudi 3 at Hot Chips 2024",
     ),
     Device(
@@ -206,7 +205,7 @@ _ROWS: Final = (
         memory=128 * _GB,
         bandwidth=3670,
         compute={"bf16": 1835, "fp8": 1835},
-        watts=Watts.of_maximum(900),
+        busy_watts=busy_watts(900),
         source="Intel, Gaudi 3 at Hot Chips 2024",
     ),
     Device(
@@ -239,7 +238,7 @@ _ROWS: Final = (
         memory=48 * _GB,
         bandwidth=1500,
         compute={"bf16": 256, "fp8": 512, "int8": 512},
-        watts=Watts.of_maximum(180),
+        busy_watts=busy_watts(180),
         source="FuriosaAI developer documentation, RNGD",
     ),
     Device(

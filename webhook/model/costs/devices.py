@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 _BUSY_SHARE: Final = 0.7
-_IDLE_SHARE: Final = 0.15
 
 
 class Isolation(StrEnum):
@@ -24,39 +23,9 @@ class Isolation(StrEnum):
     NONE = "None"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Watts:
-    """The electric power of one device, in watts."""
-
-    idle: float
-    busy: float
-    """While a Job uses it, on average."""
-    maximum: float
-
-    @classmethod
-    def of_maximum(
-        cls, maximum: float, *, busy: float | None = None, idle: float | None = None
-    ) -> Watts:
-        """Return the power of a device of which at least the maximum is known.
-
-        A device in use takes 0.7 of its maximum on average and an idle one 0.15, unless known.
-        """
-        return cls(
-            idle=maximum * _IDLE_SHARE if idle is None else idle,
-            busy=maximum * _BUSY_SHARE if busy is None else busy,
-            maximum=maximum,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
-    """What joins devices to one another."""
-
-    kind: str
-    bandwidth: float | None = None
-    """GB/s between two devices; None: not known."""
-    domain: str = ""
-    """The Node label within whose value devices are joined."""
+def busy_watts(maximum: float) -> float:
+    """Return what a device in use takes on average, of which the maximum alone is known."""
+    return maximum * _BUSY_SHARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +53,10 @@ class Device:
     """Bandwidth of its memory, in GB/s."""
     compute: Mapping[str, float] = field(default_factory=dict)
     """Data type (``bf16``, ``int8``) to dense TFLOPS, or TOPS for integers."""
-    watts: Watts | None = None
-    link: Link | None = None
+    busy_watts: float | None = None
+    """The electric power that it takes while a Job uses it, on average."""
+    link: str = ""
+    """What joins it to others, such as NVLink; empty: nothing that is known."""
     isolation: Isolation = Isolation.EXCLUSIVE
     replicas: int = 1
     """Into how many resources one device is shared in time."""
