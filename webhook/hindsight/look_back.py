@@ -38,7 +38,16 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
 from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
-from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, Worker, emptied, enforced
+from webhook.simulate.scenario import (
+    STATIC,
+    Arm,
+    Scenario,
+    Submission,
+    Worker,
+    emptied,
+    enforced,
+    templates_of,
+)
 
 
 class Rests(StrEnum):
@@ -214,21 +223,18 @@ def _scenario(
     at: Callable[[JournalEntry], float],
 ) -> Scenario:
     """Return a scenario in which the Jobs come as *manifest* has them, *at* some time."""
-    templates: dict[str, Mapping[str, Any]] = {}
-    submissions = []
-    for entry in sorted((job.entry for job in jobs), key=lambda each: (at(each), age_of(each))):
-        source = manifest(entry)
-        template = json.dumps(source, sort_keys=True)
-        templates[template] = source
-        submissions.append(
-            Submission(at=at(entry), name=entry.key, template=template, run_seconds=runs[entry.key])
-        )
+    entries = sorted((job.entry for job in jobs), key=lambda entry: (at(entry), age_of(entry)))
+    names, templates = templates_of(map(manifest, entries))
+    submissions = tuple(
+        Submission(at=at(entry), name=entry.key, template=name, run_seconds=runs[entry.key])
+        for entry, name in zip(entries, names, strict=True)
+    )
     return Scenario(
         name="journal",
         snapshot=replace(world.snapshot, policies=()),
         policies=(),
         templates=templates,
-        submissions=tuple(submissions),
+        submissions=submissions,
         workers=world.workers,
     )
 
