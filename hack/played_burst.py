@@ -24,7 +24,7 @@ from hack.live import View
 from hack.paper import KUEUE
 from hack.plane import Plane
 from hack.waiting import wait_for
-from webhook.decide.match import ALLOW
+from webhook.decide.wishes import ALLOW
 from webhook.learn.workload_runs import is_finished
 from webhook.simulate import plot
 from webhook.simulate.results import Result

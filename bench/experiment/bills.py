@@ -16,8 +16,7 @@ from bench.report import Target, table
 from hack.paper import KUEUE
 from hack.plane import Plane
 from webhook.decide.wishes import Wishes, read_wishes
-from webhook.simulate.replayed_costs import costed
-from webhook.simulate.results import Result, TotalCosts
+from webhook.simulate.results import JobCost, Result, costed
 from webhook.simulate.scenario import Scenario
 from webhook.state.workload import read_workload
 
@@ -34,8 +33,8 @@ class Bill:
     """What one arm's Jobs came to in one round."""
 
     arm: str
-    measured: TotalCosts
-    replayed: TotalCosts
+    measured: JobCost
+    replayed: JobCost
 
 
 def write_series(plane: Plane, name: str, arm: Arm) -> float | None:
@@ -91,7 +90,7 @@ def bills(
     return found
 
 
-def _measured(courses: Sequence[Course], scenario: Scenario) -> TotalCosts | None:
+def _measured(courses: Sequence[Course], scenario: Scenario) -> JobCost | None:
     if scenario.prices is None:
         return None
     jobs = [as_result(course) for course in courses]

@@ -7,7 +7,7 @@ import pytest
 from bench.experiment import bills, course, objects
 from bench.experiment.arms import COST, PAPER, WRONG, Beginning, scenario_of
 from bench.experiment.course import Course
-from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts
+from webhook.simulate.results import JobCost, JobResult, Result
 
 STATIC, THRESHOLD, PRIORS, LEARNED = PAPER.arms[:4]
 
@@ -123,7 +123,7 @@ def billed(scenario):
 
 def test_a_replay_may_be_off_by_five_points_of_what_is_saved():
     def amounts(money):
-        return TotalCosts(money=money, kwh=None, kilograms=None, late=0, total=money)
+        return JobCost(money=money, kwh=None, kilograms=None, late=0, total=money)
 
     def bill(arm, measured, replayed):
         return bills.Bill(arm=arm.key, measured=amounts(measured), replayed=amounts(replayed))

@@ -26,7 +26,7 @@ from tests.model.team_policies import team_policy
 from tests.state.kueue import deployment
 from webhook.api.resources import KUEUE_DEPLOYMENT
 from webhook.hindsight import savings_record
-from webhook.hindsight.savings_record import GainedHour, SavingsRecord
+from webhook.hindsight.savings_record import Gained, SavingsRecord
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
 from webhook.state.published_congestion import config_map_of
 from webhook.state.readers import OUR_WEBHOOK
@@ -233,15 +233,8 @@ def test_a_policy_that_matches_is_well_however_old_it_is(status):
 
 @pytest.mark.parametrize(("hours_ago", "code"), [(3, 0), (30, 1)])
 def test_jobs_that_have_ended_were_matched_too(status, hours_ago, code):
-    hour = GainedHour(
-        at=time.time() - 3600 * hours_ago,
-        policy="light-gpu",
-        namespace="research",
-        is_enforced=False,
-        jobs=1,
-        gained_seconds=0.0,
-        lost_seconds=0.0,
-    )
+    since = time.time() - 3600 * hours_ago
+    hour = Gained(since=since, policy="light-gpu", namespace="research", jobs=1)
     found = savings_record.config_map(
         savings_record.packed(SavingsRecord(as_of=time.time(), hours=(hour,)))
     )

@@ -25,11 +25,17 @@ from tests.console.worlds import (
     with_workers,
 )
 from webhook.console.collect import Judged, Leads, collect, restricted, savings, with_waiting
-from webhook.console.view import Cell, Policy, Queue, Savings, ShownCluster, View
+from webhook.console.view import Cell, Policy, Queue, ShownCluster, View
+from webhook.hindsight.savings_record import FORECASTS as BY_FORECASTS
+from webhook.hindsight.savings_record import Gained
 from webhook.kueue import quota
 from webhook.model.queues import Held, OffSwitch, StopPolicy
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
+
+
+def by_forecasts(**sums):
+    return Gained(rests=BY_FORECASTS, **sums)
 
 
 def test_a_queue_is_shown_with_what_it_has_and_holds():
@@ -136,7 +142,7 @@ def test_the_rest_of_the_view_is_of_the_same_moment():
             ),
         ),
         decisions=(decision(), MOVED),
-        savings=Savings(since=UNIX - 90, jobs=2, moved=1, saved_seconds=130.0, slower=0),
+        savings=by_forecasts(since=UNIX - 90, jobs=2, moved=1, gained_seconds=130.0),
     )
 
 
@@ -216,8 +222,8 @@ def test_only_what_was_carried_out_and_forecast_counts_as_saved():
     worse = decision(options=(option("gpu", 10.0), option("cpu", 70.0)))
 
     assert savings((unknown, observed, alone)) is None
-    assert savings((unknown, worse)) == Savings(
-        since=UNIX - 60, jobs=1, moved=1, saved_seconds=-60.0, slower=1
+    assert savings((unknown, worse)) == by_forecasts(
+        since=UNIX - 60, jobs=1, moved=1, lost_seconds=60.0, slower=1
     )
 
 
@@ -228,7 +234,7 @@ def test_what_may_not_be_seen_is_left_out_and_counted_nowhere():
 
     assert [queue.name for queue in found.queues] == ["cpu-cq"]
     assert (found.policies, found.decisions) == ((), (MOVED,))
-    assert found.savings == Savings(since=UNIX - 90, jobs=1, moved=0, saved_seconds=0.0, slower=0)
+    assert found.savings == by_forecasts(since=UNIX - 90, jobs=1)
 
 
 def test_a_right_to_a_queue_here_is_one_to_those_of_its_name_in_workers():

@@ -10,7 +10,8 @@ from tests.console.waiting import waiting
 from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
 from webhook.console.page import render, render_job
-from webhook.console.view import JOURNAL, Savings, ShownCluster
+from webhook.console.view import ShownCluster
+from webhook.hindsight.savings_record import FORECASTS, Gained
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
@@ -235,13 +236,13 @@ def test_each_nonce_is_another():
     assert len({routes.new_nonce() for _ in range(100)}) == 100
 
 
-SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "saved_seconds": 740.0, "slower": 2}
+SUM = {"since": views.NOW - 3600, "jobs": 30, "moved": 10, "gained_seconds": 740.0, "slower": 2}
 
 
 def test_what_was_saved_says_on_what_it_rests():
-    forecast = text(views.view(savings=Savings(**SUM)))
-    replayed = Savings(**SUM, rests=JOURNAL, margin_seconds=70.0)
-    lost = replace(replayed, saved_seconds=-5.0)
+    forecast = text(views.view(savings=Gained(**SUM, rests=FORECASTS)))
+    replayed = Gained(**SUM, margin_seconds=70.0)
+    lost = replace(replayed, gained_seconds=0.0, lost_seconds=5.0)
     both = text(views.view(savings=replayed, would_save=lost, savings_as_of=views.NOW - 60))
 
     since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"

@@ -6,16 +6,13 @@ from math import inf
 
 from tests.console.waiting import waiting
 from webhook.console.view import (
-    JOURNAL,
     Cell,
     Policy,
     Queue,
-    Savings,
-    ShownDecision,
-    ShownMove,
-    ShownOption,
     View,
 )
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained, ShownDecision, ShownMove
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -44,7 +41,7 @@ def queue(name="gpu-cq", *, cells=None, **values):
 
 def option(name="gpu", **values):
     default = {"queue": f"{name}-lq", "pending": 0, "starts_in": 0.0, "runs": 70.0}
-    return ShownOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
+    return RecordedOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
 
 
 def decision(number=1, **values):
@@ -75,7 +72,7 @@ def view(**values):
 
 
 EMPTY = view()
-SAVED = Savings(since=NOW, jobs=1_284, moved=97, saved_seconds=402_120, slower=11)
+SAVED = Gained(since=NOW, jobs=1_284, moved=97, gained_seconds=402_120, slower=11, rests=FORECASTS)
 NEVER_SYNCED = view(age=inf, is_stale=True, leader="")
 
 

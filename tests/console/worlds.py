@@ -2,8 +2,8 @@
 
 from tests.builders import arrival, cluster_queue, foreseen, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
-from webhook.console.view import ShownDecision, ShownMove, ShownOption
-from webhook.hindsight.savings_record import Gained, GainedHour, PastDecision, SavingsRecord
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision, ShownMove
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
 
@@ -46,7 +46,7 @@ FORECASTS = {"gpu-cq": _FORESEEN["gpu-cq"]}
 
 
 def option(name, finishes_in=None, **rest):
-    return ShownOption(
+    return RecordedOption(
         name=name,
         queue=f"{name}-lq",
         pending=rest.pop("pending", 0),
@@ -115,14 +115,14 @@ def known(**rest):
 
 def gains(policy="light-gpu", mode="Enforce", **rest):
     given = {"namespace": "team", "since": UNIX - 3600, "jobs": 30, "moved": 10, "slower": 2}
-    amounts = {"saved_seconds": 740.5, "margin_seconds": 70.0}
+    amounts = {"gained_seconds": 800.5, "lost_seconds": 60.0, "margin_seconds": 70.0}
     return Gained(policy=policy, mode=mode, **(given | amounts | rest))
 
 
 def hour(ago=0.0, policy="light-gpu", **rest):
-    given = {"namespace": "team", "is_enforced": True, "jobs": 10}
+    given = {"namespace": "team", "mode": "Enforce", "jobs": 10}
     sums = {"gained_seconds": 900.0, "lost_seconds": 60.0}
-    return GainedHour(at=(UNIX - ago) // 3600 * 3600, policy=policy, **(given | sums | rest))
+    return Gained(since=(UNIX - ago) // 3600 * 3600, policy=policy, **(given | sums | rest))
 
 
 def past(identity="job-9", **rest):
@@ -135,8 +135,9 @@ def past(identity="job-9", **rest):
         "option": "cpu",
         "queue": "cpu-lq",
         "reason": "a replay of the journal would send it to cpu-lq (cpu)",
+        "is_replayed": True,
     }
-    return PastDecision(id=identity, **(given | rest))
+    return ShownDecision(id=identity, **(given | rest))
 
 
 PUBLISHED = SavingsRecord(

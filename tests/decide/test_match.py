@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests import builders
-from webhook.decide import match
+from webhook.decide import match, wishes
 from webhook.jobs import BY_NAME, KINDS
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, Owner
@@ -379,7 +379,7 @@ def test_our_own_and_system_namespaces_are_left_alone_unless_selected():
 def test_allowed_options_are_read(value, found):
     annotations = {} if value is None else {"kueue-fallback.dev/allow": value}
 
-    allowed = match.allowed_options(builders.job(annotations=annotations), builders.policy())
+    allowed = wishes.allowed_options(builders.job(annotations=annotations), builders.policy())
 
     assert allowed == found
 
@@ -395,7 +395,7 @@ def test_an_allow_that_names_no_option_is_an_error(value, message):
     job = builders.job(annotations={"kueue-fallback.dev/allow": value})
 
     with pytest.raises(FieldError) as error:
-        match.allowed_options(job, builders.policy())
+        wishes.allowed_options(job, builders.policy())
 
     assert error.value.message == message
 

@@ -6,12 +6,13 @@ import pytest
 
 from tests.cost.tariffs import profile
 from tests.hindsight import journals
+from tests.hindsight.slots import expecting
 from webhook.hindsight import bills, journal
-from webhook.hindsight.bills import Sum
 from webhook.hindsight.gains import gains, summed_up
 from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE, JournalEntry
 from webhook.hindsight.look_back import look_back, without_replay
+from webhook.hindsight.savings_record import Sum
 from webhook.model.costs.prices import Cost, Prices, curve
 
 GIVEN = journals.scenario("burst")
@@ -108,13 +109,13 @@ def test_the_report_has_what_each_policys_jobs_cost_and_saved():
     entries = journals.entries(GIVEN, DECIDED, mode="Enforce")
     _, found = report(entries)
 
-    light = next(row.bill for row in found.rows if row.policy == "light")
+    light = next(row for row in found.rows if row.policy == "light")
     own = [bills.spent_by(entry, {"": PRICES}) for entry in entries if entry.policy == "light"]
-    assert light.jobs == len(own) == 15
+    assert light.ended == len(own) == 15
     assert light.spent["money"] == Sum(pytest.approx(sum(cost.paid for cost in own)), 15)
     # CPUs are cheaper than the GPU that a light Job would have had.
     assert light.saved["money"].amount > 0
-    heavy = next(row.bill for row in found.rows if row.policy == "heavy")
+    heavy = next(row for row in found.rows if row.policy == "heavy")
     assert heavy.saved["money"] == Sum(pytest.approx(0.0, abs=1e-9), 15)
 
 
@@ -144,20 +145,17 @@ def test_without_prices_no_cost_is_shown_and_none_is_0():
 
 
 def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
-    expected = Cost(money=9.0, electricity=0.1, kwh=1.0, carbon_grams=200.0)
+    expected = {"money": 9.0, "electricity": 0.1, "kWh": 1.0, "carbonGrams": 200.0}
     moved = ran(
         queue="cpu-lq",
-        policy="light",
-        mode="Enforce",
-        option="cpu",
         labels={"kueue.x-k8s.io/queue-name": "gpu-lq"},
         used=((("cpu", "cpu"), 4000),),
-        expected_cost=expected,
+        decision=expecting(expected, option="cpu"),
     )
     hindsight = replace(without_replay([moved]), prices={"": PRICES})
 
     (row,) = gains(hindsight, since=0.0, until=10_000.0).rows
-    assert row.bill.saved == pytest.approx(
+    assert row.saved == pytest.approx(
         {
             "money": Sum(pytest.approx(9.1 - 4 * 0.05 - 0.016 * 0.2), 1),
             "kwh": Sum(pytest.approx(1.0 - 0.016), 1),
@@ -167,9 +165,12 @@ def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
 
 
 def test_an_entry_keeps_what_was_held_and_what_was_expected():
-    entry = ran(expected_cost=Cost(money=9.0, carbon_grams=200.0))
+    entry = ran(decision=expecting({"money": 9.0, "carbonGrams": 200}))
 
-    assert list(journal.read(journal.write([entry]))) == [entry]
+    (found,) = journal.read(journal.write([entry]))
+
+    assert found == entry
+    assert found.expected_cost == Cost(money=9.0, carbon_grams=200)
 
 
 def test_what_is_published_has_the_same_sums():
@@ -180,4 +181,4 @@ def test_what_is_published_has_the_same_sums():
     light = next(gained for gained in record.gained if gained.policy == "light")
     assert record.currency == "EUR"
     assert set(light.spent) == {"money", "kwh", "grams"}
-    assert light.saved["money"] > 0
+    assert light.saved["money"].amount > 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.hindsight import journals
-from webhook.hindsight.estimated_gains import as_text, estimate, undecided
+from webhook.hindsight.estimated_gains import as_json, as_text, estimate, undecided
 from webhook.hindsight.look_back import look_back
 
 GIVEN = journals.scenario("burst")
@@ -22,19 +22,22 @@ def estimated(strategy):
 def test_every_figure_has_the_same_baseline(strategy):
     found = estimated(strategy)
 
-    mean = found.turnaround
-    assert found.jobs == 30
-    assert found.saved == pytest.approx(found.jobs * (mean.before - mean.after))
-    assert found.hours_back == pytest.approx(sum(found.hours_by_flavor.values()))
+    shown = as_json(found)
+    mean = shown["meanTurnaround"]
+    assert shown["jobs"] == 30
+    assert shown["savedSeconds"] == pytest.approx(30 * (mean["before"] - mean["after"]))
+    assert shown["gpuHoursBack"] == pytest.approx(sum(shown["gpuHoursBackByFlavor"].values()))
 
 
 def test_a_policy_that_would_make_jobs_later_is_advised_against():
     found = estimated("FinishTime")
-    mean = replace(found.turnaround, after=found.turnaround.before + 60.0)
 
-    later = as_text(replace(found, saved=-60.0 * found.jobs, margin=30.0, turnaround=mean))
-    unsure = as_text(replace(found, saved=-20.0, margin=30.0))
+    def saying(gained, lost):
+        gain = replace(found.gain, gained_seconds=gained, lost_seconds=lost, margin_seconds=30.0)
+        return as_text(replace(found, gain=gain))
+
+    later, unsure = saying(0.0, 1800.0), saying(0.0, 20.0)
 
     assert "This policy would have made Jobs later: do not use it as it is." in later.splitlines()
     assert "This policy may have made Jobs later: do not use it as it is." in unsure.splitlines()
-    assert "do not use it" not in as_text(replace(found, saved=20.0))
+    assert "do not use it" not in saying(20.0, 0.0)

@@ -25,9 +25,9 @@ def test_what_decisions_saved_is_what_a_cluster_without_them_took_longer(name):
         until=world.now,
     )
 
-    saved = sum(row.saved for row in found.rows)
+    saved = sum(row.saved_seconds for row in found.rows)
     assert saved == pytest.approx(turnaround(static) - turnaround(decided), rel=0.05)
-    spans = found.makespans
+    spans = found.confidence
     measured = static.totals.makespan - decided.totals.makespan
     assert spans.static - spans.happened == pytest.approx(measured, abs=5)
     assert abs(found.confidence.turnaround) < 3
@@ -44,7 +44,7 @@ def test_what_is_promised_after_observing_is_what_enforcing_saves(name, read):
         look_back(journals.entries(given, static), world), since=journals.BEGAN, until=world.now
     )
 
-    promised = sum(row.saved for row in found.rows)
+    promised = sum(row.saved_seconds for row in found.rows)
     assert promised == pytest.approx(turnaround(static) - turnaround(decided), rel=0.05)
     # Run times are known in whole seconds, so that one Job may go the other way.
     moved = {row.policy: row.moved for row in found.rows}["light"]

@@ -40,7 +40,7 @@ def test_what_was_known_of_dispatches_before_is_known_to_replays(over, counts):
     )
     rows = gains(found, since=journals.BEGAN, until=world.now).rows
 
-    assert any(row.saved for row in rows) is counts
+    assert any(row.saved_seconds for row in rows) is counts
 
 
 def turnaround(result):
@@ -52,7 +52,7 @@ def test_jobs_are_replayed_in_the_queues_of_their_workers(mode, ran):
     found = told(ran, mode=mode, workers=GIVEN.workers)
 
     wanted = turnaround(STATIC) - turnaround(DECIDED)
-    assert sum(row.saved for row in found.rows) == pytest.approx(wanted, rel=0.05)
+    assert sum(row.saved_seconds for row in found.rows) == pytest.approx(wanted, rel=0.05)
     assert abs(found.confidence.turnaround) < 3
     assert (found.unseen, [row.unseen for row in found.rows]) == ((), [0, 0])
 
@@ -62,9 +62,11 @@ def test_where_nothing_is_known_of_a_worker_nothing_is_counted(mode, ran):
     found = told(ran, mode=mode, workers={})
 
     assert found.unseen == ("worker",)
-    assert [(row.seen, row.unseen, row.saved) for row in found.rows] == [(15, 15, None)] * 2
+    assert [(row.seen, row.unseen, row.jobs) for row in found.rows] == [(15, 15, 0)] * 2
     assert found.confidence is None
-    assert [row.is_moved_known for row in found.rows] == [mode == "Enforce"] * 2
+    assert [row["moved"] is not None for row in gains_table.as_json(found)["rows"]] == [
+        mode == "Enforce"
+    ] * 2
 
 
 def test_what_is_not_known_is_said_plainly():
@@ -87,12 +89,12 @@ def test_jobs_of_the_managers_own_queues_are_replayed_all_the_same():
     def some_of_others(entries):
         # No policy matches these, and they were submitted where they ran.
         labels = {"kueue.x-k8s.io/queue-name": "cpu-lq", "workload-type": "other"}
-        bare = {"policy": "", "mode": "", "option": "", "labels": labels}
+        bare = {"decision": None, "labels": labels}
         return [replace(e, **bare, submitted=e.ran) if e.queue == "cpu-lq" else e for e in entries]
 
     found = told(DECIDED, mode="Enforce", workers={}, change=some_of_others)
 
-    assert {row.policy: (row.unseen, row.over) for row in found.rows} == {
+    assert {row.policy: (row.unseen, row.jobs) for row in found.rows} == {
         "": (0, MOVED),
         "heavy": (15, 0),
         "light": (15 - MOVED, 0),

@@ -61,7 +61,7 @@ def test_gains_and_losses_are_told_by_the_hour_the_newest_first():
     record = published(early, Mode.ENFORCE)
 
     began = journals.BEGAN // 3600 * 3600
-    assert [(each.at, each.policy, each.jobs) for each in record.hours] == [
+    assert [(each.since, each.policy, each.jobs) for each in record.hours] == [
         (began, "heavy", 15),
         (began - 7200, "light", 15),
     ]
@@ -80,8 +80,12 @@ def test_hours_of_devices_that_were_given_back_are_told():
     }
 
 
+def advice(entry):
+    return replace(entry.decision, mode=Mode.ADVISE)
+
+
 def test_advice_is_told_as_it_was_given():
-    advised = [replace(each, mode="Advise", queue="gpu-lq") for each in DECIDED]
+    advised = [replace(each, decision=advice(each), queue="gpu-lq") for each in DECIDED]
 
     record = published(advised, Mode.ADVISE)
 

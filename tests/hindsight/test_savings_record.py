@@ -9,7 +9,7 @@ from base64 import b64encode
 import pytest
 
 from tests.console.worlds import PUBLISHED, UNIX, gains, hour, past
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import (
     MOST_HOURS,
     SavingsRecord,
@@ -19,7 +19,7 @@ from webhook.hindsight.savings_record import (
 )
 
 MIB = 1 << 20
-OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
+OPTION = RecordedOption(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
 RANDOM = random.Random(7)
 
 
@@ -56,7 +56,7 @@ def test_of_too_many_decisions_the_newest_fit():
 
 def test_a_namespace_for_each_entry_that_is_replayed_fits():
     rows = tuple(
-        gains(noise(63), namespace=noise(63), saved_seconds=RANDOM.random() * 1e5)
+        gains(noise(63), namespace=noise(63), gained_seconds=RANDOM.random() * 1e5)
         for _ in range(5_000)
     )
 
@@ -83,18 +83,18 @@ def test_of_too_many_hours_the_newest_fit():
 def written(**changed):
     """Write a record whose row says something else."""
     row = {"policy": "p", "namespace": "n", "mode": "Enforce", "since": 1.0, "jobs": 1}
-    row |= {"moved": 1, "saved_seconds": 60.0, "margin_seconds": 1.0, "slower": 0}
+    row |= {"moved": 1, "gained_seconds": 60.0, "margin_seconds": 1.0, "slower": 0}
     text = json.dumps({"as_of": UNIX, "gained": [row | changed]})
     packed = b64encode(zlib.compress(text.encode())).decode()
-    return {"data": {"version": "1"}, "binaryData": {"savings": packed}}
+    return {"data": {"version": "2"}, "binaryData": {"savings": packed}}
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ({"data": {"version": "2"}}, "data.version: expected 1"),
+        ({"data": {"version": "1"}}, "data.version: expected 2"),
         (written(since=-1), "savings.gained[0].since: expected at least 0, got -1"),
-        (written(saved_seconds="9"), "savings.gained[0].saved_seconds: expected a number"),
+        (written(gained_seconds="9"), "savings.gained[0].gained_seconds: expected a number"),
         (
             written(margin_seconds=float("nan")),
             "savings.gained[0].margin_seconds: Input should be a finite number",

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulate import files
-from webhook.simulate.arrivals import Coming, generate, per_second
+from webhook.simulate.arrivals import generate, per_second
+from webhook.simulate.scenario import Submission
 from webhook.simulate.scenario_spec import ArrivalsSpec
 
 DURATIONS = st.integers(0, 5000).map(lambda n: f"{n}ms")
@@ -71,14 +72,14 @@ def test_a_list_is_taken_in_turn_and_a_map_by_weight():
     in_turn = comings({"burst": {"count": 5, "jobs": ["a", "b"]}})
     by_weight = comings({"burst": {"count": 1000, "jobs": {"a": 3, "b": 1}}})
 
-    assert [each.job for each in in_turn] == ["a", "b", "a", "b", "a"]
-    assert [each.job for each in by_weight].count("a") == pytest.approx(750, abs=60)
+    assert [each.template for each in in_turn] == ["a", "b", "a", "b", "a"]
+    assert [each.template for each in by_weight].count("a") == pytest.approx(750, abs=60)
 
 
 def test_one_that_is_written_out_may_say_how_long_it_runs():
     source = {"at": "1m30s", "job": "a", "runTime": "20s"}
 
-    assert comings(source) == [Coming(at=90.0, job="a", run_seconds=20.0)]
+    assert comings(source) == [Submission(at=90.0, template="a", given_seconds=20.0)]
 
 
 @pytest.mark.parametrize(("rate", "value"), [("0.5/s", 0.5), ("30/m", 0.5), ("1800/h", 0.5)])

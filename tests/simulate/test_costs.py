@@ -53,7 +53,7 @@ def test_lateness_counts_from_the_deadline_of_the_scenario():
     (only,) = found["static"].jobs
     assert only.cost.late == 2.0
     assert only.cost.total == pytest.approx(only.cost.money + 1.0 + 2.0)
-    assert found["static"].totals.costs.late == 1
+    assert found["static"].totals.late == 1
 
 
 def test_prices_follow_the_clock_from_the_start_of_the_scenario():

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.simulate import files
+from webhook.simulate.leader import Moving
 from webhook.simulate.replay import replay
-from webhook.simulate.replayed_moves import Moving
 
 SERVERS = 3
 

@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from webhook.simulate.replayed_moves import STEP_SECONDS, Pace
+from webhook.simulate.leader import STEP_SECONDS, Pace
 
 BEGAN = 0.3
 

@@ -8,8 +8,7 @@ import yaml
 from tests.simulate import files
 from webhook.model.fields import FieldError
 from webhook.simulate import arrivals
-from webhook.simulate.arrivals import Coming
-from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario import ScenarioError, Submission
 from webhook.simulate.scenario_spec import Csv
 
 LINES = """\
@@ -33,10 +32,10 @@ def read(lines=LINES, **fields):
 
 def test_rows_come_in_order_of_time_from_the_first_on():
     assert read() == [
-        Coming(at=0.0, job="work", run_seconds=20.5),
-        Coming(at=30.0, job="work", run_seconds=32.0),
-        Coming(at=60.0, job="work", run_seconds=1.0),
-        Coming(at=120.0, job="work", run_seconds=40.0),
+        Submission(at=0.0, template="work", given_seconds=20.5),
+        Submission(at=30.0, template="work", given_seconds=32.0),
+        Submission(at=60.0, template="work", given_seconds=1.0),
+        Submission(at=120.0, template="work", given_seconds=40.0),
     ]
 
 
@@ -49,7 +48,7 @@ created,began,ended
 
 def times(lines=TIMES, **columns):
     found = read(lines, columns={"arrival": "created", **columns}, arrivalFormat="seconds")
-    return [(each.at, each.run_seconds) for each in found]
+    return [(each.at, each.given_seconds) for each in found]
 
 
 def test_a_run_may_be_told_by_when_it_ended_and_began():
@@ -79,16 +78,16 @@ def test_only_rows_that_meet_all_conditions_come():
     done = {"column": "status", "equals": "DONE"}
     short = {"column": "seconds", "atLeast": 10, "atMost": 35}
 
-    assert [each.run_seconds for each in read(where=[done, short])] == [20.5, 32.0]
+    assert [each.given_seconds for each in read(where=[done, short])] == [20.5, 32.0]
 
     failed = {"column": "status", "oneOf": ["FAILED"]}
-    assert [each.run_seconds for each in read(where=[failed])] == [1.0]
+    assert [each.given_seconds for each in read(where=[failed])] == [1.0]
 
 
 def test_the_first_rule_that_holds_says_which_job_a_row_is():
     light = {"job": "light", "when": [{"column": "steps", "atMost": 10}]}
 
-    assert [each.job for each in read(jobs=[light, {"job": "heavy"}])] == [
+    assert [each.template for each in read(jobs=[light, {"job": "heavy"}])] == [
         "light",
         "heavy",
         "light",
@@ -105,7 +104,7 @@ def test_the_first_ones_come_when_a_limit_is_set():
 def test_time_is_scaled_between_arrivals_alone():
     found = read(timeScale=0.1, start="1s", runTimeUnit="minutes")
 
-    assert found[1] == Coming(at=4.0, job="work", run_seconds=1920.0)
+    assert found[1] == Submission(at=4.0, template="work", given_seconds=1920.0)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +126,7 @@ def test_other_delimiters_and_no_run_time():
     fields = {"delimiter": ";", "columns": {"arrival": "created"}, "arrivalFormat": "seconds"}
     found = read(["created;x", "1;2"], **fields)
 
-    assert found == [Coming(at=0.0, job="work")]
+    assert found == [Submission(at=0.0, template="work")]
 
 
 MISTAKES = yaml.safe_load(Path(__file__).with_name("csv_mistakes.yaml").read_text())

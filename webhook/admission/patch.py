@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
 from jsonpatch import JsonPatch, JsonPatchException
-from jsonpointer import JsonPointer, JsonPointerException, escape
+from jsonpointer import JsonPointer, JsonPointerException
 
 from webhook.model import job as jobs
 from webhook.model import quantity
@@ -67,7 +67,8 @@ def value_at(source: Any, path: Path) -> Any | Absent:
     """Return the value at *path*; ABSENT if it is null or cannot be reached."""
     node = source
     for part in path:
-        node = step(node, part)
+        # Most nodes are objects, of each of which many paths are asked.
+        node = node.get(part) if isinstance(node, dict) else step(node, part)
         if node is None:
             return ABSENT
     return node
@@ -119,7 +120,7 @@ def empty(part: str) -> Any:
 
 def to_pointer(path: Iterable[str]) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
-    return "".join(f"/{escape(part)}" for part in path)
+    return "".join(["/" + part.replace("~", "~0").replace("/", "~1") for part in path])
 
 
 def from_pointer(pointer: str) -> Path:
@@ -209,7 +210,8 @@ def _operations(edit: Edit, source: dict[str, Any]) -> Iterator[Operation]:
     above: list[str] = []
     node: Any = source
     for depth, part in enumerate(edit.path[:-1]):
-        key, below = _found(node, part, edit, depth)
+        is_object = isinstance(node, dict)
+        key, below = (part, node.get(part)) if is_object else _found(node, part, edit, depth)
         above.append(key)
         if below is None:
             if edit.value is not ABSENT:
@@ -226,9 +228,10 @@ def _operations(edit: Edit, source: dict[str, Any]) -> Iterator[Operation]:
 
 
 def _found(node: Any, part: str, edit: Edit, depth: int) -> tuple[str, Any]:
-    """Return a part of the edit's path as a pointer has it, and what is there (None: nothing)."""
-    if isinstance(node, dict):
-        return part, node.get(part)
+    """Return an element's name in the edit's path as a pointer has it, and the element.
+
+    None: there is none.
+    """
     index = place_of(node, part) if isinstance(node, list) else None
     if index is not None:
         return str(index), node[index]
@@ -310,7 +313,7 @@ _CHARACTER = 4
 def too_large(source: Mapping[str, Any], edits: Sequence[Edit]) -> str:
     """Return what of *source* would be too large with *edits*, in words; empty: nothing."""
     size = len(marshal.dumps(dict(source), _WITHOUT_REFERENCES))
-    added = sum(len(edit.value) for edit in edits if isinstance(edit.value, str))
+    added = sum([len(edit.value) for edit in edits if isinstance(edit.value, str)])
     # Most Jobs are far smaller, and then no annotations need be counted.
     if size + _CHARACTER * added <= _ANNOTATIONS:
         return ""
@@ -353,10 +356,10 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
     for edit in edits:
         node: Any = source
         for depth, part in enumerate(edit.path, start=1):
-            node = step(node, part)
+            node = node.get(part) if isinstance(node, dict) else step(node, part)
             if node is None:
-                ends = range(depth, len(edit.path) + 1)
-                values.update((edit.path[:end], ABSENT) for end in ends)
+                for end in range(depth, len(edit.path) + 1):
+                    values[edit.path[:end]] = ABSENT
                 break
         else:
             values[edit.path] = node
@@ -369,7 +372,8 @@ def original_json(original: Original) -> dict[str, Json]:
     What ``completed`` finds again by the object itself is left out.
     """
     missing = {path for path, value in original.items() if value is ABSENT}
-    below = {path for path in missing if any(path[:end] in missing for end in range(1, len(path)))}
+    # What is between a missing parent and a path below it is recorded, too.
+    below = {path for path in missing if path[:-1] in missing}
     above = {path[:-1] for path in below} & below
     ours = _read_by_variables(original)
     return {

@@ -22,7 +22,7 @@ from webhook.model.fields import FieldError
 
 if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
-    from webhook.hindsight.suggested_policy import Suggestion
+    from webhook.hindsight.estimated_gains import Suggestion
     from webhook.model.policy.fallback_policy import FallbackPolicy
     from webhook.model.queues import Snapshot
 
@@ -96,30 +96,27 @@ def _history(asked: _EstimateOptions) -> ClusterHistory:
 
 
 def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
-    from webhook.decide import match
-    from webhook.hindsight import estimated_gains, look_back, suggested_policy
+    from webhook.hindsight import estimated_gains, look_back
     from webhook.model.policy.fallback_policy import read_policy
 
     until = past.until if asked.snapshot is not None else time.time()
     ended = [entry for entry in past.entries if entry.finished >= until - asked.since]
-    if past.state is None or not ended:
+    world = past.world(until) if ended else None
+    if world is None:
         _fail([*past.unread, "There is no finished Job."])
         return
-    snapshot = match.queueing_all(past.state.snapshot(0.0, until))
-    suggestion = None if asked.policies else suggested_policy.suggest(ended, snapshot)
     policies = _read(asked.policies)
+    suggestion = None if policies else estimated_gains.suggest(ended, world.snapshot)
     if suggestion is not None:
         policies = [read_policy(suggestion.manifest)]
     if not policies:
         _fail(["No policy can be suggested: no Job with accelerators, or no other queue for it."])
         return
-    world = look_back.LookBackInput(
-        snapshot=_observing(snapshot, policies), learned=past.state.learned(until), now=until
-    )
     unended = [entry for entry in past.entries if not entry.outcome]
     entries = estimated_gains.undecided([*ended, *unended])
+    observing = replace(world, snapshot=_observing(world.snapshot, policies))
     found = estimated_gains.estimate(
-        look_back.look_back(entries, world), left_out=past.left_out + len(past.unread)
+        look_back.look_back(entries, observing), left_out=past.left_out + len(past.unread)
     )
     if asked.output in ("text", "wide"):
         terminal.tell(estimated_gains.as_text(found), output=asked.output)
@@ -131,7 +128,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
             parts = {"policy": suggestion.manifest, "assumed": list(suggestion.assumed)}
             shown["suggestion"] = parts
         terminal.say(terminal.dump(shown, asked.output))
-    if not found.jobs:
+    if not found.gain.jobs:
         sys.exit(1)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webhook.api import resources
@@ -14,15 +14,26 @@ from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
 from webhook.decide import match
 from webhook.hindsight import entries
-from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot, slot_of
+from webhook.hindsight.look_back import LookBackInput
 from webhook.jobs import BY_NAME, JOB, JobKind
+from webhook.kueue import multikueue
 from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
+from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
+from webhook.model.queues import Snapshot
+from webhook.simulate.scenario import Worker, emptied
 from webhook.state.readers import read as read_object
-from webhook.state.snapshot_file import DEFAULTED, kind_of, read_objects, read_placed, state_of
+from webhook.state.snapshot_file import (
+    DEFAULTED,
+    kind_of,
+    read_objects,
+    read_placed,
+    read_snapshot,
+    state_of,
+)
 from webhook.state.state import State
 from webhook.state.watched import journal, run_times, watched
 
@@ -48,12 +59,59 @@ class ClusterHistory:
         """Return the time of the last event, in seconds since 1970."""
         return max((max(entry.created, entry.finished) for entry in self.entries), default=0.0)
 
+    def world(
+        self,
+        until: float,
+        *,
+        policies: Sequence[FallbackPolicy] | None = None,
+        clusters: Sequence[str] = (),
+    ) -> LookBackInput | None:
+        """Return what replays start from; None: it is not known.
+
+        *policies* take the place of those that are there; *clusters* are worker clusters as
+        NAME=FILE.
+
+        Raises:
+            FieldError: a worker cluster's file cannot be read, or no queue leads to it.
+
+        """
+        if self.state is None:
+            return None
+        snapshot = match.queueing_all(self.state.snapshot(0.0, until))
+        if policies is not None:
+            snapshot = replace(snapshot, policies=tuple(sorted(policies, key=sort_key)))
+        return LookBackInput(
+            snapshot=snapshot,
+            learned=self.state.learned(until),
+            now=until,
+            workers=_worker_clusters(clusters, snapshot),
+        )
+
+
+_OPTION = "--cluster"
+
+
+def _worker_clusters(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
+    """Read worker clusters given as NAME=FILE; a replay begins with empty queues."""
+    workers: dict[str, Worker] = {}
+    reached = multikueue.reached(manager)
+    for pair in given:
+        name, sign, path = pair.partition("=")
+        if not (name and sign and path):
+            raise FieldError(_OPTION, f"expected NAME=FILE, got {pair}")
+        if name not in reached:
+            there = ", ".join(reached) or "none"
+            message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
+            raise FieldError(_OPTION, message)
+        workers[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
+    return workers
+
 
 @dataclass(slots=True)
 class _ListedObjects:
     state: defaultdict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
     journal: dict[str, JournalEntry] = field(default_factory=dict)
-    pasts: list[FinishedWorkload] = field(default_factory=list)
+    pasts: list[JournalEntry] = field(default_factory=list)
     jobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """By uid: of batch Jobs the metadata, others whole."""
     left_out: int = 0
@@ -93,7 +151,7 @@ class _ListedObjects:
 
     def _present(self, named: Named) -> Iterator[tuple[str, JournalEntry]]:
         for workload in self.pasts:
-            known = self.jobs.get(workload.job_uid)
+            known = self.jobs.get(workload.uid)
             metadata, whole = (known, None) if workload.kind == PLAIN else (None, known)
             try:
                 yield workload.key, entries.entry(workload, metadata, named=named, whole=whole)

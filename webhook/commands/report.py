@@ -345,21 +345,12 @@ def _history(asked: ReportOptions) -> ClusterHistory:
 
 def _replayed(past: ClusterHistory, given: Sequence[str], since: float, until: float) -> Hindsight:
     """Replay the Jobs that ended since then, or not yet; times are in seconds since 1970."""
-    from webhook.commands import simulate
-    from webhook.decide import match
     from webhook.hindsight import look_back
-    from webhook.hindsight.look_back import LookBackInput
 
     entries = [entry for entry in past.entries if not entry.outcome or entry.finished >= since]
-    if past.state is None:
+    world = past.world(until, clusters=given)
+    if world is None:
         return look_back.without_replay(entries)
-    snapshot = match.queueing_all(past.state.snapshot(0.0, until))
-    world = LookBackInput(
-        snapshot=snapshot,
-        workers=simulate.read(given, snapshot),
-        learned=past.state.learned(until),
-        now=until,
-    )
     hindsight = look_back.look_back(entries, world)
     return replace(hindsight, left_out=hindsight.left_out + past.left_out)
 

@@ -6,8 +6,8 @@ import contextlib
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,45 +17,18 @@ from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
 from webhook.commands.kubectl_flags import output_option
-from webhook.decide import match
 from webhook.hindsight import decision_lines
-from webhook.kueue import multikueue
 from webhook.model.fields import FieldError
-from webhook.model.policy.fallback_policy import FallbackPolicy, seconds, sort_key
+from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.patterns import DURATION
-from webhook.model.queues import Snapshot
 from webhook.simulate import scenario_file
-from webhook.simulate.scenario import Scenario, Worker, emptied
+from webhook.simulate.scenario import Scenario
 from webhook.simulate.scenario_spec import SpecError
-from webhook.state.snapshot_file import read_objects, read_snapshot
+from webhook.state.snapshot_file import read_objects
 
 if TYPE_CHECKING:
     from webhook.simulate.results import Result
     from webhook.simulate.scenario import Arm, Scenario
-
-
-_OPTION = "--cluster"
-
-
-def read(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
-    """Read worker clusters given as NAME=FILE; a replay begins with empty queues.
-
-    Raises:
-        FieldError: one has another form, no queue leads to it, or its file cannot be read.
-
-    """
-    workers: dict[str, Worker] = {}
-    reached = multikueue.reached(manager)
-    for pair in given:
-        name, sign, path = pair.partition("=")
-        if not (name and sign and path):
-            raise FieldError(_OPTION, f"expected NAME=FILE, got {pair}")
-        if name not in reached:
-            there = ", ".join(reached) or "none"
-            message = f"no ClusterQueue leads to {name} through MultiKueue; there is {there}"
-            raise FieldError(_OPTION, message)
-        workers[name] = Worker(snapshot=emptied(read_snapshot(path, 0.0, 0.0)))
-    return workers
 
 
 def scenario(
@@ -73,20 +46,17 @@ def scenario(
 
     """
     past = history.from_file(snapshot)
-    if past.state is None:
+    given = [policy for path in policies for policy in _policies(path)] if policies else None
+    world = past.world(past.until, policies=given, clusters=clusters)
+    if world is None:
         raise FieldError(snapshot, "expected queues")
-    world = match.queueing_all(past.state.snapshot(0.0, past.until))
-    if policies:
-        given = [policy for path in policies for policy in _policies(path)]
-        world = replace(world, policies=tuple(sorted(given, key=sort_key)))
-    sources = decision_lines.Sources(
-        snapshot=world,
-        learned=past.state.learned(past.until),
+    return decision_lines.read(
+        _lines(log),
+        world,
         entries=past.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
-        workers=read(clusters, world),
+        file=log,
     )
-    return decision_lines.read(_lines(log), sources, file=log)
 
 
 def _policies(path: str) -> Iterator[FallbackPolicy]:

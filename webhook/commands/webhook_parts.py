@@ -132,7 +132,7 @@ def unmatched(
     busy = {policy for server in replicas.shown or () for policy in server["matchedPolicies"]}
     since = unix - _DAY_SECONDS
     hours = published.hours if published is not None else ()
-    busy |= {hour.policy for hour in hours if hour.at + _HOUR_SECONDS > since}
+    busy |= {hour.policy for hour in hours if hour.since + _HOUR_SECONDS > since}
     quiet = [
         policy["name"]
         for policy in policies.shown or ()

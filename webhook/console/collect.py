@@ -17,17 +17,13 @@ from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
-    JOURNAL,
     Cell,
     Policy,
     Queue,
-    Savings,
     ShownCluster,
-    ShownDecision,
-    ShownOption,
     View,
 )
-from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
+from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord, ShownDecision, added
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
@@ -64,65 +60,25 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
             None,
         )
         if matching is None:
-            added.append(_shown(past))
+            added.append(past)
         else:
             same.remove(matching)
     together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
     return tuple(together[:KEPT])
 
 
-def _shown(past: PastDecision) -> ShownDecision:
-    return ShownDecision(
-        id=past.id,
-        at=past.at,
-        namespace=past.namespace,
-        job=past.job,
-        kind=past.kind,
-        policy=past.policy,
-        mode=past.mode,
-        option=past.option,
-        queue=past.queue,
-        reason=past.reason,
-        options=tuple(map(ShownOption.of, past.options)),
-        is_replayed=past.mode != Mode.ADVISE,
-    )
-
-
-def enforced(gained: Iterable[Gained]) -> Savings | None:
+def enforced(gained: Iterable[Gained]) -> Gained | None:
     """Return what decisions that were carried out have gained; None: nothing was replayed."""
     return _summed([gain for gain in gained if gain.mode == Mode.ENFORCE])
 
 
-def promised(gained: Iterable[Gained]) -> Savings | None:
+def promised(gained: Iterable[Gained]) -> Gained | None:
     """Return what decisions of policies that do not enforce would have gained; None: unknown."""
     return _summed([gain for gain in gained if gain.mode != Mode.ENFORCE])
 
 
-def _summed(gained: Sequence[Gained]) -> Savings | None:
-    if not gained:
-        return None
-    return Savings(
-        since=min(gain.since for gain in gained),
-        jobs=sum(gain.jobs for gain in gained),
-        moved=sum(gain.moved for gain in gained),
-        saved_seconds=sum(gain.saved_seconds for gain in gained),
-        slower=sum(gain.slower for gain in gained),
-        rests=JOURNAL,
-        margin_seconds=sum(gain.margin_seconds for gain in gained),
-        spent=_added(gain.spent for gain in gained),
-        saved=_added(gain.saved for gain in gained),
-        late=sum(gain.late for gain in gained),
-        deadlines=sum(gain.deadlines for gain in gained),
-        device_hours=sum(gain.device_hours for gain in gained),
-    )
-
-
-def _added(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, float]:
-    total: defaultdict[str, float] = defaultdict(float)
-    for of_kinds in amounts:
-        for kind, amount in of_kinds.items():
-            total[kind] += amount
-    return dict(total)
+def _summed(gains: Sequence[Gained]) -> Gained | None:
+    return added(gains, since=min(gain.since for gain in gains)) if gains else None
 
 
 _NOTHING = Held()
@@ -359,7 +315,7 @@ def _decided(
     return tuple((option, taken[option]) for option in options)
 
 
-def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
+def savings(decisions: Iterable[ShownDecision]) -> Gained | None:
     """Return the gain of decisions that were carried out, by their forecasts; None: unknown.
 
     A Job's first option is the one that it would have had without a policy.
@@ -373,12 +329,14 @@ def savings(decisions: Iterable[ShownDecision]) -> Savings | None:
             gains.append((decision, first - done))
     if not gains:
         return None
-    return Savings(
+    return Gained(
         since=min(decision.at for decision, _ in gains),
         jobs=len(gains),
         moved=sum(decision.option != decision.options[0].name for decision, _ in gains),
-        saved_seconds=sum(gain for _, gain in gains),
+        gained_seconds=sum(max(0.0, gain) for _, gain in gains),
+        lost_seconds=sum(max(0.0, -gain) for _, gain in gains),
         slower=sum(gain < 0 for _, gain in gains),
+        rests=FORECASTS,
     )
 
 

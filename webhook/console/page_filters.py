@@ -13,8 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from webhook.console.collect import enforced, promised, savings
-from webhook.console.view import Policy, Queue, ShownDecision, View
-from webhook.hindsight.savings_record import Gained, GainedHour
+from webhook.console.view import Policy, Queue, View
+from webhook.hindsight.savings_record import Gained, ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -216,7 +216,7 @@ def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -
     }
 
 
-def _is_row(row: Gained | GainedHour, filters: Filters) -> bool:
+def _is_row(row: Gained, filters: Filters) -> bool:
     return _has(filters.namespace, row.namespace) and _has(filters.policy, row.policy)
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
-from webhook.console.view import JOURNAL, Savings
+from webhook.hindsight.savings_record import JOURNAL, Gained, Sums, rounded
 from webhook.model import quantity
 from webhook.model.words import carbon, figure, span
 
@@ -46,13 +46,22 @@ def duration(seconds: float | None) -> str:
     return span(max(0.0, seconds))
 
 
-def costs(amounts: Mapping[str, float], currency: str) -> str:
+def costs(sums: Sums, currency: str) -> str:
     """Write what is known of a cost: ``12.3 EUR, 4.5 kWh, 1.2 kg CO2``."""
+    return ", ".join(_cost(kind, amount, currency) for kind, amount in rounded(sums).items())
+
+
+def saved_costs(sums: Sums, currency: str) -> str:
+    """Write by how much less or more something cost: ``0.8 EUR less, 0.2 kWh more``."""
     return ", ".join(
-        f"{_COSTS[kind](amounts[kind])} {unit}".rstrip()
-        for kind, unit in (("money", currency), ("kwh", "kWh"), ("grams", "CO2"))
-        if kind in amounts
+        f"{_cost(kind, abs(amount), currency)} {'less' if amount >= 0 else 'more'}"
+        for kind, amount in rounded(sums).items()
     )
+
+
+def _cost(kind: str, amount: float, currency: str) -> str:
+    units = {"money": currency, "kwh": "kWh", "grams": "CO2"}
+    return f"{_COSTS[kind](amount)} {units[kind]}".rstrip()
 
 
 _COSTS: Final[Mapping[str, Callable[[float], str]]] = {
@@ -62,15 +71,7 @@ _COSTS: Final[Mapping[str, Callable[[float], str]]] = {
 }
 
 
-def saved_costs(amounts: Mapping[str, float], currency: str) -> str:
-    """Write by how much less or more something cost: ``0.8 EUR less, 0.2 kWh more``."""
-    return ", ".join(
-        f"{costs({kind: abs(amount)}, currency)} {'less' if amount >= 0 else 'more'}"
-        for kind, amount in amounts.items()
-    )
-
-
-def rests(savings: Savings, as_of: float | None) -> str:
+def rests(savings: Gained, as_of: float | None) -> str:
     """Return what savings are based on, as of when, and how far they can be trusted."""
     if savings.rests != JOURNAL or as_of is None:
         return "by the decisions' forecasts, compared with each Job's first option"

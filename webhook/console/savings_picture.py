@@ -12,7 +12,7 @@ from math import ceil
 from typing import Final, NamedTuple
 
 from webhook.console import phrases
-from webhook.hindsight.savings_record import Gained, GainedHour
+from webhook.hindsight.savings_record import Gained
 from webhook.model.words import span
 
 SAVED_HEIGHT: Final = 60
@@ -52,7 +52,7 @@ class SavedOverTime:
     """Position in percent, and the time there."""
 
 
-def saved_over_time(hours: Sequence[GainedHour], now: float) -> SavedOverTime | None:
+def saved_over_time(hours: Sequence[Gained], now: float) -> SavedOverTime | None:
     """Return the picture at *now*, in seconds since 1970; None: nothing was replayed.
 
     Where some policy enforces, only what was so is drawn.
@@ -61,12 +61,12 @@ def saved_over_time(hours: Sequence[GainedHour], now: float) -> SavedOverTime | 
     drawn = [hour for hour in hours if hour.is_enforced == is_enforced]
     if not drawn:
         return None
-    axis = _axis(min(hour.at for hour in drawn), now)
+    axis = _axis(min(hour.since for hour in drawn), now)
     gained: Counter[int] = Counter()
     lost: Counter[int] = Counter()
     for hour in drawn:
-        if hour.at >= axis.start:
-            index = int((hour.at - axis.start) // axis.step)
+        if hour.since >= axis.start:
+            index = int((hour.since - axis.start) // axis.step)
             gained[index] += round(hour.gained_seconds)
             lost[index] += round(hour.lost_seconds)
     highest, deepest = max(gained.values(), default=0), max(lost.values(), default=0)

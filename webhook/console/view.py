@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
 from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.savings_record import Gained, GainedHour
-from webhook.model.job import PLAIN
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import FORECASTS, Gained, ShownDecision, rounded
 from webhook.model.quantity import CPU
 from webhook.state.waiting_line import WaitingWorkload
-
-FORECASTS: Final = "forecasts"
-"""Savings by each decision's forecasts, compared with the Job's first option."""
-JOURNAL: Final = "journal"
-"""Savings by replays of what happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,48 +66,6 @@ class ShownCluster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownOption(OptionFigures):
-    """One option as the decision weighed it; ``rejected`` is in words."""
-
-    pending: int | None = None
-    cluster: str = ""
-    """The worker cluster where it was expected to run; empty: this one, or not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownMove:
-    at: float
-    """Seconds since 1970."""
-    option: str
-    """The option that it was moved to."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownDecision:
-    id: str
-    at: float
-    """Seconds since 1970."""
-    namespace: str
-    job: str
-    """``Job.reference``: with the kind, where that is another than Job."""
-    policy: str
-    mode: str
-    option: str
-    """Empty: left alone."""
-    queue: str
-    """Queue that the Job went to; under Observe and Advise, would have."""
-    reason: str
-    options: tuple[ShownOption, ...]
-    moves: tuple[ShownMove, ...] = ()
-    is_replayed: bool = False
-    """Made by a replay of the journal, in place of one that only another replica knows."""
-    kind: str = PLAIN
-    is_unverified: bool = False
-    """Read from the Job alone, and not in the decision log of this replica."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     name: str
     mode: str
@@ -127,31 +79,6 @@ class Policy:
     """Names of the LocalQueues or ClusterQueues of its options."""
     unreviewed: str = ""
     """How many of its Jobs were created without a review of late; empty: none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Savings:
-    """What the decisions since *since* gained."""
-
-    since: float
-    """Seconds since 1970."""
-    jobs: int
-    moved: int
-    saved_seconds: float
-    slower: int
-    """Jobs done later: than without any decision, or than their first option was forecast."""
-    rests: str = FORECASTS
-    margin_seconds: float | None = None
-    """Error of *saved_seconds*; None: unknown."""
-    spent: Mapping[str, float] = field(default_factory=dict)
-    """What the Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
-    saved: Mapping[str, float] = field(default_factory=dict)
-    """Amounts saved compared with the Jobs as submitted; below 0: they cost more."""
-    late: int = 0
-    """Jobs that ended after their deadline, of the ``deadlines`` Jobs that have one."""
-    deadlines: int = 0
-    device_hours: float = 0.0
-    """Hours of devices that were given back; negative: more were taken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,15 +97,15 @@ class View:
     policies: tuple[Policy, ...]
     decisions: tuple[ShownDecision, ...]
     """The newest first."""
-    savings: Savings | None
+    savings: Gained | None
     """Gain of decisions that were carried out; None: unknown."""
     off_in: tuple[str, ...] = ()
     """The namespaces that *off* names."""
     clusters: tuple[ShownCluster, ...] = ()
-    would_save: Savings | None = None
+    would_save: Gained | None = None
     """Gain that those of policies that observe or advise would have had; None: unknown."""
     gained: tuple[Gained, ...] = ()
-    hours: tuple[GainedHour, ...] = ()
+    hours: tuple[Gained, ...] = ()
     savings_as_of: float | None = None
     """When the journal was last replayed, in seconds since 1970; None: not yet."""
     currency: str = ""
@@ -194,9 +121,58 @@ def amount(value: int, resource: str) -> float:
     return value / 1000
 
 
+_OF_OPTIONS: Final = (
+    *("name", "queue", "starts_in", "runs", "finishes_in", "rejected", "passed_over"),
+    *("pending", "cluster"),
+)
+"""What is shown of an option."""
+
+
 def view_json(view: View) -> dict[str, Any]:
-    shown: dict[str, Any] = plain(view)
-    return shown
+    shown: dict[str, Any] = plain(replace(view, savings=None, would_save=None, gained=(), hours=()))
+    return {
+        **shown,
+        "savings": _savings_json(view.savings),
+        "wouldSave": _savings_json(view.would_save),
+        "gained": [_of_a_policy(gain) for gain in view.gained],
+        "hours": [_of_an_hour(gain) for gain in view.hours],
+    }
+
+
+_OF_A_SUM = ("since", "jobs", "moved", "saved_seconds", "slower", "late", "deadlines")
+
+
+def _savings_json(gain: Gained | None) -> dict[str, Any] | None:
+    if gain is None:
+        return None
+    margin = None if gain.rests == FORECASTS else gain.margin_seconds
+    return {**_sums(gain), "rests": gain.rests, "marginSeconds": margin}
+
+
+def _of_a_policy(gain: Gained) -> dict[str, Any]:
+    names = {name: getattr(gain, name) for name in ("policy", "namespace", "mode")}
+    return {**names, **_sums(gain), "marginSeconds": gain.margin_seconds}
+
+
+def _sums(gain: Gained) -> dict[str, Any]:
+    return {
+        **{to_camel(name): getattr(gain, name) for name in _OF_A_SUM},
+        "spent": rounded(gain.spent),
+        "saved": rounded(gain.saved),
+        "deviceHours": gain.device_hours,
+    }
+
+
+def _of_an_hour(gain: Gained) -> dict[str, Any]:
+    return {
+        "at": gain.since,
+        "policy": gain.policy,
+        "namespace": gain.namespace,
+        "isEnforced": gain.is_enforced,
+        "jobs": gain.jobs,
+        "gainedSeconds": gain.gained_seconds,
+        "lostSeconds": gain.lost_seconds,
+    }
 
 
 def plain(value: Any) -> Any:
@@ -232,4 +208,6 @@ def cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    return {to_camel(named.name): plain(getattr(value, named.name)) for named in fields(value)}
+    is_option = isinstance(value, RecordedOption)
+    names = _OF_OPTIONS if is_option else [named.name for named in fields(value)]
+    return {to_camel(name): plain(getattr(value, name)) for name in names}

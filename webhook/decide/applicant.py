@@ -10,10 +10,12 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from webhook.decide import match, wishes
-from webhook.decide.wishes import Wishes
+from webhook.decide import match
+from webhook.decide.wishes import NONE, Wishes, said_seconds, wishes_of
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
+from webhook.learn import job_class
+from webhook.learn.job_class import Mark
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
@@ -71,9 +73,7 @@ class Applicant:
     """The LocalQueue that it is submitted to, as Kueue resolves it; empty: none."""
     moment: Moment
     """When it is judged, and who creates it or asks for a move."""
-    wishes: Wishes = wishes.NONE
-    allowed: frozenset[str] | None = None
-    """The names of the options that it allows; None: all."""
+    wishes: Wishes = NONE
     stays_in: str = ""
     """The option that it has, and may keep whoever asks; empty: none."""
     draw: float = 0.5
@@ -81,7 +81,7 @@ class Applicant:
     probability: float = 0.8
     """How likely a gain must be for a preferred option to be passed over."""
 
-    @property
+    @cached_property
     def snapshot(self) -> Snapshot:
         return self.occupancy.snapshot
 
@@ -105,6 +105,17 @@ class Applicant:
         """
         uses = self.snapshot.device_uses
         return uses.get(self.job_class.key) if uses else None
+
+    @property
+    def class_text(self) -> str:
+        """Its class as decisions write it on the pod template; equal classes are one object.
+
+        Raises:
+            FieldError: a quantity cannot be read.
+
+        """
+        said = said_seconds(self.job.annotations)
+        return job_class.written(Mark(self.job_class, self.policy.generation, said))
 
     @property
     def unmodelled(self) -> str:
@@ -139,10 +150,8 @@ def read_applicant(
         FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
 
     """
-    wishes.check_own_keys(job, policy)
-    allowed = match.allowed_options(job, policy)
     since = moment.unix if created is None else created
-    wished = wishes.read_wishes(job.annotations, since)
+    wished = wishes_of(job, policy, since)
     if wished.deadline is not None:
         wished = replace(wished, deadline=wished.deadline - (moment.unix - since))
     return Applicant(
@@ -152,7 +161,6 @@ def read_applicant(
         submitted=match.submission(job, occupancy.snapshot),
         moment=moment,
         wishes=wished,
-        allowed=allowed,
         draw=moment.draw,
         probability=probability,
     )

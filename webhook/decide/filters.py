@@ -80,7 +80,7 @@ def refusal(candidate: OptionCandidate) -> Rejection | None:
 
 
 def _not_allowed(candidate: OptionCandidate) -> Rejection | None:
-    names = candidate.applicant.allowed
+    names = candidate.applicant.wishes.allowed
     if names is None or candidate.option.name in names:
         return None
     allowed = ", ".join(sorted(names))

@@ -34,7 +34,6 @@ from webhook.model.words import clip
 POLICY = OURS + "policy"
 OPT_OUT = "none"
 """The value of ``POLICY`` that opts a Job out; no policy may have this name."""
-ALLOW = OURS + "allow"
 NO_QUEUE = ""
 DEFAULT_QUEUE = "default"
 _LONGEST_SHOWN: Final = 40
@@ -227,26 +226,6 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
         policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
     )
     return job_class.of_job(job, by, shared=shared)
-
-
-def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
-    """Return the names of the options that the annotation ``allow`` lists; None: every option.
-
-    Raises:
-        FieldError: it lists no option, or one that the policy does not have.
-
-    """
-    value = job.annotations.get(ALLOW)
-    if value is None:
-        return None
-    names = frozenset(part.strip() for part in value.split(",") if part.strip())
-    known = [option.name for option in policy.spec.options]
-    unknown = sorted(names.difference(known))
-    if unknown or not names:
-        what = f"no option {unknown[0]!r}" if unknown else "no option named"
-        message = f"{what}; policy {policy.name} has {', '.join(known)}"
-        raise FieldError(f"metadata.annotations[{ALLOW}]", message)
-    return names
 
 
 def _mismatch(

@@ -15,13 +15,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from itertools import chain, islice
 from typing import Final
 
-from webhook.decide.match import ALLOW, POLICY
+from webhook.decide.match import POLICY
 from webhook.model import quantity
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
@@ -32,6 +32,7 @@ from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.policy.matching import LabelSelector
 from webhook.model.policy.patterns import DECIMAL, DURATION, SUBDOMAIN
 
+ALLOW = OURS + "allow"
 MAX_SLOWDOWN = OURS + "max-slowdown"
 DEADLINE = OURS + "deadline"
 MAX_WAIT = OURS + "max-wait"
@@ -82,9 +83,24 @@ class Wishes:
     """Seconds for which it may be held from admission, even without a deadline; 0: never."""
     gpu_memory: int | None = None
     """Bytes that it needs of the memory of one device."""
+    allowed: frozenset[str] | None = None
+    """The names of its policy's options that it allows."""
 
 
 NONE = Wishes()
+
+
+def wishes_of(job: Job, policy: FallbackPolicy, unix: float) -> Wishes:
+    """Read all that a Job, created at *unix*, asks for of the options of its policy.
+
+    Raises:
+        FieldError: one of its annotations cannot be read, or has our prefix and is unknown.
+
+    """
+    check_own_keys(job, policy)
+    allowed = allowed_options(job, policy)
+    wished = read_wishes(job.annotations, unix)
+    return wished if allowed is None else replace(wished, allowed=allowed)
 
 
 def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
@@ -111,6 +127,26 @@ def read_wishes(annotations: Mapping[str, str], unix: float) -> Wishes:
         hold=_hold(annotations.get(HOLD)),
         gpu_memory=_bytes(annotations.get(GPU_MEMORY), GPU_MEMORY),
     )
+
+
+def allowed_options(job: Job, policy: FallbackPolicy) -> frozenset[str] | None:
+    """Return the names of the options that the annotation ``allow`` lists; None: every option.
+
+    Raises:
+        FieldError: it lists no option, or one that the policy does not have.
+
+    """
+    value = job.annotations.get(ALLOW)
+    if value is None:
+        return None
+    names = frozenset(part.strip() for part in value.split(",") if part.strip())
+    known = [option.name for option in policy.spec.options]
+    unknown = sorted(names.difference(known))
+    if unknown or not names:
+        what = f"no option {unknown[0]!r}" if unknown else "no option named"
+        message = f"{what}; policy {policy.name} has {', '.join(known)}"
+        raise FieldError(f"metadata.annotations[{ALLOW}]", message)
+    return names
 
 
 _LONGEST_SAID = 999_999_999

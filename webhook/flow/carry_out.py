@@ -12,15 +12,13 @@ from functools import partial
 
 from webhook.admission import patch
 from webhook.decide import decision_record, match, warning
+from webhook.decide.applicant import Applicant
 from webhook.decide.decision_record import Recorded
 from webhook.decide.warning import Differences
-from webhook.decide.wishes import said_seconds
-from webhook.flow.decided_job import RecoveredJob, is_made_for
+from webhook.flow.decided_job import RecoveredJob
 from webhook.jobs import BY_NAME
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import needs, own_priority
 from webhook.learn import expected_runs, job_class
-from webhook.learn.job_class import Mark
 from webhook.model import job as jobs
 from webhook.model import marks
 from webhook.model.decision import Assessment, Decided, Decision
@@ -139,37 +137,51 @@ def _asking(job: Job, needs: tuple[PodSetNeeds, ...], snapshot: Snapshot) -> par
 
 
 def apply(
-    case: RecoveredJob,
-    policy: FallbackPolicy,
-    decision: Decision,
-    occupancy: Occupancy,
-    *,
-    keys: SigningKeys | None,
+    case: RecoveredJob, applicant: Applicant, decision: Decision, *, keys: SigningKeys | None
 ) -> Decided:
     """Return a decision's outcome: all its edits, its record alone, or none, by the mode.
 
     It is signed with *keys*; None: not at all.
     """
-    if policy.spec.mode is Mode.OBSERVE:
-        return Decided(decision=decision, job=case.submitted)
-    taken = decision.taken
-    decision, warnings = _with_changes(case, policy, decision, taken, occupancy)
-    if policy.spec.mode is Mode.ADVISE or taken is None or taken.job is None:
-        # A manifest that carries an older decision keeps that record, since it alone can undo it.
-        # Marks on the pod template always go: a new Job has none of its own (decision 0024).
-        proven = marks.off_templates(case.current)
-        recorded = proven if _is_its_own(case) else annotated(proven, decision, {}, keys)
-        edits = case.kind.edits(case.current, recorded)
-        return Decided(decision=decision, edits=edits, warnings=warnings, job=case.submitted)
-    class_text = class_text_of(case, policy, occupancy)
+    taken, snapshot = decision.taken, applicant.snapshot
+    if taken is None or taken.job is None or decision.mode is Mode.OBSERVE:
+        return left(case, decision, keys)
+    # Warnings say what differs from the manifest that the user sent, so that is compared.
+    before = match.submission(case.current, snapshot)
+    after = replace(taken.job, labels=_labels(taken.job, taken, applicant.policy))
+    changed = warning.between(case.current, after, left=before, taken=taken.queue)
+    decision = replace(decision, changed=changed.names)
+    said = warning.decided(decision, changed, submitted=before, kind=case.kind, job=case.current)
+    if decision.mode is Mode.ADVISE:
+        return replace(left(case, decision, keys), warnings=said)
+    class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
-    currency = occupancy.snapshot.currency
-    held = warning.held(decision.hold, currency, kind=case.kind, job=case.current)
-    after = under(taken.job, policy, taken, decision_id=decision.id, class_text=class_text)
+    held = warning.held(decision.hold, snapshot.currency, kind=case.kind, job=case.current)
+    after = under(
+        taken.job, applicant.policy, taken, decision_id=decision.id, class_text=class_text
+    )
     after = gated(after) if decision.hold is not None else after
-    arrival = decided(after, taken, decision, occupancy.snapshot, class_text=class_text)
+    arrival = decided(after, taken, decision, snapshot, class_text=class_text)
     outcome = _changed(case, after, decision, arrival, keys=keys)
-    return replace(outcome, warnings=(*warnings, *held))
+    return replace(outcome, warnings=(*said, *held))
+
+
+def left(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
+    """Return the outcome that leaves a Job where it is, with the decision's record by the mode."""
+    if decision.mode is Mode.OBSERVE:
+        return Decided(decision=decision, job=case.submitted)
+    # A manifest that carries an older decision keeps that record, since it alone can undo it.
+    # Marks on the pod template always go: a new Job has none of its own (decision 0024).
+    proven = marks.off_templates(case.current)
+    recorded = proven if case.is_its_own else annotated(proven, decision, {}, keys)
+    return Decided(
+        decision=decision,
+        edits=case.kind.edits(case.current, recorded),
+        warnings=warning.decided(
+            decision, Differences(), submitted="", kind=case.kind, job=case.current
+        ),
+        job=case.submitted,
+    )
 
 
 def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
@@ -184,28 +196,6 @@ def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None)
     return Decided(decision=decision, edits=edits, job=case.submitted)
 
 
-def _with_changes(
-    case: RecoveredJob,
-    policy: FallbackPolicy,
-    decision: Decision,
-    taken: Assessment | None,
-    occupancy: Occupancy,
-) -> tuple[Decision, tuple[str, ...]]:
-    """Note in the decision what the option taken changes, and return the warnings that say so."""
-    if taken is None or taken.job is None:
-        return decision, warning.decided(
-            decision, Differences(), submitted="", kind=case.kind, job=case.current
-        )
-    # Warnings say what differs from the manifest that the user sent, so that is compared.
-    left = match.submission(case.current, occupancy.snapshot)
-    after = replace(taken.job, labels=_labels(taken.job, taken, policy))
-    changed = warning.between(case.current, after, left=left, taken=taken.queue)
-    decision = replace(decision, changed=changed.names)
-    return decision, warning.decided(
-        decision, changed, submitted=left, kind=case.kind, job=case.current
-    )
-
-
 def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
     """List the edits that take foreign decisions and copied marks off a Job that is not decided.
 
@@ -213,15 +203,10 @@ def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
     template are never our own: they came with the manifest.
     """
     after = marks.off_templates(case.current)
-    if jobs.DECISION in after.annotations and not _is_its_own(case):
+    if jobs.DECISION in after.annotations and not case.is_its_own:
         left = {key: text for key, text in after.annotations.items() if key != jobs.DECISION}
         after = replace(after, annotations=left)
     return case.kind.edits(case.current, after) if after is not case.current else ()
-
-
-def _is_its_own(case: RecoveredJob) -> bool:
-    """Return whether the Job carries a decision that is relied on, and was made for it."""
-    return case.recorded is not None and is_made_for(case.recorded, case.current)
 
 
 def signed(decision: Decision, class_text: str, job: Job, keys: SigningKeys | None) -> Decision:
@@ -288,13 +273,6 @@ def _changed(
         arrival=arrival,
         job=case.submitted,
     )
-
-
-def class_text_of(case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy) -> str:
-    """Return the class of the Job as it was submitted, as text; equal classes are one object."""
-    its_class = match.class_of(case.submitted, policy, occupancy.snapshot)
-    said = said_seconds(case.submitted.annotations)
-    return job_class.written(Mark(its_class, policy.generation, said))
 
 
 def _labels(job: Job, taken: Assessment, policy: FallbackPolicy) -> dict[str, str]:

@@ -13,10 +13,10 @@ from typing import Final
 
 from webhook.admission import patch
 from webhook.decide import filters, match, options, warning
-from webhook.decide.applicant import Moment, read_applicant
+from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.decision_record import Recorded
 from webhook.flow import carry_out
-from webhook.flow.decided_job import DecidedJob, RecoveredJob, is_made_for
+from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model import marks
@@ -46,7 +46,7 @@ def repeated(incoming: DecidedJob, occupancy: Occupancy, moment: Moment) -> Crea
     if (
         recorded is None
         or not 0 <= moment.unix - recorded.unix <= REINVOCATION_SECONDS
-        or not is_made_for(recorded, raw)
+        or not incoming.is_made_for_it
         or recorded.id in moment.visible
     ):
         return None
@@ -77,7 +77,9 @@ def _carried_out_again(
         return None
     case = replace(case, submitted=marks.unmarked(case.submitted))
     keys = moment.keys(snapshot)
-    assessments, why_not = _possible_still(case.submitted, policy, recorded, occupancy, moment)
+    applicant, assessments, why_not = _possible_still(
+        case.submitted, policy, recorded, occupancy, moment
+    )
     decision = partial(
         Decision,
         id=unsigned_id(recorded.id),
@@ -88,11 +90,11 @@ def _carried_out_again(
         state_age_seconds=round(max(0.0, moment.now - snapshot.as_of), 3),
         options=assessments,
     )
-    if not why_not:
+    if applicant is not None and not why_not:
         again = decision(
             option=recorded.option, left_alone=None, reason=recorded.reason, hold=recorded.hold
         )
-        outcome = carry_out.apply(case, policy, again, occupancy, keys=keys)
+        outcome = carry_out.apply(case, applicant, again, keys=keys)
         why_not = patch.too_large(case.source, outcome.edits)
     if why_not:
         reason = f"left as submitted: other admission changed it since, and {why_not}"
@@ -106,7 +108,7 @@ def _carried_out_again(
 
 def _possible_still(
     job: Job, policy: FallbackPolicy, recorded: Recorded, occupancy: Occupancy, moment: Moment
-) -> tuple[tuple[Assessment, ...], str]:
+) -> tuple[Applicant | None, tuple[Assessment, ...], str]:
     """Assess all options, and say what rules out the one that a decision has taken; empty: nothing.
 
     What other admission has written and cannot be read rules it out, too.
@@ -114,12 +116,12 @@ def _possible_still(
     try:
         applicant = read_applicant(job, policy, occupancy, moment)
         if why_not := applicant.unmodelled:
-            return (), why_not
+            return applicant, (), why_not
         assessments = options.assess(applicant)
     except FieldError as error:
-        return (), str(error)
+        return None, (), str(error)
     taken = next(each for each in assessments if each.option == recorded.option)
-    return assessments, str(taken.rejection or "")
+    return applicant, assessments, str(taken.rejection or "")
 
 
 def _changed_since(incoming: DecidedJob, occupancy: Occupancy) -> RecoveredJob | None:

@@ -143,11 +143,8 @@ def _outcome(
     policy = _matched(case, occupancy.snapshot, moment, rules)
     if isinstance(policy, Skipped):
         return replace(policy, warnings=(*said, *policy.warnings)) if said else policy
-    # Options, and the choice of one.
-    decision = _decide(case, policy, occupancy, moment, rules)
-    # Edits.
-    keys = moment.keys(occupancy.snapshot)
-    outcome = _if_it_fits(case, carry_out.apply(case, policy, decision, occupancy, keys=keys))
+    # Options, the choice of one, and the edits that carry it out.
+    outcome = _if_it_fits(case, _decided(case, policy, occupancy, moment, rules))
     warnings = warning.by_policy(policy.spec, outcome.warnings)
     warnings = (*said, *warnings) if policy.spec.warn else warnings
     return outcome if warnings == outcome.warnings else replace(outcome, warnings=warnings)
@@ -175,9 +172,10 @@ def _matched(
     return Skipped(skip=Skip.NO_POLICY, edits=edits, warnings=warnings, job=job)
 
 
-def _decide(
+def _decided(
     case: RecoveredJob, policy: FallbackPolicy, occupancy: Occupancy, moment: Moment, rules: Rules
-) -> Decision:
+) -> Decided:
+    keys = moment.keys(occupancy.snapshot)
     age, limit = max(0.0, moment.now - occupancy.snapshot.as_of), rules.max_state_age_seconds
     decision = partial(
         Decision,
@@ -189,8 +187,9 @@ def _decide(
         state_age_seconds=round(age, 3),
     )
 
-    def left(because: LeftAlone, why: str) -> Decision:
-        return decision(option=None, left_alone=because, reason=f"left as submitted: {why}")
+    def left(because: LeftAlone, why: str) -> Decided:
+        reason = f"left as submitted: {why}"
+        return carry_out.left(case, decision(option=None, left_alone=because, reason=reason), keys)
 
     # A decision on old figures would be a guess, so the Job is left as it was submitted.
     if age > limit:
@@ -208,7 +207,8 @@ def _decide(
     if why := applicant.unmodelled:
         return left(LeftAlone.UNMODELLED, why)
     chosen = _chosen(decision, applicant, options.assess(applicant))
-    return _held(chosen, applicant, may_hold=rules.may_hold)
+    chosen = _held(chosen, applicant, may_hold=rules.may_hold)
+    return carry_out.apply(case, applicant, chosen, keys=keys)
 
 
 def _chosen(

@@ -42,6 +42,11 @@ class RecoveredJob:
     recorded: Recorded | None = None
     """The decision that was undone for it; None: none was, and it was submitted as it is."""
 
+    @property
+    def is_its_own(self) -> bool:
+        """Whether it carries a decision that is relied on, and was made for it."""
+        return self.recorded is not None and is_made_for(self.recorded, self.current)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedJob:
@@ -65,6 +70,11 @@ class DecidedJob:
         if self.doubt is Obstacle.NEWER_DECISION and self.recorded is not None:
             return warning.newer(self.recorded.version)
         return () if self.doubt is None else warning.foreign()
+
+    @property
+    def is_made_for_it(self) -> bool:
+        """Whether the id of what stands there has the digest of this Job's name."""
+        return self.recorded is not None and is_made_for(self.recorded, self.current)
 
     @property
     def believed(self) -> Recorded | None:

@@ -18,7 +18,7 @@ from math import inf
 from webhook.adapt import movable_env
 from webhook.admission import patch
 from webhook.decide import decision_record, match, options, warning
-from webhook.decide.applicant import Moment, read_applicant
+from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job
@@ -89,7 +89,7 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     decision = _decision(case, policy, taken, moment)
     age = round(max(0.0, age), 3)
     decision = replace(decision, options=assessments, state_age_seconds=age)
-    return _carried_out(case, policy, decision, taken, occupancy, keys=moment.keys(snapshot))
+    return _carried_out(case, applicant, decision, taken, keys=moment.keys(snapshot))
 
 
 def _policy(
@@ -155,20 +155,19 @@ def _stays(recorded: Recorded | None) -> tuple[Stay, ...]:
 
 def _carried_out(
     case: RecoveredJob,
-    policy: FallbackPolicy,
+    applicant: Applicant,
     decision: Decision,
     taken: Assessment,
-    occupancy: Occupancy,
     *,
     keys: SigningKeys | None,
 ) -> Moved | Refusal:
     kind, raw = case.kind, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
-    blocked = occupancy.snapshot.obstacles.get((raw.namespace, raw.reference))
-    class_text = carry_out.class_text_of(case, policy, occupancy)
+    blocked = applicant.snapshot.obstacles.get((raw.namespace, raw.reference))
+    class_text = applicant.class_text
     signed = carry_out.signed(decision, class_text, case.submitted, keys)
     after = carry_out.under(
-        taken.job or raw, policy, taken, decision_id=signed.id, class_text=class_text
+        taken.job or raw, applicant.policy, taken, decision_id=signed.id, class_text=class_text
     )
     after = movable_env.still_movable(case.current, after)
     changes = kind.edits(case.current, after)
@@ -180,7 +179,7 @@ def _carried_out(
         if after.queue == case.current.queue:
             return Refusal(obstacle=Obstacle.ALREADY_THERE)
         # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).
-        if marks.would_be_uncounted(policy, taken.option, marks.decided_by(case.current)):
+        if marks.would_be_uncounted(applicant.policy, taken.option, marks.decided_by(case.current)):
             return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.current.pod_sets)
     else:

@@ -1,14 +1,9 @@
-"""What Jobs that ran have cost, and what they would have cost as submitted. Pure.
-
-Sums are of what is known: beside each one is of how many Jobs that is.
-"""
+"""What a Job that ran has cost, and what it would have cost as submitted. Pure."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final
 
 from webhook.cost import terms
 from webhook.cost.terms import Span
@@ -21,40 +16,6 @@ from webhook.simulate.results import JobResult
 
 KINDS: Final = ("money", "kwh", "grams")
 """What is summed up: money by rates and for electricity, energy, and CO2."""
-
-
-class Sum(NamedTuple):
-    """A sum over Jobs."""
-
-    amount: float = 0.0
-    jobs: int = 0
-    """For how many Jobs it is known."""
-
-    @property
-    def rounded(self) -> float:
-        """Return the amount to six digits that count: more are not known, and take room."""
-        return float(f"{self.amount:.6g}")
-
-    def plus(self, other: Sum) -> Sum:
-        return Sum(self.amount + other.amount, self.jobs + other.jobs)
-
-
-NONE: Final = Sum()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
-    """What some Jobs have cost, by kind; a kind that is known of none is not there."""
-
-    jobs: int = 0
-    """That ran and have ended."""
-    spent: Mapping[str, Sum] = field(default_factory=dict)
-    saved: Mapping[str, Sum] = field(default_factory=dict)
-    """Against as submitted; below 0: they cost more."""
-    late: int = 0
-    """Jobs that ended after their deadline."""
-    deadlines: int = 0
-    """Jobs that have one."""
 
 
 def amounts_of(cost: Cost | None) -> Mapping[str, float]:
@@ -98,20 +59,6 @@ def _over(usage: Amounts, prices: Prices | None, begin: float, end: float) -> Co
     if prices is None or not usage:
         return None
     return terms.cost_of(usage, prices, Span(reserved=begin, begun=begin, end=end))
-
-
-def summed(amounts: Iterable[Mapping[str, float]]) -> Mapping[str, Sum]:
-    """Sum up amounts by kind."""
-    return added({kind: Sum(amount, 1) for kind, amount in job.items()} for job in amounts)
-
-
-def added(sums: Iterable[Mapping[str, Sum]]) -> Mapping[str, Sum]:
-    """Add up sums by kind."""
-    total: defaultdict[str, Sum] = defaultdict(lambda: NONE)
-    for of_kinds in sums:
-        for kind, amount in of_kinds.items():
-            total[kind] = total[kind].plus(amount)
-    return dict(total)
 
 
 def is_late(entry: JournalEntry) -> bool | None:

@@ -1,22 +1,33 @@
 """What policies would have changed for Jobs that have ended, before anything is installed. Pure.
 
 Two replays of the same arrivals are compared, as `report` does it: as it happened, and as the
-policies would have decided.
+policies would have decided. Where nobody has a policy yet, one is suggested from what Jobs with
+accelerators waited for and the queues that there are; what it assumes is said beside it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import fmean
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from webhook.hindsight.gains import Confidence, gains
+from webhook.adapt.accelerators import is_accelerator
+from webhook.hindsight.gains import (
+    Confidence,
+    confidence_of,
+    gains_of,
+    hours_given_back,
+    is_replayed,
+)
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
+from webhook.hindsight.savings_record import Gained, added
+from webhook.model.job import PLAIN
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.model.words import span
-from webhook.simulate.results import totals
+from webhook.simulate.results import JobResult
 
 _DAY: Final = 86_400.0
 _SHORT_DAYS: Final = 2.0
@@ -24,40 +35,22 @@ _SHORT_DAYS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanSeconds:
-    """Means over Jobs, in seconds."""
-
-    before: float
-    after: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What would have changed; sums are over the Jobs that ended in both replays."""
+    """What would have changed for the Jobs that have ended and could be replayed."""
 
-    jobs: int
-    """That have ended and could be replayed."""
+    gain: Gained
+    """Every figure is of the same Jobs: those that ended in both replays."""
     matched: int
     """How many of these a policy matches."""
-    moved: int
-    hours_back: float
-    """Hours of accelerators that Jobs would have left to others; below 0: more would be used."""
+    waited_before: float
+    """Seconds from arrival to start, without the policies; a sum, as the next."""
+    waited_after: float
     hours_by_flavor: Mapping[str, float]
-    """The same by flavor."""
-    wait: MeanSeconds | None
-    """Mean time from arrival to start; None: nothing was replayed."""
-    turnaround: MeanSeconds | None
-    saved: float
-    """Seconds by which all together would have ended sooner."""
-    margin: float
-    """Error of *saved*, in seconds."""
-    slower: int
+    """Hours of accelerators that Jobs would have left to others; below 0: more would be used."""
     since: float
     until: float
     """First arrival and last end, in seconds since 1970."""
     confidence: Confidence | None
-    stayed: Mapping[str, int] = field(default_factory=dict)
-    """Why matched Jobs would have stayed, to their number."""
     doubts: tuple[str, ...] = ()
     """What keeps it from saying more."""
 
@@ -65,7 +58,12 @@ class Estimate:
 def undecided(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
     """Return entries that are all compared with how they went, whoever decided them."""
     # What was enforced would else be compared with no decision, and the rest with how it went.
-    return [replace(entry, mode="") for entry in entries]
+    return [
+        entry
+        if entry.decision is None
+        else replace(entry, decision=replace(entry.decision, mode=Mode.OBSERVE))
+        for entry in entries
+    ]
 
 
 def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
@@ -76,36 +74,29 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
     *left_out*: Jobs of which nothing could be read.
     """
     hindsight = _all_replayed(hindsight)
-    jobs = [job for job in hindsight.jobs if _has_both(job)]
+    confidence = confidence_of([job for job in hindsight.jobs if is_replayed(job)])
+    each = gains_of(hindsight.jobs, confidence, {})
+    compared = [pair for pair in zip(hindsight.jobs, each, strict=True) if pair[1].jobs]
+    jobs = [job for job, _ in compared]
+    gain = added(each_gain for _, each_gain in compared)
     until = max((float(job.entry.finished) for job in jobs), default=0.0)
     since = min((job.entry.created for job in jobs), default=0.0)
-    found = gains(hindsight, since=0.0, until=until)
-    matched = [job for job in jobs if job.policy is not None]
-    moved = sum(job.promised is not None and job.promised.is_moved for job in matched)
-    hours = _hours_by_flavor(jobs)
-    rows = [row for row in found.rows if row.saved is not None]
     doubts = _doubts(
         hindsight,
         jobs,
-        assumed=sum(row.assumed for row in rows),
+        assumed=gain.assumed,
         left_out=hindsight.left_out + left_out,
         seconds=until - since,
     )
     return Estimate(
-        jobs=len(jobs),
-        matched=len(matched),
-        moved=moved,
-        hours_back=sum(hours.values()),
-        hours_by_flavor=hours,
-        wait=_means(jobs, is_wait=True),
-        turnaround=_means(jobs, is_wait=False),
-        saved=sum(row.saved or 0.0 for row in rows),
-        margin=sum(row.margin for row in rows),
-        slower=sum(row.slower for row in rows),
+        gain=gain,
+        matched=sum(job.policy is not None for job in jobs),
+        waited_before=sum(_waited(job.happened) for job in jobs),
+        waited_after=sum(_waited(job.promised) for job in jobs),
+        hours_by_flavor=hours_given_back(jobs),
         since=since,
         until=until,
-        confidence=found.confidence,
-        stayed=sum((Counter(row.stayed) for row in found.rows), Counter()),
+        confidence=confidence,
         doubts=tuple(doubts),
     )
 
@@ -118,35 +109,8 @@ def _all_replayed(hindsight: Hindsight) -> Hindsight:
     return replace(hindsight, jobs=same)
 
 
-def _has_both(job: ReplayedJob) -> bool:
-    return all(
-        result is not None and result.start is not None and result.finish is not None
-        for result in (job.happened, job.promised)
-    )
-
-
-def _hours_by_flavor(jobs: Sequence[ReplayedJob]) -> Mapping[str, float]:
-    before = totals([job.happened for job in jobs if job.happened is not None]).device_hours
-    after = totals([job.promised for job in jobs if job.promised is not None]).device_hours
-    return {
-        flavor: before.get(flavor, 0.0) - after.get(flavor, 0.0)
-        for flavor in sorted(before.keys() | after.keys())
-    }
-
-
-def _means(jobs: Sequence[ReplayedJob], *, is_wait: bool) -> MeanSeconds | None:
-    if not jobs:
-        return None
-    before, after = (
-        [
-            (result.start if is_wait else result.finish) - job.entry.created
-            for job in jobs
-            for result in [job.happened if is_before else job.promised]
-            if result is not None and result.start is not None and result.finish is not None
-        ]
-        for is_before in (True, False)
-    )
-    return MeanSeconds(before=fmean(before), after=fmean(after))
+def _waited(result: JobResult | None) -> float:
+    return 0.0 if result is None or result.start is None else result.start - result.arrival
 
 
 def _doubts(
@@ -181,22 +145,22 @@ def _doubts(
 
 def as_text(found: Estimate) -> str:
     """Return the estimate for people: what would have changed, how sure, and what is missing."""
-    if not found.jobs or found.wait is None or found.turnaround is None:
+    gain = found.gain
+    if not gain.jobs:
         return "No Job that has ended could be replayed."
-    wait, done = found.wait, found.turnaround
-    share = f"Of {found.jobs} Jobs in {span(found.until - found.since)}, {found.moved}"
-    more = "given back" if found.hours_back >= 0 else "more used"
-    gained = f"{abs(found.hours_back):.1f} GPU hours {more}"
-    waited = f"mean wait {span(wait.after)} instead of {span(wait.before)}"
-    took = f"Mean time until done: {span(done.after)} instead of {span(done.before)}"
+    share = f"Of {gain.jobs} Jobs in {span(found.until - found.since)}, {gain.moved}"
+    more = "given back" if gain.device_hours >= 0 else "more used"
+    gained = f"{abs(gain.device_hours):.1f} GPU hours {more}"
+    waited = f"mean wait {_not_but(found.waited_before, found.waited_after, gain.jobs)}"
+    took = _not_but(gain.before_seconds, gain.after_seconds, gain.jobs)
     lines = [
         f"{share} would have moved: {gained}, {waited}.",
-        f"{took}. Jobs done later: {found.slower}.",
+        f"Mean time until done: {took}. Jobs done later: {gain.slower}.",
     ]
-    if found.saved < 0:
-        may = "may have made" if -found.saved <= found.margin else "would have made"
+    if gain.saved_seconds < 0:
+        may = "may have made" if -gain.saved_seconds <= gain.margin_seconds else "would have made"
         lines.append(f"This policy {may} Jobs later: do not use it as it is.")
-    if not found.moved:
+    if not gain.moved:
         lines += ["", *_why_not(found)]
     lines += ["", *_how_sure(found)]
     if found.doubts:
@@ -208,17 +172,21 @@ def as_text(found: Estimate) -> str:
     return "\n".join(lines)
 
 
+def _not_but(before: float, after: float, jobs: int) -> str:
+    return f"{span(after / jobs)} instead of {span(before / jobs)}"
+
+
 def _why_not(found: Estimate) -> list[str]:
     if not found.matched:
         return ["The policy matches none of them."]
-    reasons = sorted(found.stayed.items(), key=lambda pair: (-pair[1], pair[0]))
+    reasons = sorted(found.gain.stayed.items(), key=lambda pair: (-pair[1], pair[0]))
     return ["Why they stay:", *(f"  - {why}: {count}" for why, count in reasons)]
 
 
 def _how_sure(found: Estimate) -> list[str]:
-    sooner = "sooner" if found.saved >= 0 else "later"
-    saved = f"{span(abs(found.saved))} {sooner} in sum"
-    lines = [f"How sure: Jobs would be done {saved}, give or take {span(found.margin)}."]
+    seconds, margin = found.gain.saved_seconds, found.gain.margin_seconds
+    saved = f"{span(abs(seconds))} {'sooner' if seconds >= 0 else 'later'} in sum"
+    lines = [f"How sure: Jobs would be done {saved}, give or take {span(margin)}."]
     if (sure := found.confidence) is not None:
         off = f"{abs(sure.turnaround):.1f} % in total, and by {sure.one_job:.1f} %"
         lines.append(f"A replay of what really happened is off by {off} for the middle Job.")
@@ -226,25 +194,123 @@ def _how_sure(found: Estimate) -> list[str]:
 
 
 def as_json(found: Estimate) -> dict[str, Any]:
-    sure = found.confidence
+    sure, gain = found.confidence, found.gain
     return {
-        "jobs": found.jobs,
+        "jobs": gain.jobs,
         "matched": found.matched,
-        "moved": found.moved,
-        "slower": found.slower,
-        "gpuHoursBack": found.hours_back,
+        "moved": gain.moved,
+        "slower": gain.slower,
+        "gpuHoursBack": gain.device_hours,
         "gpuHoursBackByFlavor": dict(found.hours_by_flavor),
-        "meanWait": _pair(found.wait),
-        "meanTurnaround": _pair(found.turnaround),
-        "savedSeconds": found.saved,
-        "marginSeconds": found.margin,
+        "meanWait": _means(found.waited_before, found.waited_after, gain.jobs),
+        "meanTurnaround": _means(gain.before_seconds, gain.after_seconds, gain.jobs),
+        "savedSeconds": gain.saved_seconds,
+        "marginSeconds": gain.margin_seconds,
         "since": found.since,
         "until": found.until,
         "replayErrorPercent": None if sure is None else sure.turnaround,
-        "stayed": dict(found.stayed),
+        "stayed": dict(gain.stayed),
         "doubts": list(found.doubts),
     }
 
 
-def _pair(means: MeanSeconds | None) -> dict[str, float] | None:
-    return None if means is None else {"before": means.before, "after": means.after}
+def _means(before: float, after: float, jobs: int) -> dict[str, float] | None:
+    return {"before": before / jobs, "after": after / jobs} if jobs else None
+
+
+NAME: Final = "suggested"
+WITHOUT_DEVICES: Final = 4.0
+"""How many times as long a Job is assumed to run without its accelerators."""
+_CPU: Final = "cpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    manifest: Mapping[str, Any]
+    assumed: tuple[str, ...]
+    """Sentences, one for each thing that is assumed."""
+
+
+def suggest(entries: Iterable[JournalEntry], snapshot: Snapshot) -> Suggestion | None:
+    """Return a policy for the LocalQueue in which Jobs with accelerators waited most.
+
+    None: no Job had any, or its namespaces have no other queue that could take them.
+    """
+    waited: defaultdict[str, float] = defaultdict(float)
+    namespaces: defaultdict[str, set[str]] = defaultdict(set)
+    resources: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in entries:
+        devices = {resource for (_, resource), _ in entry.used if is_accelerator(resource)}
+        if entry.kind == PLAIN and entry.admitted and devices:
+            waited[entry.queue] += entry.admitted - entry.created
+            namespaces[entry.queue].add(entry.namespace)
+            resources[entry.queue] |= devices
+    for queue in sorted(waited, key=lambda name: (-waited[name], name)):
+        others = _others(queue, namespaces[queue], resources[queue], snapshot)
+        if others:
+            return _suggestion(queue, others)
+    return None
+
+
+_Other = tuple[str, bool]
+"""A LocalQueue's name, and whether its ClusterQueue has the same accelerators."""
+
+
+def _others(
+    queue: str, namespaces: set[str], devices: set[str], snapshot: Snapshot
+) -> Sequence[_Other]:
+    """Return the other queues that each of the namespaces has, the same accelerators first."""
+    targets: dict[str, list[ClusterQueue]] = defaultdict(list)
+    for (namespace, name), local_queue in snapshot.local_queues.items():
+        cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+        if namespace in namespaces and name != queue and cluster_queue is not None:
+            targets[name].append(cluster_queue)
+    everywhere = {name: found for name, found in targets.items() if len(found) == len(namespaces)}
+    same = [name for name, found in everywhere.items() if all(map(_has(devices), found))]
+    without = [
+        name
+        for name, found in everywhere.items()
+        if not any(is_accelerator(resource) for queue in found for resource in _resources(queue))
+        and all(map(_has({_CPU}), found))
+    ]
+    return [*((name, True) for name in sorted(same)), *((name, False) for name in sorted(without))]
+
+
+def _has(wanted: set[str]) -> Any:
+    return lambda queue: wanted <= _resources(queue)
+
+
+def _resources(queue: ClusterQueue) -> set[str]:
+    return {resource for group in queue.groups for _, resource in group.quotas}
+
+
+def _suggestion(queue: str, others: Sequence[_Other]) -> Suggestion:
+    options: list[Mapping[str, Any]] = [{"name": queue, "queue": queue}]
+    assumed = []
+    for name, has_same in others:
+        if has_same:
+            options.append({"name": name, "queue": name, "slowdown": 1})
+            assumed.append(f"Jobs run as fast in {name} as in {queue}")
+        else:
+            adaptation = {"accelerator": "Remove"}
+            slower = WITHOUT_DEVICES
+            options.append(
+                {"name": name, "queue": name, "slowdown": slower, "adaptation": adaptation}
+            )
+            assumed.append(
+                f"Jobs run {slower:g} times as long in {name} without accelerators, and can do so"
+            )
+    return Suggestion(
+        manifest={
+            "apiVersion": "kueue-fallback.dev/v1alpha1",
+            "kind": "FallbackPolicy",
+            "metadata": {"name": NAME},
+            "spec": {
+                "mode": "Observe",
+                "match": {"jobSelector": {}},
+                "options": options,
+                "strategy": {"type": "FinishTime"},
+            },
+        },
+        assumed=tuple(assumed),
+    )

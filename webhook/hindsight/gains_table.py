@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from webhook.hindsight.bills import KINDS, Bill, Sum
-from webhook.hindsight.gains import NOBODY, ClusterGains, Confidence, DayGains, Gains, Row
+from webhook.hindsight.bills import KINDS
+from webhook.hindsight.gains import NOBODY, Confidence, Gains, day_of
+from webhook.hindsight.savings_record import Gained, Sum, rounded
 from webhook.model.tables import aligned
 from webhook.model.words import carbon, figure, rfc3339
 from webhook.simulate.comparison import HERE, duration
@@ -43,7 +44,7 @@ def as_text(gains: Gains, *, wide: bool = False) -> str:
     return "\n".join([*lines, "", *below])
 
 
-def _headline(sums: DayGains) -> Iterator[str]:
+def _headline(sums: Gained) -> Iterator[str]:
     """Yield what was gained in all, the best number first."""
     done = "were" if sums.is_enforced else "would be"
     if not sums.moved:
@@ -51,8 +52,7 @@ def _headline(sums: DayGains) -> Iterator[str]:
         yield from _by_others(sums)
         return
     than = "sooner" if sums.percent >= 0 else "later"
-    means = ", not ".join(duration(part / sums.jobs) for part in (sums.after, sums.before))
-    text = f"Jobs {done} done {abs(sums.percent):.1f} % {than} (in {means})"
+    text = f"Jobs {done} done {abs(sums.percent):.1f} % {than} (in {_means(sums)})"
     if round(sums.device_hours, 2):
         back = "given back" if sums.device_hours > 0 else "taken in addition"
         text += f", and {abs(sums.device_hours):,.2f} GPU hours {done} {back}"
@@ -60,30 +60,35 @@ def _headline(sums: DayGains) -> Iterator[str]:
     yield f"{sums.moved} of the {sums.jobs} that have ended {done} moved."
 
 
-def _by_others(sums: DayGains) -> Iterator[str]:
+def _means(sums: Gained) -> str:
+    times = (sums.after_seconds, sums.before_seconds)
+    return ", not ".join(duration(seconds / sums.jobs) for seconds in times)
+
+
+def _by_others(sums: Gained) -> Iterator[str]:
     """Yield what moves of others gave Jobs of which none was moved."""
     if round(sums.percent, 1):
         made = "made" if sums.is_enforced else "would make"
         than = "sooner" if sums.percent >= 0 else "later"
-        means = ", not ".join(duration(part / sums.jobs) for part in (sums.after, sums.before))
-        yield f"Moves of others {made} them {abs(sums.percent):.1f} % {than} (done in {means})."
+        much = f"{abs(sums.percent):.1f} % {than} (done in {_means(sums)})"
+        yield f"Moves of others {made} them {much}."
 
 
 _DAYS: Final = ("DAY", "JOBS", "MOVED", "SOONER", "INSTEAD OF", "NOW", "GPU HOURS")
 
 
-def _days(days: Sequence[DayGains]) -> list[str]:
+def _days(days: Sequence[Gained]) -> list[str]:
     """Return a table by day, where there are several."""
     lines: list[str] = []
     for is_enforced in (True, False):
         rows = [
             (
-                each.day,
+                day_of(each),
                 str(each.jobs),
                 str(each.moved),
                 f"{each.percent:+.1f} %",
-                duration(each.before / each.jobs),
-                duration(each.after / each.jobs),
+                duration(each.before_seconds / each.jobs),
+                duration(each.after_seconds / each.jobs),
                 f"{each.device_hours:+.2f}",
             )
             for each in days
@@ -95,7 +100,7 @@ def _days(days: Sequence[DayGains]) -> list[str]:
     return lines
 
 
-def _assumed(rows: Sequence[Row]) -> list[str]:
+def _assumed(rows: Sequence[Gained]) -> list[str]:
     """Say how many of the moved Jobs are compared by a run time that was never observed."""
     assumed, moved = sum(row.assumed for row in rows), sum(row.moved for row in rows)
     if not assumed:
@@ -107,83 +112,88 @@ def _assumed(rows: Sequence[Row]) -> list[str]:
 
 def as_json(gains: Gains) -> dict[str, Any]:
     """Return seconds as numbers, instants as RFC 3339; unknown is null."""
-    spans = gains.makespans
+    sure = gains.confidence
     return {
         "version": VERSION,
         "since": rfc3339(gains.since),
         "until": rfc3339(gains.until),
         "rows": [_row_json(row) for row in gains.rows],
         "makespan": {
-            "real": _rounded(spans.real),
-            "replayed": _rounded(spans.happened),
-            "withoutDecisions": _rounded(spans.static),
-            "withPolicies": _rounded(spans.promised),
+            key: None if sure is None else _rounded(getattr(sure, name))
+            for key, name in _MAKESPANS.items()
         },
-        "sureness": _confidence_json(gains.confidence) if gains.confidence else None,
+        "sureness": _confidence_json(sure) if sure else None,
         "leftOut": gains.left_out,
         "byCluster": [_cluster_json(cluster) for cluster in gains.clusters],
         "unknownClusters": list(gains.unseen),
         "currency": gains.currency or None,
-        "whole": [_day_json(each) for each in gains.whole],
-        "days": [_day_json(each) for each in gains.days],
+        "whole": [{"day": None, **_day_json(each)} for each in gains.whole],
+        "days": [{"day": day_of(each), **_day_json(each)} for each in gains.days],
     }
 
 
-def _day_json(sums: DayGains) -> dict[str, Any]:
+_MAKESPANS: Final[Mapping[str, str]] = {
+    "real": "real",
+    "replayed": "happened",
+    "withoutDecisions": "static",
+    "withPolicies": "promised",
+}
+
+
+def _day_json(sums: Gained) -> dict[str, Any]:
     return {
-        "day": sums.day or None,
         "enforced": sums.is_enforced,
         "jobs": sums.jobs,
         "moved": sums.moved,
-        "turnaroundSecondsBefore": _rounded(sums.before),
-        "turnaroundSeconds": _rounded(sums.after),
+        "turnaroundSecondsBefore": _rounded(sums.before_seconds),
+        "turnaroundSeconds": _rounded(sums.after_seconds),
         "soonerPercent": _rounded(sums.percent),
         "deviceHoursGivenBack": round(sums.device_hours, 2),
     }
 
 
-def _cluster_json(cluster: ClusterGains) -> dict[str, Any]:
+def _cluster_json(cluster: Gained) -> dict[str, Any]:
     return {
         "cluster": cluster.cluster or None,
         "started": cluster.started,
-        "meanWaitSeconds": _rounded(cluster.wait),
-        "ended": cluster.over,
-        "savedSeconds": _rounded(cluster.saved),
+        "meanWaitSeconds": _rounded(cluster.waited_seconds / cluster.started),
+        "ended": cluster.jobs,
+        "savedSeconds": _rounded(_saved(cluster)),
         "slower": cluster.slower,
     }
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: Gained) -> dict[str, Any]:
     return {
         "policy": row.policy or None,
         "namespace": row.namespace,
         "kind": row.kind,
         "mode": row.mode or None,
         "seen": row.seen,
-        "moved": row.moved if row.is_moved_known else None,
+        "moved": row.moved if _is_moved_known(row) else None,
         "reconsidered": row.reconsidered,
         "stayed": dict(row.stayed),
-        "ended": row.over,
-        "savedSeconds": _rounded(row.saved),
-        "savedByOthersSeconds": _rounded(row.by_others),
-        "savedSecondsOff": _rounded(row.margin),
-        "savedSecondsMean": _rounded(row.mean),
+        "ended": row.jobs,
+        "savedSeconds": _rounded(_saved(row)),
+        "savedByOthersSeconds": _rounded(row.by_others_seconds),
+        "savedSecondsOff": _rounded(row.margin_seconds),
+        "savedSecondsMean": _rounded(_mean(row)),
         "slower": row.slower,
         "assumed": row.assumed,
         "notReplayed": row.unseen,
-        "cost": _bill_json(row.bill),
+        "cost": _bill_json(row),
     }
 
 
-def _bill_json(bill: Bill) -> dict[str, Any]:
+def _bill_json(row: Gained) -> dict[str, Any]:
     """Return sums of what is known; a kind that is known of no Job is left out."""
     return {
-        "jobs": bill.jobs,
-        **{_KEYS[kind]: total.rounded for kind, total in bill.spent.items()},
-        "knownOf": {_KEYS[kind]: total.jobs for kind, total in bill.spent.items()},
-        "saved": {_KEYS[kind]: total.rounded for kind, total in bill.saved.items()},
-        "late": bill.late,
-        "deadlines": bill.deadlines,
+        "jobs": row.ended,
+        **{_KEYS[kind]: amount for kind, amount in rounded(row.spent).items()},
+        "knownOf": {_KEYS[kind]: total.jobs for kind, total in row.spent.items()},
+        "saved": {_KEYS[kind]: amount for kind, amount in rounded(row.saved).items()},
+        "late": row.late,
+        "deadlines": row.deadlines,
     }
 
 
@@ -207,7 +217,7 @@ def _title(gains: Gains) -> str:
     return f"Since {rfc3339(gains.since)} ({span}) policies have seen {seen} Jobs."
 
 
-def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool, kinds: bool) -> list[str]:
+def _rows(header: Sequence[str], rows: Sequence[Gained], *, wide: bool, kinds: bool) -> list[str]:
     """Return the table; with a column of *kinds* where there are Jobs of several."""
     cells = [(*header, *_WIDE) if wide else tuple(header)]
     cells += [(*_cells(row), *_wide(row)) if wide else _cells(row) for row in rows]
@@ -218,26 +228,42 @@ def _rows(header: Sequence[str], rows: Sequence[Row], *, wide: bool, kinds: bool
     return aligned(cells, left=3)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    margin = f" ±{duration(row.margin)}" if row.own is not None and row.margin else ""
+def _cells(row: Gained) -> tuple[str, ...]:
+    saved, is_known = _saved(row), _is_moved_known(row)
+    own = None if saved is None or not row.moved else saved - row.by_others_seconds
+    margin = row.margin_seconds
     return (
         row.policy or OTHERS,
         row.namespace,
         str(row.seen),
-        str(row.moved) if row.is_moved_known else "-",
-        str(row.seen - row.moved) if row.is_moved_known else "-",
-        duration(row.own) + margin,
-        "-" if row.saved is None else duration(row.by_others),
-        duration(row.mean),
-        "-" if row.saved is None else str(row.slower),
+        str(row.moved) if is_known else "-",
+        str(row.seen - row.moved) if is_known else "-",
+        duration(own) + (f" ±{duration(margin)}" if own is not None and margin else ""),
+        "-" if saved is None else duration(row.by_others_seconds),
+        duration(_mean(row)),
+        "-" if saved is None else str(row.slower),
     )
 
 
-def _wide(row: Row) -> tuple[str, ...]:
-    return (str(row.reconsidered), str(row.over), str(row.assumed), _stayed(row) or "-")
+def _saved(row: Gained) -> float | None:
+    """Return the seconds that were saved; None: no Job is compared."""
+    return row.saved_seconds if row.jobs else None
 
 
-def _stayed(row: Row) -> str:
+def _mean(row: Gained) -> float | None:
+    return row.saved_seconds / row.jobs if row.jobs else None
+
+
+def _is_moved_known(row: Gained) -> bool:
+    """Return whether it is known who would have moved."""
+    return row.is_enforced or not row.mode or row.unseen < row.seen
+
+
+def _wide(row: Gained) -> tuple[str, ...]:
+    return (str(row.reconsidered), str(row.jobs), str(row.assumed), _stayed(row) or "-")
+
+
+def _stayed(row: Gained) -> str:
     return ", ".join(f"{why} {count}" for why, count in row.stayed.items())
 
 
@@ -246,28 +272,28 @@ _COSTS: Final = ("MONEY", "KWH", "CO2", "LATE", "SAVED AGAINST AS SUBMITTED")
 
 def _costs(gains: Gains, *, kinds: bool) -> list[str]:
     """Return what Jobs have cost; nothing where no price and no deadline is known."""
-    if not any(row.bill.spent or row.bill.deadlines for row in gains.rows):
+    if not any(row.spent or row.deadlines for row in gains.rows):
         return []
     names = ("POLICY", "NAMESPACE", *((_KIND,) if kinds else ()))
     cells = [(*names, *_COSTS)]
     for row in gains.rows:
         named = (row.policy or OTHERS, row.namespace, *((row.kind,) if kinds else ()))
-        cells.append((*named, *_billed(row.bill, gains.currency)))
+        cells.append((*named, *_billed(row, gains.currency)))
     money = f"money in {gains.currency}; " if gains.currency else ""
     title = f"What Jobs that have ended cost ({money}? is not known, n/m: known of n of m Jobs):"
     return ["", title, *aligned(cells, left=len(names))]
 
 
-def _billed(bill: Bill, currency: str) -> tuple[str, ...]:
+def _billed(row: Gained, currency: str) -> tuple[str, ...]:
     write = {"money": figure, "kwh": figure, "grams": carbon}
     unit = {"money": f" {currency}" if currency else "", "kwh": " kWh", "grams": ""}
-    spent = [_sum(bill.spent.get(kind), bill.jobs, write[kind]) for kind in KINDS]
+    spent = [_sum(row.spent.get(kind), row.ended, write[kind]) for kind in KINDS]
     saved = [
         write[kind](total.amount) + unit[kind]
         for kind in KINDS
-        if (total := bill.saved.get(kind)) is not None
+        if (total := row.saved.get(kind)) is not None
     ]
-    late = f"{bill.late}/{bill.deadlines}" if bill.deadlines else "-"
+    late = f"{row.late}/{row.deadlines}" if row.deadlines else "-"
     return (*spent, late, ", ".join(saved) or "?")
 
 
@@ -277,7 +303,7 @@ def _sum(total: Sum | None, jobs: int, write: Callable[[float], str]) -> str:
     return write(total.amount) + (f" ({total.jobs}/{jobs})" if total.jobs < jobs else "")
 
 
-def _whys(rows: Sequence[Row], *, kinds: bool) -> Iterator[str]:
+def _whys(rows: Sequence[Gained], *, kinds: bool) -> Iterator[str]:
     stayed = [row for row in rows if row.stayed]
     if stayed:
         yield "Why Jobs stayed:"
@@ -289,7 +315,7 @@ def _whys(rows: Sequence[Row], *, kinds: bool) -> Iterator[str]:
         yield f"Moved while they were pending: {moved}."
 
 
-def _clusters(clusters: Sequence[ClusterGains]) -> Iterator[str]:
+def _clusters(clusters: Sequence[Gained]) -> Iterator[str]:
     if sum(bool(cluster.cluster) for cluster in clusters) == 1:
         counts = (
             f"{cluster.started} {f'in {cluster.cluster}' if cluster.cluster else HERE}"
@@ -301,15 +327,14 @@ def _clusters(clusters: Sequence[ClusterGains]) -> Iterator[str]:
         yield ""
 
 
-def _cluster(cluster: ClusterGains) -> tuple[str, ...]:
-    mean = None if cluster.saved is None or not cluster.over else cluster.saved / cluster.over
+def _cluster(cluster: Gained) -> tuple[str, ...]:
     return (
         cluster.cluster or HERE,
         str(cluster.started),
-        duration(cluster.wait),
-        duration(cluster.saved),
-        duration(mean),
-        "-" if cluster.saved is None else str(cluster.slower),
+        duration(cluster.waited_seconds / cluster.started),
+        duration(_saved(cluster)),
+        duration(_mean(cluster)),
+        str(cluster.slower) if cluster.jobs else "-",
     )
 
 
@@ -346,11 +371,10 @@ def _sure(gains: Gains) -> Iterator[str]:
         )
     if gains.left_out:
         yield f"{gains.left_out} Jobs are left out: they cannot be replayed, or had no room."
-    yield from _spans(gains)
+    yield from _spans(confidence)
 
 
-def _spans(gains: Gains) -> Iterator[str]:
-    spans = gains.makespans
+def _spans(spans: Confidence) -> Iterator[str]:
     if spans.static is not None and spans.happened is not None:
         yield (
             f"From the first arrival to the last end: {duration(spans.happened)} replayed, "

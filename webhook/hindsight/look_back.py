@@ -38,7 +38,16 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
 from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
-from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, Worker, emptied, enforced
+from webhook.simulate.scenario import (
+    STATIC,
+    Arm,
+    Scenario,
+    Submission,
+    Worker,
+    emptied,
+    enforced,
+    templates_of,
+)
 
 
 class Rests(StrEnum):
@@ -107,7 +116,7 @@ def _ratio(
     here, there = (learned_on(learned, entry_class, flavors) for flavors in (entry.flavors, flavor))
     if here is not None and there is not None and here.seconds > 0:
         return there.seconds / here.seconds, Rests.LEARNED
-    expected = {offer.name: offer.runs for offer in entry.offers if offer.runs}
+    expected = {offer.name: offer.runs for offer in entry.options if offer.runs}
     if own is not None and expected.get(own.name) and expected.get(other.name):
         return (expected[other.name] or 0.0) / (expected[own.name] or 1.0), Rests.DECISION
     if policy is not None and own is not None:
@@ -199,12 +208,6 @@ class Hindsight:
     """What resources cost, by cluster."""
     currency: str = ""
     """What money is in; empty: not known."""
-    handover_seconds: float = 0.0
-    """For how long, on average, quota is idle between two Jobs if one waits."""
-
-
-_AS_IT_WAS: Final = "as it was"
-_AS_IT_COULD_BE: Final = "as policies say"
 
 
 def age_of(entry: JournalEntry) -> tuple[float, float, str]:
@@ -212,96 +215,52 @@ def age_of(entry: JournalEntry) -> tuple[float, float, str]:
     return entry.created, entry.admitted or float("inf"), entry.key
 
 
-class Replays:
-    def __init__(
-        self,
-        world: LookBackInput,
-        jobs: Sequence[ReplayedJob],
-        runs: Mapping[str, Mapping[str, float]],
-        progress: Callable[[int], None],
-    ) -> None:
-        self._world, self._jobs, self._runs = world, jobs, runs
-        self._progress = progress
+def _scenario(
+    jobs: Sequence[ReplayedJob],
+    runs: Mapping[str, Mapping[str, float]],
+    world: LookBackInput,
+    manifest: Callable[[JournalEntry], Mapping[str, Any]],
+    at: Callable[[JournalEntry], float],
+) -> Scenario:
+    """Return a scenario in which the Jobs come as *manifest* has them, *at* some time."""
+    entries = sorted((job.entry for job in jobs), key=lambda entry: (at(entry), age_of(entry)))
+    names, templates = templates_of(map(manifest, entries))
+    submissions = tuple(
+        Submission(at=at(entry), name=entry.key, template=name, run_seconds=runs[entry.key])
+        for entry, name in zip(entries, names, strict=True)
+    )
+    return Scenario(
+        name="journal",
+        snapshot=replace(world.snapshot, policies=()),
+        policies=(),
+        templates=templates,
+        submissions=submissions,
+        workers=world.workers,
+    )
 
-    def as_it_was(self) -> Mapping[str, JobResult]:
-        """Replay each Job in the LocalQueue that it got, from when it got there.
 
-        Return the results by the Workload's uid.
-        """
-        return self._replayed(Arm(name=_AS_IT_WAS), ran_manifest, _went)
+def _known_before(jobs: Sequence[ReplayedJob], world: LookBackInput) -> RunTimeLearner:
+    """Return what was known of runs when the first Job came, by the classes of a replay.
 
-    def without_decisions(self) -> Mapping[str, JobResult]:
-        if not any(job.is_enforced for job in self._jobs):
-            return {}
-        return self._replayed(Arm(name=STATIC), submitted_manifest, _came)
-
-    def as_policies_say(self) -> Mapping[str, JobResult]:
-        if all(job.is_enforced or job.policy is None for job in self._jobs):
-            return {}
-        policies = self._world.snapshot.policies
-        known = self._known_before()
-        arm = enforced(_AS_IT_COULD_BE, policies)
-        return self._replayed(arm, submitted_manifest, _came, run_times=known)
-
-    def _replayed(
-        self,
-        arm: Arm,
-        manifest: Callable[[JournalEntry], Mapping[str, Any]],
-        at: Callable[[JournalEntry], float],
-        run_times: RunTimeLearner | None = None,
-    ) -> Mapping[str, JobResult]:
-        templates: dict[str, Mapping[str, Any]] = {}
-        submissions = []
-        for job in sorted(
-            self._jobs, key=lambda replayed: (at(replayed.entry), age_of(replayed.entry))
-        ):
-            source = manifest(job.entry)
-            template = json.dumps(source, sort_keys=True)
-            templates[template] = source
-            submissions.append(
-                Submission(
-                    at=at(job.entry),
-                    name=job.entry.key,
-                    template=template,
-                    run_seconds=self._runs[job.entry.key],
-                )
-            )
-        scenario = Scenario(
-            name=arm.name,
-            snapshot=replace(self._world.snapshot, policies=()),
-            objects=(),
-            policies=arm.policies,
-            policy_objects=(),
-            templates=templates,
-            submissions=tuple(submissions),
-            workers=self._world.workers,
+    A replay's Jobs are reduced, and so their classes have other names.
+    """
+    first = min((job.entry.created for job in jobs), default=0.0)
+    policies = {job.policy.name: job.policy for job in jobs if job.policy}
+    learner = RunTimeLearner()
+    done: set[tuple[str, str]] = set()
+    for entry in (job.entry for job in jobs):
+        record = world.learned.records.get(entry.job_class)
+        if record is None or (entry.job_class, entry.submitted) in done:
+            continue
+        done.add((entry.job_class, entry.submitted))
+        submitted = reduced.kind_named(entry.kind).read(submitted_manifest(entry))
+        by_policies = (
+            match.class_of(submitted, policy, world.snapshot) for policy in policies.values()
         )
-        results = replay(scenario, arm, progress=self._progress, run_times=run_times)
-        return {outcome.name: outcome for outcome in results.jobs}
-
-    def _known_before(self) -> RunTimeLearner:
-        """Return what was known of runs when the first Job came, by the classes of a replay.
-
-        A replay's Jobs are reduced, and so their classes have other names.
-        """
-        first = min((job.entry.created for job in self._jobs), default=0.0)
-        policies = {job.policy.name: job.policy for job in self._jobs if job.policy}
-        learner = RunTimeLearner()
-        snapshot = self._world.snapshot
-        done: set[tuple[str, str]] = set()
-        for entry in (job.entry for job in self._jobs):
-            record = self._world.learned.records.get(entry.job_class)
-            if record is None or (entry.job_class, entry.submitted) in done:
-                continue
-            done.add((entry.job_class, entry.submitted))
-            submitted = reduced.kind_named(entry.kind).read(submitted_manifest(entry))
-            by_policies = (
-                match.class_of(submitted, policy, snapshot) for policy in policies.values()
-            )
-            for replayed_class in {job_class.of_job(submitted), *by_policies}:
-                if (kept := _before(record, first, replayed_class.coarse)).last:
-                    learner.merge(replayed_class.key, kept)
-        return learner
+        for replayed_class in {job_class.of_job(submitted), *by_policies}:
+            if (kept := _before(record, first, replayed_class.coarse)).last:
+                learner.merge(replayed_class.key, kept)
+    return learner
 
 
 def _before(record: ClassRecord, unix: float, coarse: str) -> ClassRecord:
@@ -327,7 +286,7 @@ def _came(entry: JournalEntry) -> float:
 
 
 def _went(entry: JournalEntry) -> float:
-    return entry.created + (entry.decided_in if entry.moves else 0.0)
+    return entry.decided if entry.moves else entry.created
 
 
 def submitted_manifest(entry: JournalEntry) -> dict[str, Any]:
@@ -378,10 +337,43 @@ def look_back(
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
-    replays = Replays(world, jobs, runs, progress)
-    happened, static = replays.as_it_was(), replays.without_decisions()
-    promised = replays.as_policies_say()
-    replayed = [
+
+    replayed = _replayed(jobs, runs, world, progress)
+    return Hindsight(
+        jobs=tuple(_without_guesses(replayed, world)),
+        left_out=len(latest) - len(jobs),
+        prices=world.snapshot.prices,
+        currency=world.snapshot.currency,
+    )
+
+
+def _replayed(
+    jobs: Sequence[ReplayedJob],
+    runs: Mapping[str, Mapping[str, float]],
+    world: LookBackInput,
+    progress: Callable[[int], None],
+) -> list[ReplayedJob]:
+    """Return the Jobs with their results in each replay that some of them need."""
+
+    def run(
+        scenario: Scenario, arm: Arm, run_times: RunTimeLearner | None = None
+    ) -> Mapping[str, JobResult]:
+        scenario = replace(scenario, policies=arm.policies)
+        results = replay(scenario, arm, progress=progress, run_times=run_times)
+        return {result.name: result for result in results.jobs}
+
+    # Each Job in the LocalQueue that it got, from when it got there.
+    as_it_was = _scenario(jobs, runs, world, ran_manifest, _went)
+    submitted = _scenario(jobs, runs, world, submitted_manifest, _came)
+    happened = run(as_it_was, Arm(name="as it was"))
+    static: Mapping[str, JobResult] = {}
+    promised: Mapping[str, JobResult] = {}
+    if any(job.is_enforced for job in jobs):
+        static = run(submitted, Arm(name=STATIC))
+    if any(job.policy and not job.is_enforced for job in jobs):
+        arm = enforced("as policies say", world.snapshot.policies)
+        promised = run(submitted, arm, _known_before(jobs, world))
+    return [
         replace(
             job,
             happened=happened.get(job.entry.key),
@@ -390,13 +382,6 @@ def look_back(
         )
         for job in jobs
     ]
-    return Hindsight(
-        jobs=tuple(_without_guesses(replayed, world)),
-        left_out=len(latest) - len(jobs),
-        prices=world.snapshot.prices,
-        currency=world.snapshot.currency,
-        handover_seconds=handover,
-    )
 
 
 def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
@@ -543,7 +528,7 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     if entry.outcome:
         return max(0.0, float(entry.finished - entry.admitted))
     known = world.learned.estimates.get((entry.job_class, entry.flavors))
-    expected = [offer.runs for offer in entry.offers if offer.name == entry.option and offer.runs]
+    expected = [offer.runs for offer in entry.options if offer.name == entry.option and offer.runs]
     usual = known.seconds if known else next(iter(expected), 0.0)
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 

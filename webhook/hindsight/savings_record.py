@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final
+from dataclasses import fields as fields_of
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.model import fields
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.job import PLAIN
+from webhook.model.policy.fallback_policy import Mode
 
 MOST_DECISIONS: Final = 500
 MOST_HOURS: Final = 2000
@@ -27,62 +30,162 @@ MOST_BYTES: Final = 700_000
 """Largest size of the record, compressed; etcd takes 1 MiB."""
 _MOST_TEXT: Final = 16_000_000
 """Largest size of the record as text; we write none that is larger."""
-_VERSION: Final = "1"
+_VERSION: Final = "2"
 
 Unix = Annotated[float, Field(ge=0, lt=1 << 32)]
 """Seconds since 1970; a time beyond is not plausible."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
+class Sum(NamedTuple):
+    """A sum over Jobs."""
+
+    amount: Finite
+    jobs: int
+    """For how many Jobs it is known."""
+
+
+Sums: TypeAlias = Mapping[str, Sum]
+"""By what is summed up: ``money``, ``kwh`` and ``grams``; what is known of no Job is not there."""
+
+
+def rounded(sums: Sums) -> dict[str, float]:
+    """Return the amounts to six digits that count: more are not known, and take room."""
+    return {kind: float(f"{total.amount:.6g}") for kind, total in sums.items()}
+
+
+JOURNAL: Final = "journal"
+FORECASTS: Final = "forecasts"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gained:
-    """What one policy's decisions on finished Jobs have gained in one namespace.
+    """What decisions on some Jobs have gained: two replays compared, with decisions and without.
 
-    Two replays of the journal are compared: with these decisions and without. If the policy
-    observes or advises, it is what they would have gained.
+    If the policy observes or advises, it is what they would have gained. Whatever is shown of
+    gains, by whatever Jobs have in common, is this value, and ``added`` is the only way in which
+    those of Jobs become one of many.
     """
 
-    policy: str
-    namespace: str
-    mode: str
-    since: Unix
-    jobs: int
-    moved: int
-    saved_seconds: Finite
-    margin_seconds: Finite
-    """Error of *saved_seconds*."""
-    slower: int
-    spent: Mapping[str, Finite] = field(default_factory=dict)
-    """What its Jobs have cost: ``money``, ``kwh`` and ``grams``, as far as it is known."""
-    saved: Mapping[str, Finite] = field(default_factory=dict)
+    policy: str = ""
+    """Empty, as what follows: no policy matches them, or they are of several."""
+    namespace: str = ""
+    kind: str = ""
+    mode: str = ""
+    """The mode that held."""
+    cluster: str = ""
+    """The worker cluster in which they ran; empty: none."""
+    since: Unix = 0.0
+    """When they came, the first of them at the earliest."""
+    seen: int = 0
+    unseen: int = 0
+    """Seen Jobs that are in no replay, because a worker cluster's state is unknown."""
+    started: int = 0
+    ended: int = 0
+    """Seen Jobs that ran and have ended."""
+    jobs: int = 0
+    """Seen Jobs that have ended and are compared: all times but *waited_seconds* are sums over
+    these."""
+    moved: int = 0
+    """Seen Jobs that were moved, at their creation or later; or that would have been."""
+    reconsidered: int = 0
+    """Seen Jobs that were moved while they were pending."""
+    assumed: int = 0
+    """Moved Jobs whose run time in the other option comes only from the policy."""
+    stayed: Mapping[str, int] = field(default_factory=dict)
+    """Why seen Jobs that a policy matches were not moved, to their number."""
+    waited_seconds: Finite = 0.0
+    """From arrival to admission, of those that have started."""
+    before_seconds: Finite = 0.0
+    """From arrival to end, without decisions."""
+    gained_seconds: Finite = 0.0
+    """By which Jobs were done sooner."""
+    lost_seconds: Finite = 0.0
+    """By which Jobs were done later."""
+    by_others_seconds: Finite = 0.0
+    """Part of *saved_seconds* of Jobs that were not moved, because others were."""
+    margin_seconds: Finite = 0.0
+    """Error of *saved_seconds*, as far as it is known."""
+    slower: int = 0
+    """Jobs that were noticeably later."""
+    device_hours: Finite = 0.0
+    """Hours of devices that were given back; negative: more were taken."""
+    spent: Sums = field(default_factory=dict)
+    """What those that have ended have cost."""
+    saved: Sums = field(default_factory=dict)
     """Amounts saved compared with the Jobs as submitted; below 0: they cost more."""
     late: int = 0
     """Jobs that ended after their deadline, of the ``deadlines`` Jobs that have one."""
     deadlines: int = 0
-    device_hours: Finite = 0.0
-    """Hours of devices that were given back; negative: more were taken."""
+    rests: str = JOURNAL
+    """``journal``: replays are compared; ``forecasts``: what decisions expected."""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Return whether it was so; else it would have been."""
+        return self.mode == Mode.ENFORCE
+
+    @property
+    def saved_seconds(self) -> float:
+        """Return by how many seconds all together were done sooner."""
+        return self.gained_seconds - self.lost_seconds
+
+    @property
+    def after_seconds(self) -> float:
+        """Return the time from arrival to end, with decisions."""
+        return self.before_seconds - self.saved_seconds
+
+    @property
+    def percent(self) -> float:
+        """Return by how many percent the Jobs were done sooner."""
+        return 100 * self.saved_seconds / self.before_seconds if self.before_seconds else 0.0
+
+
+_NAMES: Final = ("policy", "namespace", "kind", "mode", "cluster", "since", "rests")
+_BY_KIND: Final = ("stayed", "spent", "saved")
+_ADDED: Final = tuple(
+    named.name for named in fields_of(Gained) if named.name not in {*_NAMES, *_BY_KIND}
+)
+
+
+def added(gains: Iterable[Gained], **named: Any) -> Gained:
+    """Add up gains; *named* is what those of all Jobs have in common."""
+    parts = tuple(gains)
+    stayed: Counter[str] = Counter()
+    for part in parts:
+        stayed.update(part.stayed)
+    return Gained(
+        **{name: sum(getattr(part, name) for part in parts) for name in _ADDED},
+        stayed=dict(sorted(stayed.items())),
+        spent=_together(part.spent for part in parts),
+        saved=_together(part.saved for part in parts),
+        **named,
+    )
+
+
+def _together(of_parts: Iterable[Sums]) -> Sums:
+    total: dict[str, Sum] = {}
+    for sums in of_parts:
+        for kind, (amount, jobs) in sums.items():
+            before = total.get(kind, Sum(0.0, 0))
+            total[kind] = Sum(before.amount + amount, before.jobs + jobs)
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GainedHour:
-    """What Jobs of one policy and namespace that came in one hour have gained and lost."""
-
+class ShownMove:
     at: Unix
-    """When the hour began."""
-    policy: str
-    namespace: str
-    is_enforced: bool
-    """Whether it was so; else it would have been."""
-    jobs: int
-    gained_seconds: Finite
-    """Seconds by which Jobs were done sooner."""
-    lost_seconds: Finite
-    """Seconds by which Jobs were done later."""
+    option: str
+    """The option that it was moved to."""
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastDecision:
-    """A decision on a finished Job that cannot be found by a decision's label on the Job."""
+class ShownDecision:
+    """A decision as the console shows it, of the log or a Job.
+
+    Those are published that no decision's label on a Job finds: of Jobs that are over.
+    """
 
     id: str
     at: Unix
@@ -91,12 +194,18 @@ class PastDecision:
     """``Job.reference``: with the kind, where that is another than Job."""
     policy: str
     mode: str
-    """Advise: its advice, as the journal has it; Observe: what a replay decides."""
     option: str
+    """Empty: left alone."""
     queue: str
+    """Queue that the Job went to; under Observe and Advise, would have."""
     reason: str
-    options: tuple[OptionFigures, ...] = ()
+    options: tuple[RecordedOption, ...] = ()
+    moves: tuple[ShownMove, ...] = ()
+    is_replayed: bool = False
+    """Made by a replay of the journal, in place of one that only another replica knows."""
     kind: str = PLAIN
+    is_unverified: bool = False
+    """Read from the Job alone, and not in the decision log of this replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,15 +213,28 @@ class SavingsRecord:
     as_of: Unix
     """When the journal was read."""
     gained: tuple[Gained, ...] = ()
-    decisions: tuple[PastDecision, ...] = ()
+    """By policy and namespace."""
+    decisions: tuple[ShownDecision, ...] = ()
     """The newest first."""
     currency: str = ""
     """What money is in; empty: not known."""
-    hours: tuple[GainedHour, ...] = ()
-    """By hour; the newest first."""
+    hours: tuple[Gained, ...] = ()
+    """By the hour in which Jobs came, policy and namespace; the newest first."""
 
 
 _RECORD: Final = TypeAdapter(SavingsRecord)
+_OF_AN_HOUR: Final = frozenset(
+    {"policy", "namespace", "mode", "since", "jobs", "gained_seconds", "lost_seconds"}
+)
+_OF_A_POLICY: Final = _OF_AN_HOUR | {
+    *("moved", "slower", "margin_seconds", "device_hours"),
+    *("spent", "saved", "late", "deadlines"),
+}
+"""What is published of gains; there is room for some thousands."""
+_LEFT_OUT: Final = {
+    name: {"__all__": {named.name for named in fields_of(Gained)} - kept}
+    for name, kept in (("gained", _OF_A_POLICY), ("hours", _OF_AN_HOUR))
+}
 
 
 def packed(record: SavingsRecord) -> bytes:
@@ -139,7 +261,8 @@ def config_map(written: bytes) -> Mapping[str, Any]:
 
 
 def _packed(record: SavingsRecord) -> bytes:
-    return zlib.compress(_RECORD.dump_json(record), 6)
+    written = _RECORD.dump_json(record, by_alias=True, exclude=_LEFT_OUT, exclude_defaults=True)
+    return zlib.compress(written, 6)
 
 
 def read_savings(source: Mapping[str, Any]) -> SavingsRecord:

@@ -13,9 +13,8 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.decide import expectations, match, objective
-from webhook.decide.match import ALLOW
 from webhook.decide.strategies import GUESSED_TIMES
-from webhook.decide.wishes import CHECKPOINT, Wishes
+from webhook.decide.wishes import ALLOW, CHECKPOINT, Wishes
 from webhook.kueue.durations import remaining
 from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled

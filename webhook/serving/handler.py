@@ -143,7 +143,8 @@ class Handler:
         )
 
     def _created(self, review: Review, kind: JobKind, peer: str) -> tuple[Outcome, list[Operation]]:
-        moment, source = self._moment(review), review.object
+        source = review.object
+        moment = self._moment(review)
         self._forget(self._here.expire(moment.now), moment.now)
         self._clusters.expire(moment.now)
         outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
@@ -158,7 +159,8 @@ class Handler:
         return outcome, operations
 
     def _updated(self, review: Review, kind: JobKind) -> tuple[Outcome, list[Operation]]:
-        old, source, moment = review.old_object or {}, review.object, self._moment(review)
+        old, source = review.old_object or {}, review.object
+        moment = self._moment(review)
         outcome = update.respond(old, source, kind, self._occupancy(), moment, self._rules)
         operations = patch.operations(outcome.edits, source, kind.allowed)
         return outcome, operations + update.disowned(source, kind)

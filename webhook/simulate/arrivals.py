@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from typing import TypeAlias
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import seconds
 from webhook.model.quantity import is_quantity
-from webhook.simulate.scenario import NO_CHANGES, RowChanges
+from webhook.simulate.scenario import NO_CHANGES, RowChanges, Submission
 from webhook.simulate.scenario_spec import (
     ArrivalsSpec,
     Burst,
@@ -32,21 +32,11 @@ Turns: TypeAlias = Callable[[int], str]
 """Number of an arrival to the name of its Job."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coming:
-    """The arrival of a Job; ``run_seconds`` if the arrival says how long it runs."""
-
-    at: float
-    job: str
-    run_seconds: float | None = None
-    changes: RowChanges = NO_CHANGES
-
-
-def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Coming]:
+def generate(spec: ArrivalsSpec, random: Random) -> Iterator[Submission]:
     """Yield one entry's arrivals, ascending; files are read elsewhere."""
     if spec.at is not None and spec.job is not None:
         run = None if spec.run_time is None else seconds(spec.run_time)
-        yield Coming(at=seconds(spec.at), job=spec.job, run_seconds=run)
+        yield Submission(at=seconds(spec.at), template=spec.job, given_seconds=run)
     elif spec.every is not None:
         yield from _at_intervals(spec.every, seconds(spec.every.interval), random)
     elif spec.burst is not None:
@@ -61,13 +51,13 @@ def per_second(rate: str) -> float:
     return float(number) / _RATE_SECONDS[unit]
 
 
-def _at_intervals(spec: Every | Burst, interval: float, random: Random) -> Iterator[Coming]:
+def _at_intervals(spec: Every | Burst, interval: float, random: Random) -> Iterator[Submission]:
     turns, start = _turns(spec.jobs, random), seconds(spec.start)
     for number in range(spec.count):
-        yield Coming(at=start + number * interval, job=turns(number))
+        yield Submission(at=start + number * interval, template=turns(number))
 
 
-def _poisson(spec: Poisson, random: Random) -> Iterator[Coming]:
+def _poisson(spec: Poisson, random: Random) -> Iterator[Submission]:
     rate, turns = per_second(spec.rate), _turns(spec.jobs, random)
     start, end = seconds(spec.start), seconds(spec.start) + seconds(spec.duration)
     parts = spec.by_hour or (1.0,)
@@ -77,7 +67,7 @@ def _poisson(spec: Poisson, random: Random) -> Iterator[Coming]:
         # Of those at the highest rate, the part that comes in this hour.
         part = parts[int(at // _RATE_SECONDS["h"]) % len(parts)]
         if part == most or random.random() * most < part:
-            yield Coming(at=at, job=turns(number))
+            yield Submission(at=at, template=turns(number))
             number += 1
 
 
@@ -91,7 +81,7 @@ def _turns(jobs: tuple[str, ...] | Mapping[str, float], random: Random) -> Turns
 _UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
-def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
+def read(spec: Csv, lines: Iterable[str], path: str) -> list[Submission]:
     """Convert rows to arrivals, ascending, relative to the first; *path* is for errors.
 
     Raises:
@@ -100,11 +90,16 @@ def read(spec: Csv, lines: Iterable[str], path: str) -> list[Coming]:
     """
     reader = csv.DictReader(lines, delimiter=spec.delimiter)
     _check_columns(spec, reader.fieldnames or (), path)
-    comings = sorted(_comings(spec, reader), key=lambda coming: coming.at)[: spec.limit]
-    if not comings:
+    submissions = sorted(_read_rows(spec, reader), key=lambda submission: submission.at)[
+        : spec.limit
+    ]
+    if not submissions:
         raise FieldError(f"{path}.where", f"no row of {spec.file} is left")
-    first, start = comings[0].at, seconds(spec.start)
-    return [replace(coming, at=start + (coming.at - first) * spec.time_scale) for coming in comings]
+    first, start = submissions[0].at, seconds(spec.start)
+    return [
+        replace(submission, at=start + (submission.at - first) * spec.time_scale)
+        for submission in submissions
+    ]
 
 
 def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
@@ -132,7 +127,7 @@ def _check_columns(spec: Csv, header: Iterable[str], path: str) -> None:
             raise FieldError(where, message)
 
 
-def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
+def _read_rows(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Submission]:
     for row in reader:
         try:
             job = _job_of(spec, row)
@@ -144,7 +139,7 @@ def _comings(spec: Csv, reader: csv.DictReader[str]) -> Iterator[Coming]:
             changes = _changes(spec, row, f"{spec.file} line {reader.line_num}")
         except ValueError as error:
             raise FieldError(f"{spec.file} line {reader.line_num}", str(error)) from error
-        yield Coming(at=at, job=job, run_seconds=run_seconds, changes=changes)
+        yield Submission(at=at, template=job, given_seconds=run_seconds, changes=changes)
 
 
 def _ran(spec: Csv, row: Mapping[str, str]) -> float | None:

@@ -20,7 +20,7 @@ from pydantic.alias_generators import to_camel
 from webhook.model.tables import aligned
 from webhook.model.words import figure, span
 from webhook.simulate.replay import replay
-from webhook.simulate.results import JobCost, JobResult, Result, TotalCosts, Totals, totals
+from webhook.simulate.results import JobCost, JobResult, Result, Totals, totals
 from webhook.simulate.scenario import STATIC, Arm, Scenario
 
 _Part = TypeVar("_Part")
@@ -147,7 +147,7 @@ def _cost_row(result: Result) -> tuple[str, ...]:
         return (result.strategy, *"-----")
     amounts = (costs.money, costs.kwh, costs.kilograms)
     known = ["-" if amount is None else figure(amount) for amount in (*amounts, costs.total)]
-    return (result.strategy, *known[:3], str(costs.late), known[3])
+    return (result.strategy, *known[:3], str(result.totals.late), known[3])
 
 
 def saved(result: Result, results: Sequence[Result]) -> float | None:
@@ -216,23 +216,23 @@ def _result_json(result: Result, results: Sequence[Result]) -> Mapping[str, Any]
 
 
 def _totals_json(figures: Totals) -> Mapping[str, Any]:
-    left_out = {"costs"} if figures.interrupted else {"costs", "interrupted"}
+    left_out = {"costs", "late"} if figures.interrupted else {"costs", "late", "interrupted"}
     plain = {key: value for key, value in asdict(figures).items() if key not in left_out}
     return {
         **{to_camel(key): _rounded(value) for key, value in plain.items()},
-        **_costs_json(figures.costs),
+        **_costs_json(figures.costs, figures.late),
     }
 
 
-def _costs_json(costs: TotalCosts | JobCost | None) -> Mapping[str, Any]:
-    """Return what something came to; nothing where nothing has a price."""
+def _costs_json(costs: JobCost | None, late: float | None) -> Mapping[str, Any]:
+    """Return what something came to, and how late it was; nothing where nothing has a price."""
     if costs is None:
         return {}
     return {
         "money": _rounded(costs.money),
         "kWh": _rounded(costs.kwh),
         "kgCO2": _rounded(costs.kilograms),
-        "late": _rounded(costs.late),
+        "late": _rounded(late),
         "total": _rounded(costs.total),
     }
 
@@ -253,7 +253,7 @@ def _job_json(job: JobResult) -> Mapping[str, Any]:
         "start": _rounded(job.start),
         "finish": _rounded(job.finish),
         "staticFinish": _rounded(job.static_finish),
-        **_costs_json(job.cost),
+        **_costs_json(job.cost, job.cost.late if job.cost else None),
     }
 
 

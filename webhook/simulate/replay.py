@@ -34,21 +34,11 @@ from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, FlavorResource, Snapshot
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
-from webhook.simulate.replayed_costs import costed
-from webhook.simulate.replayed_forecasts import Forecasts
-from webhook.simulate.replayed_holds import Holds
-from webhook.simulate.replayed_moves import Moving
-from webhook.simulate.results import JobResult, LostRun, Result
+from webhook.simulate.leader import Holds, Moving
+from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
+from webhook.simulate.results import JobResult, LostRun, Result, costed
 from webhook.simulate.scenario import Arm, Scenario, Submission
-from webhook.simulate.site import (
-    UNTIL_ENDED,
-    QueuedJob,
-    Site,
-    Taken,
-    TrueRunTimes,
-    Workers,
-    amounts,
-)
+from webhook.simulate.site import UNTIL_ENDED, Site, TrueRunTimes, Workers, amounts
 
 _RULES = create.Rules()
 
@@ -142,18 +132,18 @@ class _Replay:
         view = self._here.known.at(snapshot, self._here.heads())
         for key, arrival in self._moving.step(view.snapshot, now):
             queued = self._here.queued[key]
-            age = self._here.leave(key)
+            self._here.leave(key)
             self._results[key] = replace(
                 self._results[key], queue=arrival.local_queue, option=arrival.option
             )
-            self._wait(queued.submission, arrival, queued.job, now=now, age=age or 0)
+            self._wait(replace(queued, arrival=arrival), now)
 
     def _release(self, now: float) -> None:
         """Queue the held Jobs that the controller would release at this moment."""
         view = self._here.known.at(self._forecasts.snapshot(now), self._here.heads())
-        for one in self._holds.step(view.snapshot, now):
-            self._wait(one.submission, one.arrival, one.job, now=now, age=one.age)
-            self._reconsidered(one.submission.name, one.job, one.arrival, now)
+        for queued in self._holds.step(view.snapshot, now):
+            self._wait(queued, now)
+            self._reconsidered(queued, now)
 
     def _expect(self, index: int) -> None:
         if (at := self._simulations[index].next_event()) < inf:
@@ -188,16 +178,16 @@ class _Replay:
         wishes, _ = attempted(lambda: read_wishes(job.annotations, unix), FieldError)
         if wishes not in (None, NO_WISHES):
             self._wishes[submission.name] = wishes
-        self._number += 1
+        queued = self._queued(submission, job, arrival)
         if decision is not None and decision.hold is not None:
-            self._holds.add(job, decision, (submission, arrival, self._number))
+            self._holds.add(queued, decision)
             return
-        self._wait(submission, arrival, job, now=submission.at, age=self._number)
-        self._reconsidered(submission.name, job, arrival, submission.at)
+        self._wait(queued, submission.at)
+        self._reconsidered(queued, submission.at)
 
-    def _reconsidered(self, name: str, job: Job, arrival: Arrival, now: float) -> None:
-        if name in self._here.queued:
-            self._moving.join(name, job, arrival, now)
+    def _reconsidered(self, queued: QueuedJob, now: float) -> None:
+        if queued.key in self._here.queued:
+            self._moving.join(queued, now)
 
     def _view(self, job: Job, now: float) -> Occupancy:
         view = self._workers.around(self._here.view(job, now), job, now)
@@ -205,25 +195,24 @@ class _Replay:
             return view
         return replace(view, snapshot=replace(view.snapshot, jobs_on_hold=self._holds.counts))
 
-    def _wait(
-        self, submission: Submission, arrival: Arrival, job: Job, *, now: float, age: int
-    ) -> None:
+    def _queued(self, submission: Submission, job: Job, arrival: Arrival) -> QueuedJob:
         policy = self._policies.get(arrival.policy)
-        queued = QueuedJob(
+        snapshot = self._here.snapshot
+        self._number += 1
+        return QueuedJob(
             submission=submission,
-            arrival=arrival,
             job=job,
-            job_class=(
-                match.class_of(job, policy, self._here.snapshot)
-                if policy
-                else job_class.of_job(job)
-            ),
+            arrival=arrival,
+            age=self._number,
+            job_class=match.class_of(job, policy, snapshot) if policy else job_class.of_job(job),
             generation=policy.generation if policy else 0,
         )
-        queue = self._here.cluster_queue(arrival)
+
+    def _wait(self, queued: QueuedJob, now: float) -> None:
+        queue = self._here.cluster_queue(queued.arrival)
         is_sent = queue is not None and self._workers.leads_away(queue.name)
         runs = UNTIL_ENDED if is_sent else TrueRunTimes(queued)
-        index = self._here.join(queued, runs, now=now, age=age)
+        index = self._here.join(queued, runs, now)
         if index is not None:
             self._moving.change(now)
             heapq.heappush(self._agenda, (now, index))
@@ -231,8 +220,8 @@ class _Replay:
     def _note(self, index: int, at: float) -> None:
         """Record which Workloads ended and started in the last step."""
         if index >= self._own:
-            for taken in self._workers.note(index):
-                self._begin_there(taken)
+            for begun in self._workers.note(index):
+                self._begin_there(begun, index)
             return
         simulation = self._simulations[index]
         if simulation.ended or simulation.preempted or simulation.begun:
@@ -288,19 +277,19 @@ class _Replay:
         )
         self._here.preempt(key, usage)
 
-    def _begin_there(self, taken: Taken) -> None:
-        """Start a Workload in a worker cluster, and hold the manager's quota as long."""
-        begun = taken.begun
+    def _begin_there(self, begun: StartedWorkloads, number: int) -> None:
+        """Start a Workload in a simulation of a worker, and hold the manager's quota as long."""
+        cluster, queued = self._workers.cluster_of(number), self._here.queued[begun.key]
         self._results[begun.key] = replace(
             self._results[begun.key],
-            cluster=taken.cluster,
+            cluster=cluster,
             start=begun.at,
             finish=begun.finish,
-            held=taken.usage,
-            interrupted=_interrupted(self._here.queued[begun.key], begun),
+            held=amounts(self._simulations[number], begun),
+            interrupted=_interrupted(queued, begun),
         )
-        self._forecasts.admit(begun.key, begun.at, taken.cluster)
-        index = self._here.places[self._here.queued[begun.key].cluster_queue]
+        self._forecasts.admit(begun.key, begun.at, cluster)
+        index = self._here.places[queued.cluster_queue]
         self._simulations[index].end(begun.key, begun.finish)
         self._expect(index)
 

@@ -15,7 +15,8 @@ from typing import TypeAlias
 
 from webhook.cost.congestion import STEP_SECONDS, Market, by_queue, next_prices, rules_by_tree
 from webhook.decide import match
-from webhook.kueue.flavor_plan import Demand
+from webhook.decide.wishes import said_seconds
+from webhook.kueue.flavor_plan import NOWHERE, Demand
 from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
@@ -32,7 +33,7 @@ from webhook.model.job import Job
 from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose
-from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
+from webhook.simulate.scenario import EPOCH, ReplayedPrices, Submission
 from webhook.state.forecast_input import (
     ForecastInput,
     ForecastInputs,
@@ -113,18 +114,33 @@ Known: TypeAlias = Callable[[Estimates, Estimates], tuple[Estimates, Estimates]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Joining:
-    """A Workload that begins to wait."""
+class QueuedJob:
+    """An admitted review's Job: where its Workload is, or will be once the Job is not held."""
 
-    key: str
-    cluster_queue: str
+    submission: Submission
+    job: Job
     arrival: Arrival
-    demand: Demand
+    age: int
+    """The least is the oldest."""
     job_class: JobClass
-    generation: int = 0
-    """Generation of the policy that decided."""
-    said: int = 0
-    """Seconds that its owner said it runs in the first option; 0: nothing was said."""
+    generation: int
+    """Generation of the policy that decided; 0: none did."""
+    cluster_queue: str = ""
+    demand: Demand = NOWHERE
+    # From here on of one that is sent to a worker cluster.
+    sent_by: str = ""
+    """The flavors that the manager assigned."""
+    sent: float = 0.0
+    comes: float = 0.0
+
+    @property
+    def key(self) -> str:
+        return self.submission.name
+
+    @property
+    def said(self) -> int:
+        """Return how long its owner said it runs in the first option; 0: nothing was said."""
+        return said_seconds(self.job.annotations)
 
 
 _ONLY = ""
@@ -177,13 +193,12 @@ class Forecasts:
         self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
-        self._joined: dict[str, tuple[Joining, _Shape]] = {}
+        self._joined: dict[str, tuple[QueuedJob, _Shape]] = {}
         self._changed = set(self._watched)
         self._dispatched = Dispatched(run_times, self._epoch)
         self._start_times: StartTimes = NO_START_TIMES
         self.published = snapshot
         """The snapshot with the last forecasts."""
-        self._number = 1
         self._fresh_until = -inf
 
     def seen(self, job: Job, now: float) -> Snapshot:
@@ -283,17 +298,17 @@ class Forecasts:
             for _, members in queue.waiting.values():
                 yield from members.values()
 
-    def leave(self, key: str) -> int | None:
-        """Remove a pending Workload, and return its age; None: its queue is not followed."""
+    def leave(self, key: str) -> None:
+        """Remove a pending Workload, if its queue is followed."""
         if key not in self._joined:
-            return None
-        joining, shape = self._joined.pop(key)
-        self._changed.add(joining.cluster_queue)
+            return
+        queued, shape = self._joined.pop(key)
+        self._changed.add(queued.cluster_queue)
         self._fresh_until = -inf
-        return self._queues[joining.cluster_queue].waiting[shape][1].pop(key).queued_at
+        del self._queues[queued.cluster_queue].waiting[shape][1][key]
 
-    def join(self, joining: Joining, now: float, *, age: int | None = None) -> None:
-        arrival, name = joining.arrival, joining.cluster_queue
+    def join(self, queued: QueuedJob, now: float) -> None:
+        arrival, name = queued.arrival, queued.cluster_queue
         if name not in self._watched:
             return
         shape = (
@@ -302,13 +317,11 @@ class Forecasts:
             arrival.priority,
             arrival.policy,
             arrival.option,
-            joining.demand,
+            queued.demand,
         )
         group = self._queues[name].waiting.setdefault(shape, (arrival, {}))
-        order = self._number if age is None else age
-        group[1][joining.key] = _pending(joining, order, created=int(now) + self._epoch)
-        self._number += 1
-        self._joined[joining.key] = joining, shape
+        group[1][queued.key] = _pending(queued, queued.age, created=int(now) + self._epoch)
+        self._joined[queued.key] = queued, shape
         self._changed.add(name)
         self._start_times = self._start_times.add(arrival, now)
 
@@ -328,23 +341,23 @@ class Forecasts:
         """Note that a Workload with quota was admitted in a cluster."""
         if key not in self._joined:
             return
-        joining, _ = self._joined[key]
-        holding = self._queues[joining.cluster_queue].holding
+        queued, _ = self._joined[key]
+        holding = self._queues[queued.cluster_queue].holding
         began = holding[key].began
         if began is not None:
-            began = self._dispatched.admit(key, began, joining.job_class, at, cluster)
+            began = self._dispatched.admit(key, began, queued.job_class, at, cluster)
         holding[key] = holding[key]._replace(admitted=int(at) + self._epoch, began=began)
-        self._changed.add(joining.cluster_queue)
+        self._changed.add(queued.cluster_queue)
 
     def _hold(self, key: str, usage: Amounts, *, admitted: int) -> None:
         if key not in self._joined:
             return
-        joining, shape = self._joined[key]
-        queue = self._queues[joining.cluster_queue]
+        queued, shape = self._joined[key]
+        queue = self._queues[queued.cluster_queue]
         workload = queue.waiting[shape][1].pop(key)
         holding = workload._replace(
             stage=Stage.RESERVING,
-            cluster_queue=joining.cluster_queue,
+            cluster_queue=queued.cluster_queue,
             charge=tuple(usage.items()),
             admitted=admitted,
             is_evicted=False,
@@ -352,30 +365,30 @@ class Forecasts:
         queue.holding[key] = holding
         if not workload.is_evicted:
             queue.arrived.note(_ONLY, arrived(holding))
-        self._changed.add(joining.cluster_queue)
+        self._changed.add(queued.cluster_queue)
 
     def preempt(self, key: str) -> None:
         """Note that a Workload lost its quota and waits again, with its age; no run is learned."""
         if key not in self._joined:
             return
-        joining, shape = self._joined[key]
-        queue = self._queues[joining.cluster_queue]
+        queued, shape = self._joined[key]
+        queue = self._queues[queued.cluster_queue]
         held = queue.holding.pop(key)
-        waiting = _pending(joining, held.queued_at, created=held.created)._replace(
+        waiting = _pending(queued, held.queued_at, created=held.created)._replace(
             is_evicted=True, obstacle=Obstacle.EVICTED
         )
-        queue.waiting.setdefault(shape, (joining.arrival, {}))[1][key] = waiting
-        self._changed.add(joining.cluster_queue)
+        queue.waiting.setdefault(shape, (queued.arrival, {}))[1][key] = waiting
+        self._changed.add(queued.cluster_queue)
 
     def end(self, key: str, at: float, finish: float, flavors: str) -> None:
         """Learn from a run that began at *at*."""
         if key not in self._joined:
             return
-        joining, _ = self._joined.pop(key)
-        began = self._queues[joining.cluster_queue].holding.pop(key).began
-        self._changed.add(joining.cluster_queue)
+        queued, _ = self._joined.pop(key)
+        began = self._queues[queued.cluster_queue].holding.pop(key).began
+        self._changed.add(queued.cluster_queue)
         run = Run(int(finish) + self._epoch, digest(key), round(finish - at))
-        arrival, job_class = joining.arrival, joining.job_class
+        arrival, job_class = queued.arrival, queued.job_class
         self._run_times.add(
             Ended(
                 key=job_class.key,
@@ -386,10 +399,10 @@ class Forecasts:
                 succeeded=True,
                 policy=arrival.policy,
                 option=arrival.option,
-                generation=joining.generation,
+                generation=queued.generation,
                 cluster=began.cluster if began is not None else "",
                 began=began,
-                said=joining.said,
+                said=queued.said,
             )
         )
 
@@ -411,12 +424,12 @@ class Forecasts:
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 
 
-def _pending(joining: Joining, order: int, *, created: int) -> Workload:
+def _pending(queued: QueuedJob, order: int, *, created: int) -> Workload:
     """Return it as the observer would read it; by *order* its queue orders it."""
-    arrival = joining.arrival
+    arrival = queued.arrival
     return Workload(
         namespace=arrival.namespace,
-        name=joining.key,
+        name=queued.key,
         queue=arrival.local_queue,
         stage=Stage.PENDING,
         competes=True,
@@ -427,9 +440,9 @@ def _pending(joining: Joining, order: int, *, created: int) -> Workload:
         decision_id=arrival.key,
         policy=arrival.policy,
         option=arrival.option,
-        job=joining.key,
+        job=queued.key,
         replaces="",
         pod_sets=(),
-        job_class=joining.job_class,
-        said=joining.said,
+        job_class=queued.job_class,
+        said=queued.said,
     )

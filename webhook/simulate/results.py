@@ -11,16 +11,23 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from webhook.adapt.accelerators import is_accelerator
+from webhook.cost import terms
+from webhook.cost.terms import Span
+from webhook.decide.objective import stakes_of
+from webhook.decide.wishes import Wishes
+from webhook.model.costs.prices import HOUR, Prices
+from webhook.model.policy.fallback_policy import FallbackPolicy
+from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Amounts, FlavorResource
+from webhook.simulate.scenario import ReplayedPrices
 
-_SECONDS_PER_HOUR = 3600.0
 _NOTICED_SECONDS = 0.5
 """A Job that ends later by less does not count as slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCost:
-    """What a Job really came to; None: it is not known."""
+    """What a Job really came to, or several together; None: it is not known."""
 
     money: float | None
     """Money for rates and electricity."""
@@ -116,20 +123,10 @@ class Totals:
     """Preemptions, of all Jobs together."""
     interrupted: int = 0
     """Interruptions of what ran, likewise."""
-    costs: TotalCosts | None = None
-    """None: nothing has a price in the scenario."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalCosts:
-    """Sums of what is known, over all Jobs; None: nothing is."""
-
-    money: float | None
-    kwh: float | None
-    kilograms: float | None
-    late: int
+    late: int = 0
     """Jobs that ended after their deadline."""
-    total: float | None
+    costs: JobCost | None = None
+    """None: nothing has a price in the scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,18 +171,19 @@ def totals(jobs: Sequence[JobResult]) -> Totals:
         slower=sum(job.is_slower for job in jobs),
         preempted=sum(job.preempted for job in jobs),
         interrupted=sum(job.interrupted for job in jobs),
+        late=sum(bool(job.cost and job.cost.late) for job in jobs),
         costs=_total_costs([job.cost for job in jobs if job.cost is not None]),
     )
 
 
-def _total_costs(costs: Sequence[JobCost]) -> TotalCosts | None:
+def _total_costs(costs: Sequence[JobCost]) -> JobCost | None:
     if not costs:
         return None
-    return TotalCosts(
+    return JobCost(
         money=_sum(cost.money for cost in costs),
         kwh=_sum(cost.kwh for cost in costs),
         kilograms=_sum(cost.kilograms for cost in costs),
-        late=sum(bool(cost.late) for cost in costs),
+        late=_sum(cost.late for cost in costs),
         total=_sum(cost.total for cost in costs),
     )
 
@@ -217,9 +215,59 @@ def _device_hours(jobs: Sequence[JobResult]) -> Mapping[str, float]:
     for job in jobs:
         if job.start is None or job.finish is None:
             continue
-        hours = (job.finish - job.start) / _SECONDS_PER_HOUR
+        hours = (job.finish - job.start) / HOUR
         for (flavor, resource), amount in job.held.items():
             if is_accelerator(resource):
                 part = job.parts.get((flavor, resource), 1.0)
                 by_flavor[flavor] = by_flavor.get(flavor, 0.0) + amount * part * hours
     return dict(sorted(by_flavor.items()))
+
+
+def costed(
+    jobs: Sequence[JobResult],
+    prices: ReplayedPrices,
+    policies: Sequence[FallbackPolicy],
+    wishes: Mapping[str, Wishes],
+) -> tuple[JobResult, ...]:
+    """Return the Jobs with what each came to; *wishes* is by name, for those that have any.
+
+    Time and lateness are worth what the first policy by Cost says, whoever decided, so that
+    strategies are compared by one measure.
+    """
+    rules = next(
+        (
+            policy.spec.strategy.least_cost
+            for policy in policies
+            if policy.spec.strategy.least_cost is not None
+        ),
+        None,
+    )
+    # Prices are compiled for an hour and those around it, so Jobs that end at about the same time
+    # follow one another.
+    by_end = sorted(jobs, key=lambda job: job.finish or 0.0)
+    costs = {job.name: _cost(job, prices, rules, wishes.get(job.name, Wishes())) for job in by_end}
+    return tuple(replace(job, cost=costs[job.name]) for job in jobs)
+
+
+def _cost(
+    job: JobResult, prices: ReplayedPrices, rules: LeastCost | None, wishes: Wishes
+) -> JobCost | None:
+    """Return what a Job came to; None: it has not ended."""
+    if job.start is None or job.finish is None:
+        return None
+    begin, end = prices.start + job.start, prices.start + job.finish
+    # Prices are compiled for some days: those around the end reach back to the beginning.
+    there = prices.at(end).get(job.cluster, Prices())
+    found = terms.cost_of(job.held, there, Span(reserved=begin, begun=begin, end=end))
+    late = None
+    if wishes.deadline is not None:
+        late = max(0.0, job.finish - job.arrival - wishes.deadline)
+    kilograms = found.kilograms
+    total = found.paid
+    if rules is not None:
+        stakes = stakes_of(rules, wishes, 1.0)
+        total = (total or 0.0) + stakes.carbon_price * (kilograms or 0.0)
+        total += stakes.time_value * (job.finish - job.arrival) / HOUR
+        if late:
+            total += stakes.late_hour * late / HOUR + stakes.late_fixed
+    return JobCost(money=found.paid, kwh=found.kwh, kilograms=kilograms, late=late, total=total)

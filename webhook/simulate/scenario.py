@@ -6,13 +6,16 @@ each strategy gets the same Jobs with the same true run times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from random import Random
+from typing import Any, Final
 
 from webhook.admission import patch
 from webhook.decide.wishes import DEADLINE, RUN_TIME
 from webhook.jobs import reduced
+from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, QUEUE_LABEL, PodSet
 from webhook.model.pods import Resources
@@ -25,8 +28,8 @@ from webhook.model.policy.fallback_policy import (
     sort_key,
 )
 from webhook.model.queues import Snapshot
-from webhook.simulate.replayed_costs import ReplayedPrices
 from webhook.simulate.scenario_spec import Holding
+from webhook.state.price_compiler import PriceCompiler, PriceSources
 
 STATIC = "static"
 """The strategy that decides nothing: every Job runs where it was submitted."""
@@ -44,6 +47,25 @@ class ScenarioError(ValueError):
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.errors))
+
+
+EPOCH: Final = 1
+"""Seconds since 1970 at the start of a scenario that does not say when it starts: 0 stands for no
+admission."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayedPrices:
+    """What resources cost in the course of a replay."""
+
+    start: int
+    """Seconds since 1970 at the scenario's start."""
+    sources: PriceSources
+    compiler: PriceCompiler = field(default_factory=PriceCompiler)
+
+    def at(self, unix: float) -> Mapping[str, Prices]:
+        """Return the prices by cluster around *unix*, in seconds since 1970."""
+        return self.compiler.compile(self.sources, unix)[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +132,12 @@ class Submission:
     """The submission of one Job."""
 
     at: float
-    name: str
-    """Unique in the scenario."""
+    name: str = ""
+    """Unique in the scenario; empty: it has not got one yet."""
     template: str
-    run_seconds: Mapping[str, float]
+    given_seconds: float | None = None
+    """The run time that comes with the arrival, from which the others are drawn; None: none."""
+    run_seconds: Mapping[str, float] = field(default_factory=dict)
     """True run times: by the names of the ResourceFlavors that it may be assigned, sorted and
     joined by commas, or by option. All the time for which the Job holds quota is in them."""
     changes: RowChanges = NO_CHANGES
@@ -140,6 +164,27 @@ class Submission:
             f"expected a run time on flavor {flavors or 'none'}, found only {known}",
         )
 
+    def interrupted(self, prices: Prices, checkpoint: float | None, seed: int) -> Submission:
+        """Return it with true run times that have its interruptions in them.
+
+        *prices* say how many an hour come on each flavor; *checkpoint* is in seconds, None: the
+        Job makes none. What is drawn depends on the Job and its run alone.
+        """
+        runs = {
+            key: lengthened(
+                run,
+                per_hour=prices.interrupted(key.split(",")),
+                checkpoint=checkpoint,
+                random=Random(f"{seed}/{self.name}/{key}"),  # noqa: S311 - no secret
+            )
+            for key, run in self.run_seconds.items()
+        }
+        return replace(
+            self,
+            run_seconds={key: seconds for key, (seconds, _) in runs.items()},
+            interruptions={key: count for key, (_, count) in runs.items() if count},
+        )
+
     def interrupted_on(self, flavors: str, option: str, *, sent_by: str = "") -> int:
         """Return how often it is interrupted in the run of ``seconds_on``."""
         return self.interruptions.get(self._key(flavors, option, sent_by) or "", 0)
@@ -147,6 +192,28 @@ class Submission:
     def _key(self, flavors: str, option: str, sent_by: str) -> str | None:
         keys = (flavors, option, *flavors.split(","), sent_by)
         return next((key for key in keys if key in self.run_seconds), None)
+
+
+_MOST_INTERRUPTIONS: Final = 1_000
+"""After so many a run is not interrupted any more: it would never end."""
+
+
+def lengthened(
+    run: float, *, per_hour: float, checkpoint: float | None, random: Random
+) -> tuple[float, int]:
+    """Return how long a run of so many seconds takes with its interruptions, and their number.
+
+    They come independently, as on spot capacity. The Job begins again where it is, with the quota
+    that it holds: from its last checkpoint, or anew.
+    """
+    done, passed, count = 0.0, 0.0, 0
+    while per_hour > 0 and count < _MOST_INTERRUPTIONS:
+        until = random.expovariate(per_hour / HOUR)
+        if until >= run - done:
+            break
+        passed, count = passed + until, count + 1
+        done = (done + until) // checkpoint * checkpoint if checkpoint else 0.0
+    return passed + run - done, count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,10 +241,10 @@ class Scenario:
     name: str
     snapshot: Snapshot
     """Empty queues, without policies."""
-    objects: tuple[Mapping[str, Any], ...]
+    objects: tuple[Mapping[str, Any], ...] = ()
     """The same queues, flavors and namespaces as objects, as they were written."""
     policies: tuple[FallbackPolicy, ...]
-    policy_objects: tuple[Mapping[str, Any], ...]
+    policy_objects: tuple[Mapping[str, Any], ...] = ()
     templates: Mapping[str, Mapping[str, Any]]
     """Jobs by name, of any kind; each has a namespace and no name of its own."""
     submissions: tuple[Submission, ...]
@@ -236,6 +303,20 @@ class Scenario:
         types = {str(policy.spec.strategy.type) for policy in self.policies}
         known = ", ".join([STATIC, *sorted(types), *by_name])
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
+
+
+def templates_of(
+    manifests: Iterable[Mapping[str, Any]],
+) -> tuple[list[str], Mapping[str, Mapping[str, Any]]]:
+    """Return a name for each of the Jobs, equal ones have the same, and the Jobs by name."""
+    names: dict[str, str] = {}
+    templates: dict[str, Mapping[str, Any]] = {}
+    in_order = []
+    for source in manifests:
+        name = names.setdefault(json.dumps(source, sort_keys=True), f"shape-{len(names) + 1}")
+        templates[name] = source
+        in_order.append(name)
+    return in_order, templates
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:

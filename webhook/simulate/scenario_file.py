@@ -18,6 +18,7 @@ from webhook.jobs import BY_NAME, JobKind, kind_of
 from webhook.kueue import multikueue, requests
 from webhook.model import fields
 from webhook.model.costs.accelerator_profile import PROFILE_KIND, read_accelerator_profile
+from webhook.model.costs.prices import Prices
 from webhook.model.costs.tariff import TARIFF_KIND, read_tariff
 from webhook.model.fields import FieldError
 from webhook.model.job import QUEUE_LABEL, Job
@@ -30,10 +31,14 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.queues import Snapshot
 from webhook.simulate import arrivals, scenario_spec
-from webhook.simulate.arrivals import Coming
-from webhook.simulate.interrupted_runs import by_flavor, interrupted
-from webhook.simulate.replayed_costs import EPOCH, ReplayedPrices
-from webhook.simulate.scenario import Scenario, ScenarioError, Submission, Worker
+from webhook.simulate.scenario import (
+    EPOCH,
+    ReplayedPrices,
+    Scenario,
+    ScenarioError,
+    Submission,
+    Worker,
+)
 from webhook.simulate.scenario_spec import (
     ArrivalsSpec,
     ClusterSpec,
@@ -349,12 +354,17 @@ def _interrupted(
     seed: int,
 ) -> tuple[Submission, ...]:
     """Return the submissions with the interruptions that come where they may run."""
-    rates = by_flavor(prices.at(prices.start))
-    if not rates.interruptions:
+    rates: dict[str, float] = {}
+    # Of several clusters, each flavor counts with the most interruptions of any.
+    for cluster in prices.at(prices.start).values():
+        for flavor, rate in cluster.interruptions.items():
+            rates[flavor] = max(rate, rates.get(flavor, 0.0))
+    if not rates:
         return submissions
+    interruptions = Prices(interruptions=rates)
     checkpoints = {name: _checkpoint(source, f"jobs.{name}") for name, source in templates.items()}
     return tuple(
-        interrupted(submission, rates, checkpoints[submission.template], seed)
+        submission.interrupted(interruptions, checkpoints[submission.template], seed)
         for submission in submissions
     )
 
@@ -502,8 +512,8 @@ def _submissions(spec: ScenarioSpec, read_text: ReadText, seed: int) -> tuple[Su
     for number, entry in enumerate(spec.arrivals):
         path = f"arrivals[{number}]"
         # One random stream for each entry: a change to one leaves the others unchanged.
-        comings = _comings(entry, path, read_text, Random(f"{seed}/{number}/arrivals"))  # noqa: S311 - no secret
-        submissions += _drawn(comings, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
+        arrived = _arrived(entry, path, read_text, Random(f"{seed}/{number}/arrivals"))  # noqa: S311 - no secret
+        submissions += _drawn(arrived, plans, Random(f"{seed}/{number}/run-times"), path)  # noqa: S311
     return _numbered(
         sorted(submissions, key=lambda submission: submission.at), seconds(spec.overhead)
     )
@@ -518,9 +528,9 @@ def _plan(job: JobTemplate, path: str) -> Plan:
     return plan({**job.run_times, **said}, f"{path}.runTimes")
 
 
-def _comings(
+def _arrived(
     entry: ArrivalsSpec, path: str, read_text: ReadText, random: Random
-) -> Sequence[Coming]:
+) -> Sequence[Submission]:
     if entry.csv is None:
         return tuple(arrivals.generate(entry, random))
     content = text(read_text, entry.csv.file, f"{path}.csv.file")
@@ -528,20 +538,19 @@ def _comings(
 
 
 def _drawn(
-    comings: Sequence[Coming], plans: Mapping[str, Plan], random: Random, path: str
+    arrived: Sequence[Submission], plans: Mapping[str, Plan], random: Random, path: str
 ) -> Iterator[Submission]:
-    for coming in comings:
-        if coming.job not in plans:
+    """Yield what has arrived with the run times that are drawn for it."""
+    for submission in arrived:
+        job = submission.template
+        if job not in plans:
             known = ", ".join(plans)
-            raise FieldError(path, f"no Job {coming.job} in jobs; there is {known}")
-        where = f"jobs.{coming.job}.runTimes"
-        run = dict(draw(plans[coming.job], coming.run_seconds, random, where))
-        said, changes = run.pop(_SAID, None), coming.changes
+            raise FieldError(path, f"no Job {job} in jobs; there is {known}")
+        run = dict(draw(plans[job], submission.given_seconds, random, f"jobs.{job}.runTimes"))
+        said, changes = run.pop(_SAID, None), submission.changes
         if said is not None:
             changes = replace(changes, run_time=f"{max(1.0, said):.0f}s")
-        yield Submission(
-            at=coming.at, name="", template=coming.job, run_seconds=run, changes=changes
-        )
+        yield replace(submission, given_seconds=None, run_seconds=run, changes=changes)
 
 
 def _numbered(submissions: Sequence[Submission], overhead: float) -> tuple[Submission, ...]:

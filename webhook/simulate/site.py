@@ -13,7 +13,6 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.decide import remote_options
-from webhook.decide.wishes import said_seconds
 from webhook.kueue import counted_arrivals, multikueue, quota
 from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
@@ -24,7 +23,7 @@ from webhook.kueue.simulation import PreemptedWorkloads, Simulation
 from webhook.learn import expected_runs
 from webhook.learn.estimates import RunTimeLearner
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Estimates, JobClass
+from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import (
@@ -41,8 +40,8 @@ from webhook.model.queues import (
     Trial,
     namespace_labels,
 )
-from webhook.simulate.replayed_forecasts import Forecasts, Joining
-from webhook.simulate.scenario import Submission, Worker
+from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
+from webhook.simulate.scenario import Worker
 
 
 @dataclass(slots=True)
@@ -162,23 +161,6 @@ UNTIL_ENDED: Runs = {}
 """For Workloads that hold quota until something else ends them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueuedJob:
-    """An admitted review's Job, and where its Workload is."""
-
-    submission: Submission
-    arrival: Arrival
-    job: Job
-    job_class: JobClass
-    generation: int
-    """Generation of the policy that decided; 0: none did."""
-    cluster_queue: str = ""
-
-    @property
-    def key(self) -> str:
-        return self.submission.name
-
-
 class Site:
     """A cluster; it begins with empty queues."""
 
@@ -212,7 +194,7 @@ class Site:
             return None
         return self.snapshot.cluster_queues.get(place.cluster_queue)
 
-    def join(self, queued: QueuedJob, runs: Runs, *, now: float, age: int) -> int | None:
+    def join(self, queued: QueuedJob, runs: Runs, now: float) -> int | None:
         """Add a pending Workload.
 
         Return the number of its simulation, None: Kueue never considers it.
@@ -224,36 +206,27 @@ class Site:
         index = self.places.get(queue.name)
         if index is None or not self._is_selected(arrival, queue):
             return None
-        self.queued[queued.key] = replace(queued, cluster_queue=queue.name)
-        asked = self._demand(arrival, queue)
-        joining = Joining(
-            key=queued.key,
-            cluster_queue=queue.name,
-            arrival=arrival,
-            demand=asked,
-            job_class=queued.job_class,
-            generation=queued.generation,
-            said=said_seconds(queued.job.annotations),
-        )
-        self.forecasts.join(joining, now, age=age)
+        queued = replace(queued, cluster_queue=queue.name, demand=self._demand(arrival, queue))
+        self.queued[queued.key] = queued
+        self.forecasts.join(queued, now)
         waiting = PendingGroup(
             cluster_queue=queue.name,
-            demand=asked,
+            demand=queued.demand,
             seconds=inf,
             by_flavors=runs,
             priority=arrival.priority,
             at=now,
             key=queued.key,
         )
-        self.simulations[index].add_waiting(waiting, age=age)
+        self.simulations[index].add_waiting(waiting, age=queued.age)
         return index
 
-    def leave(self, key: str) -> int | None:
-        """Remove a pending Workload; return its age if forecasts follow it."""
+    def leave(self, key: str) -> None:
+        """Remove a pending Workload."""
         queued = self.queued.pop(key)
         self.simulations[self.places[queued.cluster_queue]].withdraw(key)
         self.known.leave(queued.cluster_queue, queued.arrival)
-        return self.forecasts.leave(key)
+        self.forecasts.leave(key)
 
     def begin(self, begun: StartedWorkloads, usage: Amounts) -> QueuedJob:
         """Let a pending Workload reserve quota."""
@@ -311,10 +284,9 @@ class Site:
 class TrueRunTimes(Runs):
     """Flavors to how long one Job really runs there; a time that is never needed may be missing."""
 
-    def __init__(self, queued: QueuedJob, *, sent_by: str = "") -> None:
-        """Use the run times of *one*; *sent_by*: in a worker cluster, the manager's flavors."""
+    def __init__(self, queued: QueuedJob) -> None:
         self._submission, self._option = queued.submission, queued.arrival.option
-        self._sent_by = sent_by
+        self._sent_by = queued.sent_by
 
     def __getitem__(self, flavors: str) -> tuple[float, float]:
         seconds = self._submission.seconds_on(flavors, self._option, sent_by=self._sent_by)
@@ -348,33 +320,14 @@ def _simulations(snapshot: Snapshot, *, preempts: bool) -> Iterator[Simulation]:
         yield simulation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """A Workload that a cluster has reserved quota for."""
-
-    cluster: str
-    begun: StartedWorkloads
-    usage: Amounts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Coming:
-    """A Workload on its way to a cluster."""
-
-    one: QueuedJob
-    sent_by: str
-    sent: float
-    comes: float
-    age: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Cluster:
     site: Site
     is_watched: bool
     first: int
     """Number of its first simulation, among all in the replay."""
-    coming: dict[str, _Coming]
+    coming: dict[str, QueuedJob]
+    """Workloads on their way to it, by key."""
 
 
 class Workers:
@@ -457,12 +410,12 @@ class Workers:
         """
         here = self._manager.snapshot
         self._number += 1
-        coming = _Coming(
-            one=queued,
+        coming = replace(
+            queued,
+            age=self._number,
             sent_by=",".join(sorted(set(begun.flavors))),
             sent=begun.at,
             comes=begun.at + self._delay(queued),
-            age=self._number,
         )
         for name in multikueue.behind(here.cluster_queues[queued.cluster_queue], here):
             cluster = self._clusters.get(name)
@@ -473,17 +426,19 @@ class Workers:
 
     def arrive(self, number: int, now: float) -> Iterator[int]:
         """Queue the Workloads that have reached a simulation's cluster; yield their simulations."""
-        name, _ = self._of_simulation[number - len(self._manager.simulations)]
-        cluster = self._clusters[name]
+        cluster = self._clusters[self.cluster_of(number)]
         for key in [key for key, coming in cluster.coming.items() if coming.comes <= now]:
             coming = cluster.coming.pop(key)
-            runs = TrueRunTimes(coming.one, sent_by=coming.sent_by)
-            index = cluster.site.join(coming.one, runs, now=coming.comes, age=coming.age)
+            index = cluster.site.join(coming, TrueRunTimes(coming), coming.comes)
             if index is not None:
                 yield cluster.first + index
 
-    def note(self, number: int) -> Iterator[Taken]:
-        """Record which Workloads ended and started in the last step of a simulation."""
+    def cluster_of(self, number: int) -> str:
+        """Return the cluster that a simulation is of."""
+        return self._of_simulation[number - len(self._manager.simulations)][0]
+
+    def note(self, number: int) -> Iterator[StartedWorkloads]:
+        """Record which Workloads ended in the last step of a simulation; yield who started."""
         name, simulation = self._of_simulation[number - len(self._manager.simulations)]
         site = self._clusters[name].site
         for ended in simulation.ended:
@@ -495,7 +450,7 @@ class Workers:
             site.forecasts.start(begun.key, begun.at, usage)
             self._drop(begun.key, but=name)
             self._began[begun.key] = begun.at
-            yield Taken(cluster=name, begun=begun, usage=usage)
+            yield begun
         simulation.ended.clear()
         simulation.begun.clear()
 
@@ -529,7 +484,7 @@ def _with_coming(name: str, cluster: _Cluster, job: Job, now: float) -> Occupanc
     """Count the Workloads on their way in the cluster where admission expects them."""
     view = cluster.site.view(job, now)
     for coming in cluster.coming.values():
-        arrival = coming.one.arrival
+        arrival = coming.arrival
         if arrival.cluster != name:
             continue
         view = counted_arrivals.with_arrival(view, arrival)

@@ -1,18 +1,117 @@
-"""The moves of pending Jobs in a replay, chosen at the pace of the controller and by its code.
+"""What the leading controller does in a replay: it releases held Jobs and moves pending ones.
 
-Times at which nobody can be moved are left out.
+Its own code decides, at its own pace. Times at which nothing can come of it are left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf
+from typing import Final
 
-from webhook.model.job import Job, Pending
+from webhook.learn.others_use import OthersUse
+from webhook.model.decision import Decision
+from webhook.model.holds import SLOT_SECONDS
+from webhook.model.job import Pending
+from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.queues import Arrival, Snapshot
-from webhook.reconsider import choose, offers
-from webhook.simulate.replayed_forecasts import Forecasts
+from webhook.reconsider import choose, hold_plan, offers
+from webhook.reconsider.hold_plan import HeldJob
+from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
+from webhook.simulate.scenario_spec import Holding
+
+RELEASE_SECONDS: Final = 60.0
+"""Between two looks at held Jobs, as in the controller."""
+
+
+class Holds:
+    """The held Jobs of a replay."""
+
+    def __init__(
+        self, policies: tuple[FallbackPolicy, ...], holding: Holding, unix: Callable[[float], float]
+    ) -> None:
+        """*unix* gives the seconds since 1970 of a time in the replay."""
+        self._holding, self._unix = holding, unix
+        self._held: dict[str, HeldJob] = {}
+        self._queued: dict[str, QueuedJob] = {}
+        """What becomes of them once they are released, by the same key."""
+        self._plan: hold_plan.Plan = {}
+        self._others = OthersUse()
+        self._at = 0.0 if any(map(_holds, policies)) else inf
+        self._planned = -inf
+        """Until when the plan stands if nobody comes."""
+
+    @property
+    def next_step(self) -> float:
+        """Return when to look again; inf: no policy holds Jobs."""
+        return self._at
+
+    def skip(self, until: float) -> None:
+        """Leave out looks while nobody waits and nobody runs."""
+        if not self._held:
+            self._at = max(self._at, until)
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Namespace to how many of its Jobs are held."""
+        return dict(Counter(held.namespace for held in self._held.values()))
+
+    def add(self, queued: QueuedJob, decision: Decision) -> None:
+        """Hold a Job."""
+        held = HeldJob(
+            namespace=queued.job.namespace,
+            name=queued.key,
+            version="",
+            queue=queued.arrival.local_queue,
+            policy=decision.policy,
+            option=decision.option or "",
+            others="",
+            hold=decision.hold,
+        )
+        self._held[held.key], self._queued[held.key] = held, queued
+        self._planned = -inf
+
+    def step(self, snapshot: Snapshot, now: float) -> Iterator[QueuedJob]:
+        """Yield the Jobs that are released at *now*."""
+        unix = self._unix(now)
+        self._at = now + RELEASE_SECONDS
+        self._others.note(hold_plan.contents_of_holding_queues(snapshot), unix)
+        if self._holding is Holding.PLANNED and unix >= self._planned:
+            self._planned = (unix // SLOT_SECONDS + 1) * SLOT_SECONDS
+            jobs = list(self._held.values())
+            self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
+        if self._holding is Holding.ALONE:
+            yield from self._alone(snapshot, unix)
+            return
+        held = list(self._held.values())
+        for job, _ in list(hold_plan.due(held, snapshot, self._plan, unix)):
+            if job.hold is not None:
+                begun = hold_plan.released(job, job.hold, snapshot, unix)
+                self._others.released.append(begun)
+            yield self._released(job)
+
+    def _alone(self, snapshot: Snapshot, unix: float) -> Iterator[QueuedJob]:
+        """Yield the Jobs whose own cheapest hour has come, whoever else runs."""
+        for held in list(self._held.values()):
+            until = held.hold.until if held.hold is not None else 0.0
+            if hold_plan.reason(held, snapshot, until, unix) is not None:
+                yield self._released(held)
+
+    def _released(self, held: HeldJob) -> QueuedJob:
+        del self._held[held.key]
+        return self._queued.pop(held.key)
+
+
+def _holds(policy: FallbackPolicy) -> bool:
+    least_cost = policy.spec.strategy.least_cost
+    return least_cost is not None and least_cost.hold is not None
+
 
 STEP_SECONDS = 2.0
 """Between two choices of moves, as in the controller."""
@@ -86,23 +185,24 @@ class Moving:
         """Return when to choose moves again; inf: no Job is reconsidered."""
         return self._pace.next if self._pending else inf
 
-    def join(self, key: str, job: Job, arrival: Arrival, now: float) -> None:
+    def join(self, queued: QueuedJob, now: float) -> None:
         """Add a Job that was created now."""
+        arrival = queued.arrival
         if arrival.policy not in self._policies:
             return
         if not self._pending:
             self._pace.begin(now)
         pending = Pending(
-            uid=key,
+            uid=queued.key,
             version="",
             created=self._forecasts.unix(now),
-            job=job,
+            job=queued.job,
             queue=arrival.local_queue,
             policy=arrival.policy,
             option=arrival.option,
             changed=self._forecasts.unix(now),
         )
-        self._pending[key] = pending
+        self._pending[queued.key] = pending
 
     def start(self, key: str) -> None:
         if (pending := self._pending.pop(key, None)) is not None:
