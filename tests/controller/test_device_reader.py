@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.fakes import AtOnce
 from tests.controller.objects import Objects
+from tests.controller.stepping import at
 from tests.learn.runs import ended
 from tests.prometheus_server import labels, prometheus, vector
 from webhook.api.resources import ReadObject
@@ -16,7 +17,8 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import ASK_SECONDS, DeviceReader
 from webhook.controller.records import RUNS, Keeper
 from webhook.cost.flavor_devices import devices_of
-from webhook.hindsight.entries import FinishedRun, FinishedWorkload
+from webhook.hindsight.entries import FinishedRun
+from webhook.hindsight.journal import JournalEntry
 from webhook.learn.device_runs import unpack, use_of
 from webhook.learn.run_records import read_shard
 from webhook.model.costs.prices import Prices
@@ -41,15 +43,16 @@ class World:
         """Pod to (begin, its memory in MiB at each scrape)."""
         self.metrics = ControllerMetrics()
         self.failures = Failures(self.lines.append)
+        self.server = Objects()
+        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         self.reader = DeviceReader(
             PrometheusSettings(url=played.url),
             is_leader=lambda: self.leads,
             unix=lambda: self.unix,
             failures=self.failures,
             metrics=self.metrics,
+            learn=self.keeper.learn,
         )
-        self.server = Objects()
-        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         flavors = [
             ResourceFlavor(name=name, node_labels=labels_of)
             for name, labels_of in {
@@ -84,8 +87,7 @@ class World:
         return found
 
     def step(self):
-        for key, record in self.reader.step(self.snapshot):
-            self.keeper.learn(key, record)
+        self.reader.step(at(unix=self.unix, snapshot=self.snapshot))
 
     def wait(self, seconds=ASK_SECONDS):
         until = self.unix + seconds
@@ -111,13 +113,11 @@ def job(name):
 
 
 def over(name, begin, end, *, key, used, succeeded=True):
-    past = FinishedWorkload(
+    past = JournalEntry(
         key=name,
         namespace="team",
-        name=f"job-{name}",
-        job_uid=name,
-        kind="Job",
-        job=name,
+        uid=name,
+        name=name,
         created=begin,
         admitted=begin,
         finished=end,
@@ -125,9 +125,9 @@ def over(name, begin, end, *, key, used, succeeded=True):
         queue="lq",
         cluster_queue="cq",
         flavors="a100",
-        pod_sets="[]",
+        submitted="[]",
+        ran="[]",
         job_class=key,
-        coarse="",
         used=used,
     )
     uid = hash(name) & 0xFFFF
