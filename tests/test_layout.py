@@ -168,6 +168,25 @@ def test_no_class_name_is_used_twice():
     assert [name for name, count in classes.items() if count > 1] == []
 
 
+WITHOUT_AN_OBJECT = frozenset(
+    {"give", "held", "kept", "of", "put", "read", "said", "seen", "shown", "step", "take", "told"}
+    | {"written"}
+)
+NAMED = ("commands", "console", "jobs", "model", "server")
+
+
+def test_what_a_module_offers_says_what_it_does_to_what():
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in modules()
+        if path.relative_to(ROOT / "webhook").parts[0] in NAMED
+        for node in parsed(path).body
+        if isinstance(node, ast.FunctionDef) and node.name in WITHOUT_AN_OBJECT
+    ]
+
+    assert found == []
+
+
 def test_the_root_holds_no_more_than_the_command_line_the_settings_and_the_metrics():
     found = {path.name for path in (ROOT / "webhook").glob("*.py")}
 

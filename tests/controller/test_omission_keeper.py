@@ -38,7 +38,7 @@ class Configuration:
         conditions = webhook.get("matchConditions", [])
         assert [each["name"] for each in conditions] in ([], [omitted_namespaces.CONDITION])
         self.expressions += [each["expression"] for each in conditions] or [""]
-        self.omitted = omitted_namespaces.read(self.expressions[-1])
+        self.omitted = omitted_namespaces.read_omitted(self.expressions[-1])
 
     def step(self, at, *, matched=("team",), is_sure=True, **namespaces):
         """Take a step while policies match in some of the two namespaces."""
@@ -142,7 +142,7 @@ def test_a_failed_write_is_tried_again_and_told_once():
 
 @pytest.mark.parametrize("text", ["", "true", "!(request.namespace in [1, ])"])
 def test_a_condition_of_somebody_else_leaves_nothing_out(text):
-    assert omitted_namespaces.read(text) == frozenset()
+    assert omitted_namespaces.read_omitted(text) == frozenset()
 
 
 def test_a_namespace_that_nobody_knows_is_sent():

@@ -72,7 +72,7 @@ def test_each_decided_job_that_waits_is_told_its_start_and_its_place():
     lines = cluster.step(1.0)
 
     paths = {path.rpartition("/")[2]: said for path, said in cluster.patched}
-    told = {name: expected_start.read(said) for name, said in paths.items()}
+    told = {name: expected_start.read_expected_start(said) for name, said in paths.items()}
     assert lines == ()
     assert set(told) == {"a", "b"}
     assert {(each.cluster_queue, each.pending) for each in told.values()} == {("gpu-cq", 3)}

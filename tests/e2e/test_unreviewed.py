@@ -41,7 +41,8 @@ def condition_of(plane):
 
 def wait_until_omitted(plane, names):
     wait_for(
-        lambda: names.namespace in omitted_namespaces.read(condition_of(plane)), "it is left out"
+        lambda: names.namespace in omitted_namespaces.read_omitted(condition_of(plane)),
+        "it is left out",
     )
 
 
@@ -116,7 +117,7 @@ def test_without_a_controller_everything_is_sent_again(plane, webhook):
     end = time.time() + 3
     condition = {
         "name": omitted_namespaces.CONDITION,
-        "expression": omitted_namespaces.written([EMPTY.namespace], until=end),
+        "expression": omitted_namespaces.expression_without([EMPTY.namespace], until=end),
     }
     api, kind, name = WEBHOOKS
     ours = {"name": OUR_WEBHOOK, "matchConditions": [condition]}

@@ -10,7 +10,7 @@ from webhook.model import expected_start
 from webhook.model.expected_start import ExpectedStart
 from webhook.model.job import EXPECTED_START, OPTION_LABEL
 
-TOLD = expected_start.written(ExpectedStart(at=1e9, as_of=9e8, cluster_queue="cpu-cq"))
+TOLD = expected_start.annotation_of(ExpectedStart(at=1e9, as_of=9e8, cluster_queue="cpu-cq"))
 
 
 def annotations(job):

@@ -168,7 +168,7 @@ def test_the_namespaces_that_we_are_asked_about_are_known_from_our_configuration
 
 def test_the_namespaces_that_are_left_out_are_known_from_our_condition_and_a_renewal_is_no_news():
     def ours(until):
-        expression = omitted_namespaces.written(("b", "a"), until=until)
+        expression = omitted_namespaces.expression_without(("b", "a"), until=until)
         conditions = [
             {"name": "other", "expression": "true"},
             {"name": omitted_namespaces.CONDITION, "expression": expression},

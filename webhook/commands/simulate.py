@@ -50,14 +50,13 @@ def scenario(
     world = past.world(past.until, policies=given, clusters=clusters)
     if world is None:
         raise FieldError(snapshot, "expected queues")
-    sources = decision_lines.Sources(
-        snapshot=world.snapshot,
-        learned=world.learned,
+    return decision_lines.read(
+        _lines(log),
+        world,
         entries=past.entries,
         run_seconds=None if run_time is None else _seconds(run_time),
-        workers=world.workers,
+        file=log,
     )
-    return decision_lines.read(_lines(log), sources, file=log)
 
 
 def _policies(path: str) -> Iterator[FallbackPolicy]:

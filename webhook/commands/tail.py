@@ -393,7 +393,7 @@ def _follow(given: Mapping[str, Any]) -> None:
                 until=until,
                 once_listed=lambda: _say_what_is_followed(where, output),
             ):
-                terminal.say(written(line, output))
+                terminal.say(text_of(line, output))
                 left = left and left - 1
                 if left == 0:
                     return
@@ -410,7 +410,7 @@ def _say_what_is_followed(namespace: str, output: str) -> None:
     terminal.say(f"Following decisions on Jobs in {where}.", err=True)
 
 
-def written(line: DecisionLine, output: str) -> Line:
+def text_of(line: DecisionLine, output: str) -> Line:
     if output == "json":
         return json.dumps(line.as_json())
     if output == "yaml":

@@ -15,8 +15,7 @@ from webhook.api.kubernetes_api import ClusterError
 from webhook.commands.connect import listed
 from webhook.commands.decision_table import decision_on, state_of, unix_of
 from webhook.jobs import JOB, JobKind
-from webhook.model import expected_start
-from webhook.model.expected_start import ExpectedStart
+from webhook.model.expected_start import ExpectedStart, read_expected_start
 from webhook.model.job import QUEUE_LABEL, reference_of
 from webhook.model.words import span
 
@@ -115,7 +114,7 @@ def _told(job: Mapping[str, Any], kind: JobKind) -> ToldStart:
         job=reference_of(kind.kind, metadata["name"]),
         queue=(metadata.get("labels") or {}).get(QUEUE_LABEL, ""),
         created=unix_of(str(metadata.get("creationTimestamp"))) or 0.0,
-        start=expected_start.read(metadata.get("annotations") or {}) or _as_decided(job),
+        start=read_expected_start(metadata.get("annotations") or {}) or _as_decided(job),
         position=0,
     )
 

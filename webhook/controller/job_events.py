@@ -89,7 +89,7 @@ def happening_of(job: Job, recorded: decision_record.Recorded | None) -> Happeni
     """Return what was last done to a Job that carries this decision; None: nothing to report."""
     if recorded is None:
         # A tenant may write a text of 256 kB there, and it would wait here until it is posted.
-        by = marks.of(job.annotations, UNDONE) if DECISION not in job.annotations else ""
+        by = marks.mark_of(job.annotations, UNDONE) if DECISION not in job.annotations else ""
         where = f"in {job.queue} " if job.queue else ""
         text = f"undone: {where}as submitted; policy {by} decides it no more"
         return Happening(EventReason.UNDONE, text, 0.0) if by else None

@@ -110,7 +110,9 @@ class OmissionKeeper:
         conditions = [
             {
                 "name": omitted_namespaces.CONDITION,
-                "expression": omitted_namespaces.written(wanted, until=unix + LASTING_SECONDS),
+                "expression": omitted_namespaces.expression_without(
+                    wanted, until=unix + LASTING_SECONDS
+                ),
             }
         ]
         ours = {"name": OUR_WEBHOOK, **({"matchConditions": conditions} if wanted else {})}

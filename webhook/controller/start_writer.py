@@ -14,7 +14,7 @@ from typing import Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.jobs import referred
-from webhook.model.expected_start import ExpectedStart, written
+from webhook.model.expected_start import ExpectedStart, annotation_of
 from webhook.model.faults import Attention
 from webhook.model.job import EXPECTED_START
 from webhook.model.queues import Snapshot
@@ -89,7 +89,7 @@ class StartWriter:
         kind, name = referred(reference)
         if not kind.is_movable:
             return ""
-        body = {"metadata": {"annotations": {EXPECTED_START: written(start)}}}
+        body = {"metadata": {"annotations": {EXPECTED_START: annotation_of(start)}}}
         try:
             self._transport.patch(kind.path(namespace, name), body)
         except (NotServed, Refused):

@@ -8,15 +8,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from webhook.decide import match
 from webhook.hindsight.journal import JournalEntry
-from webhook.hindsight.look_back import elsewhere
+from webhook.hindsight.look_back import LookBackInput, elsewhere
 from webhook.jobs import reduced
 from webhook.kueue.durations import learned_on
-from webhook.learn.estimates import Learned
 from webhook.learn.expected_runs import slowdown_of
 from webhook.model import fields
 from webhook.model.fields import FieldError
@@ -24,26 +23,11 @@ from webhook.model.forecasts import JobClass
 from webhook.model.job import PLAIN, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.queues import Snapshot
-from webhook.simulate.scenario import Scenario, Submission, Worker, emptied
+from webhook.simulate.scenario import Scenario, Submission, emptied, templates_of
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
 """Longest time between a review and its Job's creation, by two clocks."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """The sources of run times besides the log itself, and the cluster to replay in."""
-
-    snapshot: Snapshot
-    """The queues, whose contents are ignored, and the policies that are to decide."""
-    learned: Learned
-    entries: Iterable[JournalEntry] = ()
-    """Jobs, one that is in the log and has ended here runs as long as it did."""
-    run_seconds: float | None = None
-    """Run time of Jobs for which there is no other source."""
-    workers: Mapping[str, Worker] = field(default_factory=dict)
-    """The worker clusters whose queues are known, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,56 +43,58 @@ class _Line:
     """LocalQueue to the seconds that the Job was expected to run there."""
 
 
-def read(lines: Iterable[str], sources: Sources, *, file: str = NAME) -> Scenario:
+def read(
+    lines: Iterable[str],
+    world: LookBackInput,
+    *,
+    entries: Iterable[JournalEntry] = (),
+    run_seconds: float | None = None,
+    file: str = NAME,
+) -> Scenario:
     """Read the Jobs that reviews have admitted; other lines are skipped.
+
+    A Job that is among *entries* and has ended runs as long as it did; one of which nothing else
+    is known runs for *run_seconds*.
 
     Raises:
         FieldError: there is no Job, or one whose run time is not known.
 
     """
     in_order = sorted(_lines(lines, file), key=lambda each: each.at)
-    snapshot = emptied(sources.snapshot)
-    sources = replace(sources, snapshot=snapshot)
+    world = replace(world, snapshot=emptied(world.snapshot))
     over = {
         (entry.namespace, entry.reference): entry
-        for entry in sources.entries
+        for entry in entries
         if 0 < entry.admitted <= entry.finished
     }
-    queued = [line for line in in_order if _is_queued(line.job, snapshot)]
+    queued = [line for line in in_order if _is_queued(line.job, world.snapshot)]
     if not queued:
         raise FieldError(file, "expected lines with a `job` that names a queue of the snapshot")
-    templates: dict[str, Mapping[str, Any]] = {}
+    names, templates = templates_of(line.source for line in queued)
     submissions = []
     taken: Counter[str] = Counter()
-    for line in queued:
-        template = json.dumps(line.source, sort_keys=True)
-        templates[template] = line.source
+    for line, template in zip(queued, names, strict=True):
         taken[line.name] += 1
+        runs = _runs_as_ended(line, world, over) or _runs_as_expected(line, world, run_seconds)
+        if not runs:
+            message = "nothing tells how long this Job runs: give --run-time"
+            raise FieldError(f"{file}:{line.number}", message)
         submissions.append(
             Submission(
                 at=line.at - queued[0].at,
                 name=f"{line.name}-{taken[line.name]}" if taken[line.name] > 1 else line.name,
                 template=template,
-                run_seconds=_run_seconds(line, sources, over, file),
+                run_seconds=runs,
             )
         )
-    named = _named(templates)
     return Scenario(
         name=NAME,
-        snapshot=replace(snapshot, policies=()),
-        objects=(),
-        policies=snapshot.policies,
-        policy_objects=(),
-        templates={named[template]: source for template, source in templates.items()},
-        submissions=tuple(
-            replace(submission, template=named[submission.template]) for submission in submissions
-        ),
-        workers=sources.workers,
+        snapshot=replace(world.snapshot, policies=()),
+        policies=world.snapshot.policies,
+        templates=templates,
+        submissions=tuple(submissions),
+        workers=world.workers,
     )
-
-
-def _named(templates: Mapping[str, Any]) -> Mapping[str, str]:
-    return {template: f"shape-{number}" for number, template in enumerate(templates, 1)}
 
 
 def _lines(lines: Iterable[str], file: str) -> Iterator[_Line]:
@@ -172,34 +158,40 @@ def _is_queued(job: Job, snapshot: Snapshot) -> bool:
     return place is not None and place.cluster_queue in snapshot.cluster_queues
 
 
-def _run_seconds(
-    line: _Line, sources: Sources, over: Mapping[tuple[str, str], JournalEntry], file: str
+def _runs_as_ended(
+    line: _Line, world: LookBackInput, over: Mapping[tuple[str, str], JournalEntry]
 ) -> Mapping[str, float]:
-    """Return its run time on each flavor: as it ran, else as learned, expected or stated."""
-    snapshot, policy = sources.snapshot, _policy(line.job, sources.snapshot)
+    """Return a Job's run time on each flavor by how long it ran; empty: that is not known."""
     entry = over.get((line.job.namespace, reference_of(line.job.kind, line.name)))
-    if entry is not None and abs(entry.created - line.at) < NEAR_SECONDS:
-        took = float(entry.finished - entry.admitted)
-        learned = sources.learned.estimates
-        return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
-    known = dict(_expected(line, sources))
-    first = next(iter(known.values()), None) or _said(policy) or sources.run_seconds
+    if entry is None or abs(entry.created - line.at) >= NEAR_SECONDS:
+        return {}
+    snapshot, took = world.snapshot, float(entry.finished - entry.admitted)
+    policy, learned = _policy(line.job, snapshot), world.learned.estimates
+    return elsewhere(entry, took, policy=policy, snapshot=snapshot, learned=learned).seconds
+
+
+def _runs_as_expected(
+    line: _Line, world: LookBackInput, run_seconds: float | None
+) -> Mapping[str, float]:
+    """Return the same as learned, expected or stated; empty: nothing is known."""
+    snapshot, policy = world.snapshot, _policy(line.job, world.snapshot)
+    known = dict(_expected(line, world))
+    first = next(iter(known.values()), None) or _said(policy) or run_seconds
     if first is None:
-        message = "nothing tells how long this Job runs: give --run-time"
-        raise FieldError(f"{file}:{line.number}", message)
+        return {}
     slowed = _slowed(line.job, policy, first, snapshot)
     return {**dict.fromkeys(snapshot.flavors, first), **slowed, **known}
 
 
-def _expected(line: _Line, sources: Sources) -> Iterator[tuple[str, float]]:
-    snapshot = sources.snapshot
+def _expected(line: _Line, world: LookBackInput) -> Iterator[tuple[str, float]]:
+    snapshot = world.snapshot
     for queue, expected in line.expected.items():
         for flavor in _flavors(line.job.namespace, queue, snapshot):
             yield flavor, expected
     (container, *_) = line.job.pod_sets[0].template.containers
     job_class = JobClass(container.image, "")
     for flavor in snapshot.flavors:
-        known = learned_on(sources.learned.estimates, job_class, flavor)
+        known = learned_on(world.learned.estimates, job_class, flavor)
         if known is not None:
             yield flavor, known.seconds
 

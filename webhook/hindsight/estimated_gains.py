@@ -24,6 +24,7 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.hindsight.savings_record import Gained, added
 from webhook.model.job import PLAIN
+from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.model.words import span
 from webhook.simulate.results import JobResult
@@ -57,7 +58,12 @@ class Estimate:
 def undecided(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
     """Return entries that are all compared with how they went, whoever decided them."""
     # What was enforced would else be compared with no decision, and the rest with how it went.
-    return [replace(entry, mode="") for entry in entries]
+    return [
+        entry
+        if entry.decision is None
+        else replace(entry, decision=replace(entry.decision, mode=Mode.OBSERVE))
+        for entry in entries
+    ]
 
 
 def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:

@@ -38,7 +38,16 @@ from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
 from webhook.model.queues import ClusterQueue, Snapshot
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
-from webhook.simulate.scenario import STATIC, Arm, Scenario, Submission, Worker, emptied, enforced
+from webhook.simulate.scenario import (
+    STATIC,
+    Arm,
+    Scenario,
+    Submission,
+    Worker,
+    emptied,
+    enforced,
+    templates_of,
+)
 
 
 class Rests(StrEnum):
@@ -107,7 +116,7 @@ def _ratio(
     here, there = (learned_on(learned, entry_class, flavors) for flavors in (entry.flavors, flavor))
     if here is not None and there is not None and here.seconds > 0:
         return there.seconds / here.seconds, Rests.LEARNED
-    expected = {offer.name: offer.runs for offer in entry.offers if offer.runs}
+    expected = {offer.name: offer.runs for offer in entry.options if offer.runs}
     if own is not None and expected.get(own.name) and expected.get(other.name):
         return (expected[other.name] or 0.0) / (expected[own.name] or 1.0), Rests.DECISION
     if policy is not None and own is not None:
@@ -214,21 +223,18 @@ def _scenario(
     at: Callable[[JournalEntry], float],
 ) -> Scenario:
     """Return a scenario in which the Jobs come as *manifest* has them, *at* some time."""
-    templates: dict[str, Mapping[str, Any]] = {}
-    submissions = []
-    for entry in sorted((job.entry for job in jobs), key=lambda each: (at(each), age_of(each))):
-        source = manifest(entry)
-        template = json.dumps(source, sort_keys=True)
-        templates[template] = source
-        submissions.append(
-            Submission(at=at(entry), name=entry.key, template=template, run_seconds=runs[entry.key])
-        )
+    entries = sorted((job.entry for job in jobs), key=lambda entry: (at(entry), age_of(entry)))
+    names, templates = templates_of(map(manifest, entries))
+    submissions = tuple(
+        Submission(at=at(entry), name=entry.key, template=name, run_seconds=runs[entry.key])
+        for entry, name in zip(entries, names, strict=True)
+    )
     return Scenario(
         name="journal",
         snapshot=replace(world.snapshot, policies=()),
         policies=(),
         templates=templates,
-        submissions=tuple(submissions),
+        submissions=submissions,
         workers=world.workers,
     )
 
@@ -280,7 +286,7 @@ def _came(entry: JournalEntry) -> float:
 
 
 def _went(entry: JournalEntry) -> float:
-    return entry.created + (entry.decided_in if entry.moves else 0.0)
+    return entry.decided if entry.moves else entry.created
 
 
 def submitted_manifest(entry: JournalEntry) -> dict[str, Any]:
@@ -522,7 +528,7 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     if entry.outcome:
         return max(0.0, float(entry.finished - entry.admitted))
     known = world.learned.estimates.get((entry.job_class, entry.flavors))
-    expected = [offer.runs for offer in entry.offers if offer.name == entry.option and offer.runs]
+    expected = [offer.runs for offer in entry.options if offer.name == entry.option and offer.runs]
     usual = known.seconds if known else next(iter(expected), 0.0)
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 

@@ -43,7 +43,7 @@ class ExpectedStart:
         return abs(self.at - other.at) > max(_PART * left, 1.0)
 
 
-def written(expected: ExpectedStart) -> str:
+def annotation_of(expected: ExpectedStart) -> str:
     """Return the text of the annotation."""
     shown = {
         "starts": rfc3339(expected.at),
@@ -55,7 +55,7 @@ def written(expected: ExpectedStart) -> str:
     return json.dumps(shown, separators=(",", ":"))
 
 
-def read(annotations: Mapping[str, Any]) -> ExpectedStart | None:
+def read_expected_start(annotations: Mapping[str, Any]) -> ExpectedStart | None:
     """Read the annotation, which whoever may edit the Job can have changed; None: there is none."""
     text = annotations.get(EXPECTED_START)
     if not isinstance(text, str):

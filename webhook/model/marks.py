@@ -36,7 +36,7 @@ MARKS = MARKS_OF_EDITS | {
 or not."""
 
 
-def of(texts: Mapping[str, Any], name: str) -> str:
+def mark_of(texts: Mapping[str, Any], name: str) -> str:
     """Read a mark; empty: there is none, or it is longer than any of ours, or has line breaks."""
     text = texts.get(name)
     is_ours = isinstance(text, str) and len(text) <= LONGEST and text.isprintable()

@@ -20,7 +20,7 @@ CONDITION: Final = "in-a-namespace-that-a-policy-may-match"
 _NAMES: Final = re.compile(r"request\.namespace in (\[[^\]]*\])")
 
 
-def written(names: Collection[str], *, until: float) -> str:
+def expression_without(names: Collection[str], *, until: float) -> str:
     """Write the condition in CEL; it holds for every Job from *until* on, seconds since 1970."""
     ours = f"exists(key, key.startsWith('{OURS}'))"
     marked = (
@@ -40,7 +40,7 @@ def written(names: Collection[str], *, until: float) -> str:
     )
 
 
-def read(expression: str) -> frozenset[str]:
+def read_omitted(expression: str) -> frozenset[str]:
     """Return the namespaces that a condition leaves out; none if it is not one of ours."""
     found = _NAMES.search(expression)
     try:

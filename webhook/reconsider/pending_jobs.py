@@ -113,7 +113,7 @@ def read_unfinished(
         policy=recorded.policy if recorded is not None else "",
         option=(recorded.option or "") if recorded is not None else "",
         moves=moves,
-        undone=marks.of(raw.annotations, UNDONE),
+        undone=marks.mark_of(raw.annotations, UNDONE),
         changed=max(recorded.unix, recorded.moved_unix) if recorded is not None else 0.0,
         obstacle=obstacle,
         left=left,

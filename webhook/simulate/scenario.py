@@ -6,7 +6,8 @@ each strategy gets the same Jobs with the same true run times.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
@@ -302,6 +303,20 @@ class Scenario:
         types = {str(policy.spec.strategy.type) for policy in self.policies}
         known = ", ".join([STATIC, *sorted(types), *by_name])
         raise FieldError("--strategy", f"expected one of {known}, got {name}")
+
+
+def templates_of(
+    manifests: Iterable[Mapping[str, Any]],
+) -> tuple[list[str], Mapping[str, Mapping[str, Any]]]:
+    """Return a name for each of the Jobs, equal ones have the same, and the Jobs by name."""
+    names: dict[str, str] = {}
+    templates: dict[str, Mapping[str, Any]] = {}
+    in_order = []
+    for source in manifests:
+        name = names.setdefault(json.dumps(source, sort_keys=True), f"shape-{len(names) + 1}")
+        templates[name] = source
+        in_order.append(name)
+    return in_order, templates
 
 
 def emptied(snapshot: Snapshot) -> Snapshot:

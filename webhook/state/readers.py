@@ -443,7 +443,7 @@ def _omitted(source: Mapping[str, Any]) -> frozenset[str]:
         for condition, there in fields.objects(webhook, "matchConditions", here)
         if fields.text(condition, "name", there) == omitted_namespaces.CONDITION
     )
-    return omitted_namespaces.read(next(expressions, ""))
+    return omitted_namespaces.read_omitted(next(expressions, ""))
 
 
 READERS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -163,7 +163,7 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
     owner = read_owner(metadata)
     alike = likeness(pod_sets)
     mark = _marks_of_likenesses.recall(
-        (alike, marks.of(annotations, JOB_CLASS), namespace, owner.kind),
+        (alike, marks.mark_of(annotations, JOB_CLASS), namespace, owner.kind),
         len(alike),
         lambda: read_mark(pod_sets, annotations, namespace, owner.kind),
     )
@@ -175,9 +175,9 @@ def read_workload(source: Mapping[str, Any], keys: SigningKeys | None = None) ->
         competes=stage is Stage.PENDING and conditions.get("Requeued", NOT_SAID)[0] != "False",
         priority=fields.integer(spec, "priority", "spec") or 0,
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
-        decision_id=marks.of(annotations, DECISION_ID),
-        policy=intern(marks.of(annotations, DECIDED_BY)),
-        option=intern(marks.of(labels, OPTION_LABEL)),
+        decision_id=marks.mark_of(annotations, DECISION_ID),
+        policy=intern(marks.mark_of(annotations, DECIDED_BY)),
+        option=intern(marks.mark_of(labels, OPTION_LABEL)),
         job=owner.reference,
         replaces=_replaced(texts),
         pod_sets=recall_shape(pod_sets, status, alike) if stage is Stage.PENDING else (),
