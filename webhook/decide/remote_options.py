@@ -12,19 +12,13 @@ from dataclasses import replace
 
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.occupancy import Occupancy, assignment, starts_now
 from webhook.kueue.tree_forecast import FoundStart
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Forecast, Start
-from webhook.model.queues import (
-    ClusterQueue,
-    LocalQueue,
-    PodSetNeeds,
-    StopPolicy,
-    namespace_labels,
-)
+from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
 from webhook.model.reasons import Reason
 from webhook.model.words import span
+from webhook.state.occupancy import Occupancy, assignment, starts_now
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
@@ -68,12 +62,12 @@ def assess(
     local_queue, cluster_queue = queues
     assessment.clusters = tuple(
         Assessment(option=assessment.option, queue=local_queue.name, cluster=name)
-        for name in multikueue.behind(cluster_queue, occupancy.snapshot)
+        for name in multikueue.behind(cluster_queue, occupancy.snapshot.setup)
     )
     for there in assessment.clusters:
         _assess(there, occupancy, assessment.needs, local_queue, priority)
         # A cluster that is asked after others starts nothing now.
-        if multikueue.asked_after(there.cluster, cluster_queue, occupancy.snapshot):
+        if multikueue.asked_after(there.cluster, cluster_queue, occupancy.snapshot.setup):
             there.starts_now = False
 
 
@@ -138,8 +132,8 @@ def _begin(
     occupancy: Occupancy, assessment: Assessment, in_cluster: Assessment, now: float, priority: int
 ) -> FoundStart | None:
     there = occupancy.clusters[in_cluster.cluster]
-    queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
-    wanted = demand(assessment.needs, queue, there.snapshot)
+    queue = there.snapshot.setup.cluster_queues[in_cluster.cluster_queue]
+    wanted = demand(assessment.needs, queue, there.snapshot.setup)
     # MultiKueue creates the Job on the worker with the same namespace and queue name.
     namespace = assessment.job.namespace if assessment.job is not None else ""
     earliest = there.start_times.start_of(
@@ -152,8 +146,8 @@ def _begin(
     )
     if earliest is None:
         return None
-    managers = occupancy.snapshot.cluster_queues[assessment.cluster_queue]
-    asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot)
+    managers = occupancy.snapshot.setup.cluster_queues[assessment.cluster_queue]
+    asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot.setup)
     return replace(earliest, start=_from(asked, earliest.start))
 
 
@@ -180,10 +174,10 @@ def at_worker(
     if name not in occupancy.clusters:
         return None
     snapshot = occupancy.clusters[name].snapshot
-    local_queue = snapshot.local_queues.get(place)
-    if local_queue is None or local_queue.cluster_queue not in snapshot.cluster_queues:
+    local_queue = snapshot.setup.local_queues.get(place)
+    if local_queue is None or local_queue.cluster_queue not in snapshot.setup.cluster_queues:
         return None
-    return local_queue, snapshot.cluster_queues[local_queue.cluster_queue]
+    return local_queue, snapshot.setup.cluster_queues[local_queue.cluster_queue]
 
 
 def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
@@ -193,13 +187,13 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
     counts where the fewest Workloads are pending.
     """
     snapshot = occupancy.snapshot
-    local_queue = snapshot.local_queues.get(place)
-    queue = snapshot.cluster_queues.get(local_queue.cluster_queue if local_queue else "")
+    local_queue = snapshot.setup.local_queues.get(place)
+    queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue if local_queue else "")
     if queue is None:
         return ""
     lengths = {
         name: occupancy.clusters[name].held(queues[1].name).pending
-        for name in multikueue.behind(queue, snapshot)
+        for name in multikueue.behind(queue, snapshot.setup)
         # The counts of a cluster that was silent for too long cannot be relied on.
         if name not in occupancy.stale and (queues := at_worker(name, occupancy, place))
     }
@@ -214,7 +208,7 @@ def _assess(
     priority: int,
 ) -> None:
     name = there.cluster
-    refused = multikueue.inactive(name, occupancy.snapshot) or occupancy.stale.get(name, "")
+    refused = multikueue.inactive(name, occupancy.snapshot.setup) or occupancy.stale.get(name, "")
     # MultiKueue creates the Job on the worker with the same namespace and queue name.
     place = manager_queue.namespace, manager_queue.name
     queues = at_worker(name, occupancy, place) if not refused else None
@@ -244,7 +238,7 @@ def _no_fit(detail: str) -> Rejection:
 def _closed(occupancy: Occupancy, local_queue: LocalQueue, cluster_queue: ClusterQueue) -> str:
     """Return why Kueue would admit nothing of this namespace there; empty: it would."""
     namespace = local_queue.namespace
-    if not cluster_queue.namespaces.matches(namespace_labels(occupancy.snapshot, namespace)):
+    if not cluster_queue.namespaces.matches(occupancy.snapshot.cluster.labels_of(namespace)):
         return f"has ClusterQueue {cluster_queue.name}, which does not select {namespace}"
     if not cluster_queue.active:
         return f"has ClusterQueue {cluster_queue.name} inactive"
