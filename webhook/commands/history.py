@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.api import resources
@@ -23,7 +23,6 @@ from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
-from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import Worker, emptied
 from webhook.state.readers import read as read_object
@@ -64,13 +63,9 @@ class ClusterHistory:
         self,
         until: float,
         *,
-        policies: Sequence[FallbackPolicy] | None = None,
         clusters: Sequence[str] = (),
     ) -> LookBackInput | None:
-        """Return what replays start from; None: it is not known.
-
-        *policies* take the place of those that are there; *clusters* are worker clusters as
-        NAME=FILE.
+        """Return what replays start from, with worker clusters as NAME=FILE; None: not known.
 
         Raises:
             FieldError: a worker cluster's file cannot be read, or no queue leads to it.
@@ -79,8 +74,6 @@ class ClusterHistory:
         if self.state is None:
             return None
         snapshot = match.queueing_all(self.state.snapshot(0.0, until))
-        if policies is not None:
-            snapshot = replace(snapshot, policies=tuple(sorted(policies, key=sort_key)))
         return LookBackInput(
             snapshot=snapshot,
             learned=self.state.learned(until),
