@@ -31,7 +31,7 @@ from hack.install import NAMESPACE, Installation, kubeconfig_of
 from hack.kwok import GPU
 from hack.plane import Plane
 from webhook.controller import look_back_process
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import from_object
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot
 
@@ -183,10 +183,16 @@ def _entry(number: int, hour: int) -> JournalEntry:
         submitted=json.dumps(submitted),
         ran=json.dumps(submitted),
         labels={paper.QUEUE_LABEL: "own-lq", **_FORECAST},
-        policy="forecast",
-        mode="Enforce",
-        option="spare",
-        offers=tuple(OptionFigures(name=name, queue=f"{name}-lq") for name in ("own", "spare")),
+        decision=from_object(
+            {
+                "version": 1,
+                "policy": "forecast",
+                "mode": "Enforce",
+                "option": "spare",
+                "from": {"queue": "own-lq"},
+                "options": [{"name": name, "queue": f"{name}-lq"} for name in ("own", "spare")],
+            }
+        ),
     )
 
 

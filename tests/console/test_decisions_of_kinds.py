@@ -14,8 +14,8 @@ from webhook.console.access import Everybody
 from webhook.console.collect import restricted
 from webhook.console.decisions import from_job, from_line
 from webhook.hindsight.savings_record import (
-    PastDecision,
     SavingsRecord,
+    ShownDecision,
     config_map,
     packed,
     read_savings,
@@ -79,7 +79,7 @@ def test_decisions_are_asked_for_by_kind(asked, wanted):
 
 
 def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_read():
-    past = PastDecision(
+    past = ShownDecision(
         id="job-1",
         at=1.0,
         namespace="team",
@@ -95,7 +95,7 @@ def test_what_is_published_of_other_replicas_has_its_kind_and_older_records_are_
     old = {key: value for key, value in vars_of(past).items() if key != "kind"}
 
     assert read_savings(config_map(packed(record))) == record
-    assert PastDecision(**old).kind == "Job"
+    assert ShownDecision(**old).kind == "Job"
 
 
 def vars_of(past):

@@ -13,7 +13,7 @@ from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, merged, restricted
 from webhook.console.decisions import DecisionStore
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import FORECASTS, JOURNAL, SavingsRecord
 
 PAST = tuple(past(f"job-{number}", job=f"light-{number}", at=UNIX - number) for number in range(9))
@@ -56,8 +56,10 @@ def test_the_quota_api_tells_a_replay_from_a_decision():
 
 
 def test_advice_is_no_replay_and_has_the_options_that_were_weighed():
-    weighed = OptionFigures(name="cpu", queue="cpu-lq", starts_in=0.0, runs=70.0)
-    advised = replace(RECORD, decisions=(past(mode="Advise", options=(weighed,)),))
+    weighed = RecordedOption(name="cpu", queue="cpu-lq", starts_in=0.0, runs=70.0)
+    advised = replace(
+        RECORD, decisions=(past(mode="Advise", options=(weighed,), is_replayed=False),)
+    )
 
     (found,) = merged((), advised)
 

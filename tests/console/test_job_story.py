@@ -9,7 +9,7 @@ from tests.console import views
 from tests.console.waiting import waiting
 from tests.state.objects import PENDING, condition, workload
 from webhook.console.job_story import JobMoment, job_story
-from webhook.console.view import ShownMove
+from webhook.hindsight.savings_record import ShownMove
 from webhook.state.workload import read_workload
 
 CREATED = datetime(2026, 11, 21, 6, tzinfo=UTC).timestamp()

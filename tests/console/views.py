@@ -9,12 +9,10 @@ from webhook.console.view import (
     Cell,
     Policy,
     Queue,
-    ShownDecision,
-    ShownMove,
-    ShownOption,
     View,
 )
-from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained, ShownDecision, ShownMove
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -43,7 +41,7 @@ def queue(name="gpu-cq", *, cells=None, **values):
 
 def option(name="gpu", **values):
     default = {"queue": f"{name}-lq", "pending": 0, "starts_in": 0.0, "runs": 70.0}
-    return ShownOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
+    return RecordedOption(**{**default, "finishes_in": 70.0, "rejected": "", **values}, name=name)
 
 
 def decision(number=1, **values):

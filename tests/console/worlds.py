@@ -2,8 +2,8 @@
 
 from tests.builders import arrival, cluster_queue, foreseen, held, policy, snapshot
 from webhook.console.collect import ConsoleInput, Judged
-from webhook.console.view import ShownDecision, ShownMove, ShownOption
-from webhook.hindsight.savings_record import Gained, PastDecision, SavingsRecord
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision, ShownMove
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
 
@@ -46,7 +46,7 @@ FORECASTS = {"gpu-cq": _FORESEEN["gpu-cq"]}
 
 
 def option(name, finishes_in=None, **rest):
-    return ShownOption(
+    return RecordedOption(
         name=name,
         queue=f"{name}-lq",
         pending=rest.pop("pending", 0),
@@ -135,8 +135,9 @@ def past(identity="job-9", **rest):
         "option": "cpu",
         "queue": "cpu-lq",
         "reason": "a replay of the journal would send it to cpu-lq (cpu)",
+        "is_replayed": True,
     }
-    return PastDecision(id=identity, **(given | rest))
+    return ShownDecision(id=identity, **(given | rest))
 
 
 PUBLISHED = SavingsRecord(

@@ -5,14 +5,15 @@ import json
 from tests.builders import cluster_queue, policy, snapshot
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.hindsight.entries import FinishedRun, FinishedWorkload
-from webhook.hindsight.journal import SUCCEEDED
+from webhook.hindsight.entries import FinishedRun
+from webhook.hindsight.journal import SUCCEEDED, JournalEntry
 
 NAMESPACE = "ours"
 ENDED = 1_800_000_000
 TEMPLATE = {
     "spec": {"containers": [{"name": "main", "resources": {"requests": {"nvidia.com/gpu": "1"}}}]}
 }
+PODS = json.dumps([{"name": "main", "count": 1, "template": TEMPLATE}])
 WORLD = snapshot(
     cluster_queue("gpu-cq"),
     local_queues={"gpu-lq": "gpu-cq", "other-lq": "other-cq"},
@@ -24,9 +25,8 @@ def past(key="w-1", *, finished=ENDED, queue="gpu-lq", job_uid="j-1", **rest):
     given = {
         "key": key,
         "namespace": "team",
-        "name": f"workload-{key}",
-        "job_uid": job_uid,
-        "job": "train",
+        "uid": job_uid,
+        "name": "train",
         "created": finished - 100,
         "admitted": finished - 60,
         "finished": finished,
@@ -35,15 +35,16 @@ def past(key="w-1", *, finished=ENDED, queue="gpu-lq", job_uid="j-1", **rest):
         "cluster_queue": "gpu-cq",
         "flavors": "t4",
         "kind": "Job",
-        "pod_sets": json.dumps([{"name": "main", "count": 1, "template": TEMPLATE}]),
+        "submitted": PODS,
+        "ran": PODS,
         "job_class": "a-class",
         "coarse": "~a",
     }
-    return FinishedWorkload(**{**given, **rest})
+    return JournalEntry(**{**given, **rest})
 
 
 def over(*pasts):
     entries = tuple(
-        ReadObject((each.namespace, each.name), FinishedRun(None, each)) for each in pasts
+        ReadObject((each.namespace, each.key), FinishedRun(None, each)) for each in pasts
     )
     return WatchUpdate(kind="runs", at=0.0, entries=entries)

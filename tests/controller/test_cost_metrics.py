@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.cost.ended_jobs import PRICES, ran
+from tests.cost.ended_jobs import EXPECTED, PRICES, ran
 from tests.cost.tariffs import tariff
+from tests.hindsight.slots import decided, expecting
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.cost_metrics import MOST_PLACES, OTHERS
 from webhook.cost.rates import compile_tariff
@@ -60,9 +61,9 @@ def test_what_moved_jobs_saved_and_what_they_cost_more_are_counted_apart():
     "values",
     [
         {"queue": "h100-lq"},
-        {"mode": "Advise"},
-        {"policy": "", "mode": "", "expected_cost": None},
-        {"expected_cost": None},
+        {"decision": expecting(EXPECTED, policy="p", mode="Advise")},
+        {"decision": None},
+        {"decision": decided(policy="p")},
     ],
     ids=["stayed", "advised", "undecided", "nothing expected"],
 )

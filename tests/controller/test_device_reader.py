@@ -16,7 +16,8 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.device_reader import ASK_SECONDS, DeviceReader
 from webhook.controller.records import RUNS, Keeper
 from webhook.cost.flavor_devices import devices_of
-from webhook.hindsight.entries import FinishedRun, FinishedWorkload
+from webhook.hindsight.entries import FinishedRun
+from webhook.hindsight.journal import JournalEntry
 from webhook.learn.device_runs import unpack, use_of
 from webhook.learn.run_records import read_shard
 from webhook.model.costs.prices import Prices
@@ -111,13 +112,11 @@ def job(name):
 
 
 def over(name, begin, end, *, key, used, succeeded=True):
-    past = FinishedWorkload(
+    past = JournalEntry(
         key=name,
         namespace="team",
-        name=f"job-{name}",
-        job_uid=name,
-        kind="Job",
-        job=name,
+        uid=name,
+        name=name,
         created=begin,
         admitted=begin,
         finished=end,
@@ -125,9 +124,9 @@ def over(name, begin, end, *, key, used, succeeded=True):
         queue="lq",
         cluster_queue="cq",
         flavors="a100",
-        pod_sets="[]",
+        submitted="[]",
+        ran="[]",
         job_class=key,
-        coarse="",
         used=used,
     )
     uid = hash(name) & 0xFFFF

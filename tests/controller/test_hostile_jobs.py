@@ -62,7 +62,7 @@ def test_the_journal_keeps_a_job_with_a_forged_decision_and_those_beside_it(text
     server = Objects()
     keeping = Keeping(server)
     keeping.show_job(job(**{DECISION: text}))
-    keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
+    keeping.show(past("hostile"), past("plain", job_uid="j-2", name="other"))
 
     assert keeping.step().errors == ()
     assert sorted(kept(server)) == ["hostile", "plain"]
@@ -71,7 +71,7 @@ def test_the_journal_keeps_a_job_with_a_forged_decision_and_those_beside_it(text
 def test_a_job_of_which_no_entry_can_be_made_is_left_out_and_the_others_stay():
     server = Objects()
     keeping = Keeping(server)
-    keeping.show(past("hostile", pod_sets="no JSON"), past("plain"))
+    keeping.show(past("hostile", submitted="no JSON"), past("plain"))
 
     assert keeping.step().errors == ()
     assert sorted(kept(server)) == ["plain"]
@@ -90,7 +90,7 @@ def test_a_job_with_more_labels_than_anybody_needs_gets_no_entry():
     server = Objects()
     keeping = Keeping(server)
     keeping.show_job(source)
-    keeping.show(past("hostile"), past("plain", job_uid="j-2", job="other"))
+    keeping.show(past("hostile"), past("plain", job_uid="j-2", name="other"))
 
     keeping.step()
 

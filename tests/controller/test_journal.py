@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -187,12 +188,12 @@ def test_a_decision_is_remembered_with_the_job_as_it_came():
     adapted = decided["spec"]["template"]
     adapted["spec"]["containers"][0].pop("image")
     pod_set = {"name": "main", "count": 1, "template": adapted}
-    keeping.show(past("a", queue="cpu-lq", pod_sets=json.dumps([pod_set])))
+    keeping.show(past("a", queue="cpu-lq", submitted=json.dumps([pod_set])))
     keeping.journal.step(paper_snapshot(), 0.0)
 
     (decision,) = kept(server).values()
     assert (decision.policy, decision.mode, decision.option) == ("light-gpu", "Enforce", "cpu")
-    assert [(offer.name, offer.queue) for offer in decision.offers] == [
+    assert [(offer.name, offer.queue) for offer in decision.options] == [
         ("gpu", "gpu-lq"),
         ("cpu", "cpu-lq"),
     ]
@@ -215,7 +216,7 @@ def test_a_job_of_another_kind_is_asked_for_and_kept_as_it_came():
     server.held["/apis/ray.io/v1/namespaces/team/rayjobs/train"] = decided
     keeping = Keeping(server)
     workload = read_finished(kinds.workload_of(decided))
-    keeping.show(workload._replace(finished=ENDED, outcome=SUCCEEDED))
+    keeping.show(replace(workload, finished=ENDED, outcome=SUCCEEDED))
     keeping.journal.step(kinds.snapshot(), 0.0)
 
     (decision,) = kept(server).values()
@@ -232,7 +233,7 @@ def test_one_that_is_there_again_under_its_name_is_another_and_not_kept():
     decided, _ = Server(kinds.snapshot()).create(source, kind=kinds.kind_of_review(source))
     decided["metadata"]["uid"] = "another"
     keeping.show_job(decided)
-    keeping.show(read_finished(kinds.workload_of(decided))._replace(finished=ENDED))
+    keeping.show(replace(read_finished(kinds.workload_of(decided)), finished=ENDED))
     keeping.journal.step(kinds.snapshot(), 0.0)
 
     assert kept(server) == {}

@@ -1,8 +1,9 @@
 """Jobs that have ended, as the journal has them, and prices by which they cost something."""
 
 from tests.cost.tariffs import profile
+from tests.hindsight.slots import expecting
 from webhook.hindsight.journal import JournalEntry
-from webhook.model.costs.prices import Cost, Prices, curve
+from webhook.model.costs.prices import Prices, curve
 
 
 def flat(value):
@@ -18,13 +19,13 @@ PRICES = {
     )
 }
 LABELS = {"kueue.x-k8s.io/queue-name": "h100-lq"}
-EXPECTED = Cost(money=5.0, electricity=0.1, kwh=0.1, carbon_grams=50.0)
+EXPECTED = {"money": 5.0, "electricity": 0.1, "kWh": 0.1, "carbonGrams": 50.0}
 
 
 def ran(namespace="team", **values):
     """Return an entry of a Job that ran for an hour on a GPU, to which it was moved."""
     used = ((("gpu", "nvidia.com/gpu"), 1),)
-    given = {"policy": "p", "mode": "Enforce", "used": used, "expected_cost": EXPECTED, **values}
+    given = {"decision": expecting(EXPECTED, policy="p"), "used": used, **values}
     return JournalEntry(
         key="w",
         uid="u",

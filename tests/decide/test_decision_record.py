@@ -65,7 +65,7 @@ def test_why_a_better_option_was_passed_over_is_written_and_read_back():
     found = read_back(replace(decision(), options=(there,)), {}).options[0]
 
     said = "smallGain: 9s sooner is less than the minimum"
-    assert (found.passed_over, found.outdone) == ("smallGain", said)
+    assert (found.passed_over_for, found.passed_over) == ("smallGain", said)
 
 
 def test_what_was_written_is_read_back():
@@ -81,20 +81,28 @@ def test_what_was_written_is_read_back():
         option="cpu",
         reason=SENTENCE,
         from_queue="gpu-lq",
+        state_age=0.25,
         original={"/a": "b"},
         options=(
-            RecordedOption(name="gpu", queue="gpu-lq", cluster_queue="gpu-cq", pending=12),
             RecordedOption(
-                name="cpu", queue="cpu-lq", cluster_queue="cpu-cq", pending=0, starts_in=0.0
+                name="gpu", queue="gpu-lq", cluster_queue="gpu-cq", fits=False, pending=12
+            ),
+            RecordedOption(
+                name="cpu",
+                queue="cpu-lq",
+                cluster_queue="cpu-cq",
+                fits=True,
+                pending=0,
+                starts_in=0,
             ),
             RecordedOption(
                 name="spot",
                 queue="spot-lq",
-                rejected="queueNotFound",
-                because="queueNotFound: LocalQueue spot-lq not found in namespace team",
+                rejected="queueNotFound: LocalQueue spot-lq not found in namespace team",
             ),
         ),
     )
+    assert found.options[2].rejected_for == "queueNotFound"
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=40)

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 
 from bench.experiment.arms import SCENARIOS
+from tests.hindsight.slots import decided
 from webhook.commands import manifest
 from webhook.decide import match
 from webhook.hindsight.journal import SUCCEEDED, JournalEntry
@@ -76,10 +77,10 @@ def _entry(given, submission, job, mode):
         submitted=spec,
         ran=ran,
         labels={QUEUE_LABEL: job.submitted, **job_manifest.labels_of(read)},
-        policy=job.policy if mode else "",
-        mode=mode if job.policy else "",
-        option=job.option if mode else "",
         used=tuple(job.held.items()),
+        decision=decided(policy=job.policy, mode=mode, option=job.option)
+        if mode and job.policy
+        else None,
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.cost.tariffs import profile
 from tests.hindsight import journals
+from tests.hindsight.slots import expecting
 from webhook.hindsight import bills, journal
 from webhook.hindsight.gains import gains, summed_up
 from webhook.hindsight.gains_table import as_json, as_text
@@ -144,15 +145,12 @@ def test_without_prices_no_cost_is_shown_and_none_is_0():
 
 
 def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
-    expected = Cost(money=9.0, electricity=0.1, kwh=1.0, carbon_grams=200.0)
+    expected = {"money": 9.0, "electricity": 0.1, "kWh": 1.0, "carbonGrams": 200.0}
     moved = ran(
         queue="cpu-lq",
-        policy="light",
-        mode="Enforce",
-        option="cpu",
         labels={"kueue.x-k8s.io/queue-name": "gpu-lq"},
         used=((("cpu", "cpu"), 4000),),
-        expected_cost=expected,
+        decision=expecting(expected, option="cpu"),
     )
     hindsight = replace(without_replay([moved]), prices={"": PRICES})
 
@@ -167,9 +165,12 @@ def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
 
 
 def test_an_entry_keeps_what_was_held_and_what_was_expected():
-    entry = ran(expected_cost=Cost(money=9.0, carbon_grams=200.0))
+    entry = ran(decision=expecting({"money": 9.0, "carbonGrams": 200}))
 
-    assert list(journal.read(journal.write([entry]))) == [entry]
+    (found,) = journal.read(journal.write([entry]))
+
+    assert found == entry
+    assert found.expected_cost == Cost(money=9.0, carbon_grams=200)
 
 
 def test_what_is_published_has_the_same_sums():

@@ -16,7 +16,7 @@ from webhook.model.job import DECISION
 def left_alone(job):
     return entries.entry(
         entries.read_finished(workload_of(job)), entries.metadata_of(job)
-    ).left_alone
+    ).decision.left_alone
 
 
 def test_why_a_job_was_left_alone_is_kept_as_it_was_decided():

@@ -7,7 +7,7 @@ import pytest
 from tests import kinds
 from tests.servers import Server
 from webhook.decide import match
-from webhook.hindsight import entries, journal
+from webhook.hindsight import entries, former_journal, journal
 from webhook.hindsight.look_back import ran_manifest, submitted_manifest
 from webhook.jobs import BY_NAME, reduced
 from webhook.kueue import requests
@@ -77,7 +77,7 @@ def test_the_owner_of_an_unknown_kind_is_replayed_as_what_no_policy_matches():
 def test_an_entry_of_an_older_version_is_one_of_a_batch_job():
     line = '{"k":"w","u":"u","ns":"team","n":"train","q":"gpu-lq","t":[1.0,2,3],"s":"x"}'
 
-    (entry,) = journal.read('{"x":"{}"}\n' + line)
+    (entry,) = journal.read('{"x":"{}"}\n' + line, former_journal.converted)
 
     assert (entry.kind, entry.reference) == ("Job", "train")
-    assert '"kd"' not in journal.write_one(entry)
+    assert '"kind"' not in journal.write_one(entry)

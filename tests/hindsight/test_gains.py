@@ -7,7 +7,7 @@ import pytest
 
 from tests.hindsight import journals
 from webhook.decide import match
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.gains import NOBODY, day_of, gains
 from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
@@ -30,8 +30,9 @@ def enforced():
 def test_a_job_that_no_policy_matches_shows_what_it_got_of_it():
     def without_class(entry):
         labels = {**entry.labels, "workload-type": "other"}
-        unmatched = {"policy": "", "mode": "", "option": ""}
-        return replace(entry, labels=labels, **unmatched) if entry.job_class == "heavy" else entry
+        if entry.job_class != "heavy":
+            return entry
+        return replace(entry, labels=labels, decision=None)
 
     found = told([without_class(entry) for entry in enforced()])
 
@@ -63,21 +64,22 @@ def test_gains_are_summed_up_by_day():
 
 
 def test_a_job_that_was_not_reviewed_is_told_so():
-    bare = {"policy": "", "mode": "", "option": ""}
 
     # Those in cpu-lq were decided, so the policies were enforced by then.
     found = told(
-        [replace(entry, **bare) if entry.queue == "gpu-lq" else entry for entry in enforced()]
+        [
+            replace(entry, decision=None) if entry.queue == "gpu-lq" else entry
+            for entry in enforced()
+        ]
     )
 
     assert "noDecision" in {why for row in found.rows for why in row.stayed}
 
 
 def test_jobs_from_before_a_policy_was_enforced_count_as_it_observed_them():
-    bare = {"policy": "", "mode": "", "option": ""}
     observed = journals.entries(GIVEN, journals.happened(GIVEN, "static"))
 
-    found = told([replace(entry, **bare) for entry in observed])
+    found = told([replace(entry, decision=None) for entry in observed])
 
     assert {row.mode for row in found.rows} == {"Observe"}
     assert [each.is_enforced for each in found.whole] == [False]
@@ -127,9 +129,13 @@ def test_what_came_before_is_in_the_way_and_not_counted():
     assert {row.policy: row.seen for row in found.rows} == {"heavy": 1, "light": 15}
 
 
+def moved_later(entry):
+    return replace(entry.decision, moves=1, time=rfc3339(entry.created + 1.0))
+
+
 def test_moves_of_pending_jobs_are_counted_and_replayed_from_when_they_were_made():
     entries = [
-        replace(entry, moves=1, decided_in=1.0) if entry.queue == "cpu-lq" else entry
+        replace(entry, decision=moved_later(entry)) if entry.queue == "cpu-lq" else entry
         for entry in enforced()
     ]
 
@@ -142,9 +148,8 @@ def test_moves_of_pending_jobs_are_counted_and_replayed_from_when_they_were_made
 def test_forecasts_are_held_against_what_happened():
     def expecting(entry):
         took = 1.1 * (entry.finished - entry.created)
-        return replace(
-            entry, offers=(OptionFigures(name=entry.option, queue="", finishes_in=took),)
-        )
+        option = RecordedOption(name=entry.option, finishes_in=took)
+        return replace(entry, decision=replace(entry.decision, options=(option,)))
 
     found = told(map(expecting, enforced()))
 
@@ -154,8 +159,8 @@ def test_forecasts_are_held_against_what_happened():
 
 def test_without_queues_the_decisions_forecasts_tell():
     def expecting(entry):
-        there = OptionFigures(name="gpu", queue="gpu-lq", finishes_in=500.0)
-        return replace(entry, offers=(there,))
+        there = RecordedOption(name="gpu", queue="gpu-lq", finishes_in=500.0)
+        return replace(entry, decision=replace(entry.decision, options=(there,)))
 
     entries = [expecting(entry) for entry in enforced()]
     moved = [entry for entry in entries if entry.queue == "cpu-lq"]

@@ -7,22 +7,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.controller.objects import Objects
-from tests.hindsight.slots import entry
-from webhook.decide.decision_record import OptionFigures
+from tests.hindsight.slots import decided, entry
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight import journal
 from webhook.hindsight.journal import JournalEntry, Slot, config_map, read_slot
+from webhook.model.policy.fallback_policy import Mode
+from webhook.model.words import harmless
 from webhook.settings import Settings
 
 TEXTS = st.text(max_size=8)
+NAMES = TEXTS.map(harmless)
 SECONDS = st.none() | st.floats(0, 1e6).map(lambda value: round(value, 3))
-OFFERS = st.builds(
-    OptionFigures,
-    name=TEXTS,
-    queue=TEXTS,
+OPTIONS = st.builds(
+    RecordedOption,
+    name=NAMES,
+    queue=NAMES,
     starts_in=SECONDS,
     runs=SECONDS,
     finishes_in=SECONDS,
     passed_over=st.sampled_from(["", "smallGain"]),
+)
+DECISIONS = st.builds(
+    lambda **fields: replace(decided(), **fields),
+    policy=NAMES,
+    mode=st.sampled_from(Mode),
+    option=st.none() | NAMES.filter(bool),
+    moves=st.integers(0, 3),
+    options=st.lists(OPTIONS, max_size=2).map(tuple),
 )
 ENTRIES = st.builds(
     JournalEntry,
@@ -37,9 +48,7 @@ ENTRIES = st.builds(
     submitted=TEXTS,
     ran=TEXTS,
     labels=st.dictionaries(TEXTS, TEXTS, max_size=2),
-    policy=TEXTS,
-    moves=st.integers(0, 3),
-    offers=st.lists(OFFERS, max_size=2).map(tuple),
+    decision=st.none() | DECISIONS,
 )
 
 
@@ -82,7 +91,7 @@ def test_an_object_never_nears_what_etcd_takes(monkeypatch):
 
 def test_damaged_objects_and_those_of_another_version_are_passed_over():
     whole = config_map(Slot(number=5, entries={"a": entry("a")}))
-    other = {**whole, "data": {**whole["data"], "version": "2"}}
+    other = {**whole, "data": {**whole["data"], "version": "3"}}
     torn = {**whole, "binaryData": {"entries": "AAAA"}}
 
     assert [read_slot(each) for each in (other, torn, {"data": 5})] == [None, None, None]

@@ -89,7 +89,7 @@ def test_jobs_of_the_managers_own_queues_are_replayed_all_the_same():
     def some_of_others(entries):
         # No policy matches these, and they were submitted where they ran.
         labels = {"kueue.x-k8s.io/queue-name": "cpu-lq", "workload-type": "other"}
-        bare = {"policy": "", "mode": "", "option": "", "labels": labels}
+        bare = {"decision": None, "labels": labels}
         return [replace(e, **bare, submitted=e.ran) if e.queue == "cpu-lq" else e for e in entries]
 
     found = told(DECIDED, mode="Enforce", workers={}, change=some_of_others)

@@ -49,14 +49,18 @@ def test_what_version_0_1_0_kept_of_a_decision_is_read(entries):
         entries[f"decided-{n}"] for n in (1, 2, 4, 5, 6, 7)
     )
 
-    assert (left.left_alone, left.annotations) == (
+    assert (left.decision.left_alone, left.annotations) == (
         "unreadable",
         {"kueue-fallback.dev/deadline": "soon"},
     )
     assert (held.expected_cost.money, held.expected_cost.kwh) == (3.25, 0.551)
     assert held.expected_cost.electricity is None
-    assert (remote.cluster, remote.offers[1].queue, remote.offers[1].runs) == ("a", "gpu-lq", 90.0)
-    assert stays.offers[1].passed_over == "smallGain"
-    assert refused.offers[1].rejected == "keepsFailing"
+    assert (remote.cluster, remote.options[1].queue, remote.options[1].runs) == (
+        "a",
+        "gpu-lq",
+        90.0,
+    )
+    assert stays.options[1].passed_over == "smallGain"
+    assert refused.options[1].rejected == "keepsFailing"
     assert (moved.moves, moved.ran == moved.submitted) == (2, False)
     assert dict(moved.used) == {("gpu", "cpu"): 4000, ("gpu", "nvidia.com/gpu"): 1}

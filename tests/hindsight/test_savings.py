@@ -80,8 +80,12 @@ def test_hours_of_devices_that_were_given_back_are_told():
     }
 
 
+def advice(entry):
+    return replace(entry.decision, mode=Mode.ADVISE)
+
+
 def test_advice_is_told_as_it_was_given():
-    advised = [replace(each, mode="Advise", queue="gpu-lq") for each in DECIDED]
+    advised = [replace(each, decision=advice(each), queue="gpu-lq") for each in DECIDED]
 
     record = published(advised, Mode.ADVISE)
 

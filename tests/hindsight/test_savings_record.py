@@ -9,7 +9,7 @@ from base64 import b64encode
 import pytest
 
 from tests.console.worlds import PUBLISHED, UNIX, gains, hour, past
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import (
     MOST_HOURS,
     SavingsRecord,
@@ -19,7 +19,7 @@ from webhook.hindsight.savings_record import (
 )
 
 MIB = 1 << 20
-OPTION = OptionFigures(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
+OPTION = RecordedOption(name="cpu", queue="cpu-lq", runs=70.0, finishes_in=80.5, rejected="tooBig")
 RANDOM = random.Random(7)
 
 

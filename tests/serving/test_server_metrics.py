@@ -8,9 +8,10 @@ import pytest
 from hack import metrics_page
 from tests.builders import policy, team_policy
 from tests.cost.bad_tariffs import RATES, TAKEN, unix
-from tests.cost.ended_jobs import PRICES, ran
+from tests.cost.ended_jobs import EXPECTED, PRICES, ran
 from tests.cost.tariffs import tariff_object
 from tests.flow.moves import move, pending, reconsidering
+from tests.hindsight.slots import expecting
 from tests.reviews import light_job, review
 from tests.scrapes import check, shown
 from tests.servers import Server, paper_snapshot
@@ -159,7 +160,8 @@ def test_the_controllers_metrics_are_in_its_table():
         metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
-    metrics.costs.count([ran(policy="light-gpu")], PRICES)
+    moved = ran(decision=expecting(EXPECTED, policy="light-gpu"))
+    metrics.costs.count([moved], PRICES)
     odd, state = TAKEN["a series out of proportion"], State()
     spec = {**odd.spec, "rates": RATES, "clusters": ["", "far"]}
     state.replace("tariffs", [tariff_object(**spec)])

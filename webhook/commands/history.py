@@ -14,7 +14,6 @@ from webhook.api.resources import Resource
 from webhook.api.watch import list_pages, path_of
 from webhook.decide import match
 from webhook.hindsight import entries
-from webhook.hindsight.entries import FinishedWorkload
 from webhook.hindsight.journal import JournalEntry, read_slot, slot_of
 from webhook.hindsight.look_back import LookBackInput
 from webhook.jobs import BY_NAME, JOB, JobKind
@@ -105,7 +104,7 @@ def _worker_clusters(given: Sequence[str], manager: Snapshot) -> Mapping[str, Wo
 class _ListedObjects:
     state: defaultdict[str, list[Read]] = field(default_factory=lambda: defaultdict(list))
     journal: dict[str, JournalEntry] = field(default_factory=dict)
-    pasts: list[FinishedWorkload] = field(default_factory=list)
+    pasts: list[JournalEntry] = field(default_factory=list)
     jobs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """By uid: of batch Jobs the metadata, others whole."""
     left_out: int = 0
@@ -145,7 +144,7 @@ class _ListedObjects:
 
     def _present(self, named: Named) -> Iterator[tuple[str, JournalEntry]]:
         for workload in self.pasts:
-            known = self.jobs.get(workload.job_uid)
+            known = self.jobs.get(workload.uid)
             metadata, whole = (known, None) if workload.kind == PLAIN else (None, known)
             try:
                 yield workload.key, entries.entry(workload, metadata, named=named, whole=whole)

@@ -21,11 +21,9 @@ from webhook.console.view import (
     Policy,
     Queue,
     ShownCluster,
-    ShownDecision,
-    ShownOption,
     View,
 )
-from webhook.hindsight.savings_record import FORECASTS, Gained, PastDecision, SavingsRecord, added
+from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord, ShownDecision, added
 from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
@@ -62,28 +60,11 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
             None,
         )
         if matching is None:
-            added.append(_shown(past))
+            added.append(past)
         else:
             same.remove(matching)
     together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
     return tuple(together[:KEPT])
-
-
-def _shown(past: PastDecision) -> ShownDecision:
-    return ShownDecision(
-        id=past.id,
-        at=past.at,
-        namespace=past.namespace,
-        job=past.job,
-        kind=past.kind,
-        policy=past.policy,
-        mode=past.mode,
-        option=past.option,
-        queue=past.queue,
-        reason=past.reason,
-        options=tuple(map(ShownOption.of, past.options)),
-        is_replayed=past.mode != Mode.ADVISE,
-    )
 
 
 def enforced(gained: Iterable[Gained]) -> Gained | None:

@@ -38,8 +38,8 @@ from webhook.console.decisions import KEPT, DecisionStore, from_job
 from webhook.console.on_demand import DryRuns, JobWorkloads, LineForecasts
 from webhook.console.queue_history import QueueHistory
 from webhook.console.routes import LOOPBACK, ConsoleSources, create_app
-from webhook.console.view import ShownDecision, View
-from webhook.hindsight.savings_record import SavingsRecord, read_savings
+from webhook.console.view import View
+from webhook.hindsight.savings_record import SavingsRecord, ShownDecision, read_savings
 from webhook.jobs import BY_NAME, JOB, JobKind
 from webhook.model import fields
 from webhook.model.faults import Attention, Fault

@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from webhook.api.resources import Key
-from webhook.console.view import ShownDecision, ShownMove, ShownOption
 from webhook.decide import decision_record
-from webhook.decide.decision_record import Recorded, RecordedOption
+from webhook.decide.decision_record import Recorded
+from webhook.hindsight.savings_record import ShownDecision, ShownMove
 from webhook.model import fields
 from webhook.model.fields import FieldError, child
 from webhook.model.job import DECISION, PLAIN, QUEUE_LABEL, reference_of
@@ -109,20 +109,10 @@ def _decision(
         option=recorded.option or "",
         queue=named.get(recorded.option or "") or queue,
         reason=recorded.reason,
-        options=tuple(map(_option, recorded.options[:_OPTIONS])),
+        options=recorded.options[:_OPTIONS],
         moves=tuple(
             ShownMove(at=_unix(stay.time), option=stay.option, reason=stay.reason) for stay in moves
         ),
-    )
-
-
-def _option(option: RecordedOption) -> ShownOption:
-    return ShownOption.of(
-        option,
-        pending=option.pending,
-        rejected=option.because,
-        passed_over=option.outdone,
-        cluster=option.cluster,
     )
 
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from webhook.console import phrases
-from webhook.console.view import ShownDecision, ShownOption, View
+from webhook.console.view import View
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import ShownDecision
 from webhook.model.reasons import Obstacle
 from webhook.model.words import span
 from webhook.state.waiting_line import WaitingWorkload
@@ -107,7 +109,7 @@ def job_story(
     )
 
 
-def _taken(decision: ShownDecision | None) -> ShownOption | None:
+def _taken(decision: ShownDecision | None) -> RecordedOption | None:
     options = () if decision is None else decision.options
     return next((each for each in options if decision and each.name == decision.option), None)
 
@@ -185,7 +187,7 @@ def _end(course: _Course) -> str:
 
 
 def _compared(
-    decision: ShownDecision | None, option: ShownOption | None, course: _Course
+    decision: ShownDecision | None, option: RecordedOption | None, course: _Course
 ) -> Iterator[Compared]:
     """Yield the forecast for the option that was taken, beside what then happened."""
     if decision is None or option is None:
@@ -212,7 +214,7 @@ def _words(seconds: float | None) -> str:
 
 
 def _lanes(
-    decision: ShownDecision | None, option: ShownOption | None, course: _Course, now: float
+    decision: ShownDecision | None, option: RecordedOption | None, course: _Course, now: float
 ) -> tuple[tuple[CourseLane, ...], float]:
     """Return forecast and truth on one axis, and the length of the axis in seconds."""
     if decision is None or option is None or option.starts_in is None or option.runs is None:

@@ -27,7 +27,9 @@ from webhook.console.page_filters import NONE, Filters, address, narrowed, page
 from webhook.console.queue_history import STEP_SECONDS, STEPS, Series
 from webhook.console.savings_picture import SAVED_HEIGHT, gain_rows, saved_over_time
 from webhook.console.starts_picture import longest_wait, starts_picture
-from webhook.console.view import Cell, Policy, Queue, ShownDecision, ShownOption, View
+from webhook.console.view import Cell, Policy, Queue, View
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import ShownDecision
 from webhook.model.quantity import CPU
 
 HEIGHT: Final = 12
@@ -517,7 +519,7 @@ def outcome(decision: ShownDecision) -> str:
     return decision.option if decision.mode == "Enforce" else f"would be {decision.option}"
 
 
-def why_not(decision: ShownDecision, option: ShownOption) -> str:
+def why_not(decision: ShownDecision, option: RecordedOption) -> str:
     """Return why an option was not taken; empty: it was, or the figures do not tell."""
     taken = next((each for each in decision.options if each.name == decision.option), None)
     if option.rejected or option.passed_over or option == taken:

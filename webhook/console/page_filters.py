@@ -13,8 +13,8 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from webhook.console.collect import enforced, promised, savings
-from webhook.console.view import Policy, Queue, ShownDecision, View
-from webhook.hindsight.savings_record import Gained
+from webhook.console.view import Policy, Queue, View
+from webhook.hindsight.savings_record import Gained, ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 

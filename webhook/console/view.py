@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
-from webhook.decide.decision_record import OptionFigures
-from webhook.hindsight.savings_record import FORECASTS, Gained, rounded
-from webhook.model.job import PLAIN
+from webhook.decide.decision_record import RecordedOption
+from webhook.hindsight.savings_record import FORECASTS, Gained, ShownDecision, rounded
 from webhook.model.quantity import CPU
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -64,48 +63,6 @@ class ShownCluster:
     age: float
     """Age of its state, in seconds; infinite before the first one."""
     is_stale: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownOption(OptionFigures):
-    """One option as the decision weighed it; ``rejected`` is in words."""
-
-    pending: int | None = None
-    cluster: str = ""
-    """The worker cluster where it was expected to run; empty: this one, or not known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownMove:
-    at: float
-    """Seconds since 1970."""
-    option: str
-    """The option that it was moved to."""
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownDecision:
-    id: str
-    at: float
-    """Seconds since 1970."""
-    namespace: str
-    job: str
-    """``Job.reference``: with the kind, where that is another than Job."""
-    policy: str
-    mode: str
-    option: str
-    """Empty: left alone."""
-    queue: str
-    """Queue that the Job went to; under Observe and Advise, would have."""
-    reason: str
-    options: tuple[ShownOption, ...]
-    moves: tuple[ShownMove, ...] = ()
-    is_replayed: bool = False
-    """Made by a replay of the journal, in place of one that only another replica knows."""
-    kind: str = PLAIN
-    is_unverified: bool = False
-    """Read from the Job alone, and not in the decision log of this replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +119,13 @@ def amount(value: int, resource: str) -> float:
     if resource != CPU or value % 1000 == 0:
         return value // 1000 if resource == CPU else value
     return value / 1000
+
+
+_OF_OPTIONS: Final = (
+    *("name", "queue", "starts_in", "runs", "finishes_in", "rejected", "passed_over"),
+    *("pending", "cluster"),
+)
+"""What is shown of an option."""
 
 
 def view_json(view: View) -> dict[str, Any]:
@@ -244,4 +208,6 @@ def cell_json(cell: Cell) -> dict[str, Any]:
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
-    return {to_camel(named.name): plain(getattr(value, named.name)) for named in fields(value)}
+    is_option = isinstance(value, RecordedOption)
+    names = _OF_OPTIONS if is_option else [named.name for named in fields(value)]
+    return {to_camel(name): plain(getattr(value, name)) for name in names}

@@ -144,7 +144,7 @@ class DeviceReader:
             return None
         return MeasuredRun(
             namespace=past.namespace,
-            job=past.job or past.name,
+            job=past.name,
             kind=past.kind,
             key=ended.key,
             admitted=past.admitted,

@@ -8,17 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from dataclasses import fields as fields_of
 from math import inf, isfinite
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import (
     AfterValidator,
-    AliasPath,
     BeforeValidator,
     ConfigDict,
     FailFast,
     Field,
+    PlainSerializer,
     StrictInt,
     TypeAdapter,
     ValidationError,
@@ -41,7 +40,7 @@ from webhook.model.decision import (
 from webhook.model.edits import ABSENT, Edit
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError, field_errors
-from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.forecasts import Basis, Forecast, RunTime
 from webhook.model.holds import Hold
 from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
@@ -59,8 +58,6 @@ _SMALLEST_DECIMAL = 9
 _MOST_OF_COSTS = 1000
 """Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
-_RANGES: Final = frozenset({"runsBetween", "finishesBetween"})
-"""What the log says of an option, and the annotation does not."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _AS_WRITTEN = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
 
@@ -72,9 +69,14 @@ def _known_mode(given: Any) -> Any:
 
 
 _NO_STAY = {"time": "", "option": "", "reason": ""}
-_Seconds = Annotated[
-    float | None, BeforeValidator(lambda given: given if type(given) in (int, float) else None)
-]
+
+
+def _number(given: Any) -> int | float | None:
+    return given if type(given) in (int, float) else None
+
+
+_Amount: TypeAlias = int | float
+_Seconds = Annotated[_Amount | None, BeforeValidator(_number)]
 """What is no number cannot be meant, and counts as not known."""
 _Count = Annotated[int | None, BeforeValidator(lambda given: given if type(given) is int else None)]
 _Shown = Annotated[str, AfterValidator(harmless)]
@@ -97,25 +99,23 @@ _History = Annotated[
 """We write no more stays than are kept, so further ones are not ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionFigures:
-    """What a decision said of one option; times in seconds from then on, None: not known."""
+_COSTS: Final[Mapping[str, str]] = {
+    "money": "money",
+    "electricity": "electricity",
+    "carbonGrams": "carbon_grams",
+    "kWh": "kwh",
+    "time": "time",
+    "lateness": "lateness",
+    "congestion": "congestion",
+    "transfer": "transfer",
+}
+"""Key of a recorded cost to the field of ``Cost``."""
 
-    name: str
-    queue: str = ""
-    starts_in: float | None = None
-    runs: float | None = None
-    finishes_in: float | None = None
-    rejected: str = ""
-    """Why it was refused, a value of ``Reason``; empty: it was not."""
-    passed_over: str = ""
-    """Why it was not taken though it was better, a value of ``Stayed``; empty: it was not."""
 
-    @classmethod
-    def of(cls, option: OptionFigures, **others: Any) -> Self:
-        """Return the figures of *option*, with *others* for what else is known or differs."""
-        figures = {named.name: getattr(option, named.name) for named in fields_of(OptionFigures)}
-        return cls(**{**figures, **others})
+def cost_json(cost: Cost) -> dict[str, float]:
+    """Return what an option costs, to three digits; what is not known is left out."""
+    amounts = {key: getattr(cost, name) for key, name in _COSTS.items()} | {"total": cost.total}
+    return {name: _short(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _cost(given: Any) -> Cost | None:
@@ -130,32 +130,34 @@ def _cost(given: Any) -> Cost | None:
     return Cost(**amounts) if amounts else None
 
 
-def _reason_alone(because: str) -> str:
-    return because.partition(":")[0]
+_Cost = Annotated[Cost | None, BeforeValidator(_cost), PlainSerializer(cost_json, dict[str, Any])]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedOption(OptionFigures):
-    """An option as it is read back from a Job; the journal, which holds many, keeps its figures."""
+def _cluster_json(in_cluster: InCluster) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": in_cluster.cluster}
+    if in_cluster.cluster_queue:
+        entry["clusterQueue"] = in_cluster.cluster_queue
+    if in_cluster.fit is not None:
+        entry |= {"fits": in_cluster.fit is Fit.FITS, "pending": in_cluster.pending}
+    # JSON has no number for infinity: what never starts is left out.
+    if in_cluster.starts_in is not None and in_cluster.starts_in < inf:
+        entry["startsIn"] = _seconds(in_cluster.starts_in)
+    if in_cluster.refused:
+        entry["rejected"] = in_cluster.refused
+    return entry
 
-    __pydantic_config__ = _AS_WRITTEN
 
-    name: _Shown = ""
-    queue: _Shown = ""
-    starts_in: _Seconds = None
-    runs: _Seconds = None
-    finishes_in: _Seconds = None
-    rejected: Annotated[_Shown, AfterValidator(_reason_alone)] = ""
-    passed_over: Annotated[_Shown, AfterValidator(_reason_alone)] = ""
-    cluster_queue: _Shown = ""
-    because: Annotated[_Shown, Field(validation_alias="rejected")] = ""
-    """The refusal in words, with its reason first; empty: it was not refused."""
-    outdone: Annotated[_Shown, Field(validation_alias="passedOver")] = ""
-    """Likewise why it was passed over."""
-    pending: _Count = None
-    cluster: _Shown = ""
-    """The worker cluster where it was expected to run; empty: this one, or not known."""
-    cost: Annotated[Cost | None, BeforeValidator(_cost)] = None
+_Clusters = Annotated[
+    tuple[InCluster, ...],
+    BeforeValidator(lambda _: ()),
+    PlainSerializer(lambda clusters: list(map(_cluster_json, clusters))),
+]
+"""They are for who reads the JSON: nothing asks a recorded decision about them."""
+_Range = tuple[_Amount, _Amount] | None
+
+
+def _queue(given: Any) -> Any:
+    return given.get("queue", "") if isinstance(given, dict) else ""
 
 
 def _hold(given: Any) -> Hold | None:
@@ -180,33 +182,109 @@ def _read_hold(given: Any) -> Hold:
     )
 
 
+def _hold_json(hold: Hold) -> dict[str, Any]:
+    saves = {"money": _short(hold.saves), "of": _short(hold.of)}
+    if hold.grams is not None and hold.of_grams is not None:
+        saves |= {"carbonGrams": _short(hold.grams), "ofCarbonGrams": _short(hold.of_grams)}
+    return {
+        "until": rfc3339(hold.until),
+        "latest": rfc3339(hold.latest),
+        "saves": saves,
+        "seconds": round(hold.seconds),
+        "class": hold.job_class,
+        "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
+    }
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """A decision as it is read back from a Job; of a newer version only the version is read."""
+class RecordedOption:
+    """What a decision said of one option; times in seconds from then on, None: not known.
+
+    A field that has its default is not written.
+    """
 
     # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
     __pydantic_config__ = _AS_WRITTEN
 
+    name: _Shown = ""
+    queue: _Shown = ""
+    cluster_queue: _Shown = ""
+    cluster: _Shown = ""
+    """The worker cluster where it was expected to run; empty: this one, or not known."""
+    clusters: _Clusters = ()
+    fits: bool | None = None
+    preempts: _Count = None
+    pending: _Count = None
+    unknown_ahead: _Count = None
+    """How many Workloads of unknown run time it would wait for."""
+    start_unknown: _Shown = ""
+    """Why it is not known what would be admitted before it."""
+    starts_in: _Seconds = None
+    starts_between: _Range = None
+    """As all ranges: it holds about 80 %."""
+    may_be_preempted_by: _Count = None
+    uncertain: Annotated[tuple[_Shown, ...], FailFast()] = ()
+    starts_by: _Shown = ""
+    delay: _Seconds = None
+    delay_by: _Shown = ""
+    runs: _Seconds = None
+    runs_between: _Range = None
+    runs_by: _Shown = ""
+    """What ``runs`` rests on, so that people can judge it (decision 0010)."""
+    finishes_in: _Seconds = None
+    finishes_between: _Range = None
+    cost: _Cost = None
+    rejected: _Shown = ""
+    """Why it was refused, in words after the ``Reason``; empty: it was not."""
+    passed_over: _Shown = ""
+    """Why it was not taken though it was better, in words after the value of ``Stayed``; empty: it
+    was not."""
+
+    @property
+    def rejected_for(self) -> str:
+        """The ``Reason`` of its refusal alone; empty: it was not refused."""
+        return self.rejected.partition(":")[0]
+
+    @property
+    def passed_over_for(self) -> str:
+        """The value of ``Stayed`` alone; empty: it was not passed over."""
+        return self.passed_over.partition(":")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """A decision as it is read back from a Job; of a newer version only the version is read."""
+
+    # The fields are in the order in which they are written, and as for an option are checked.
+    __pydantic_config__ = _AS_WRITTEN
+
     version: Annotated[StrictInt, Field(ge=1)]
-    id: _Name = ""
-    time: _Shown = ""
-    policy: _Name = ""
-    mode: Annotated[Mode, BeforeValidator(_known_mode)] = Mode.OBSERVE
+    id: _Name
+    time: _Shown
+    policy: _Name
+    mode: Annotated[Mode, BeforeValidator(_known_mode)]
     """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
+    # By it a match condition lets the API server leave out the second call (decision 0008).
     option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
-    reason: _Shown = ""
-    from_queue: Annotated[_Name, Field(validation_alias=AliasPath("from", "queue"))] = ""
-    original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
     left_alone: _Shown = ""
     """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
+    reason: _Shown
+    from_queue: Annotated[
+        _Name,
+        Field(alias="from"),
+        BeforeValidator(_queue),
+        PlainSerializer(lambda queue: {"queue": queue}),
+    ]
+    state_age: _Seconds = None
+    hold: Annotated[Hold | None, BeforeValidator(_hold), PlainSerializer(_hold_json)] = None
+    """How long it was to be held; None: it was not, or that cannot be read."""
+    changed: Annotated[tuple[_Shown, ...], FailFast()] = ()
     moves: Annotated[StrictInt, Field(ge=0)] = 0
     history: _History = ()
-    changed: Annotated[tuple[_Shown, ...], FailFast()] = ()
-    hold: Annotated[Hold | None, BeforeValidator(_hold)] = None
-    """How long it was to be held; None: it was not, or that cannot be read."""
-    options: Annotated[tuple[RecordedOption, ...], FailFast()] = ()
+    options: Annotated[tuple[RecordedOption, ...], FailFast()]
     """The options, as they were at the decision or the last move."""
+    original: dict[str, Any] = field(default_factory=dict)
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
 
     @property
     def unix(self) -> float:
@@ -223,6 +301,12 @@ class Recorded:
         return frozenset(others - {cluster_queues.get(queue)})
 
     @property
+    def expected_cost(self) -> Cost | None:
+        """What it was expected to cost as it was submitted; None: not known."""
+        here = (option.cost for option in self.options if option.queue == self.from_queue)
+        return next(here, None)
+
+    @property
     def is_newer(self) -> bool:
         """Return whether a newer version of this program wrote it: only that one can undo it."""
         return self.version > VERSION
@@ -234,6 +318,64 @@ class Recorded:
 
 
 _RECORDED: Final = TypeAdapter(Recorded)
+_ABSENT: Final[Mapping[str, Any]] = {
+    **dict.fromkeys(("id", "time", "policy", "reason"), ""),
+    "mode": Mode.OBSERVE,
+    "from": None,
+    "options": (),
+}
+"""What counts where a field is not there that we always write."""
+
+
+def whole(source: Any) -> Any:
+    """Return a recorded decision's JSON with what counts where it leaves something out."""
+    return {**_ABSENT, **source} if isinstance(source, dict) else source
+
+
+_ON_JOB: Final = {
+    "original": True,
+    "reason": True,
+    "options": {"__all__": {"runs_between", "finishes_between"}},
+}
+"""What an annotation leaves out: neither an undo nor ``explain`` needs it, or it stands elsewhere.
+``original`` is written as it is."""
+_FOR_PEOPLE: Final = {"original"}
+"""What the log and answers leave out: only an undo needs it."""
+
+
+def record_of(decision: Decision) -> Recorded:
+    """Return what is recorded of a decision; what an undo puts back is not known here."""
+    return Recorded(
+        version=VERSION,
+        id=decision.id,
+        time=decision.time,
+        policy=decision.policy,
+        mode=decision.mode,
+        option=decision.option,
+        left_alone=str(decision.left_alone or ""),
+        reason=decision.reason,
+        from_queue=decision.from_queue,
+        state_age=_plain(round(decision.state_age_seconds, 3)),
+        hold=decision.hold,
+        changed=decision.changed,
+        moves=decision.moves,
+        history=decision.history if decision.moves else (),
+        options=tuple(map(_recorded_option, decision.options)),
+    )
+
+
+def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
+    """Return a record as JSON, without some fields and those that have their defaults."""
+    written: dict[str, Any] = _RECORDED.dump_python(
+        record,
+        mode="json",
+        by_alias=True,
+        exclude=left_out,
+        exclude_defaults=True,
+        # Whole numbers stay so, where a fraction is possible.
+        warnings=False,
+    )
+    return written
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
@@ -242,15 +384,10 @@ def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
     *original* is what an undo puts back. What stands elsewhere on the Job is left out, as
     ``parsed`` finds it there; what neither an undo nor ``explain`` needs is in the log alone.
     """
-    record = decision_json(decision)
-    del record["reason"]
+    record = _written(record_of(decision), _ON_JOB)
     if decision.moves and decision.history and decision.history[-1].reason == decision.reason:
         del record["history"][-1]["reason"]
-    options = [
-        {key: value for key, value in option.items() if key not in _RANGES}
-        for option in record["options"]
-    ]
-    record["options"] = _with_short_costs(options, record.get("option"))
+    record["options"] = _with_short_costs(record["options"], record.get("option"))
     return _ENCODER.encode({**record, "original": original})
 
 
@@ -289,49 +426,7 @@ def _sums(cost: Mapping[str, float]) -> Mapping[str, float]:
 
 def decision_json(decision: Decision) -> dict[str, Any]:
     """Return a decision as JSON, without what is needed to undo it."""
-    record: dict[str, Any] = {
-        "version": VERSION,
-        "id": decision.id,
-        "time": decision.time,
-        "policy": decision.policy,
-        "mode": str(decision.mode),
-    }
-    # By it a match condition lets the API server leave out the second call (decision 0008).
-    if decision.option is not None:
-        record["option"] = decision.option
-    if decision.left_alone is not None:
-        record["leftAlone"] = str(decision.left_alone)
-    record |= {
-        "reason": decision.reason,
-        "from": {"queue": decision.from_queue},
-        "stateAge": _plain(round(decision.state_age_seconds, 3)),
-    }
-    if decision.hold is not None:
-        record["hold"] = _hold_json(decision.hold)
-    if decision.changed:
-        record["changed"] = list(decision.changed)
-    if decision.moves:
-        record["moves"] = decision.moves
-        record["history"] = [
-            {"time": stay.time, "option": stay.option, "reason": stay.reason}
-            for stay in decision.history
-        ]
-    record["options"] = [_option_json(option) for option in decision.options]
-    return record
-
-
-def _hold_json(hold: Hold) -> dict[str, Any]:
-    saves = {"money": _short(hold.saves), "of": _short(hold.of)}
-    if hold.grams is not None and hold.of_grams is not None:
-        saves |= {"carbonGrams": _short(hold.grams), "ofCarbonGrams": _short(hold.of_grams)}
-    return {
-        "until": rfc3339(hold.until),
-        "latest": rfc3339(hold.latest),
-        "saves": saves,
-        "seconds": round(hold.seconds),
-        "class": hold.job_class,
-        "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
-    }
+    return _written(record_of(decision), _FOR_PEOPLE)
 
 
 def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
@@ -365,9 +460,9 @@ def from_object(source: Mapping[str, Any]) -> Recorded:
     """
     version = source.get("version")
     if type(version) is int and version > VERSION:
-        return Recorded(version=version)
+        source = {"version": version}
     try:
-        return _RECORDED.validate_python(source)
+        return _RECORDED.validate_python(whole(source))
     except ValidationError as error:
         first = field_errors(error, {})[0]
         raise FieldError(f"{_PATH}.{first.path}", first.message) from None
@@ -410,48 +505,26 @@ def said(reason: str) -> str:
     return clip(PREFIX + reason, _REASON_LIMIT)
 
 
-def _option_json(option: Assessment) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": option.option}
-    if option.queue:
-        entry["queue"] = option.queue
-    if option.cluster_queue:
-        entry["clusterQueue"] = option.cluster_queue
-    if option.cluster:
-        entry["cluster"] = option.cluster
-    if option.clusters:
-        entry["clusters"] = [_cluster_json(in_cluster) for in_cluster in option.clusters]
-    entry |= _quota_json(option)
-    if option.forecast is not None:
-        entry |= _forecast_json(option.forecast)
+def _recorded_option(option: Assessment) -> RecordedOption:
+    forecast = option.forecast
+    figures = _figures(forecast) if forecast is not None else {}
     # Without forecasts, as under Threshold, what fits now is still known to start now.
-    elif option.starts_now:
-        entry["startsIn"] = 0
-    if option.cost is not None:
-        entry["cost"] = cost_json(option.cost)
-    if option.rejection is not None:
-        entry["rejected"] = str(option.rejection)
-    if option.passed_over is not None:
-        entry["passedOver"] = str(option.passed_over)
-    return entry
-
-
-_COSTS: Final[Mapping[str, str]] = {
-    "money": "money",
-    "electricity": "electricity",
-    "carbonGrams": "carbon_grams",
-    "kWh": "kwh",
-    "time": "time",
-    "lateness": "lateness",
-    "congestion": "congestion",
-    "transfer": "transfer",
-}
-"""Key of a recorded cost to the field of ``Cost``."""
-
-
-def cost_json(cost: Cost) -> dict[str, float]:
-    """Return what an option costs, to three digits; what is not known is left out."""
-    amounts = {key: getattr(cost, name) for key, name in _COSTS.items()} | {"total": cost.total}
-    return {name: _short(amount) for name, amount in amounts.items() if amount is not None}
+    if forecast is None and option.starts_now:
+        figures = {"starts_in": 0}
+    return RecordedOption(
+        name=option.option,
+        queue=option.queue,
+        cluster_queue=option.cluster_queue,
+        cluster=option.cluster,
+        clusters=option.clusters,
+        fits=None if option.fit is None else option.fit is Fit.FITS,
+        preempts=option.preempts or None,
+        pending=option.pending,
+        cost=option.cost,
+        rejected=str(option.rejection or ""),
+        passed_over=str(option.passed_over or ""),
+        **figures,
+    )
 
 
 def _short(amount: float) -> float:
@@ -464,73 +537,36 @@ def _plain(amount: float) -> float:
     return int(amount) if amount == int(amount) else amount
 
 
-def _quota_json(option: Assessment) -> dict[str, Any]:
-    entry: dict[str, Any] = {}
-    if option.fit is not None:
-        entry["fits"] = option.fit is Fit.FITS
-    if option.preempts:
-        entry["preempts"] = option.preempts
-    if option.pending is not None:
-        entry["pending"] = option.pending
-    return entry
-
-
-def _cluster_json(in_cluster: InCluster) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": in_cluster.cluster}
-    if in_cluster.cluster_queue:
-        entry["clusterQueue"] = in_cluster.cluster_queue
-    if in_cluster.fit is not None:
-        entry |= {"fits": in_cluster.fit is Fit.FITS, "pending": in_cluster.pending}
-    # JSON has no number for infinity: what never starts is left out.
-    if in_cluster.starts_in is not None and in_cluster.starts_in < inf:
-        entry["startsIn"] = _seconds(in_cluster.starts_in)
-    if in_cluster.refused:
-        entry["rejected"] = in_cluster.refused
-    return entry
-
-
-def _forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """Return a forecast in seconds; a pair of them is a range that holds about 80 %.
-
-    A start or a finish that never comes is left out.
-    """
-    figures: dict[str, Any] = {}
-    run = forecast.run
-    figures |= _start_json(forecast.start)
-    if forecast.dispatch is not None:
-        figures["startsBy"] = forecast.dispatch.by
-    if forecast.delay is not None:
-        figures["delay"] = _seconds(forecast.delay.seconds)
-        figures["delayBy"] = forecast.delay.by
-    # Each figure says what it rests on, so that people can judge it (decision 0010).
-    if run is not None:
-        figures["runs"] = _seconds(run.seconds)
-        figures["runsBetween"] = [_seconds(run.low), _seconds(run.high)]
-        figures["runsBy"] = basis_of(run)
-    if forecast.finish is not None and forecast.finish < inf:
-        figures["finishesIn"] = _seconds(forecast.finish)
-        low, high = forecast.finish_low, forecast.finish_high
-        if low is not None and high is not None and high > low:
-            figures["finishesBetween"] = [_seconds(low), _seconds(high)]
-    return figures
-
-
-def _start_json(start: Start) -> dict[str, Any]:
-    figures: dict[str, Any] = {}
-    if start.unseen:
-        figures["unknownAhead"] = start.unseen
-    if start.unordered:
-        figures["startUnknown"] = start.unordered
+def _figures(forecast: Forecast) -> dict[str, Any]:
+    """Return a forecast as an option's fields; a start or finish that never comes is not known."""
+    run, start, delay = forecast.run, forecast.start, forecast.delay
+    figures: dict[str, Any] = {
+        "unknown_ahead": start.unseen or None,
+        "start_unknown": start.unordered,
+        "may_be_preempted_by": start.preempted_by or None,
+        "uncertain": start.uncertain,
+        "starts_by": forecast.dispatch.by if forecast.dispatch is not None else "",
+    }
     # A start that is not known is a mere guess, so no figure is given (decision 0023).
     if start.is_known and start.seconds < inf:
-        figures["startsIn"] = _seconds(start.seconds)
-        if start.high > start.low:
-            figures["startsBetween"] = [_seconds(start.low), _seconds(start.high)]
-    if start.preempted_by:
-        figures["mayBePreemptedBy"] = start.preempted_by
-    if start.uncertain:
-        figures["uncertain"] = list(start.uncertain)
+        figures["starts_in"] = _seconds(start.seconds)
+        figures["starts_between"] = _between(start.low, start.high)
+    if delay is not None:
+        figures |= {"delay": _seconds(delay.seconds), "delay_by": delay.by}
+    if run is not None:
+        figures["runs"] = _seconds(run.seconds)
+        figures["runs_between"] = (_seconds(run.low), _seconds(run.high))
+        figures["runs_by"] = basis_of(run)
+    if forecast.finish is not None and forecast.finish < inf:
+        figures["finishes_in"] = _seconds(forecast.finish)
+        figures["finishes_between"] = _between(forecast.finish_low, forecast.finish_high)
     return figures
+
+
+def _between(low: float | None, high: float | None) -> tuple[float, float] | None:
+    if low is None or high is None or high <= low:
+        return None
+    return _seconds(low), _seconds(high)
 
 
 def basis_of(run: RunTime) -> str:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.decide import decision_record
-from webhook.decide.decision_record import OptionFigures, Recorded
+from webhook.decide.decision_record import Recorded, RecordedOption
 from webhook.flow import decided_job
 from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight import journal
@@ -33,7 +34,6 @@ from webhook.learn.workload_runs import (
     seconds_of,
 )
 from webhook.model import fields, flags, job_manifest, marks
-from webhook.model.costs.prices import Cost
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.flags import Named
 from webhook.model.job import DECISION, PLAIN, QUEUE_LABEL
@@ -41,7 +41,7 @@ from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload_charges import Charge, read_charge
+from webhook.state.workload_charges import read_charge
 from webhook.state.workload_owner import read_owner
 from webhook.state.workload_shapes import USED_OF_SPEC
 
@@ -51,47 +51,20 @@ LONGEST_TEMPLATE: Final = 8_192
 """Characters; most have some hundreds."""
 
 
-class FinishedWorkload(NamedTuple):
-    """What is kept of a finished Workload; times in seconds since 1970, 0: not reached."""
-
-    key: str
-    """The Workload's uid."""
-    namespace: str
-    name: str
-    job_uid: str
-    """Empty: it belongs to no Job."""
-    kind: str
-    """Of the Job; of what belongs to none that is known, the batch Job's."""
-    job: str
-    created: int
-    admitted: int
-    finished: int
-    outcome: str
-    """As in a journal's entry; empty: it is not finished."""
-    queue: str
-    cluster_queue: str
-    flavors: str
-    pod_sets: str
-    """As JSON, reduced to what decisions need; equal ones are one object."""
-    job_class: str
-    coarse: str
-    cluster: str = ""
-    """The worker cluster that MultiKueue sent it to."""
-    used: Charge = ()
-    """The quota that it held, all its pods together."""
-
-
 class FinishedRun(NamedTuple):
     """What is learned from a finished Workload, and what the journal keeps of it."""
 
     ended: Ended | None
-    past: FinishedWorkload | None
+    past: JournalEntry | None
 
 
 def read_finished(
     source: Mapping[str, Any], keys: SigningKeys | None = None
-) -> FinishedWorkload | None:
-    """Read a Workload; None: no replay can submit it.
+) -> JournalEntry | None:
+    """Read a Workload to an entry that lacks what its Job tells; None: no replay can submit it.
+
+    ``submitted`` and ``ran`` are its pod sets, reduced to what decisions need, until ``entry``
+    turns them to specs; equal ones are one object.
 
     That is one with several pod sets that belongs to no Job, or with templates of over
     ``LONGEST_TEMPLATE`` characters. A mark that is not signed with one of the *keys* is ignored;
@@ -113,13 +86,13 @@ def read_finished(
     conditions = read_conditions(status)
     admission = fields.mapping(status, "admission", "status")
     finished, outcome = _end(metadata, status)
-    return FinishedWorkload(
+    shared = intern(pod_sets)
+    return JournalEntry(
         key=fields.text(metadata, "uid", "metadata"),
-        namespace=namespace,
-        name=fields.text(metadata, "name", "metadata"),
-        job_uid=owner.uid,
+        uid=owner.uid,
         kind=kind,
-        job=owner.name,
+        namespace=namespace,
+        name=owner.name or fields.text(metadata, "name", "metadata"),
         created=seconds_of(metadata, "creationTimestamp", "metadata"),
         admitted=admitted_at(conditions),
         finished=finished,
@@ -127,7 +100,8 @@ def read_finished(
         queue=intern(fields.text(spec, "queueName", "spec")),
         cluster_queue=intern(fields.text(admission, "clusterQueue", "status.admission")),
         flavors=read_flavors(admission),
-        pod_sets=intern(pod_sets),
+        submitted=shared,
+        ran=shared,
         job_class=intern(mark.job_class.key) if mark else "",
         coarse=intern(mark.job_class.coarse) if mark else "",
         cluster=intern(fields.text(status, "clusterName", "status")),
@@ -221,7 +195,7 @@ def _longest(key: str) -> int:
 
 
 def entry(
-    past: FinishedWorkload,
+    past: JournalEntry,
     metadata: Mapping[str, Any] | None,
     *,
     seen: float = 0.0,
@@ -229,7 +203,7 @@ def entry(
     named: Named = _NONE,
     whole: Mapping[str, Any] | None = None,
 ) -> JournalEntry:
-    """Combine a Workload and its Job's metadata to an entry.
+    """Complete what ``read_finished`` has read by its Job's metadata.
 
     *whole* is the Job itself where it is of another kind than batch; None: it is not there.
 
@@ -244,41 +218,20 @@ def entry(
     decided = _decided_job(past, metadata or EMPTY, keys, whole)
     raw = decided.current
     submitted = marks.unmarked(decided.recovered_if_possible().submitted)
-    created = float(past.created)
-    return JournalEntry(
-        key=past.key,
-        uid=past.job_uid,
-        kind=past.kind,
-        namespace=past.namespace,
+    return replace(
+        past,
         name=raw.name,
-        created=min(max(created, seen), created + _ALMOST_A_SECOND),
-        admitted=past.admitted,
-        finished=past.finished,
-        outcome=past.outcome,
-        queue=past.queue,
-        cluster_queue=past.cluster_queue,
-        cluster=past.cluster,
-        flavors=past.flavors,
-        job_class=past.job_class,
-        coarse=past.coarse,
+        created=round(min(max(past.created, seen), past.created + _ALMOST_A_SECOND), 3),
         submitted=_written(job_manifest.spec(submitted, past.job_class, named)),
         ran=_written(job_manifest.spec(raw, past.job_class, named)),
         labels=job_manifest.labels_of(submitted),
         annotations=job_manifest.annotations_of(submitted),
-        used=past.used,
-        expected_cost=_expected_cost(decided.believed, submitted.queue),
-        **_decided(decided.believed, past),
+        decision=_kept(decided.believed),
     )
 
 
-def _expected_cost(recorded: Recorded | None, queue: str | None) -> Cost | None:
-    """Return what its decision expected it to cost as it was submitted; None: not known."""
-    options = () if recorded is None else recorded.options
-    return next((option.cost for option in options if option.queue == queue), None)
-
-
 def _decided_job(
-    past: FinishedWorkload,
+    past: JournalEntry,
     metadata: Mapping[str, Any],
     keys: SigningKeys | None,
     whole: Mapping[str, Any] | None,
@@ -293,32 +246,35 @@ def _decided_job(
     return decided
 
 
-def _job(past: FinishedWorkload, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    named = {"namespace": past.namespace, "name": past.job or past.name}
+def _job(past: JournalEntry, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"namespace": past.namespace, "name": past.name}
     metadata = {**named, **metadata}
     labels = fields.mapping(metadata, "labels", "metadata")
     if QUEUE_LABEL not in labels:
         metadata["labels"] = {**labels, QUEUE_LABEL: past.queue}
-    pod_sets = json.loads(past.pod_sets)
+    pod_sets = json.loads(past.submitted)
     spec = {"podSets": pod_sets}
     if past.kind == PLAIN:
         spec = {"parallelism": pod_sets[0]["count"], "template": pod_sets[0]["template"]}
     return {"metadata": metadata, "spec": spec}
 
 
-def _decided(recorded: Recorded | None, past: FinishedWorkload) -> dict[str, Any]:
+def _kept(recorded: Recorded | None) -> Recorded | None:
+    """Return what replays and bills need of a decision: there are thousands in an hour."""
     if recorded is None:
-        return {}
-    last = max(recorded.unix, recorded.moved_unix)
-    return {
-        "policy": recorded.policy,
-        "mode": str(recorded.mode),
-        "option": recorded.option or "",
-        "left_alone": _why(recorded),
-        "decided_in": max(0.0, last - past.created),
-        "moves": recorded.moves,
-        "offers": tuple(map(OptionFigures.of, recorded.options)),
-    }
+        return None
+    return replace(
+        recorded,
+        id="",
+        reason="",
+        state_age=None,
+        hold=None,
+        changed=(),
+        history=(),
+        original={},
+        left_alone=_why(recorded),
+        options=tuple(_kept_option(option, recorded.from_queue) for option in recorded.options),
+    )
 
 
 def _why(recorded: Recorded) -> str:
@@ -330,6 +286,23 @@ def _why(recorded: Recorded) -> str:
         return ""
     likely = LeftAlone.NO_OPTION if recorded.options else LeftAlone.STALE
     return recorded.left_alone if recorded.left_alone in _LEFT_ALONE else str(likely)
+
+
+def _kept_option(option: RecordedOption, submitted: str) -> RecordedOption:
+    # Bills compare with where it was submitted.
+    cost = option.cost if option.queue == submitted else None
+    if cost is not None:
+        cost = replace(cost, time=None, lateness=None, congestion=None, transfer=None)
+    return RecordedOption(
+        name=option.name,
+        queue=option.queue,
+        starts_in=option.starts_in,
+        runs=option.runs,
+        finishes_in=option.finishes_in,
+        cost=cost,
+        rejected=option.rejected,
+        passed_over=option.passed_over,
+    )
 
 
 def _written(spec: Mapping[str, Any]) -> str:

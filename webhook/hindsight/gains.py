@@ -22,8 +22,8 @@ from webhook.hindsight.savings_record import (
     MOST_DECISIONS,
     MOST_HOURS,
     Gained,
-    PastDecision,
     SavingsRecord,
+    ShownDecision,
     Sum,
     Sums,
     added,
@@ -94,7 +94,7 @@ def _checked(jobs: Iterable[ReplayedJob]) -> Iterator[float]:
         entry = job.entry
         if entry.moves or not job.is_enforced or job.turnaround <= 0:
             continue
-        taken = next((offer for offer in entry.offers if offer.name == entry.option), None)
+        taken = next((offer for offer in entry.options if offer.name == entry.option), None)
         if taken is not None and taken.finishes_in is not None:
             yield abs(taken.finishes_in - job.turnaround) / job.turnaround
 
@@ -324,8 +324,9 @@ def _why(job: ReplayedJob) -> str:
         return job.promised.why if job.promised else ""
     if not entry.policy:
         return str(Stayed.UNDECIDED)
-    offers = [(offer.name, offer.rejected, offer.passed_over) for offer in entry.offers]
-    return why_stayed(entry.option, entry.left_alone, offers)
+    offers = [(each.name, each.rejected_for, each.passed_over_for) for each in entry.options]
+    left_alone = entry.decision.left_alone if entry.decision is not None else ""
+    return why_stayed(entry.option, left_alone, offers)
 
 
 def _turnarounds(job: ReplayedJob) -> tuple[float, float] | None:
@@ -347,7 +348,7 @@ def _forecast_turnarounds(job: ReplayedJob) -> tuple[float, float] | None:
     """Without a replay, compare with the decision's forecast for the queue it was submitted to."""
     if job.happened is not None or not (job.is_over and job.is_enforced and _is_moved(job)):
         return None
-    offers = (offer for offer in job.entry.offers if offer.queue == job.submitted_queue)
+    offers = (offer for offer in job.entry.options if offer.queue == job.submitted_queue)
     expected = next((offer.finishes_in for offer in offers), None)
     return None if expected is None else (expected, job.turnaround)
 
@@ -431,7 +432,7 @@ def _by_hour(gains: Iterable[Gained]) -> Iterator[Gained]:
         yield added(members, since=since, policy=policy, namespace=namespace, mode=mode)
 
 
-def _decision(job: ReplayedJob) -> PastDecision | None:
+def _decision(job: ReplayedJob) -> ShownDecision | None:
     """Return the advice that the Job carries, or a replay's decision for one that carries none."""
     entry = job.entry
     if entry.mode == Mode.ADVISE:
@@ -448,26 +449,27 @@ def _decision(job: ReplayedJob) -> PastDecision | None:
         option=replayed.option,
         queue=replayed.queue,
         reason=f"a replay of the journal would {taken}",
+        is_replayed=True,
     )
 
 
-def _advised(entry: JournalEntry) -> PastDecision:
-    queues = {offer.name: offer.queue for offer in entry.offers}
+def _advised(entry: JournalEntry) -> ShownDecision:
+    queues = {offer.name: offer.queue for offer in entry.options}
     queue = queues.get(entry.option) or entry.queue
     taken = f"sending it to {queue} ({entry.option})" if entry.option else "leaving it"
     return _of_its_job(entry)(
-        at=entry.created + entry.decided_in,
+        at=entry.decided,
         policy=entry.policy,
         mode=entry.mode,
         option=entry.option,
         queue=queue,
         reason=f"advised {taken}, as the journal tells",
-        options=entry.offers,
+        options=entry.options,
     )
 
 
-def _of_its_job(entry: JournalEntry) -> partial[PastDecision]:
+def _of_its_job(entry: JournalEntry) -> partial[ShownDecision]:
     """Return a decision as far as the Job says it; the decision's own id is not in the journal."""
     id_ = f"job-{entry.uid or entry.key}"
     job, kind = entry.reference, entry.kind
-    return partial(PastDecision, id=id_, namespace=entry.namespace, job=job, kind=kind)
+    return partial(ShownDecision, id=id_, namespace=entry.namespace, job=job, kind=kind)

@@ -16,19 +16,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from sys import intern
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter
+from pydantic.alias_generators import to_camel
 
 from webhook.api.kubernetes_api import KubernetesApi, NotServed
 from webhook.api.resources import JOURNAL, JOURNAL_VALUE, RUN_TIMES_LABEL
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide import decision_record
+from webhook.decide.decision_record import Recorded, RecordedOption
+from webhook.hindsight import former_journal
 from webhook.model import fields
 from webhook.model.costs.prices import Cost
 from webhook.model.faults import attempted
-from webhook.model.fields import EMPTY
 from webhook.model.job import PLAIN, reference_of
-from webhook.model.queues import FlavorResource
 from webhook.state.run_records_reader import path_of
-from webhook.state.workload_charges import Charge
 
 SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
@@ -39,80 +41,96 @@ _LONGEST_LINE: Final = 400_000
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
+_Shared = Annotated[str, AfterValidator(intern)]
+"""One object for all entries that have it. Not for texts that no other entry has: Python's table of
+shared strings would grow by all that are read at once, and never shrinks."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
-    """One Workload of a Job; times in seconds since 1970, 0: not reached."""
+    """One Workload of a Job; times in seconds since 1970, 0: not reached.
+
+    Its line has the fields under the same names as a Kubernetes object would; those that have their
+    default are not written.
+    """
+
+    __pydantic_config__ = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
 
     key: str
     """The Workload's uid."""
-    uid: str
+    uid: str = ""
     """The Job's uid; empty: something else owns it."""
-    namespace: str
+    kind: _Shared = PLAIN
+    """Of the Job; of what belongs to none that is known, the batch Job's."""
+    namespace: _Shared
     name: str
+    """The Job's; that of the Workload where it belongs to none."""
     created: float
     admitted: int = 0
     finished: int = 0
-    outcome: str = ""
+    outcome: _Shared = ""
     """Empty: it is not finished."""
-    kind: str = PLAIN
-    queue: str
+    queue: _Shared
     """The LocalQueue that it was last in."""
-    cluster_queue: str = ""
-    cluster: str = ""
+    cluster_queue: _Shared = ""
+    cluster: _Shared = ""
     """The worker cluster that it was sent to; empty: none, or it is not known."""
-    flavors: str = ""
-    job_class: str = ""
-    coarse: str = ""
+    flavors: _Shared = ""
+    job_class: _Shared = ""
+    coarse: _Shared = ""
     submitted: str
-    """The spec that it was submitted with, reduced, as JSON."""
+    """The spec that it was submitted with, reduced, as JSON. In a line: the key of its template."""
     ran: str
     """The spec that it ran with, likewise; equal if nothing was adapted."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """As it was submitted."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    policy: str = ""
-    """The policy that decided; empty: it carries no decision."""
-    mode: str = ""
-    option: str = ""
-    """Empty: left as submitted."""
-    left_alone: str = ""
-    decided_in: float = 0.0
-    """Seconds from its creation to its last decision; moves count."""
-    moves: int = 0
-    offers: tuple[OptionFigures, ...] = ()
-    used: Charge = ()
+    used: tuple[tuple[tuple[_Shared, _Shared], int], ...] = ()
     """The quota that it held, all its pods together; empty: not known."""
-    expected_cost: Cost | None = None
-    """What its decision expected it to cost as it was submitted."""
+    decision: Annotated[Recorded | None, BeforeValidator(decision_record.whole)] = None
+    """The last one, without what only an undo and people need; None: it carries none."""
 
     @property
     def reference(self) -> str:
         """The Job's name within its namespace, such as ``rayjob/train``."""
         return reference_of(self.kind, self.name)
 
+    @property
+    def policy(self) -> str:
+        """The policy that decided; empty: it carries no decision."""
+        return self.decision.policy if self.decision is not None else ""
 
-_TEXTS: Final = {
-    "k": "key",
-    "u": "uid",
-    "kd": "kind",
-    "ns": "namespace",
-    "n": "name",
-    "o": "outcome",
-    "q": "queue",
-    "cq": "cluster_queue",
-    "cl": "cluster",
-    "f": "flavors",
-    "c": "job_class",
-    "cc": "coarse",
-    "p": "policy",
-    "m": "mode",
-    "op": "option",
-    "la": "left_alone",
-}
-"""Short, because there are thousands: key of the line to the field."""
-_ITS_OWN: Final = frozenset({"key", "uid", "name"})
-"""Fields whose texts no other entry has: Python's table of shared strings would grow by all that
-are read at once, and never shrinks."""
+    @property
+    def mode(self) -> str:
+        return str(self.decision.mode) if self.decision is not None else ""
+
+    @property
+    def option(self) -> str:
+        """The option taken; empty: left as submitted."""
+        return (self.decision.option or "") if self.decision is not None else ""
+
+    @property
+    def options(self) -> tuple[RecordedOption, ...]:
+        return self.decision.options if self.decision is not None else ()
+
+    @property
+    def moves(self) -> int:
+        return self.decision.moves if self.decision is not None else 0
+
+    @property
+    def decided(self) -> float:
+        """When it was last decided; moves count."""
+        return max(self.created, self.decision.unix if self.decision is not None else 0.0)
+
+    @property
+    def expected_cost(self) -> Cost | None:
+        """What its decision expected it to cost as it was submitted; None: not known."""
+        return self.decision.expected_cost if self.decision is not None else None
+
+
+_ENTRY: Final = TypeAdapter(JournalEntry)
+_LEFT_OUT: Final[Any] = {"submitted": True, "ran": True, "decision": {"id", "reason"}}
+"""What a line has not, or in another form."""
 
 
 def write(entries: Iterable[JournalEntry]) -> str:
@@ -128,11 +146,24 @@ def write(entries: Iterable[JournalEntry]) -> str:
 
 def write_one(entry: JournalEntry) -> str:
     """Return one entry's line, which names its templates."""
-    return _ENCODER.encode(_line(entry))
+    line = _ENTRY.dump_python(
+        entry,
+        mode="json",
+        by_alias=True,
+        exclude=_LEFT_OUT,
+        exclude_defaults=True,
+        warnings=False,
+    )
+    line["submitted"] = _digest(entry.submitted)
+    if entry.ran != entry.submitted:
+        line["ran"] = _digest(entry.ran)
+    return _ENCODER.encode(line)
 
 
-def read(text: str) -> Iterator[JournalEntry]:
+def read(text: str, converted: Callable[[Any], Any] = lambda line: line) -> Iterator[JournalEntry]:
     """Read what ``write`` wrote, entry by entry; damaged lines are skipped.
+
+    *converted* brings a line of an older version to the form of this one.
 
     Raises:
         FieldError: the templates cannot be read.
@@ -140,95 +171,18 @@ def read(text: str) -> Iterator[JournalEntry]:
     """
     head, *lines = text.split("\n")
     templates = fields.from_json(head, "templates", longest=len(text))
-    entries = (attempted(partial(_entry, line, templates))[0] for line in lines if line)
+    entries = (attempted(partial(_entry, line, templates, converted))[0] for line in lines if line)
     return (entry for entry in entries if entry is not None)
 
 
-def _line(entry: JournalEntry) -> dict[str, Any]:
-    line = {short: getattr(entry, name) for short, name in _TEXTS.items()}
-    # Batch Jobs are most, and older entries are all of them.
-    line["kd"] = "" if entry.kind == PLAIN else entry.kind
-    line |= {
-        "t": [round(entry.created, 3), entry.admitted, entry.finished],
-        "s": _digest(entry.submitted),
-        "r": _digest(entry.ran) if entry.ran != entry.submitted else "",
-        "l": dict(entry.labels),
-        "a": dict(entry.annotations),
-        "d": round(entry.decided_in, 3),
-        "mv": entry.moves,
-        "of": [_offer_line(offer) for offer in entry.offers],
-        "us": [[*cell, amount] for cell, amount in entry.used],
-        "xc": _cost_line(entry.expected_cost),
-    }
-    return {short: value for short, value in line.items() if value}
-
-
-def _cost_line(cost: Cost | None) -> list[float | None]:
-    if cost is None:
-        return []
-    return [cost.money, cost.electricity, cost.kwh, cost.carbon_grams]
-
-
-def _offer_line(offer: OptionFigures) -> list[Any]:
-    seconds = (offer.starts_in, offer.runs, offer.finishes_in)
-    passed = [offer.passed_over] if offer.passed_over else []
-    return [offer.name, offer.queue, *seconds, offer.rejected, *passed]
-
-
-def _entry(line: str, templates: Mapping[str, Any]) -> JournalEntry:
-    source = fields.from_json(line, "", longest=_LONGEST_LINE)
-    created, admitted, finished = fields.sequence(source, "t", "")
-    submitted = fields.text(templates, fields.text(source, "s", ""), "")
-    ran = fields.text(source, "r", "")
-    texts = {name: _shared(name, fields.text(source, short, "")) for short, name in _TEXTS.items()}
-    return JournalEntry(
-        **{**texts, "kind": texts["kind"] or PLAIN},
-        created=float(created),
-        admitted=int(admitted),
-        finished=int(finished),
-        submitted=submitted,
-        ran=fields.text(templates, ran, "") if ran else submitted,
-        labels=fields.texts(source, "l", "") or EMPTY,
-        annotations=fields.texts(source, "a", "") or EMPTY,
-        decided_in=float(source.get("d") or 0.0),
-        moves=fields.integer(source, "mv", "") or 0,
-        offers=tuple(_offer(offer) for offer in fields.sequence(source, "of", "")),
-        used=tuple(_used(cell) for cell in fields.sequence(source, "us", "")),
-        expected_cost=_cost(fields.sequence(source, "xc", "")),
+def _entry(
+    text: str, templates: Mapping[str, Any], converted: Callable[[Any], Any]
+) -> JournalEntry:
+    line = converted(fields.from_json(text, "", longest=_LONGEST_LINE))
+    submitted, ran = line["submitted"], line.get("ran", line["submitted"])
+    return _ENTRY.validate_python(
+        {**line, "submitted": templates[submitted], "ran": templates[ran]}
     )
-
-
-def _used(line: Any) -> tuple[FlavorResource, int]:
-    flavor, resource, amount = line
-    return (intern(str(flavor)), intern(str(resource))), int(amount)
-
-
-def _cost(line: Sequence[Any]) -> Cost | None:
-    if not line:
-        return None
-    money, electricity, kwh, carbon_grams = map(_known, line)
-    return Cost(money=money, electricity=electricity, kwh=kwh, carbon_grams=carbon_grams)
-
-
-def _shared(field_name: str, text: str) -> str:
-    return text if field_name in _ITS_OWN else intern(text)
-
-
-def _offer(line: Any) -> OptionFigures:
-    option, queue, starts_in, runs, finishes_in, rejected, *passed = line
-    return OptionFigures(
-        name=intern(str(option)),
-        queue=intern(str(queue)),
-        starts_in=_known(starts_in),
-        runs=_known(runs),
-        finishes_in=_known(finishes_in),
-        rejected=intern(str(rejected)),
-        passed_over=intern(str(passed[0])) if passed else "",
-    )
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None else float(value)
 
 
 def _digest(text: str) -> str:
@@ -248,14 +202,15 @@ MOST_ENTRIES: Final = 5_000
 MOST_BYTES: Final = 700_000
 """Largest size of one ConfigMap, compressed; etcd takes 1 MiB."""
 MOST_TEXT: Final = 8_000_000
-"""Characters of one ConfigMap before it is packed. The fullest hour has 3 million; what packs well,
+"""Characters of one ConfigMap before it is packed. The fullest hour has 5 million; what packs well,
 as a tenant may have it, would take hundreds of megabytes of whoever reads it."""
 _MOST_READ: Final = 4 * MOST_TEXT
 """Bytes of it that are read: what is larger was not written by us."""
 _SHED_AT_ONCE: Final = 8
 """One part in so many is dropped before it is packed again."""
 _LONGEST_NUMBER: Final = 15
-_VERSION: Final = "1"
+_VERSION: Final = "2"
+_FORMER_VERSION: Final = "1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,14 +301,16 @@ def read_slot(
 
 def _slot(source: Mapping[str, Any], most: int, oldest: int) -> Slot | None:
     data = fields.texts(source, "data", "")
-    if data.get("version") != _VERSION or _number(data["hour"]) < oldest:
+    version = data.get("version")
+    if version not in {_VERSION, _FORMER_VERSION} or _number(data["hour"]) < oldest:
         return None
     packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
     text = zlib.decompressobj().decompress(packed, _MOST_READ).decode()
+    found = read(text, former_journal.converted) if version == _FORMER_VERSION else read(text)
     return Slot(
         number=_number(data["hour"]),
         # The others are dropped as they are read: all at once would take the memory of two hours.
-        entries={entry.key: entry for entry in heapq.nsmallest(most, read(text), key=_newness)},
+        entries={entry.key: entry for entry in heapq.nsmallest(most, found, key=_newness)},
         left_out=_number(data.get("leftOut", "0")),
     )
 

@@ -19,7 +19,7 @@ from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.decide import match
 from webhook.hindsight import entries, journal
-from webhook.hindsight.entries import FinishedRun, FinishedWorkload
+from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import JournalEntry, Slot, Written
 from webhook.jobs import BY_NAME
 from webhook.model.faults import attempted
@@ -89,7 +89,7 @@ class Journal:
         """and to the bytes of their metadata."""
         self._gone: deque[tuple[float, str, str]] = deque()
         """When Jobs were deleted, their namespaces and UIDs."""
-        self._ended: deque[tuple[float, FinishedWorkload]] = deque()
+        self._ended: deque[tuple[float, JournalEntry]] = deque()
         self._due: dict[int, list[JournalEntry]] = {}
         """Slot to the entries to add to it."""
         self._new: list[JournalEntry] = []
@@ -212,9 +212,9 @@ class Journal:
             del self._due[slot]
 
     def _entry(
-        self, ended: FinishedWorkload, keys: SigningKeys | None, named: Named
+        self, ended: JournalEntry, keys: SigningKeys | None, named: Named
     ) -> JournalEntry | None:
-        known = self._jobs.get(ended.namespace, {}).get(ended.job_uid)
+        known = self._jobs.get(ended.namespace, {}).get(ended.uid)
         if known is not None and not known.packed:
             return None
         metadata = None if known is None else json.loads(zlib.decompress(known.packed))
@@ -226,18 +226,18 @@ class Journal:
         )
         return made[0]
 
-    def _fetched(self, ended: FinishedWorkload) -> Mapping[str, Any] | None:
+    def _fetched(self, ended: JournalEntry) -> Mapping[str, Any] | None:
         """Return a Job of another kind than batch; None: it is not there, or cannot be read now."""
         kind = BY_NAME.get(ended.kind)
-        if kind is None or kind.kind == PLAIN or not ended.job:
+        if kind is None or kind.kind == PLAIN or not ended.uid:
             return None
         # As a list of one, so that only the right to list them is needed.
-        params = {"fieldSelector": f"metadata.name={ended.job}"}
+        params = {"fieldSelector": f"metadata.name={ended.name}"}
         try:
             items = self._transport.get(kind.path(ended.namespace), params).get("items") or ()
         except ClusterError:
             return None
-        same = (item for item in items if item["metadata"].get("uid") == ended.job_uid)
+        same = (item for item in items if item["metadata"].get("uid") == ended.uid)
         return next(same, None)
 
     def _write(self, number: int) -> bool:

@@ -116,7 +116,7 @@ def _ratio(
     here, there = (learned_on(learned, entry_class, flavors) for flavors in (entry.flavors, flavor))
     if here is not None and there is not None and here.seconds > 0:
         return there.seconds / here.seconds, Rests.LEARNED
-    expected = {offer.name: offer.runs for offer in entry.offers if offer.runs}
+    expected = {offer.name: offer.runs for offer in entry.options if offer.runs}
     if own is not None and expected.get(own.name) and expected.get(other.name):
         return (expected[other.name] or 0.0) / (expected[own.name] or 1.0), Rests.DECISION
     if policy is not None and own is not None:
@@ -281,7 +281,7 @@ def _came(entry: JournalEntry) -> float:
 
 
 def _went(entry: JournalEntry) -> float:
-    return entry.created + (entry.decided_in if entry.moves else 0.0)
+    return entry.decided if entry.moves else entry.created
 
 
 def submitted_manifest(entry: JournalEntry) -> dict[str, Any]:
@@ -541,7 +541,7 @@ def _own_seconds(entry: JournalEntry, world: LookBackInput) -> float:
     if entry.outcome:
         return max(0.0, float(entry.finished - entry.admitted))
     known = world.learned.estimates.get((entry.job_class, entry.flavors))
-    expected = [offer.runs for offer in entry.offers if offer.name == entry.option and offer.runs]
+    expected = [offer.runs for offer in entry.options if offer.name == entry.option and offer.runs]
     usual = known.seconds if known else next(iter(expected), 0.0)
     return max(usual, world.now - entry.admitted if entry.admitted else 0.0)
 

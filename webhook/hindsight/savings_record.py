@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from webhook.api.resources import RUN_TIMES_LABEL, SAVINGS, SAVINGS_VALUE
-from webhook.decide.decision_record import OptionFigures
+from webhook.decide.decision_record import RecordedOption
 from webhook.model import fields
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.job import PLAIN
@@ -173,8 +173,19 @@ def _together(of_parts: Iterable[Sums]) -> Sums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PastDecision:
-    """A decision on a finished Job that cannot be found by a decision's label on the Job."""
+class ShownMove:
+    at: Unix
+    option: str
+    """The option that it was moved to."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownDecision:
+    """A decision as the console shows it, of the log or a Job.
+
+    Those are published that no decision's label on a Job finds: of Jobs that are over.
+    """
 
     id: str
     at: Unix
@@ -183,12 +194,18 @@ class PastDecision:
     """``Job.reference``: with the kind, where that is another than Job."""
     policy: str
     mode: str
-    """Advise: its advice, as the journal has it; Observe: what a replay decides."""
     option: str
+    """Empty: left alone."""
     queue: str
+    """Queue that the Job went to; under Observe and Advise, would have."""
     reason: str
-    options: tuple[OptionFigures, ...] = ()
+    options: tuple[RecordedOption, ...] = ()
+    moves: tuple[ShownMove, ...] = ()
+    is_replayed: bool = False
+    """Made by a replay of the journal, in place of one that only another replica knows."""
     kind: str = PLAIN
+    is_unverified: bool = False
+    """Read from the Job alone, and not in the decision log of this replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +214,7 @@ class SavingsRecord:
     """When the journal was read."""
     gained: tuple[Gained, ...] = ()
     """By policy and namespace."""
-    decisions: tuple[PastDecision, ...] = ()
+    decisions: tuple[ShownDecision, ...] = ()
     """The newest first."""
     currency: str = ""
     """What money is in; empty: not known."""
@@ -244,7 +261,8 @@ def config_map(written: bytes) -> Mapping[str, Any]:
 
 
 def _packed(record: SavingsRecord) -> bytes:
-    return zlib.compress(_RECORD.dump_json(record, exclude=_LEFT_OUT), 6)
+    written = _RECORD.dump_json(record, by_alias=True, exclude=_LEFT_OUT, exclude_defaults=True)
+    return zlib.compress(written, 6)
 
 
 def read_savings(source: Mapping[str, Any]) -> SavingsRecord:
