@@ -4,18 +4,20 @@ import json
 
 import pytest
 
+from tests.controller.stepping import at
 from tests.state.feeds import REQUIRED, changed, listed, synced_feed
 from tests.state.objects import PENDING, cluster_queue, local_queue, reserving, workload
 from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
 from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.cost.congestion import STEP_SECONDS
 from webhook.model.costs.scarcity import LASTS_SECONDS, ScarceCell
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
 from webhook.state.pipe import apply_update
 from webhook.state.published_congestion import read_congestion
+from webhook.state.snapshot import Snapshot
 
 UNIX = 1_796_112_000.0
 CPU = ScarceCell("queue gpu-cq", "a100", "cpu")
@@ -50,7 +52,14 @@ class Cluster:
         self.publisher = self.replica()
 
     def replica(self):
-        return CongestionPublisher(self, "ours", max_state_age=15.0, is_leader=lambda: self.leads)
+        return CongestionPublisher(
+            self,
+            "ours",
+            max_state_age=15.0,
+            is_leader=lambda: self.leads,
+            take_late=tuple,
+            metrics=ControllerMetrics(),
+        )
 
     def patch(self, path, body):
         if self.refuses:
@@ -74,7 +83,8 @@ class Cluster:
         update = self.feed.update(seconds, UNIX + seconds)
         self.snapshot = apply_update(self.snapshot, update)
         replica = publisher or self.publisher
-        return replica.step(self.feed, self.snapshot, now=seconds, unix=UNIX + seconds)
+        given = at(seconds, UNIX + seconds, snapshot=self.snapshot, feed=self.feed)
+        return replica.step(given)
 
     @property
     def price(self):
@@ -92,7 +102,7 @@ def test_each_minute_what_is_waited_for_becomes_dearer_for_all_who_decide():
 
     assert 0 < first == again < cluster.price
     assert cluster.written == 2
-    assert cluster.snapshot.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
+    assert cluster.snapshot.costs.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
 
 
 def test_another_leader_goes_on_where_the_last_one_stopped():
@@ -111,12 +121,12 @@ def test_a_replica_that_does_not_lead_writes_nothing_and_prices_run_out():
     cluster.leads = False
 
     cluster.step(LASTS_SECONDS)
-    before = cluster.snapshot.congestion
+    before = cluster.snapshot.costs.congestion
     cluster.step(LASTS_SECONDS + 2)
 
     assert cluster.written == 1
     assert before
-    assert cluster.snapshot.congestion == {}
+    assert cluster.snapshot.costs.congestion == {}
 
 
 def test_the_off_switch_takes_them_off_at_once():
@@ -127,7 +137,7 @@ def test_the_off_switch_takes_them_off_at_once():
     cluster.feed.take(changed("kueue-fallback-off", "ADDED", switch))
     cluster.step(70.0)
 
-    assert cluster.snapshot.congestion == {}
+    assert cluster.snapshot.costs.congestion == {}
     assert cluster.price == 0.0
 
 

@@ -5,15 +5,17 @@ from webhook.api.kubernetes_api import NotServed
 from webhook.controller import cost_status
 from webhook.cost.rates import compile_tariff
 from webhook.model.costs.tariff import read_tariff
-from webhook.model.queues import ResourceFlavor, Snapshot, WorkerCluster
+from webhook.model.queues import ResourceFlavor, WorkerCluster
 from webhook.state.price_compiler import zone_of
+from webhook.state.snapshot import Snapshot, updated
 
 ONLY_ALWAYS = "only entries that always apply count"
 NOW, TIME = 1796112000.0, "2026-12-01T08:00:00Z"
 
 
 def cluster(*names, profiles=(), tariffs=(), workers=()):
-    return Snapshot(
+    return updated(
+        Snapshot(),
         flavors={name: ResourceFlavor(name=name, node_labels={"pool": name}) for name in names},
         accelerator_profiles=tuple(profiles),
         tariffs=tuple(map(compiled, tariffs)),
@@ -127,6 +129,7 @@ class Cluster:
 
     def patch(self, path, body):
         self.patched.append((path, body))
+        return body
 
 
 def reconciled(*sources, leads=True):
@@ -157,7 +160,7 @@ def test_a_status_that_is_another_is_written_and_one_that_is_the_same_is_not():
             }
         ],
     }
-    assert report.lines == ("tariffs/here: ready",)
+    assert [(name, said.ready) for name, said in report.written] == [("tariffs/here", True)]
     assert reconciled({**source, "status": body["status"]})[0] == []
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.fakes import AtOnce
 from tests.controller.objects import Objects
+from tests.controller.stepping import at
 from tests.learn.runs import ended
 from tests.prometheus_server import labels, prometheus, vector
 from webhook.api.resources import ReadObject
@@ -22,8 +23,9 @@ from webhook.learn.device_runs import unpack, use_of
 from webhook.learn.run_records import read_shard
 from webhook.model.costs.prices import Prices
 from webhook.model.faults import Failures
-from webhook.model.queues import ResourceFlavor, Snapshot
+from webhook.model.queues import ResourceFlavor
 from webhook.settings import PrometheusSettings
+from webhook.state.snapshot import Snapshot, updated
 
 GPU = "nvidia.com/gpu"
 GIB, MIB = 1 << 30, 1 << 20
@@ -42,15 +44,16 @@ class World:
         """Pod to (begin, its memory in MiB at each scrape)."""
         self.metrics = ControllerMetrics()
         self.failures = Failures(self.lines.append)
+        self.server = Objects()
+        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         self.reader = DeviceReader(
             PrometheusSettings(url=played.url),
             is_leader=lambda: self.leads,
             unix=lambda: self.unix,
             failures=self.failures,
             metrics=self.metrics,
+            learn=self.keeper.learn,
         )
-        self.server = Objects()
-        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         flavors = [
             ResourceFlavor(name=name, node_labels=labels_of)
             for name, labels_of in {
@@ -61,7 +64,7 @@ class World:
                 },
             }.items()
         ]
-        self.snapshot = Snapshot(prices={"": Prices(devices=devices_of(flavors, ()))})
+        self.snapshot = updated(Snapshot(), prices={"": Prices(devices=devices_of(flavors, ()))})
         played.answer = self.answer
 
     def answer(self, query):
@@ -85,8 +88,7 @@ class World:
         return found
 
     def step(self):
-        for key, record in self.reader.step(self.snapshot):
-            self.keeper.learn(key, record)
+        self.reader.step(at(unix=self.unix, snapshot=self.snapshot))
 
     def wait(self, seconds=ASK_SECONDS):
         until = self.unix + seconds
