@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from webhook.model.costs.prices import Cost, Place
+from webhook.model.edits import Edit, Original
+from webhook.model.forecasts import Forecast
+from webhook.model.holds import Hold
+from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
-
-if TYPE_CHECKING:
-    from webhook.model.costs.prices import Cost, Place
-    from webhook.model.edits import Edit, Original
-    from webhook.model.forecasts import Forecast
-    from webhook.model.holds import Hold
-    from webhook.model.job import Job
-    from webhook.model.queues import Arrival, PodSetNeeds
-    from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
+from webhook.model.queues import Arrival, PodSetNeeds
+from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
 
 
 class Fit(IntEnum):

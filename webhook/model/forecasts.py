@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-from webhook.model.queues import FlavorResource
+from webhook.model.quantity import FlavorResource
 from webhook.model.words import span
 
 ENOUGH_RUNS = 3
@@ -61,7 +61,7 @@ class RunTime:
     """How learned runs compare with what owners said of them; None: they said nothing."""
     known_in: frozenset[str] | None = None
     """The only namespaces whose Jobs may count on it, where it is said by somebody who is not
-    believed everywhere; None: all may."""
+    believed everywhere (decision 0054); None: all may."""
 
 
 Estimates: TypeAlias = Mapping[tuple[str, str], RunTime]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
-from webhook.model.queues import Amounts, FlavorResource
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.reasons import StatusProblem
 
 HOUR: Final = 3600.0
@@ -169,6 +169,7 @@ class Place:
     @property
     def interruptions(self) -> float:
         """Return how many are expected in an hour: as was seen, else as a Tariff says."""
+        # What was seen only corrects what a Tariff expects: without one, capacity counts as kept.
         if not self.prices.interruptions:
             return 0.0
         rates = []
