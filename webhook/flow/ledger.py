@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from webhook.decide import remote_options
-from webhook.kueue import counted_arrivals
-from webhook.kueue.live_occupancy import LiveOccupancy
-from webhook.kueue.occupancy import Occupancy
-from webhook.model.queues import Arrival, Snapshot
+from webhook.jobs import JobKind
+from webhook.model.queues import Arrival
+from webhook.state import counted_arrivals
+from webhook.state.live_occupancy import LiveOccupancy
+from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update, apply_update
-from webhook.state.seen_workload import OF_A_JOB, SeenWorkload
+from webhook.state.snapshot import Snapshot
+from webhook.state.workload import OF_A_JOB, SeenWorkload
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""
@@ -202,6 +204,17 @@ class RepeatedReviews:
     def __init__(self) -> None:
         self._expected: dict[str, deque[float]] = {}
         self._order: deque[tuple[float, str]] = deque()
+
+    def repeats(self, source: Mapping[str, Any], kind: JobKind, now: float) -> bool:
+        """Return whether a Job without a mark of ours was reviewed before in the same creation."""
+        # Kueue's webhook suspends a Job that names a queue; the API server may then call us again.
+        metadata = source["metadata"]
+        name = metadata.get("name") or metadata.get("generateName")
+        key = f"{kind.kind}/{metadata['namespace']}/{name}"
+        if kind.is_suspended(source):
+            return self.is_repeated(key, now)
+        self.expect(key, now)
+        return False
 
     def expect(self, name: str, now: float) -> None:
         """Note an unsuspended Job; *name* is its name or generateName with its namespace."""
@@ -423,5 +436,5 @@ class ClusterViews:
 
 def _is_long(here: Occupancy, seen: SeenWorkload) -> bool:
     """Return whether any Workload waits in the ClusterQueue that it is for."""
-    queue = here.snapshot.local_queues.get((seen.namespace, seen.local_queue))
+    queue = here.snapshot.setup.local_queues.get((seen.namespace, seen.local_queue))
     return queue is not None and here.held(queue.cluster_queue).pending > 0

@@ -34,8 +34,8 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.job import QUEUE_LABEL, Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option, sort_key
+from webhook.model.queues import ClusterQueue
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
 from webhook.simulate.scenario import (
@@ -48,6 +48,7 @@ from webhook.simulate.scenario import (
     enforced,
     templates_of,
 )
+from webhook.state.snapshot import Snapshot
 
 
 class Rests(StrEnum):
@@ -81,7 +82,7 @@ def elsewhere(
 ) -> Elsewhere:
     """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
     # A replay may find that it asks for no quota, and so for no flavor.
-    seconds = dict.fromkeys((*snapshot.flavors, ""), own_seconds)
+    seconds = dict.fromkeys((*snapshot.setup.flavors, ""), own_seconds)
     rests: dict[str, Rests] = {}
     options = policy.spec.options if policy else ()
     own = _own(entry, options)
@@ -129,9 +130,9 @@ def _ratio(
 def _cluster_queue(option: Option, namespace: str, snapshot: Snapshot) -> ClusterQueue | None:
     name = option.cluster_queue or ""
     if option.queue:
-        place = snapshot.local_queues.get((namespace, option.queue))
+        place = snapshot.setup.local_queues.get((namespace, option.queue))
         name = place.cluster_queue if place else ""
-    return snapshot.cluster_queues.get(name)
+    return snapshot.setup.cluster_queues.get(name)
 
 
 def _flavors(queue: ClusterQueue) -> Iterator[str]:
@@ -152,6 +153,11 @@ class LookBackInput:
     workers: Mapping[str, Worker] = field(default_factory=dict)
     """The worker clusters whose queues are known, by name."""
 
+    def ruled_by(self, policies: Iterable[FallbackPolicy]) -> LookBackInput:
+        """Return it with these policies in place of those that are there."""
+        ordered = tuple(sorted(policies, key=sort_key))
+        return replace(self, snapshot=self.snapshot.with_policies(ordered))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedJob:
@@ -162,23 +168,13 @@ class ReplayedJob:
     """The policy that decided, or would; None: none matches."""
     elsewhere: Elsewhere
     submitted_queue: str
+    mode: str = ""
+    """The mode that held when it came; empty: no policy matches it."""
     unseen: tuple[str, ...] = ()
     """Worker clusters without a known state that it depends on: if any, it was in no replay."""
-    enforced_from: float = 0.0
-    """When its policy is first seen to have been enforced, in seconds since 1970; inf: never."""
     happened: JobResult | None = None
     static: JobResult | None = None
     promised: JobResult | None = None
-
-    @property
-    def mode(self) -> str:
-        """Return the mode that held when it came; empty: no policy matches it."""
-        if self.entry.mode or self.policy is None:
-            return self.entry.mode
-        mode = self.policy.spec.mode
-        # Without a decision it came before the policy was enforced, or it was not reviewed.
-        is_earlier = mode == Mode.ENFORCE and self.entry.created < self.enforced_from
-        return str(Mode.OBSERVE if is_earlier else mode)
 
     @property
     def is_enforced(self) -> bool:
@@ -231,7 +227,7 @@ def _scenario(
     )
     return Scenario(
         name="journal",
-        snapshot=replace(world.snapshot, policies=()),
+        snapshot=world.snapshot.with_policies(()),
         policies=(),
         templates=templates,
         submissions=submissions,
@@ -318,32 +314,32 @@ def look_back(
     entries: Iterable[JournalEntry],
     world: LookBackInput,
     *,
+    as_observed: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Hindsight:
     """Replay *entries*: as it was, without any decision, and as all policies would decide.
 
-    In each replay, *progress* gets the number of Jobs that have arrived.
+    With *as_observed* all are compared with how they went, as if the policies had only observed,
+    whoever decided them and whatever the policies' modes. In each replay, *progress* gets the
+    number of Jobs that have arrived.
     """
     world = replace(world, snapshot=emptied(world.snapshot))
     latest = tuple(_latest(entries))
     handover = _handover(latest)
     read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
-    began = _enforced_from(latest)
-    jobs = [
-        replace(job, enforced_from=began.get(job.policy.name, inf)) if job.policy else job
-        for job in read
-        if job is not None
-    ]
+    known = [job for job in read if job is not None]
+    began = {} if as_observed else _enforced_from(latest)
+    jobs = [replace(job, mode=_mode(job, began, as_observed=as_observed)) for job in known]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
-    besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
+    besides = max(0.0, handover - world.snapshot.setup.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
 
-    replayed = _replayed(jobs, runs, world, progress)
+    replayed = _replayed(jobs, runs, world, as_observed=as_observed, progress=progress)
     return Hindsight(
         jobs=tuple(_without_guesses(replayed, world)),
         left_out=len(latest) - len(jobs),
-        prices=world.snapshot.prices,
-        currency=world.snapshot.currency,
+        prices=world.snapshot.costs.prices,
+        currency=world.snapshot.costs.currency,
     )
 
 
@@ -351,6 +347,8 @@ def _replayed(
     jobs: Sequence[ReplayedJob],
     runs: Mapping[str, Mapping[str, float]],
     world: LookBackInput,
+    *,
+    as_observed: bool,
     progress: Callable[[int], None],
 ) -> list[ReplayedJob]:
     """Return the Jobs with their results in each replay that some of them need."""
@@ -371,8 +369,10 @@ def _replayed(
     if any(job.is_enforced for job in jobs):
         static = run(submitted, Arm(name=STATIC))
     if any(job.policy and not job.is_enforced for job in jobs):
-        arm = enforced("as policies say", world.snapshot.policies)
+        arm = enforced("as policies say", world.snapshot.fallback.policies)
         promised = run(submitted, arm, _known_before(jobs, world))
+    elif as_observed:
+        promised = happened
     return [
         replace(
             job,
@@ -382,6 +382,19 @@ def _replayed(
         )
         for job in jobs
     ]
+
+
+def _mode(job: ReplayedJob, began: Mapping[str, float], *, as_observed: bool) -> str:
+    """Return the mode that held; *began*: when each policy was first seen to be enforced."""
+    entry, policy = job.entry, job.policy
+    if as_observed:
+        return str(Mode.OBSERVE) if policy else ""
+    if entry.mode or policy is None:
+        return entry.mode
+    mode = policy.spec.mode
+    # Without a decision it came before the policy was enforced, or it was not reviewed.
+    is_earlier = mode == Mode.ENFORCE and entry.created < began.get(policy.name, inf)
+    return str(Mode.OBSERVE if is_earlier else mode)
 
 
 def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
@@ -421,12 +434,14 @@ def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
         job.submitted_queue,
         *(option.queue for option in options if option.queue),
     }
-    places = (snapshot.local_queues.get((entry.namespace, name or "")) for name in names)
+    places = (snapshot.setup.local_queues.get((entry.namespace, name or "")) for name in names)
     queues = {place.cluster_queue for place in places if place is not None}
     queues |= {option.cluster_queue for option in options if option.cluster_queue}
     clusters = {entry.cluster} - {""} - world.workers.keys()
-    for name in queues & snapshot.cluster_queues.keys():
-        clusters.update(multikueue.unknown(snapshot.cluster_queues[name], snapshot, world.workers))
+    for name in queues & snapshot.setup.cluster_queues.keys():
+        clusters.update(
+            multikueue.unknown(snapshot.setup.cluster_queues[name], snapshot.setup, world.workers)
+        )
     return tuple(sorted(clusters))
 
 
@@ -441,6 +456,7 @@ def without_replay(entries: Iterable[JournalEntry]) -> Hindsight:
                 policy=None,
                 elsewhere=nothing,
                 submitted_queue=entry.labels.get(QUEUE_LABEL, ""),
+                mode=entry.mode,
             )
             for entry in latest
         )
@@ -488,8 +504,8 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
         return None
     queue = match.submission(job, snapshot)
     for name in {queue, entry.queue}:
-        place = snapshot.local_queues.get((entry.namespace, name))
-        if place is None or place.cluster_queue not in snapshot.cluster_queues:
+        place = snapshot.setup.local_queues.get((entry.namespace, name))
+        if place is None or place.cluster_queue not in snapshot.setup.cluster_queues:
             return None
     policy = _policy(entry, job, snapshot)
     known = elsewhere(
@@ -509,7 +525,7 @@ def _is_whole(job: Job, snapshot: Snapshot) -> bool:
         FieldError: a quantity cannot be read.
 
     """
-    needs(job, snapshot)
+    needs(job, snapshot.cluster, snapshot.setup.kueue)
     return all(pod_set.template.containers for pod_set in job.pod_sets)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from webhook.model.job import OURS, Job
-from webhook.model.queues import Amounts
+from webhook.model.quantity import Amounts
 
 GATE: Final = "kueue.x-k8s.io/admission-gated-by"
 """The annotation with the names of gates, joined by commas."""

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
-from webhook.model.queues import Amounts, FlavorResource
-from webhook.model.reasons import TariffReady
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.reasons import StatusProblem
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -181,24 +181,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TariffProblem:
-    """What of a Tariff cannot be used."""
-
-    reason: TariffReady
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTariff:
     """One Tariff over the next days."""
 
     tariff: Tariff
     prices: Prices
-    problems: tuple[TariffProblem, ...] = ()
+    problems: tuple[StatusProblem, ...] = ()
     clipped: int = 0
     """Points of its series that were out of all proportion."""
     series_until: float | None = None
