@@ -26,7 +26,7 @@ def test_the_journal_is_read_object_by_object_and_what_was_saved_is_written(tmp_
             is_leader=lambda: True,
             failures=Failures(print),
             look_back=partial(look_back_process.run, str(kubeconfig)),
-            journal_version=lambda: 1,
+            journal_version=lambda: 0,
         )
         assert publisher.publish(world(Mode.OBSERVE))
 
