@@ -23,9 +23,9 @@ def test_the_journal_is_read_object_by_object_and_what_was_saved_is_written(tmp_
             Client(kubeconfig),
             OURS,
             is_leader=lambda: True,
-            survive=None,
-            log=print,
+            failures=None,
             look_back=partial(look_back_process.run, str(kubeconfig)),
+            journal_version=None,
         )
         assert publisher.publish(world(Mode.OBSERVE))
 
