@@ -17,7 +17,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
-from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
+from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.model.reasons import Obstacle
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated

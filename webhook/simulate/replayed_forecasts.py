@@ -23,8 +23,7 @@ from webhook.kueue.tree_forecast import StartTimes
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
-from webhook.model.costs.prices import NO_PRICES, Prices
-from webhook.model.costs.scarcity import LASTS_SECONDS, NO_CONGESTION
+from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, NO_PRICES, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job

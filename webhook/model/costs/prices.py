@@ -1,4 +1,4 @@
-"""What resources cost in one cluster over time, compiled from its Tariffs.
+"""What resources cost in one cluster over time, compiled from its Tariffs, and what is scarce.
 
 Moments are seconds since 1970. Money has the cluster's one unit.
 """
@@ -129,6 +129,39 @@ class Prices:
 
 NO_PRICES: Final = Prices()
 """Of a cluster of which no Tariff says anything and no device is known."""
+
+
+LASTS_SECONDS: Final = 900.0
+"""Published congestion prices that are older count as 0: nobody leads, or it cannot write."""
+
+
+class ScarceCell(NamedTuple):
+    """One resource of one ResourceFlavor in one tree of cohorts."""
+
+    tree: str
+    """As ``kueue.quota.tree_names`` names it."""
+    flavor: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CongestionPrices:
+    """Money for one unit and hour of what is scarce, beside its rate; what is not there is 0."""
+
+    at: float = 0.0
+    """When they were computed, in seconds since 1970."""
+    prices: Mapping[ScarceCell, float] = field(default_factory=dict)
+    waits: Mapping[ScarceCell, float] = field(default_factory=dict)
+    """Seconds that the median request of each was expected to wait then."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Policy to how many times its price of lateness counts; what is not there counts once."""
+
+    def at_moment(self, unix: float) -> CongestionPrices:
+        """Return them as they count at *unix*, in seconds since 1970."""
+        return self if unix - self.at <= LASTS_SECONDS else NO_CONGESTION
+
+
+NO_CONGESTION: Final = CongestionPrices()
 
 
 ENOUGH_HOURS: Final = 20.0
