@@ -16,10 +16,10 @@ from webhook.commands import terminal
 from webhook.commands.terminal import Line
 from webhook.cost.terms import mean_seconds
 from webhook.decide import decision_record
-from webhook.decide.decision_record import PREFIX, VERSION, basis_of
+from webhook.decide.decision_record import PREFIX, basis_of
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind
-from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
+from webhook.model.decision import VERSION, Assessment, CreateOutcome, Decision, Fit, Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Basis, Forecast, Start
 from webhook.model.job import DECISION, REASON, UNDONE
