@@ -14,8 +14,9 @@ import click
 from certs.errors import Conflict, Missing, StoreError, Unavailable
 
 if TYPE_CHECKING:
+    from certs.plan import Bundle
     from certs.secret import State
-    from certs.store import Published, Store
+    from certs.store import Store
 
 _POLL_SECONDS = 1.0
 _TRIES = 5
@@ -173,7 +174,7 @@ def _follow(store: Store, before: State, *, until: float, revoke: bool) -> None:
     sys.exit(_NO)
 
 
-def _progress(before: State, now: State, _: Published) -> tuple[str, bool]:
+def _progress(before: State, now: State, _: Bundle) -> tuple[str, bool]:
     from certs.overview import fingerprint
 
     was, signs = before.signing, now.signing
@@ -184,12 +185,12 @@ def _progress(before: State, now: State, _: Published) -> tuple[str, bool]:
     return "Waiting for a replica to make the next authority.", False
 
 
-def _revocation(before: State, now: State, published: Published) -> tuple[str, bool]:
+def _revocation(before: State, now: State, published: Bundle) -> tuple[str, bool]:
     from certs.overview import fingerprint
 
     if now.signing is None or now.signing.certificate in before.certificates:
         return "Waiting for a replica to make the next authority.", False
-    if any(each in before.certificates for found in published.webhooks for each in found):
+    if any(each in before.certificates for each in published.certificates):
         return "Waiting for a replica to take the revoked ones out of caBundle.", False
     return f"{fingerprint(now.signing.certificate)} signs; none before it is trusted.", True
 

@@ -30,7 +30,7 @@ from certs.plan import (
     without_revoked,
 )
 from certs.secret import State
-from certs.store import Kept, Published
+from certs.store import Kept
 
 _LONGEST_WAIT: Final = timedelta(seconds=5)
 _MOST_STEPS: Final = 10
@@ -46,11 +46,11 @@ class Trouble(str):
 class Storage(Protocol):
     """What is needed of ``store.Store``."""
 
-    def read(self) -> tuple[Published, Kept]: ...
+    def read(self) -> tuple[Bundle, Kept]: ...
 
     def write(self, kept: Kept, state: State) -> None: ...
 
-    def publish(self, published: Published, certificates: Sequence[x509.Certificate]) -> None: ...
+    def publish(self, published: Bundle, certificates: Sequence[x509.Certificate]) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,27 +145,25 @@ class Keeper:
                 conflict = error
         raise conflict
 
-    def _remember(self, published: Published, state: State, *, asked: float) -> _Seen:
+    def _remember(self, published: Bundle, state: State, *, asked: float) -> _Seen:
         """Take over an answer: it may be as old as the question, and no older."""
         self._revoked = tuple(dict.fromkeys((*self._revoked, *state.revoked)))
         state = without_revoked(replace(state, revoked=self._revoked))
-        bundle = Bundle(webhooks=published.webhooks, clean=published.clean)
         if published.version != self._version:
             self._version, since = published.version, self._carried_since
-            carried = filter(bundle.carries, bundle.certificates)
+            carried = filter(published.carries, published.certificates)
             self._carried_since = {each: since.get(each, self._monotonic()) for each in carried}
         ages = {
             each: timedelta(seconds=max(0.0, asked - since))
             for each, since in self._carried_since.items()
         }
-        bundle = replace(bundle, carried_for=ages)
-        seen = _Seen(state=state, bundle=bundle, at=asked)
+        seen = _Seen(state=state, bundle=replace(published, carried_for=ages), at=asked)
         # What is broken or gone must not be forgotten while there is nothing better.
         if state.signing is not None or self._seen is None:
             self._seen = seen
         return seen
 
-    def _take(self, action: Action, published: Published, kept: Kept) -> None:
+    def _take(self, action: Action, published: Bundle, kept: Kept) -> None:
         if isinstance(action, Publish):
             self._storage.publish(published, action.certificates)
             self._log(f"caBundle: {len(action.certificates)} authorities published")
@@ -179,7 +177,7 @@ class Keeper:
         self._storage.write(kept, changed)
         self._log(_said(action))
 
-    def _is_news(self, published: Published, kept: Kept) -> bool:
+    def _is_news(self, published: Bundle, kept: Kept) -> bool:
         """Say whether something was lost; at the first start there is nothing."""
         return bool(self._leaf or kept.state.faults or any(published.webhooks))
 

@@ -11,9 +11,8 @@ from cryptography.hazmat.primitives import hashes
 from rich.console import Console
 from rich.table import Table
 
-from certs.plan import expired
+from certs.plan import Bundle, expired
 from certs.secret import State
-from certs.store import Published
 
 _WIDTH: Final = 1_000
 """Nothing in the table is as wide, so nothing is wrapped."""
@@ -39,7 +38,7 @@ class Overview:
     rotation_asked: bool
 
 
-def overview(published: Published, state: State, *, now: datetime) -> Overview:
+def overview(published: Bundle, state: State, *, now: datetime) -> Overview:
     parts = [
         *((part, each.certificate) for part, each in _pairs(state)),
         *(("old", each) for each in state.old),
@@ -104,13 +103,12 @@ def _pairs(state: State) -> Iterable[tuple[str, Any]]:
     return ((part, each) for part, each in pairs if each is not None)
 
 
-def _unknown(published: Published, state: State) -> Iterable[x509.Certificate]:
-    every = dict.fromkeys(each for found in published.webhooks for each in found)
-    return (each for each in every if each not in state.certificates)
+def _unknown(published: Bundle, state: State) -> Iterable[x509.Certificate]:
+    return (each for each in published.certificates if each not in state.certificates)
 
 
 def _faults(
-    published: Published, state: State, rows: Iterable[Row], *, now: datetime
+    published: Bundle, state: State, rows: Iterable[Row], *, now: datetime
 ) -> Iterable[str]:
     yield from state.faults
     if state.signing is None:

@@ -41,11 +41,15 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """The caBundle of each webhook of the configuration."""
+    """The caBundle of each webhook, at one version of the configuration."""
 
+    version: str = ""
+    """Empty: there is no configuration."""
     webhooks: tuple[tuple[x509.Certificate, ...], ...]
     clean: bool = True
     """There is nothing else in them."""
+    is_required: bool = False
+    """Without an answer Jobs are refused: failurePolicy Fail."""
     carried_for: Mapping[x509.Certificate, timedelta] = field(default_factory=dict)
     """For how long, at the least, every webhook's has had it; other changes do not count."""
 

@@ -14,6 +14,7 @@ from cryptography import x509
 from certs import secret
 from certs.errors import Conflict, Missing
 from certs.pem import read_certificates, write_certificates
+from certs.plan import Bundle
 from certs.secret import State
 
 _OURS = (secret.ROTATE, secret.REVOKE, secret.REVOKED, secret.RETIRED_AT)
@@ -34,17 +35,6 @@ class Transport(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """The caBundle of each webhook, at one version of the configuration."""
-
-    version: str
-    webhooks: tuple[tuple[x509.Certificate, ...], ...]
-    clean: bool
-    is_required: bool = False
-    """Without an answer Jobs are refused: failurePolicy Fail."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """What the Secret holds, with the object as it was read; None: there is no such Secret."""
 
@@ -62,7 +52,7 @@ class Store:
         self._secret = f"{self._secrets}/{name}"
         self._configuration = f"{_CONFIGURATIONS}/{configuration}"
 
-    def read(self) -> tuple[Published, Kept]:
+    def read(self) -> tuple[Bundle, Kept]:
         """Read caBundle, then the Secret.
 
         In this order what the Secret says is never older than what was published from it, so that
@@ -102,7 +92,7 @@ class Store:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **asked}
         self._put({**kept.source, "metadata": metadata})
 
-    def publish(self, published: Published, certificates: Iterable[x509.Certificate]) -> None:
+    def publish(self, published: Bundle, certificates: Iterable[x509.Certificate]) -> None:
         """Write the caBundle of every webhook at once."""
         text = base64.b64encode(write_certificates(certificates)).decode()
         operations = [
@@ -114,15 +104,15 @@ class Store:
         ]
         self._transport.patch(self._configuration, operations)
 
-    def _published(self) -> Published:
+    def _published(self) -> Bundle:
         try:
             found = self._transport.get(self._configuration)
         except Missing:
-            return Published(version="", webhooks=(), clean=True)
+            return Bundle(webhooks=())
         webhooks = found.get("webhooks") or ()
         texts = [each.get("clientConfig", {}) for each in webhooks]
         read = [_bundle(each.get("caBundle") or "") for each in texts]
-        return Published(
+        return Bundle(
             version=str(found["metadata"]["resourceVersion"]),
             webhooks=tuple(certificates for certificates, _ in read),
             clean=all(clean for _, clean in read),

@@ -191,7 +191,7 @@ def test_what_is_kept_is_read_by_both_and_written_by_the_controller_alone(render
         for rule in render().one("Role", CONTROLLER)["rules"][4:]
     ]
     assert others == [
-        (["secrets"], ["kueue-fallback-signing-keys"], ["get", "update"]),
+        (["secrets"], ["kueue-fallback-signing-keys"], ["get", "patch"]),
         (["secrets"], None, ["create"]),
         (["leases"], ["kueue-fallback-controller"], ["get", "update"]),
         (["leases"], None, ["create"]),

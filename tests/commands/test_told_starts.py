@@ -10,7 +10,7 @@ import pytest
 
 from tests.commands.calling import call_on
 from tests.commands.cluster import Cluster
-from webhook.commands import told_starts
+from webhook.commands.queue import RESTRICTED
 from webhook.model import expected_start
 from webhook.model.expected_start import ExpectedStart
 from webhook.model.job import DECISION, EXPECTED_START
@@ -70,7 +70,7 @@ def test_the_start_that_was_expected_at_the_decision_is_told(queue):
     assert lines[:2] == ["research/train", "It waits, in LocalQueue cpu-lq, pending for 1h."]
     assert lines[2].startswith("Expected to start: in 1h30m, as forecast 10m")
     told = " ".join(result.stderr.split())
-    assert told == told_starts.RESTRICTED
+    assert told == RESTRICTED
 
 
 def test_a_newer_forecast_of_the_controller_goes_before_it(queue):

@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from webhook.api.lease import Leadership
 from webhook.controller import look_back_process
 from webhook.controller.controller import Controller
-from webhook.controller.leadership import Leadership
 
 
 class Elector:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.controller.stepping import Metered, at, values
 from tests.reconsider.queued_jobs import (
     NOW,
     OPTIONS,
@@ -151,8 +152,26 @@ def tell(feed, kind, *objects):
     feed.take(WatchUpdate(kind=kind, at=0.0, entries=entries))
 
 
+class Moving(Metered):
+    """A mover with its metrics."""
+
+    def __init__(self, cluster, **given):
+        def make(metrics):
+            return Mover(cluster, "kueue-fallback", metrics=metrics, **given)
+
+        super().__init__(make, "controller_moves")
+
+    @property
+    def in_flight(self):
+        return self.part.in_flight
+
+    @property
+    def obstacles(self):
+        return values(self.metrics, "controller_not_moved_jobs")
+
+
 def mover(cluster, *jobs, **given):
-    found = Mover(cluster, "kueue-fallback", **given)
+    found = Moving(cluster, **given)
     list_pending(found, *jobs)
     return found
 
@@ -160,12 +179,12 @@ def mover(cluster, *jobs, **given):
 def list_pending(found, *jobs, kind=JOB):
     watched = pending_jobs.followed(kind)
     entries = tuple(watched.read(watched.kind, each) for each in jobs)
-    found.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
+    found.part.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
 
 
 def step(found, feed, now=0.0):
     feed.update(now, NOW + now)
-    return found.step(feed, feed.published, now=now, unix=NOW + now)
+    return found.step(at(now, NOW + now, snapshot=feed.published, feed=feed))
 
 
 def eight():

@@ -17,7 +17,7 @@ UNSET = (
 
 
 def ready(*limits):
-    return Condition(ready=True, reason="Resolved", message="; ".join([RESOLVED, *limits]))
+    return Condition(reason="Resolved", message="; ".join([RESOLVED, *limits]))
 
 
 READY = ready(UNSET)

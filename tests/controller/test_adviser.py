@@ -6,12 +6,14 @@ import pytest
 
 from tests.controller import moving
 from tests.controller.moving import job, tell
+from tests.controller.stepping import at, values
 from tests.reconsider.queued_jobs import NOW, running
 from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.adviser import STEP_SECONDS, Adviser
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.jobs import JOB
 
 feed = moving.feed
@@ -72,27 +74,35 @@ def resuming(number=1):
 
 
 def adviser(api, *jobs, leads=True):
+    metrics = ControllerMetrics()
     found = Adviser(
-        api, api.fetch, max_state_age=1000.0, is_leader=lambda: leads, keys=lambda: None
+        api,
+        api.fetch,
+        max_state_age=1000.0,
+        is_leader=lambda: leads,
+        keys=lambda: None,
+        metrics=metrics,
     )
     watched = unreviewed.followed(JOB)
     entries = tuple(watched.read(watched.kind, each) for each in jobs)
     found.take(WatchUpdate(kind=watched.kind, at=0.0, entries=entries))
-    return found
+    return found, metrics
 
 
-def stepped(found, feed, now=0.0):
+def stepped(told, feed, now=0.0):
+    """Step; return what the Jobs of each policy would save, and the lines to log."""
     feed.update(now, NOW + now)
-    return found.step(feed, feed.published, now=now, unix=NOW + now)
+    found, metrics = told
+    lines = found.step(at(now, NOW + now, snapshot=feed.published, feed=feed))
+    return values(metrics, "advised_saving"), lines
 
 
 def test_an_event_tells_once_of_a_run_that_would_cost_less_elsewhere(priced):
     api = Api(resuming())
     found = adviser(api, resuming())
 
-    first = stepped(found, priced)
-    between = stepped(found, priced, now=STEP_SECONDS / 2)
-    second = stepped(found, priced, now=STEP_SECONDS + 1)
+    times = (0.0, STEP_SECONDS / 2, STEP_SECONDS + 1)
+    shown = [stepped(found, priced, now)[0] for now in times]
 
     ((path, event),) = api.events
     assert path == "/api/v1/namespaces/team/events"
@@ -101,15 +111,14 @@ def test_an_event_tells_once_of_a_run_that_would_cost_less_elsewhere(priced):
     assert event["message"].endswith(
         "; `kubectl fallback advise job-1 -n team` prints how, once it has a checkpoint"
     )
-    assert first.savings["light-gpu"] > 100
-    assert between is None
-    assert second.savings.keys() == {"light-gpu"}
+    assert shown[0]["light-gpu"] > 100
+    assert [saving.keys() for saving in shown] == [{"light-gpu"}] * 3
 
 
 def test_whoever_does_not_lead_says_nothing(priced):
     api = Api(resuming())
 
-    assert stepped(adviser(api, resuming(), leads=False), priced).savings == {}
+    assert stepped(adviser(api, resuming(), leads=False), priced) == ({}, [])
     assert (api.asked, api.events) == ([], [])
 
 
@@ -118,7 +127,7 @@ def test_jobs_that_wait_or_have_no_checkpoint_are_not_even_read(priced):
     plain["spec"]["suspend"] = False
     api = Api(plain, resuming(2))
 
-    assert stepped(adviser(api, plain, resuming(2)), priced).savings == {}
+    assert stepped(adviser(api, plain, resuming(2)), priced) == ({}, [])
     assert api.asked == []
 
 
@@ -127,7 +136,7 @@ def test_an_event_that_another_leader_wrote_is_not_written_again(priced):
     api.answers = [Refused(409, "exists")]
     found = adviser(api, resuming())
 
-    assert stepped(found, priced).lines == []
+    assert stepped(found, priced)[1] == []
     stepped(found, priced, now=STEP_SECONDS + 1)
 
     assert api.events == []
@@ -138,7 +147,7 @@ def test_what_cannot_be_written_is_told_and_tried_again(priced):
     api.answers = [Unreachable("gone")]
     found = adviser(api, resuming())
 
-    (line,) = stepped(found, priced).lines
+    _, (line,) = stepped(found, priced)
     stepped(found, priced, now=STEP_SECONDS + 1)
 
     assert line == "Job team/job-1: no Event written: gone"

@@ -6,6 +6,7 @@ import pytest
 
 from tests import builders
 from tests.builders import cluster_queue
+from tests.controller.stepping import Metered, at
 from tests.state.objects import condition, workload
 from webhook.api.kubernetes_api import Refused, Unreachable
 from webhook.api.resources import ReadObject
@@ -118,13 +119,18 @@ class World:
         self.server = Server(*sources)
         self.leads = leads
         self.snapshot = snapshot or manager("near", "far")
-        self.dispatcher = ClusterDispatcher(
-            self.server,
-            workers,
-            max_state_age=15.0,
-            placement_ttl=30.0,
-            is_leader=lambda: self.leads,
+        self.metered = Metered(
+            lambda metrics: ClusterDispatcher(
+                self.server,
+                workers,
+                max_state_age=15.0,
+                placement_ttl=30.0,
+                is_leader=lambda: self.leads,
+                metrics=metrics,
+            ),
+            "nominations",
         )
+        self.dispatcher = self.metered.part
         self.tell(*sources)
 
     def tell(self, *sources):
@@ -133,7 +139,7 @@ class World:
 
     def step(self, seconds=0.0):
         """Step so long after the Workloads got their quota."""
-        return self.dispatcher.step(self.snapshot, now=seconds, unix=RESERVED_AT + seconds)
+        return self.metered.step(at(seconds, RESERVED_AT + seconds, snapshot=self.snapshot))
 
     def show(self, name, *nominated, at="1970-01-01T00:16:40Z"):
         """Let the watch tell what was written."""
@@ -148,17 +154,17 @@ def test_the_first_of_equal_clusters_is_nominated_and_then_the_next_in_time():
 
     first = world.step(0.5)
     world.show("job-train-1", "near")
-    nothing = [world.step(seconds).nominations for seconds in (1.0, 11.0, MARGIN_SECONDS - 1)]
+    nothing = [world.step(seconds).counts for seconds in (1.0, 11.0, MARGIN_SECONDS - 1)]
     late = world.step(MARGIN_SECONDS + AGAIN_SECONDS)
 
     assert world.server.written == [
         ("job-train-1", ("near",)),
         ("job-train-1", ("near", "far")),
     ]
-    assert first.nominations == {Nomination.FIRST: 1}
+    assert first.counts == {Nomination.FIRST: 1}
     assert list(first.lines) == ["Workload team/job-train-1: asks near: the best by its policy"]
     assert nothing == [{}, {}, {}]
-    assert late.nominations == {Nomination.LATE: 1}
+    assert late.counts == {Nomination.LATE: 1}
 
 
 def test_a_cluster_that_kueue_does_not_reach_is_asked_last_and_lost_when_it_goes():
@@ -170,7 +176,7 @@ def test_a_cluster_that_kueue_does_not_reach_is_asked_last_and_lost_when_it_goes
     lost = world.step(20.0)
 
     assert world.server.written == [("job-train-1", ("far",)), ("job-train-1", ("far", "near"))]
-    assert lost.nominations == {Nomination.LOST: 1}
+    assert lost.counts == {Nomination.LOST: 1}
 
 
 def test_those_nominated_in_one_step_fill_a_cluster_one_after_the_other():
@@ -191,8 +197,8 @@ def test_a_new_leader_goes_on_from_what_is_written_on_the_workload():
     early = world.step(written_at + MARGIN_SECONDS - 5)
     late = world.step(written_at + MARGIN_SECONDS + 1)
 
-    assert early.nominations == {}
-    assert late.nominations == {Nomination.LATE: 1}
+    assert early.counts == {}
+    assert late.counts == {Nomination.LATE: 1}
     assert world.server.written == [("job-train-1", ("near", "far"))]
 
 
@@ -203,7 +209,7 @@ def test_a_new_leader_goes_on_from_what_is_written_on_the_workload():
 def test_nobody_else_nominates(given):
     world = World(waiting(), **given)
 
-    assert world.step().nominations == {}
+    assert world.step().counts == {}
     assert world.server.written == []
 
 
@@ -221,7 +227,7 @@ def test_all_clusters_are_asked_at_once_where_nothing_can_be_compared(snapshot):
     dispatched = world.step()
 
     assert world.server.written == [("job-train-1", ("near", "far"))]
-    assert dispatched.nominations == {Nomination.ALL: 1}
+    assert dispatched.counts == {Nomination.ALL: 1}
     assert list(dispatched.lines) == [
         "Workload team/job-train-1: asks near, far: all are asked at once"
     ]
@@ -249,7 +255,7 @@ def test_a_workload_that_changed_meanwhile_is_looked_at_again():
     world.server.workloads["job-train-1"] = taken
     world.step(2.0)
 
-    assert (conflict.nominations, list(conflict.lines)) == ({}, [])
+    assert (conflict.counts, list(conflict.lines)) == ({}, [])
     assert world.server.written == []
 
 
@@ -273,7 +279,8 @@ def test_workloads_without_a_nomination_for_long_are_counted_by_every_replica():
     world = World(waiting("a"), waiting("b", nominated=("near",)), leads=False)
 
     def forgotten(seconds):
-        return world.dispatcher.forgotten(world.snapshot, RESERVED_AT + seconds)
+        world.dispatcher.show(at(seconds, RESERVED_AT + seconds, snapshot=world.snapshot))
+        return world.metered.shown("unnominated_workloads")
 
     assert [forgotten(seconds) for seconds in (OVERDUE_SECONDS, OVERDUE_SECONDS + 1)] == [0, 1]
     world.tell()
@@ -286,4 +293,4 @@ def test_a_workload_that_is_deleted_is_forgotten():
 
     world.dispatcher.take(WatchUpdate(kind=AWAITING.kind, at=0.0, event=("DELETED", entry)))
 
-    assert world.step().nominations == {}
+    assert world.step().counts == {}

@@ -4,12 +4,14 @@ import json
 
 import pytest
 
+from tests.controller.stepping import at
 from tests.state.feeds import REQUIRED, changed, listed, synced_feed
 from tests.state.objects import PENDING, cluster_queue, local_queue, reserving, workload
 from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
 from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.cost.congestion import STEP_SECONDS
 from webhook.model.costs.scarcity import LASTS_SECONDS, ScarceCell
 from webhook.model.fields import FieldError
@@ -50,7 +52,14 @@ class Cluster:
         self.publisher = self.replica()
 
     def replica(self):
-        return CongestionPublisher(self, "ours", max_state_age=15.0, is_leader=lambda: self.leads)
+        return CongestionPublisher(
+            self,
+            "ours",
+            max_state_age=15.0,
+            is_leader=lambda: self.leads,
+            take_late=tuple,
+            metrics=ControllerMetrics(),
+        )
 
     def patch(self, path, body):
         if self.refuses:
@@ -74,7 +83,8 @@ class Cluster:
         update = self.feed.update(seconds, UNIX + seconds)
         self.snapshot = apply_update(self.snapshot, update)
         replica = publisher or self.publisher
-        return replica.step(self.feed, self.snapshot, now=seconds, unix=UNIX + seconds)
+        given = at(seconds, UNIX + seconds, snapshot=self.snapshot, feed=self.feed)
+        return replica.step(given)
 
     @property
     def price(self):

@@ -5,8 +5,7 @@ import pytest
 from tests.cost.ended_jobs import EXPECTED, PRICES, ran
 from tests.cost.tariffs import tariff
 from tests.hindsight.slots import decided, expecting
-from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.cost_metrics import MOST_PLACES, OTHERS
+from webhook.controller.controller_metrics import MOST_PLACES, OTHERS, ControllerMetrics
 from webhook.cost.rates import compile_tariff
 from webhook.state.price_compiler import zone_of
 

@@ -127,6 +127,7 @@ class Cluster:
 
     def patch(self, path, body):
         self.patched.append((path, body))
+        return body
 
 
 def reconciled(*sources, leads=True):
@@ -157,7 +158,7 @@ def test_a_status_that_is_another_is_written_and_one_that_is_the_same_is_not():
             }
         ],
     }
-    assert report.lines == ("tariffs/here: ready",)
+    assert [(name, said.ready) for name, said in report.written] == [("tariffs/here", True)]
     assert reconciled({**source, "status": body["status"]})[0] == []
 
 

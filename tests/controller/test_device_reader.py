@@ -7,6 +7,7 @@ import pytest
 
 from tests.controller.fakes import AtOnce
 from tests.controller.objects import Objects
+from tests.controller.stepping import at
 from tests.learn.runs import ended
 from tests.prometheus_server import labels, prometheus, vector
 from webhook.api.resources import ReadObject
@@ -42,15 +43,16 @@ class World:
         """Pod to (begin, its memory in MiB at each scrape)."""
         self.metrics = ControllerMetrics()
         self.failures = Failures(self.lines.append)
+        self.server = Objects()
+        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         self.reader = DeviceReader(
             PrometheusSettings(url=played.url),
             is_leader=lambda: self.leads,
             unix=lambda: self.unix,
             failures=self.failures,
             metrics=self.metrics,
+            learn=self.keeper.learn,
         )
-        self.server = Objects()
-        self.keeper = Keeper(self.server, "ours", is_leader=lambda: True)
         flavors = [
             ResourceFlavor(name=name, node_labels=labels_of)
             for name, labels_of in {
@@ -85,8 +87,7 @@ class World:
         return found
 
     def step(self):
-        for key, record in self.reader.step(self.snapshot):
-            self.keeper.learn(key, record)
+        self.reader.step(at(unix=self.unix, snapshot=self.snapshot))
 
     def wait(self, seconds=ASK_SECONDS):
         until = self.unix + seconds

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.controller.stepping import Metered, at
 from tests.reconsider.holds import GPU, HOUR, NOW, held, world
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused
 from webhook.api.resources import ReadObject
@@ -64,13 +65,26 @@ def told(*jobs, kind="jobs"):
 
 def keeping(*jobs, leads=True):
     server = Server()
-    keeper = HoldKeeper(server, "ours", is_leader=lambda: leads)
-    keeper.take(told(*jobs))
+    keeper = kept_by(server, leads=leads)
+    keeper.part.take(told(*jobs))
     return server, keeper
 
 
+def kept_by(server, *, leads=True):
+    def make(metrics):
+        return HoldKeeper(server, "ours", is_leader=lambda: leads, metrics=metrics)
+
+    return Metered(make, "released_jobs")
+
+
 def step(keeper, hours, given=None):
-    return keeper.step(given or world(), now=hours * HOUR, unix=NOW + hours * HOUR)
+    return keeper.step(at(hours * HOUR, NOW + hours * HOUR, snapshot=given or world()))
+
+
+def counts(keeper, unix):
+    """Return how many Jobs are held, and how many of them for too long."""
+    keeper.part.show(at(unix=unix))
+    return keeper.shown("held_jobs"), keeper.shown("held_overdue_jobs")
 
 
 def test_a_job_whose_hour_has_come_loses_our_gate_and_keeps_others():
@@ -80,8 +94,8 @@ def test_a_job_whose_hour_has_come_loses_our_gate_and_keeps_others():
 
     early, late = step(keeper, 0.5, unpriced), step(keeper, 2.0, unpriced)
 
-    assert early.reasons == {}
-    assert late.reasons == {Release.PLANNED: 1, Release.LATEST: 1}
+    assert early.counts == {}
+    assert late.counts == {Release.PLANNED: 1, Release.LATEST: 1}
     bodies = dict(server.patched)
     path = "/apis/batch/v1/namespaces/team/jobs/"
     assert bodies[f"{path}a"] == {
@@ -96,23 +110,23 @@ def test_a_job_whose_hour_has_come_loses_our_gate_and_keeps_others():
         "Job team/a: released from its hold: its hour has come",
         "Job team/b: released from its hold: its latest start has come",
     }
-    assert step(keeper, 2.1).reasons == {}
+    assert step(keeper, 2.1).counts == {}
 
 
 def test_who_does_not_lead_releases_nobody_and_tells_who_is_overdue():
     server, keeper = keeping(held(latest=1.0), held("b"), leads=False)
 
-    assert step(keeper, 50.0).reasons == {}
+    assert step(keeper, 50.0).counts == {}
     assert server.patched == []
-    assert keeper.counts(NOW) == (2, 0)
-    assert keeper.counts(NOW + HOUR + OVERDUE_SECONDS + 1) == (2, 1)
+    assert counts(keeper, NOW) == (2, 0)
+    assert counts(keeper, NOW + HOUR + OVERDUE_SECONDS + 1) == (2, 1)
 
 
 def test_a_gate_of_ours_that_no_decision_explains_is_taken_off_at_once():
     server, keeper = keeping(held(hold=None))
 
-    assert keeper.counts(NOW) == (1, 1)
-    assert step(keeper, 0.0).reasons == {Release.UNKNOWN: 1}
+    assert counts(keeper, NOW) == (1, 1)
+    assert step(keeper, 0.0).counts == {Release.UNKNOWN: 1}
     assert len(server.patched) == 1
 
 
@@ -171,15 +185,15 @@ def using(gpus):
 
 def lead_for(keeper, seconds, given, *, since=0.0):
     for minute in range(int(seconds // PLAN_SECONDS) + 1):
-        at = since + minute * PLAN_SECONDS
-        keeper.step(given, now=at, unix=NOW + at)
+        now = since + minute * PLAN_SECONDS
+        keeper.step(at(now, NOW + now, snapshot=given))
 
 
 def test_another_leader_goes_on_with_what_others_were_learned_to_use():
     server, keeper = keeping(held(gpus=2, until=0.0, latest=0.0, hours=3.0))
     lead_for(keeper, PUBLISH_SECONDS, using(6))
     published = read_use(server.stored)
-    next_leader = HoldKeeper(server, "ours", is_leader=lambda: True)
+    next_leader = kept_by(server)
     lead_for(next_leader, PUBLISH_SECONDS, using(8), since=4000.0)
 
     hours = read_use(server.stored).typical["gpu-cq", GPU]
@@ -196,7 +210,7 @@ def test_what_cannot_be_read_is_told_and_holds_end_all_the_same():
     before, after = step(keeper, 0.0, using(0)), step(keeper, 2.0, using(0))
 
     assert list(before.lines) == ["what others use beside held Jobs: no"]
-    assert after.reasons == {Release.PLANNED: 1}
+    assert after.counts == {Release.PLANNED: 1}
     assert server.stored is None
 
 
@@ -216,14 +230,14 @@ def test_jobs_that_cannot_be_released_keep_no_other_namespace_waiting():
 
     released = step(keeper, 2.0)
 
-    assert released.reasons == {Release.PLANNED: 1}
+    assert released.counts == {Release.PLANNED: 1}
     assert [path for path, _ in server.patched] == ["/apis/batch/v1/namespaces/team/jobs/a"]
 
 
 def test_other_kinds_and_jobs_that_are_gone_are_left_alone():
     _, keeper = keeping(held())
-    keeper.take(told(kind="rayjobs"))
-    kept = keeper.counts(NOW)
-    keeper.take(WatchUpdate(kind="jobs", at=0.0, event=("DELETED", told(held()).entries[0])))
+    keeper.part.take(told(kind="rayjobs"))
+    kept = counts(keeper, NOW)
+    keeper.part.take(WatchUpdate(kind="jobs", at=0.0, event=("DELETED", told(held()).entries[0])))
 
-    assert (kept.held, keeper.counts(NOW).held) == (1, 0)
+    assert (kept, counts(keeper, NOW)) == ((1, 0), (0, 0))

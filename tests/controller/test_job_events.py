@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.controller.stepping import at
 from tests.reviews import light_job
 from webhook.api.kubernetes_api import Forbidden, NotServed, Refused, Unreachable
 from webhook.api.watch import WatchUpdate
@@ -57,18 +58,19 @@ class Replica:
         self.now, self.leads, self.trouble = NOW, leads, None
         self.written = {} if written is None else written
         self.tried = 0
-        self.events = JobEvents(
-            self, is_leader=lambda: self.leads, unix=lambda: self.now, clock=lambda: self.now
-        )
+        self.events = JobEvents(self, is_leader=lambda: self.leads, unix=lambda: self.now)
         self.list(*listed)
 
     def list(self, *jobs):
         self.events.take(WatchUpdate(kind="jobs", at=0.0, entries=tuple(map(entry, jobs))))
 
+    def step(self):
+        return self.events.step(at(self.now, self.now))
+
     def see(self, *jobs, event="MODIFIED"):
         for job in jobs:
             self.events.take(WatchUpdate(kind="jobs", at=0.0, event=(event, entry(job))))
-        return self.events.step()
+        return self.step()
 
     def post(self, path, body):
         self.tried += 1
@@ -143,7 +145,7 @@ def test_a_restart_tells_nothing_again(job):
     first.see(job, event="ADDED")
 
     second = Replica(job, written=first.written)
-    lines = second.events.step()
+    lines = second.step()
 
     assert lines == ()
     assert (second.tried, len(second.written)) == (1, 1)
@@ -157,7 +159,7 @@ def test_who_does_not_lead_tells_nothing_and_who_comes_to_lead_tells_the_last_se
 
     assert replica.tried == 0
     replica.leads = True
-    replica.events.step()
+    replica.step()
     assert [body["involvedObject"]["name"] for _, body in replica.written.values()] == ["late"]
 
 
@@ -167,13 +169,13 @@ def test_a_burst_is_told_at_a_bounded_pace_and_what_is_too_much_is_counted():
     jobs = [entry(decided(f"light-{number}")) for number in range(MOST_WAITING // 2 + 7)]
     for each in jobs:
         replica.events.take(WatchUpdate(kind="jobs", at=0.0, event=("ADDED", each)))
-    lines = replica.events.step()
+    lines = replica.step()
     at_once = replica.tried
     for _ in range(100):
-        replica.events.step()
+        replica.step()
     in_a_minute = replica.tried
     replica.now += 61
-    replica.events.step()
+    replica.step()
 
     assert lines == ("Events on Jobs: 7 left out, too many at once",)
     assert (at_once, in_a_minute) == (MOST_AT_ONCE, EVENTS_A_MINUTE)
@@ -200,9 +202,9 @@ def test_what_cannot_be_written_now_is_tried_again_and_said_once(trouble):
     replica = Replica()
     replica.trouble = trouble
 
-    lines = [replica.see(decided()), replica.events.step()]
+    lines = [replica.see(decided()), replica.step()]
     replica.trouble = None
-    replica.events.step()
+    replica.step()
 
     assert lines == [(f"Events on Jobs: {trouble}",), ()]
     assert len(replica.written) == 1
@@ -242,6 +244,6 @@ def test_each_is_told_once():
     changed["metadata"]["labels"]["another"] = "label"
     replica.see(changed)
     replica.list(changed)
-    replica.events.step()
+    replica.step()
 
     assert (len(replica.written), replica.tried) == (1, 1)

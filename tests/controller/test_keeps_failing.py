@@ -1,7 +1,11 @@
+from types import SimpleNamespace
+
 from tests.builders import policy, team_policy
 from tests.controller.objects import Objects
+from tests.controller.stepping import values
 from tests.learn.runs import DAY, failure, success
 from webhook.api.kubernetes_api import Forbidden
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.policy_status import PATH, reference_of
 from webhook.controller.records import MOST_AT_ONCE, Teller
 from webhook.learn.estimates import RunTimeLearner
@@ -28,11 +32,14 @@ def failing(*keys):
 
 
 def teller_of(there, is_leader=lambda: True):
-    return Teller(there, is_leader=is_leader)
+    metrics = ControllerMetrics()
+    return Teller(there, is_leader=is_leader, metrics=metrics), metrics
 
 
 def look(teller, runs, now=NOW, policies=(POLICY,)):
-    return teller.step(runs.records, runs.take_changed(), policies, now)
+    found, metrics = teller
+    lines = found.step(runs.records, runs.take_changed(), policies, now)
+    return SimpleNamespace(lines=lines, counts=values(metrics, "keeps_failing"))
 
 
 def events(found):
@@ -49,9 +56,9 @@ def test_a_refusal_becomes_one_line_one_event_and_a_count():
         "option cpu is refused to Jobs of class k (trainer) until 2026-11-22T05:43:20Z: they "
         "failed there 3 times and never succeeded, and they do elsewhere"
     )
-    assert first.lines == (f"FallbackPolicy light-gpu: {text}",)
+    assert first.lines == [f"FallbackPolicy light-gpu: {text}"]
     assert dict(first.counts) == dict(second.counts) == {PLACE: 1}
-    assert second.lines == ()
+    assert second.lines == []
     (event,) = events(there)
     assert event["involvedObject"] == {
         "apiVersion": "kueue-fallback.dev/v1alpha1",
@@ -82,7 +89,7 @@ def test_who_does_not_lead_counts_and_says_nothing_until_it_leads():
 
     led = look(teller, runs, NOW + 5)
 
-    assert (dict(following.counts), following.lines, before) == ({PLACE: 1}, (), [])
+    assert (dict(following.counts), following.lines, before) == ({PLACE: 1}, [], [])
     assert (dict(led.counts), len(led.lines), len(events(there))) == ({PLACE: 1}, 1, 1)
 
 
@@ -92,7 +99,7 @@ def test_a_refused_event_is_said_and_everything_else_goes_on():
 
     told = look(teller_of(there), failing("k"))
 
-    assert told.lines[1:] == ("FallbackPolicy light-gpu: no Event written: no right",)
+    assert told.lines[1:] == ["FallbackPolicy light-gpu: no Event written: no right"]
     assert dict(told.counts) == {PLACE: 1}
 
 

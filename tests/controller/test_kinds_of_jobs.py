@@ -7,10 +7,11 @@ import pytest
 
 from tests.builders import policy as read_policy
 from tests.controller.fakes import Elector, Followed
-from tests.controller.moving import Cluster, feed, job, list_pending, step, tell
+from tests.controller.moving import Cluster, Moving, feed, job, list_pending, step, tell
 from tests.controller.moving import policy_object as rules
 from tests.controller.objects import Objects
-from tests.controller.watched_jobs import STAMP, STARTED
+from tests.controller.stepping import at
+from tests.controller.watched_jobs import STAMP, STARTED, Replica, missed
 from tests.reconsider.queued_jobs import waiting
 from tests.servers import paper_snapshot
 from tests.state.kueue import IMAGE, configuration, deployment
@@ -19,9 +20,7 @@ from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.job_events import JobEvents
-from webhook.controller.mover import Mover
 from webhook.controller.policy_status import PATH
-from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
@@ -91,7 +90,7 @@ def wait_in_line(feed, kind):
 @pytest.mark.parametrize("minor", ["36", "29"])
 def test_one_that_may_change_is_asked_to_move_by_its_kind(managed, kind, minor):
     cluster = Server(kind, minor=minor)
-    found = Mover(cluster, "kueue-fallback")
+    found = Moving(cluster)
     list_pending(found, *(stored(kind, number) for number in range(8)), kind=kind)
     wait_in_line(managed, kind)
 
@@ -100,17 +99,17 @@ def test_one_that_may_change_is_asked_to_move_by_its_kind(managed, kind, minor):
     ((path, body),) = cluster.patched
     assert path.startswith(f"{kind.path('team')}/job-")
     assert body["metadata"]["annotations"]["kueue-fallback.dev/move-to"] == "cpu"
-    assert (dict(stepped.outcomes), found.in_flight) == ({}, 1)
+    assert (stepped.counts, found.in_flight) == ({}, 1)
 
 
 def test_what_is_immutable_of_a_kind_keeps_it_where_it_is(managed):
-    found = Mover(Server(JOBSET), "kueue-fallback")
+    found = Moving(Server(JOBSET))
     list_pending(found, *(stored(JOBSET, number) for number in range(8)), kind=JOBSET)
     wait_in_line(managed, JOBSET)
 
-    stepped = step(found, managed)
+    step(found, managed)
 
-    assert stepped.obstacles == {("light-gpu", Obstacle.IMMUTABLE_RESOURCES): 8}
+    assert found.obstacles == {("light-gpu", Obstacle.IMMUTABLE_RESOURCES): 8}
 
 
 def metadata_of(kind, name="train", **annotations):
@@ -135,16 +134,16 @@ def test_one_that_came_without_a_review_is_fetched_by_its_kind_and_counted(kind)
     fetched = []
     template = job(1)["spec"]["template"]
     whole = {"metadata": metadata_of(kind), "spec": spec_of(kind, template)}
-    named = Unreviewed(lambda *key: fetched.append(key) or whole, "kueue-fallback")
+    named = Replica(lambda *key: fetched.append(key) or whole)
     policy = read_policy(match={"jobSelector": {}, "kinds": [kind.kind]}, mode="Enforce")
     config = KueueConfig(frameworks=FRAMEWORKS)
-    named.note(replace(paper_snapshot(kueue=config), policies=(policy,)), STARTED, 0.0)
-    named.take(WatchUpdate(kind=kind.plural, at=1.0, entries=()))
+    named.show(replace(paper_snapshot(kueue=config), policies=(policy,)), STARTED)
+    named.unreviewed.take(WatchUpdate(kind=kind.plural, at=1.0, entries=()))
 
-    named.take(told(kind, metadata_of(kind)))
+    named.unreviewed.take(told(kind, metadata_of(kind)))
 
     name = f"{kind.kind.lower()}/train"
-    assert named.step(as_of=9.0).unreviewed == (("light-gpu", f"team/{name}"),)
+    assert named.found() == missed(name)
     assert fetched == [("team", name)]
 
 
@@ -156,11 +155,11 @@ def test_an_event_names_the_kind_that_it_is_about():
             written.append((path, body["involvedObject"]))
             return body
 
-    events = JobEvents(Api(), is_leader=lambda: True, unix=lambda: STARTED + 60, clock=lambda: 0.0)
+    events = JobEvents(Api(), is_leader=lambda: True, unix=lambda: STARTED + 60)
     undone = {"kueue-fallback.dev/undone": "light-gpu", "kueue-fallback.dev/policy": "none"}
 
     events.take(told(RAYJOB, metadata_of(RAYJOB, **undone)))
-    events.step()
+    events.step(at(0.0, STARTED + 60))
 
     assert written == [
         (
@@ -192,6 +191,7 @@ class Policies(Objects):
     def patch(self, path, body):
         self.policy["status"] = body["status"]
         self.said.append(body["status"]["conditions"][0]["message"])
+        return body
 
 
 class Watching(Followed):
@@ -273,7 +273,7 @@ def test_only_what_is_served_and_may_be_moved_is_followed_whole(replica):
 
 def test_the_list_of_one_kind_replaces_no_job_of_another(managed):
     cluster = Server(RAYJOB)
-    found = Mover(cluster, "kueue-fallback")
+    found = Moving(cluster)
     list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
     list_pending(found)
     wait_in_line(managed, RAYJOB)
@@ -285,7 +285,7 @@ def test_the_list_of_one_kind_replaces_no_job_of_another(managed):
 
 def test_those_of_a_kind_whose_watch_is_silent_are_not_moved(managed):
     cluster = Server(RAYJOB)
-    found = Mover(cluster, "kueue-fallback", max_state_age=15.0)
+    found = Moving(cluster, max_state_age=15.0)
     list_pending(found, *(stored(RAYJOB, number) for number in range(8)), kind=RAYJOB)
     wait_in_line(managed, RAYJOB)
     managed.update(20.0, 0.0)
@@ -293,6 +293,6 @@ def test_those_of_a_kind_whose_watch_is_silent_are_not_moved(managed):
         managed.take(WatchUpdate(kind=resource, at=20.0))
     failed = WatchUpdate(kind=pending_jobs.followed(RAYJOB).kind, at=20.0, error="no route")
 
-    assert found.take(failed) == ("pendingrayjobs: no route",)
+    assert found.part.take(failed) == ("pendingrayjobs: no route",)
     step(found, managed, now=20.0)
     assert cluster.patched == []

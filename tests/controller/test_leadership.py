@@ -8,8 +8,7 @@ import pytest
 from hack.waiting import WAIT_SECONDS
 from tests.controller.objects import Objects
 from webhook.api.kubernetes_api import Forbidden
-from webhook.api.lease import Elector
-from webhook.controller.leadership import Leadership
+from webhook.api.lease import Elector, Leadership
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/ours/leases/kueue-fallback-controller"
 

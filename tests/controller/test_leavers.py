@@ -4,11 +4,15 @@ import pytest
 
 from tests.controller.moving import job as decided
 from tests.controller.watched_jobs import entry, stored
+from webhook.api.resources import WORKLOADS
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
-from webhook.controller.unreviewed import MovedJobs
+from webhook.controller.followed_watches import FollowedWatches
 from webhook.jobs import JOB
+from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKey, SigningKeys, signed_words
+from webhook.settings import Settings
+from webhook.state.signing_keys import KeyRing
 
 OURS = "kueue-fallback.dev/"
 LEFT = "2026-11-21T06:00:00Z cpu-cq"
@@ -16,10 +20,11 @@ KEYS = SigningKeys(keys=(SigningKey(id="a", made=1, secret=b"s"),), signing="a",
 
 
 def seen(job):
-    leavers = MovedJobs()
-    leavers.take(WatchUpdate(kind="jobs", at=0.0, entries=(entry(stored("other")),)))
-    leavers.take(WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry(job))))
-    return leavers.seen
+    """Return what is followed once a Job is known, while no policy reconsiders."""
+    watches = FollowedWatches(Settings(), KeyRing())
+    watches.take(WatchUpdate(kind="jobs", at=0.0, entries=(entry(stored("other")),)))
+    watches.take(WatchUpdate(kind="jobs", at=1.0, event=("ADDED", entry(job))))
+    return {resource.kind for resource, _ in watches.begun(Snapshot(), for_others=False)}
 
 
 @pytest.mark.parametrize(
@@ -33,7 +38,7 @@ def seen(job):
     ],
 )
 def test_a_job_that_was_in_another_queue_while_it_waited_is_told_apart(job, expected):
-    assert seen(job) == ({"jobs"} if expected else set())
+    assert seen(job) == ({WORKLOADS, "pendingjobs"} if expected else set())
 
 
 @pytest.mark.parametrize(

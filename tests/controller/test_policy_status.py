@@ -24,7 +24,7 @@ def condition(found, *, kinds=None, **state):
 
 
 def not_ready(reason, message):
-    return Condition(ready=False, reason=reason, message=message)
+    return Condition(reason=reason, message=message)
 
 
 def test_a_policy_whose_queues_exist_is_ready():

@@ -57,7 +57,7 @@ def test_every_policy_gets_its_condition_and_a_second_look_writes_nothing():
 
     assert first.ready == second.ready == {"a": True, "b": False}
     assert [(name, found.ready) for name, found in first.written] == [("a", True), ("b", False)]
-    assert second.written == ()
+    assert second.written == []
     assert [path for path, _ in server.patches] == [
         f"{policy_status.PATH}/a/status",
         f"{policy_status.PATH}/b/status",
@@ -69,7 +69,7 @@ def test_who_does_not_lead_judges_and_writes_nothing():
 
     found = look(server, is_leader=lambda: False)
 
-    assert found == policy_status.PolicyReport(ready={"a": True, "b": False})
+    assert found == policy_status.StatusReport(ready={"a": True, "b": False})
     assert server.patches == []
 
 
@@ -98,14 +98,14 @@ def test_a_policy_that_changed_meanwhile_is_looked_at_again(error):
     server = Policies(stored("a"))
     server.refusal = error
 
-    assert (look(server).again, look(server).failed) == (True, ())
+    assert (look(server).again, look(server).failed) == (True, [])
 
 
 def test_a_refused_write_is_told():
     server = Policies(stored("a"))
     server.refusal = Refused(422, "no")
 
-    assert look(server).failed == (("a", "no (422)"),)
+    assert look(server).failed == [("a", "no (422)")]
 
 
 class WithTeams(Policies):
@@ -122,6 +122,7 @@ class WithTeams(Policies):
 
     def patch(self, path, body):
         self.patches.append((path, body))
+        return body
 
 
 TEAMS = "/apis/kueue-fallback.dev/v1alpha1/teamfallbackpolicies"

@@ -69,7 +69,7 @@ def written(feed, workload, of, cluster=None, *, now=0.0):
     cluster = cluster or Running()
     change(feed, cluster, workload)
     stepped = step(mover(cluster, of), feed, now=now)
-    return [body for _, body in cluster.workloads], dict(stepped.outcomes)
+    return [body for _, body in cluster.workloads], stepped.counts
 
 
 def deactivated(cluster_queue):
@@ -95,7 +95,7 @@ def test_a_stale_admission_is_taken_back_and_then_let_go_on(feed):
     ((path, body),) = cluster.workloads
     assert path.endswith(f"/namespaces/team/workloads/wl-{number}")
     assert body == deactivated("gpu-cq")
-    assert stepped.outcomes["light-gpu", "repaired"] == 1
+    assert stepped.counts["light-gpu", "repaired"] == 1
 
     freed = waiting(number, queue="cpu-lq", active=False)
     freed["metadata"]["annotations"] = {"kueue-fallback.dev/repair": "gpu-cq"}
@@ -181,7 +181,7 @@ def test_one_that_changed_meanwhile_is_looked_at_again_at_once(feed):
     first, second = step(found, feed), step(found, feed, now=0.1)
 
     assert (first.lines, len(cluster.workloads)) == ([], 2)
-    assert second.outcomes["light-gpu", "repaired"] == 1
+    assert second.counts["light-gpu", "repaired"] == 1
 
 
 def test_what_cannot_be_written_is_said_and_tried_again_later(feed):
@@ -245,7 +245,7 @@ def test_a_move_that_arrives_is_no_lost_one(feed):
     seen = step(found, feed, now=LATER)
     step(found, feed, now=LOST_SECONDS + 1)
 
-    assert seen.outcomes["light-gpu", "moved"] == 1
+    assert seen.counts["light-gpu", "moved"] == 1
     assert cluster.events == []
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hack.waiting import WAIT_SECONDS
 from tests.controller.fakes import AtOnce
+from tests.controller.stepping import at
 from tests.hindsight import journals
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, world
 from tests.state.objects import workload
@@ -47,9 +48,9 @@ class Leader:
             server,
             OURS,
             is_leader=lambda: self.leads,
-            survive=self.failures.survive,
-            log=self.lines.append,
+            failures=self.failures,
             look_back=self._look_back,
+            journal_version=lambda: self.version,
         )
 
     def _look_back(self, task):
@@ -62,8 +63,13 @@ class Leader:
         """Step at a time; return whether the journal was read."""
         self.clock = self.clock if clock is None else clock
         self.server.reads.clear()
-        self.publisher.step(self.snapshot, version)
+        self.step(version)
         return bool(self.server.reads)
+
+    def step(self, version):
+        self.version = version
+        counted = SimpleNamespace(snapshot=self.snapshot)
+        self.publisher.step(at(feed=SimpleNamespace(counted=counted)))
 
     @property
     def published(self):
@@ -121,10 +127,10 @@ def test_nobody_waits_for_one_that_takes_forever_and_no_second_one_begins(leader
 
     monkeypatch.setattr(savings_publisher, "threading", threading)
     monkeypatch.setattr(leader.publisher, "publish", hang)
-    leader.publisher.step(leader.snapshot, 0)
+    leader.step(0)
     first = begun.get(timeout=WAIT_SECONDS)
     leader.clock = RETRY_SECONDS
-    leader.publisher.step(leader.snapshot, 1)
+    leader.step(1)
     end.set()
 
     assert (first, begun.empty()) == (0.0, True)

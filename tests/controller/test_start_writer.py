@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.controller.stepping import at
 from tests.state.feeds import REQUIRED, synced_feed
 from tests.state.objects import PENDING, cluster_queue, local_queue, reserving, workload
 from webhook.api.kubernetes_api import NotServed, Unreachable
@@ -63,7 +64,8 @@ class Cluster:
             self.feed.take(WatchUpdate(kind=kind, at=seconds - age))
         update = self.feed.update(seconds, UNIX + seconds)
         self.snapshot = apply_update(self.snapshot, update)
-        return self.writer.step(self.feed, self.snapshot, now=seconds, unix=UNIX + seconds)
+        given = at(seconds, UNIX + seconds, snapshot=self.snapshot, feed=self.feed)
+        return self.writer.step(given)
 
 
 def test_each_decided_job_that_waits_is_told_its_start_and_its_place():
@@ -94,7 +96,7 @@ def test_what_has_not_changed_by_a_tenth_is_not_written_again(monkeypatch):
 def test_nothing_is_looked_at_more_often_than_once_a_minute(monkeypatch):
     cluster = Cluster(waits("a"))
     looks = []
-    monkeypatch.setattr(cluster.writer, "_look", lambda *_, **given: looks.append(given["now"]))
+    monkeypatch.setattr(cluster.writer, "_forecast", lambda world: looks.append(world.now))
 
     for seconds in (1.0, 2.0, STEP_SECONDS, 1.0 + STEP_SECONDS):
         cluster.step(seconds)

@@ -4,10 +4,11 @@ import dataclasses
 
 import pytest
 
-from tests.controller.watched_jobs import STARTED, Cluster, missed, stored
+from tests.controller.stepping import values
+from tests.controller.watched_jobs import POLICY, STARTED, Cluster, missed, stored
 from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
-from webhook.controller.unreviewed import MOST_WAITING, SnapshotHistory, UnreviewedJobs
+from webhook.controller.unreviewed import MOST_WAITING, NAMED_A_MINUTE, SnapshotHistory
 from webhook.model.pods import Selector
 from webhook.model.queues import ConsumedResources, OffSwitch
 
@@ -19,7 +20,7 @@ def test_a_matching_job_without_a_decision_came_without_a_review():
     cluster = Cluster().create(stored("a"), stored("b"))
 
     assert cluster.found() == missed("a", "b")
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
 
 
 @pytest.mark.parametrize("mode", ["Enforce", "Advise"])
@@ -40,14 +41,14 @@ def test_whatever_a_review_came_to_it_left_a_decision(mode, state, annotations):
 
     cluster = Cluster(snapshot=paper_snapshot(mode=mode)).create(reviewed)
 
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
     assert cluster.fetched == []
 
 
 def test_a_policy_that_only_observes_leaves_nothing_to_tell_by():
     cluster = Cluster(snapshot=paper_snapshot(mode="Observe")).create(stored())
 
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
 
 
 @pytest.mark.parametrize(
@@ -68,14 +69,14 @@ def test_a_policy_that_only_observes_leaves_nothing_to_tell_by():
 def test_what_metadata_rules_out_needs_no_call(metadata):
     cluster = Cluster().create(stored(**metadata))
 
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
     assert cluster.fetched == []
 
 
 def test_what_only_the_spec_rules_out_is_found_there():
     cluster = Cluster().create(stored(spec={"managedBy": "example.com/other"}))
 
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
     assert cluster.fetched == ["light"]
 
 
@@ -98,7 +99,7 @@ def test_only_a_state_that_stood_still_around_the_creation_tells(other, change):
     cluster = Cluster(snapshot=first)
     cluster.show(second, CREATED + (-1 if change == "before" else 1))
 
-    assert cluster.create(stored()).found() == UnreviewedJobs()
+    assert cluster.create(stored()).found() == []
 
 
 LEFT_OUT = {"omitted_namespaces": frozenset({"team"})}
@@ -120,7 +121,7 @@ def test_jobs_that_were_there_before_are_nobodys_business():
 
     cluster.list(at=5.0)
 
-    assert cluster.create(stored(), event="MODIFIED").found() == UnreviewedJobs()
+    assert cluster.create(stored(), event="MODIFIED").found() == []
 
 
 def test_a_job_that_a_later_list_brings_is_judged_once():
@@ -136,13 +137,13 @@ def test_a_job_that_a_later_list_brings_is_judged_once():
 def test_a_job_from_before_the_state_was_known_is_not_judged():
     cluster = Cluster(at=CREATED - 1)
 
-    assert cluster.create(stored()).found() == UnreviewedJobs()
+    assert cluster.create(stored()).found() == []
 
 
 def test_a_job_waits_until_every_watch_was_alive_since():
     cluster = Cluster().create(stored())
 
-    assert cluster.found(as_of=5.0) == UnreviewedJobs()
+    assert cluster.found(as_of=5.0) == []
     assert cluster.found(as_of=5.1) == missed("light")
 
 
@@ -152,7 +153,7 @@ def test_a_job_waits_for_an_api_server_that_is_away():
     without = cluster.found()
     cluster.away = False
 
-    assert (without, cluster.found()) == (UnreviewedJobs(), missed("light"))
+    assert (without, cluster.found()) == ([], missed("light"))
 
 
 @pytest.mark.parametrize("now", [None, stored(uid="another")], ids=["gone", "another"])
@@ -160,15 +161,20 @@ def test_a_job_that_is_gone_is_let_go(now):
     cluster = Cluster().create(stored())
     cluster.jobs = {"light": now}
 
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
 
 
 def test_what_is_too_much_is_counted():
     cluster = Cluster().create(*[stored(f"job-{n}") for n in range(MOST_WAITING + 2)])
 
-    found = cluster.found()
+    lines = cluster.found()
 
-    assert (len(found.unreviewed), found.unjudged) == (100, 2)
+    unreviewed, unjudged = (
+        values(cluster.metrics, name) for name in ("unreviewed_jobs_total", "unjudged_jobs_total")
+    )
+    assert (unreviewed, unjudged) == ({POLICY: 100}, {(): 2})
+    assert cluster.missed == [POLICY] * 100
+    assert lines == missed(*(f"job-{number}" for number in range(NAMED_A_MINUTE)))
 
 
 def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
@@ -178,7 +184,7 @@ def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
     cluster.jobs["light"] = stored()
 
     assert (*said, cluster.list(at=5.0)) == (("jobs: forbidden",), (), ("jobs: readable again",))
-    assert cluster.found() == UnreviewedJobs()
+    assert cluster.found() == []
 
 
 def test_of_snapshots_that_differ_in_what_waits_one_is_kept():

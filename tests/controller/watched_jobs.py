@@ -3,13 +3,16 @@
 import copy
 import dataclasses
 
+from tests.controller.stepping import at
 from tests.reviews import light_job
 from tests.servers import paper_snapshot
 from webhook.api.kubernetes_api import Unreachable
 from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
-from webhook.controller.unreviewed import Unreviewed, UnreviewedJobs
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import JOB
+from webhook.model.queues import Snapshot
 
 JOBS = unreviewed.followed(JOB)
 STARTED = 1_800_000_000.0
@@ -32,15 +35,48 @@ def entry(job):
     return JOBS.read(JOBS.kind, {"kind": "PartialObjectMetadata", "metadata": metadata})
 
 
-class Cluster:
+class Replica:
+    """Who judges Jobs: it follows while it is shown snapshots, and leads when it is asked."""
+
+    def __init__(self, fetch):
+        self.leads, self.leader_at, self.metrics = False, float("-inf"), ControllerMetrics()
+        self.missed = []
+        self.unreviewed = Unreviewed(
+            fetch,
+            "kueue-fallback",
+            is_leader=lambda: self.leads,
+            leader_at=lambda: self.leader_at,
+            note=self.missed.append,
+            metrics=self.metrics,
+        )
+        self.snapshot, self.unix, self.generation = Snapshot(), 0.0, 0
+
+    def show(self, snapshot, unix):
+        self.generation += 1
+        self.snapshot = dataclasses.replace(snapshot, generation=self.generation)
+        self.unix = unix
+        self.follow()
+
+    def follow(self, leader_at=float("-inf")):
+        """Step while another leads, and was last heard then."""
+        self.leads, self.leader_at = False, leader_at
+        self.unreviewed.step(at(self.unix - STARTED, self.unix, snapshot=self.snapshot))
+
+    def found(self, as_of=9.0):
+        """Step while we lead; return the lines to log."""
+        self.leads = True
+        state = dataclasses.replace(self.snapshot, as_of=as_of)
+        return self.unreviewed.step(at(self.unix - STARTED, self.unix, snapshot=state))
+
+
+class Cluster(Replica):
     """Jobs as they are stored, told of one by one; the state is the paper's from the start."""
 
     def __init__(self, *jobs, snapshot=None, at=STARTED):
         self.jobs = {job["metadata"]["name"]: job for job in jobs}
         self.fetched = []
         self.away = False
-        self.unreviewed = Unreviewed(self.fetch, "kueue-fallback")
-        self.generation = 0
+        super().__init__(self.fetch)
         self.show(snapshot or paper_snapshot(), at)
         self.list()
 
@@ -50,11 +86,6 @@ class Cluster:
         if self.away:
             raise Unreachable("away")
         return self.jobs.get(name)
-
-    def show(self, snapshot, at):
-        self.generation += 1
-        state = dataclasses.replace(snapshot, generation=self.generation)
-        self.unreviewed.note(state, at, at - STARTED)
 
     def list(self, at=1.0):
         entries = tuple(entry(job) for job in self.jobs.values())
@@ -66,9 +97,8 @@ class Cluster:
             self.unreviewed.take(WatchUpdate(kind="jobs", at=at, event=(event, entry(job))))
         return self
 
-    def found(self, as_of=9.0):
-        return self.unreviewed.step(as_of=as_of)
-
 
 def missed(*names):
-    return UnreviewedJobs(unreviewed=tuple((POLICY, f"team/{name}") for name in names))
+    """Return what is said of Jobs that were not reviewed."""
+    matches = f"created without a review; FallbackPolicy {POLICY} matches"
+    return [f"Job team/{name}: {matches}" for name in names]

@@ -37,6 +37,7 @@ from webhook.controller import (
     unreviewed,
 )
 from webhook.controller import records as run_times
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.omission_keeper import QUIET_SECONDS, OmissionKeeper
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.cost.rates import compile_tariff
@@ -50,9 +51,9 @@ from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
-from webhook.model.queues import Snapshot
+from webhook.model.queues import Arrival, Snapshot
 from webhook.model.requester import Requester
-from webhook.reconsider.plan import Move, MoveCandidate, Way
+from webhook.reconsider.plan import Move, MoveCandidate, Rank, Way
 from webhook.state import cluster_watches
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
@@ -72,15 +73,20 @@ PENDING_JOB = Pending(
 MOVE = Move(
     candidate=MoveCandidate(
         key=PENDING_JOB.key,
-        policy="light-gpu",
+        rank=Rank("light-gpu", "team", 0),
         option="gpu",
-        cluster_queue="gpu-cq",
         runs=20.0,
         kind="",
         order=0,
         ways=(),
     ),
-    way=Way(option="cpu", cluster_queue="cpu-cq", runs=70.0),
+    way=Way(
+        arrival=Arrival(
+            key="", namespace="team", local_queue="cpu-lq", needs=(), priority=0, option="cpu"
+        ),
+        cluster_queue="cpu-cq",
+        runs=70.0,
+    ),
     gain=10.0,
     before=100.0,
     after=70.0,
@@ -193,7 +199,7 @@ def writing_costs(_, kubeconfig, __):
         time=_now_as_text(),
         is_leader=_always,
     )
-    return " ".join(line for line in report.lines if "not written" in line)
+    return " ".join(message for _, message in report.failed)
 
 
 def reading_records(_, kubeconfig, namespace):
@@ -267,9 +273,9 @@ def publishing(_, kubeconfig, namespace):
         Client(kubeconfig),
         namespace,
         is_leader=_always,
-        survive=None,
-        log=print,
+        failures=None,
         look_back=None,
+        journal_version=None,
     )
     try:
         publisher.write(packed(SavingsRecord(as_of=float(ENDED))))
@@ -300,9 +306,9 @@ def telling(_, kubeconfig, __, *, policy):
     runs.add(ended(CLASS, DAY, option=first, **place))
     for number in range(FAILURES_THAT_TELL):
         runs.add(ended(CLASS, DAY + number, option=second, uid=number, succeeded=False, **place))
-    teller = records.Teller(Client(kubeconfig), is_leader=_always)
-    told = teller.step(runs.records, runs.take_changed(), (found,), DAY + 60.0)
-    return " ".join(line for line in told.lines if "no Event" in line)
+    teller = records.Teller(Client(kubeconfig), is_leader=_always, metrics=ControllerMetrics())
+    lines = teller.step(runs.records, runs.take_changed(), (found,), DAY + 60.0)
+    return " ".join(line for line in lines if "no Event" in line)
 
 
 def asking_who(_, kubeconfig, __):

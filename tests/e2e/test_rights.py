@@ -234,7 +234,7 @@ def prepare(plane, objects, part, right):
     """Bring about the situation in which the right is needed."""
     if _is_of_keys(part, right):
         plane.client.delete("v1", "Secret", SIGNING_KEYS, namespace=helm.NAMESPACE)
-        if right["verbs"] == ["update"]:
+        if right["verbs"] == ["patch"]:
             metadata = {"name": SIGNING_KEYS, "namespace": helm.NAMESPACE}
             plane.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     elif right["resources"] == ["secrets"] and right.get("resourceNames") != [WORKERS_SECRET]:

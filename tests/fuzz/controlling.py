@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +20,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller import records, savings_publisher, unreviewed
 from webhook.controller.policy_status import PATH
 from webhook.controller.records import RUNS, read_run
+from webhook.controller.world import Lines, Part, World
 from webhook.hindsight.journal import name_of, read_slot, slot_of
 from webhook.jobs import JOB
 from webhook.model.faults import CONTROLLER_PARTS
@@ -90,6 +93,10 @@ class Controlled:
             elector=self.elector,
             log=self.lines.append,
         )
+        self.controller.parts = tuple(
+            replace(part, step=partial(self._record, part)) if part.name == "records" else part
+            for part in self.controller.parts
+        )
         held = good()
         followed = watched(namespace=SETTINGS.namespace, kueue_namespace="kueue-system")
         for resource in (*followed, signing_keys(SETTINGS.namespace)):
@@ -101,6 +108,9 @@ class Controlled:
             self._put(resource.kind, entries=())
         self.elector.said = 1
         self.turn()
+
+    def _record(self, part: Part, world: World) -> Lines:
+        return part.step(replace(world, now=self.now, unix=NOON + self.now))
 
     def change_job(self, event_type: str, source: Mapping[str, Any]) -> None:
         """Let a Job be what it is now, for each of those who follow Jobs."""

@@ -332,14 +332,18 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
         asked = offers.MoveQuestion(
             pending=each,
             policy=policy,
-            rules=policy.spec.reconsider,
             option="gpu",
             workload=workload,
             alike=numbers.of(each.job),
         )
-        return catalog.of(asked).number
+        return catalog.of(asked).kind
 
-    assert [number(each) for each in (pending(0), others, pending(2), others)] == [0, 1, 0, 1]
+    assert [number(each) for each in (pending(0), others, pending(2), others)] == [
+        "0",
+        "1",
+        "0",
+        "1",
+    ]
 
 
 def state_of(*workloads):

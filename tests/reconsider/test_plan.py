@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webhook.model.queues import Arrival
 from webhook.reconsider import plan as moves
 from webhook.reconsider.plan import MoveCandidate, Pricing, Prospect, Rank, Way
 
@@ -17,14 +18,15 @@ RANK = Rank("light", "team", 100)
 
 def candidate(order, *, gpu=20.0, cpu=70.0, here=GPU, **given):
     runs = {GPU: gpu, CPU: cpu}
-    way = Way(option=CPU if here == GPU else GPU, cluster_queue="", runs=runs[CPU])
-    way = replace(way, cluster_queue=way.option, runs=runs[way.option])
+    there = CPU if here == GPU else GPU
+    arrival = Arrival(
+        key="", namespace="team", local_queue=there, needs=(), priority=100, option=there
+    )
+    way = Way(arrival=arrival, cluster_queue=there, runs=runs[there])
     defaults = {"least_seconds": 1.0, "least_part": 0.0, "kind": f"{gpu} {cpu} {here}"}
     return MoveCandidate(
         key=f"job-{order}",
-        policy="light",
         option=here,
-        cluster_queue=here,
         runs=runs[here],
         order=order,
         ways=(way,),
@@ -59,7 +61,7 @@ class Queues:
 
     def _place(self, each, moved):
         way = moved.get(each.key)
-        return (each.cluster_queue, each.runs) if way is None else (way.cluster_queue, way.runs)
+        return (each.option, each.runs) if way is None else (way.cluster_queue, way.runs)
 
 
 def plan(queues, most=16):

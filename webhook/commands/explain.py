@@ -19,7 +19,6 @@ from webhook.commands import (
     decision_table,
     job_diff,
     terminal,
-    told_starts,
 )
 from webhook.commands.connect import (
     Scope,
@@ -43,7 +42,7 @@ from webhook.commands.kubectl_flags import (
     scope_options,
     selector_option,
 )
-from webhook.commands.queue import sentences
+from webhook.commands.queue import sentences, told_start
 from webhook.commands.terminal import Line
 from webhook.decide import decision_record
 from webhook.decide.match import OPT_OUT, POLICY
@@ -113,7 +112,7 @@ def explained(
     except Forbidden as error:
         now = f"{_RESTRICTED}; your admin can let you" if requester is None else str(error)
         if decision_table.state_of(job, kind) == "pending":
-            waits = told_starts.of_job(client, job, kind).sentences(time.time())
+            waits = told_start(client, job, kind).sentences(time.time())
     except FieldError as error:
         now = f"it cannot be read: {error}"
     if output in ("json", "yaml"):

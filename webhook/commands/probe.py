@@ -94,6 +94,7 @@ def ask(client: Client, namespace: str) -> str:
     """
     from webhook.admission import review
 
+    # The webhook's warning repeats it, so that no other warning is taken for its answer.
     nonce = secrets.token_hex(8)
     _, warnings = client.ask("POST", JOB.path(namespace), _job(nonce), {"dryRun": "All"})
     start = review.probe_warning(nonce)

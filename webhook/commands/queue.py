@@ -1,25 +1,34 @@
-"""``queue``: who waits in which ClusterQueue, at which position, and when each is to start."""
+"""``queue``: who waits in which ClusterQueue, at which position, and when each is to start.
+
+A user who may see Jobs and no ClusterQueues is told what was forecast, which stands on the Jobs.
+Where Kueue serves it, its visibility API has the positions.
+https://kueue.sigs.k8s.io/docs/tasks/manage/monitor_pending_workloads/pending_workloads_on_demand/
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import click
 
+from webhook.api.kubernetes_api import ClusterError
 from webhook.commands import completion, terminal
 from webhook.commands.connect import (
     Scope,
     connected,
+    listed,
     missing_job,
     named,
     one_reference,
     release_namespace_of,
     with_type,
 )
+from webhook.commands.decision_table import decision_on, state_of, unix_of
 from webhook.commands.kubectl_flags import (
     FOR_PROGRAMS,
     all_namespaces_option,
@@ -27,14 +36,14 @@ from webhook.commands.kubectl_flags import (
     output_of_jobs_option,
     scope_options,
 )
+from webhook.jobs import JOB, JobKind
+from webhook.model.expected_start import ExpectedStart, read_expected_start
 from webhook.model.fields import FieldError
-from webhook.model.job import reference_of
+from webhook.model.job import QUEUE_LABEL, reference_of
 from webhook.model.words import span
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
-    from webhook.commands.told_starts import ToldStart
-    from webhook.jobs import JobKind
     from webhook.state.waiting_line import WaitingWorkload
 
 _HEADER: Final = (
@@ -50,6 +59,13 @@ _HEADER: Final = (
 
 _SPARE: Final = ("SURE", "WITHIN", "WAITS", "CLUSTERQUEUE")
 """Left out where a terminal is too narrow."""
+_TOLD_HEADER: Final = ("NAMESPACE", "JOB", "LOCALQUEUE", "POSITION", "WAITS", "STARTS", "AS OF")
+RESTRICTED: Final = (
+    "You may not list ClusterQueues: starts are as they stand on the Jobs, not forecast anew. "
+    "Ask your admin for the right to list ClusterQueues and Workloads, or for the address of the "
+    "console."
+)
+_VISIBILITY: Final = "/apis/visibility.kueue.x-k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +128,7 @@ def _of_file(snapshot: str, job: str, scope: Scope, output: str) -> None:
     from webhook.state.waiting_line import all_waiting
 
     state = read_state(snapshot)
+    # A saved state is as old as the last event in it; by the clock, all would have waited on.
     unix = float(state.newest()) or time.time()
     view = LineView(waiting=all_waiting(state, state.snapshot(0.0, unix), unix), unix=unix)
     namespace = scope.namespace or "default"
@@ -151,8 +168,6 @@ def _live(job: str, scope: Scope, output: str) -> None:
 def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
     """Show what stands on the Jobs, to a user who may not see ClusterQueues."""
     from webhook.api.kubernetes_api import NotServed
-    from webhook.commands import told_starts
-    from webhook.commands.decision_table import state_of
 
     namespace, unix = scope.here, time.time()
     if job:
@@ -164,9 +179,9 @@ def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
         if not stored or state_of(stored, kind) != "pending":
             terminal.say(_why_not(client, kind, namespace, name), err=True)
             sys.exit(1)
-        found: Sequence[ToldStart] = [told_starts.of_job(client, stored, kind)]
+        found: Sequence[ToldStart] = [told_start(client, stored, kind)]
     else:
-        found = told_starts.of_jobs(client, scope.listed)
+        found = told_starts(client, scope.listed)
     if output == "name":
         terminal.say("\n".join(with_type(told.job) for told in found))
         return
@@ -179,10 +194,10 @@ def _as_told(client: Client, job: str, scope: Scope, output: str) -> None:
     elif found:
         rows = [told.row(unix) for told in found]
         limit = terminal.width(output)
-        terminal.say(*terminal.table(told_starts.HEADER, rows, limit=limit))
+        terminal.say(*terminal.table(_TOLD_HEADER, rows, limit=limit))
     else:
         terminal.say("No pending Jobs there.")
-    terminal.tell(told_starts.RESTRICTED, output=output, err=True)
+    terminal.tell(RESTRICTED, output=output, err=True)
 
 
 def line_of_cluster(client: Client) -> LineView:
@@ -223,7 +238,6 @@ def sentences(waiting: WaitingWorkload, unix: float) -> list[str]:
 def _why_not(client: Client, kind: JobKind, namespace: str, name: str) -> str:
     """Say why a Job is in no line: it is not there, or Kueue does not queue it."""
     from webhook.api.kubernetes_api import NotServed
-    from webhook.commands.decision_table import state_of
 
     try:
         job = client.get(kind.path(namespace, name))
@@ -288,3 +302,146 @@ def _row(waiting: WaitingWorkload, unix: float) -> tuple[str, ...]:
         start.range_words,
         "yes" if start.is_known else "a guess",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldStart:
+    """A pending Job with what its owner may know."""
+
+    namespace: str
+    job: str
+    """Its reference, with the kind."""
+    queue: str
+    created: float
+    start: ExpectedStart | None
+    """None: nothing was forecast for it."""
+    position: int
+    """In its ClusterQueue, 1: the first; 0: not known."""
+
+    def figures(self) -> dict[str, Any]:
+        """Return what is known as JSON has it, with the keys of a fresh forecast."""
+        start = self.start
+        return {
+            "namespace": self.namespace,
+            "job": self.job,
+            "localQueue": self.queue,
+            "clusterQueue": start.cluster_queue if start else "",
+            "created": self.created,
+            "position": self.position or None,
+            "startsAt": start.at if start else None,
+            "asOf": start.as_of if start else None,
+        }
+
+    def row(self, unix: float) -> tuple[str, ...]:
+        start = self.start
+        return (
+            self.namespace,
+            self.job,
+            self.queue,
+            str(self.position) if self.position else "-",
+            span(max(0.0, unix - self.created)),
+            "not known" if start is None else _starts(start, unix),
+            "-" if start is None else f"{span(max(0.0, unix - start.as_of))} ago",
+        )
+
+    def sentences(self, unix: float) -> list[str]:
+        """Say of this Job where it waits and when it was expected to start."""
+        since = f"pending for {span(max(0.0, unix - self.created))}"
+        place = f"Position {self.position} in its ClusterQueue" if self.position else "It waits"
+        lines = [f"{place}, in LocalQueue {self.queue or '-'}, {since}."]
+        if self.start is None:
+            return [*lines, "Nothing was forecast for it."]
+        ago = f"as forecast {span(max(0.0, unix - self.start.as_of))} ago"
+        return [*lines, f"Expected to start: {_starts(self.start, unix)}, {ago}."]
+
+
+def _starts(start: ExpectedStart, unix: float) -> str:
+    return "any moment" if start.at <= unix else f"in {span(start.at - unix)}"
+
+
+def told_start(client: Client, job: Mapping[str, Any], kind: JobKind) -> ToldStart:
+    """Return what stands on a pending Job, and its position if the user may ask Kueue for it."""
+    (told,) = _with_positions(client, [_told(job, kind)])
+    return told
+
+
+def told_starts(client: Client, namespace: str) -> Sequence[ToldStart]:
+    """Return the pending batch Jobs of a namespace that name a queue, the oldest first.
+
+    Raises:
+        Forbidden: the user may not list them either.
+
+    """
+    waiting = [
+        _told(job, JOB)
+        for job in listed(client, JOB.path(namespace), {"labelSelector": QUEUE_LABEL})
+        if state_of(job, JOB) == "pending"
+    ]
+    return sorted(_with_positions(client, waiting), key=lambda told: told.created)
+
+
+def _told(job: Mapping[str, Any], kind: JobKind) -> ToldStart:
+    metadata = job["metadata"]
+    return ToldStart(
+        namespace=metadata["namespace"],
+        job=reference_of(kind.kind, metadata["name"]),
+        queue=(metadata.get("labels") or {}).get(QUEUE_LABEL, ""),
+        created=unix_of(str(metadata.get("creationTimestamp"))) or 0.0,
+        start=read_expected_start(metadata.get("annotations") or {}) or _as_decided(job),
+        position=0,
+    )
+
+
+def _as_decided(job: Mapping[str, Any]) -> ExpectedStart | None:
+    """Return the start that was expected when the Job was decided, where it is now."""
+    decision = decision_on(job) or {}
+    decided = unix_of(str(decision.get("time")))
+    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    options = decision.get("options")
+    for option in options if isinstance(options, list) else ():
+        if not isinstance(option, dict) or option.get("queue") != queue or decided is None:
+            continue
+        wait, cluster_queue = option.get("startsIn"), option.get("clusterQueue")
+        if isinstance(wait, int | float):
+            return ExpectedStart(
+                at=decided + wait, as_of=decided, cluster_queue=str(cluster_queue or "")
+            )
+    return None
+
+
+def _with_positions(client: Client, waiting: Sequence[ToldStart]) -> Iterator[ToldStart]:
+    positions: dict[tuple[str, str], int] = {}
+    if waiting and (version := _served(client)):
+        for namespace, queue in {(told.namespace, told.queue) for told in waiting if told.queue}:
+            positions |= _positions(client, version, namespace, queue)
+    for told in waiting:
+        start = told.start
+        known = start.position if start is not None else 0
+        position = positions.get((told.namespace, told.job), known)
+        yield replace(told, position=position)
+
+
+def _served(client: Client) -> str:
+    """Return the version of Kueue's visibility API; empty: this user cannot ask it."""
+    try:
+        group = client.get(_VISIBILITY)
+    except ClusterError:
+        return ""
+    return str((group.get("preferredVersion") or {}).get("version") or "")
+
+
+def _positions(
+    client: Client, version: str, namespace: str, queue: str
+) -> dict[tuple[str, str], int]:
+    place = f"namespaces/{quote(namespace, safe='')}/localqueues/{quote(queue, safe='')}"
+    try:
+        summary = client.get(f"{_VISIBILITY}/{version}/{place}/pendingworkloads")
+    except ClusterError:
+        return {}
+    found: dict[tuple[str, str], int] = {}
+    for item in summary.get("items") or ():
+        # Kueue counts from 0.
+        position = 1 + item.get("positionInClusterQueue", 0)
+        for owner in item["metadata"].get("ownerReferences") or ():
+            found[namespace, reference_of(owner["kind"], owner["name"])] = position
+    return found

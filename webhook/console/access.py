@@ -118,6 +118,7 @@ class Remembered(Generic[_Value]):
             until, value = self._answers.get(key, (0.0, None))
             if value is not None and until > self._clock():
                 return value
+        # Not under the lock: one slow answer would keep everybody else's from being given.
         answer = ask()
         with self._lock:
             self._answers[key] = self._clock() + REMEMBERED_SECONDS, answer

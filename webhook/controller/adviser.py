@@ -6,14 +6,16 @@ Only the leader does, once a minute, of Jobs that can go on from a checkpoint. I
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.watch import WatchUpdate
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import Happening, event
 from webhook.controller.unreviewed import Fetch
+from webhook.controller.world import World
 from webhook.cost.congestion import is_off
 from webhook.jobs import referred
 from webhook.kueue.counted_arrivals import occupancy_of
@@ -39,15 +41,6 @@ MOST_READ: Final = 100
 _COMMAND: Final = "`kubectl fallback advise {} -n {}` prints how, once it has a checkpoint"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advised:
-    """The result of one step."""
-
-    savings: Mapping[str, float] = field(default_factory=dict)
-    """Policy to what its running Jobs would save elsewhere, in money."""
-    lines: Sequence[str] = ()
-
-
 class Adviser:
     def __init__(
         self,
@@ -57,11 +50,12 @@ class Adviser:
         max_state_age: float,
         is_leader: Callable[[], bool],
         keys: Callable[[], SigningKeys | None],
+        metrics: ControllerMetrics,
     ) -> None:
         """*is_leader* is called before each write; *keys* are as for ``decided_job.read``."""
         self._transport, self._fetch = transport, fetch
         self._max_state_age = max_state_age
-        self._is_leader, self._keys = is_leader, keys
+        self._is_leader, self._keys, self._metrics = is_leader, keys, metrics
         self._jobs: dict[str, dict[str, None]] = {}
         """For each watch, the keys of the Jobs that can continue from a checkpoint."""
         self._found: dict[str, Advice] = {}
@@ -91,30 +85,38 @@ class Adviser:
         """Tell whether Workloads must be known: some Job may be advised."""
         return any(self._jobs.values()) and any(map(advice.is_advised, snapshot.policies))
 
-    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Advised | None:
-        """Look at the running Jobs if it is time; None: it is not.
-
-        *now* is on the clock of ``Snapshot.as_of``, *unix* the same moment in seconds since 1970.
-        """
-        if now < self._next:
-            return None
-        self._next = now + NOBODY_SECONDS
-        is_known = feed.lists_workloads and now - snapshot.as_of <= self._max_state_age
-        if not (self._is_leader() and is_known and self.follows(snapshot)) or is_off(snapshot.off):
+    def step(self, world: World) -> list[str]:
+        """Look at the running Jobs if it is time; return the lines to log."""
+        if world.now < self._next:
+            return []
+        self._next = world.now + NOBODY_SECONDS
+        lines: list[str] = []
+        if self._may_advise(world):
+            lines += self._advise(world)
+        else:
             self._found.clear()
-            return Advised()
-        running = self._running(feed)
+        self._metrics.costs.show_advised(self._savings())
+        return lines
+
+    def _may_advise(self, world: World) -> bool:
+        snapshot = world.snapshot
+        is_known = world.knows_workloads(self._max_state_age)
+        may_be_any = is_known and self.follows(snapshot) and not is_off(snapshot.off)
+        return may_be_any and self._is_leader()
+
+    def _advise(self, world: World) -> list[str]:
+        running = self._running(world.feed)
         self._found = {key: found for key, found in self._found.items() if key in running}
         self._told = {key: at for key, at in self._told.items() if key in running}
         lines: list[str] = []
         if running:
-            self._next = now + STEP_SECONDS
+            self._next = world.now + STEP_SECONDS
             try:
-                self._look(running, feed, snapshot, now=now, unix=unix)
+                self._look(running, world)
             except ClusterError as error:
                 lines.append(Attention(f"advice: {error}"))
-            lines += self._tell(running, snapshot, unix)
-        return Advised(savings=self._savings(), lines=lines)
+            lines += self._tell(running, world.snapshot, world.unix)
+        return lines
 
     def _running(self, feed: Feed) -> dict[str, Workload]:
         """Return the running Jobs that can go on from a checkpoint, in order, with their Workloads.
@@ -130,22 +132,15 @@ class Adviser:
         keys = sorted(wanted & found.keys(), key=lambda key: (key <= self._last, key))
         return {key: found[key] for key in keys}
 
-    def _look(
-        self,
-        running: Mapping[str, Workload],
-        feed: Feed,
-        snapshot: Snapshot,
-        *,
-        now: float,
-        unix: float,
-    ) -> None:
+    def _look(self, running: Mapping[str, Workload], world: World) -> None:
+        feed, snapshot, now, unix = world.feed, world.snapshot, world.now, world.unix
         looked = tuple(islice(running, MOST_READ))
         jobs = tuple(self._read(looked))
         policies = filter(advice.is_advised, snapshot.policies)
         counted = {name: feed.contents_of(name) for name in trees_of(policies, snapshot)}
         forecast = ForecastInput(snapshot=snapshot, counted=counted, now=now, unix=unix)
         snapshot = replace(snapshot, forecasts=ForecastInputs().forecasts(forecast))
-        world = ReconsiderInput(
+        given = ReconsiderInput(
             snapshot=snapshot,
             contents=counted,
             workloads=by_job(feed.workloads()),
@@ -154,7 +149,7 @@ class Adviser:
         )
         for key in looked:
             self._found.pop(key, None)
-        advised = advice.advise(jobs, world, occupancy_of(snapshot, ()))
+        advised = advice.advise(jobs, given, occupancy_of(snapshot, ()))
         self._found |= {found.job.key: found for found in advised}
         self._last = looked[-1]
 

@@ -6,9 +6,8 @@ What was nominated and since when stands on the Workload, so a new leader goes o
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
 
@@ -16,7 +15,9 @@ from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.managed_fields import applied_by, part_of
 from webhook.api.resources import Key
 from webhook.api.watch import WatchUpdate
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.repairs import read_anew, workloads_path
+from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, WaitingForCluster
 from webhook.flow.ledger import ClusterViews
@@ -41,14 +42,6 @@ MOST_NOMINATED: Final = 20
 """As many as Kueue's schema allows."""
 OVERDUE_SECONDS: Final = 30.0
 """With quota for so long, a Workload without a nominated cluster counts as forgotten."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NominationStep:
-    """The result of one step."""
-
-    nominations: Mapping[Nomination, int] = field(default_factory=dict)
-    lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +74,7 @@ class ClusterDispatcher:
         max_state_age: float,
         placement_ttl: float,
         is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
     ) -> None:
         """Nominate while *is_leader*, which is called before each write.
 
@@ -88,6 +82,7 @@ class ClusterDispatcher:
         """
         self._transport, self._workers = transport, workers
         self._max_state_age, self._is_leader = max_state_age, is_leader
+        self._metrics = metrics
         self._views = ClusterViews(placement_ttl)
         self._arrivals = PendingArrivals()
         self._waiting: dict[Key, AwaitingCluster] = {}
@@ -130,26 +125,27 @@ class ClusterDispatcher:
         if before is None or before.nominated != found.nominated:
             self._due.pop(key, None)
 
-    def forgotten(self, snapshot: Snapshot, unix: float) -> int:
-        """Return how many Workloads have waited for long without a nominated cluster."""
-        return sum(
-            not found.nominated and unix - found.workload.reserved_at > OVERDUE_SECONDS
+    def show(self, world: World) -> None:
+        """Set how many Workloads have waited for long without a nominated cluster."""
+        forgotten = sum(
+            not found.nominated and world.unix - found.workload.reserved_at > OVERDUE_SECONDS
             for found in tuple(self._waiting.values())
-            if clusters_of(found, snapshot)
+            if clusters_of(found, world.snapshot)
         )
+        self._metrics.forgotten.set(forgotten)
 
-    def step(self, snapshot: Snapshot, *, now: float, unix: float) -> NominationStep:
-        """Nominate where it is time. *now* is monotonic, *unix* in seconds since 1970."""
+    def step(self, world: World) -> list[str]:
+        """Nominate where it is time."""
+        snapshot, now, unix = world.snapshot, world.now, world.unix
         here = counted_arrivals.idle(snapshot)
         if self._workers is not None:
             self._workers.follow(snapshot)
             self._views.update(self._workers.with_clusters(Update(), now, unix), here, now)
             self._views.expire(now)
         if not snapshot.kueue.own_dispatcher or not self._is_leader():
-            return NominationStep()
+            return []
         self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
         due = sorted((at, key) for key in self._waiting if (at := self._due.get(key, -inf)) <= now)
-        nominations: Counter[Nomination] = Counter()
         lines: list[str] = []
         for _, key in due[:MOST_AT_ONCE]:
             if not self._is_leader():
@@ -157,13 +153,11 @@ class ClusterDispatcher:
             # Placements of this step count for those that follow.
             clusters = remote_options.fresh(self._views.around(here), now, self._max_state_age)
             turn = _Turn(snapshot=snapshot, here=here, clusters=clusters, now=now, unix=unix)
-            for why, line in self._nominate(key, turn):
-                nominations.update(() if why is None else (why,))
-                lines.append(line)
-        return NominationStep(nominations=nominations, lines=lines)
+            lines += self._nominate(key, turn)
+        return lines
 
-    def _nominate(self, key: Key, turn: _Turn) -> Iterator[tuple[Nomination | None, str]]:
-        """Look at one Workload; yield why a cluster was nominated, or None, and the line to log."""
+    def _nominate(self, key: Key, turn: _Turn) -> Iterator[str]:
+        """Look at one Workload; yield the line to log where there is something to say."""
         found = self._waiting[key]
         self._due[key] = turn.now + AGAIN_SECONDS
         names = clusters_of(found, turn.snapshot)
@@ -180,13 +174,14 @@ class ClusterDispatcher:
             self._due[key] = turn.now + (RETRY_SECONDS if problem else STEP_SECONDS)
             if problem and self._said.get(key) != problem:
                 self._said[key] = problem
-                yield None, Attention(f"Workload {'/'.join(key)}: no cluster nominated: {problem}")
+                yield Attention(f"Workload {'/'.join(key)}: no cluster nominated: {problem}")
             return
         self._waiting[key] = found._replace(nominated=nominated, nominated_at=int(turn.unix))
         if arrival is not None and len(added) == 1:
             placed = replace(arrival, cluster=added[0], job_class=found.workload.job_class)
             self._views.enter(placed, turn.here, turn.now)
-        yield why, f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
+        self._metrics.count_nomination(why)
+        yield f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
 
     def _choose(
         self, key: Key, names: Sequence[str], arrival: Arrival | None, turn: _Turn

@@ -6,19 +6,20 @@ what the last one published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
-from webhook.api.resources import CONGESTION
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.world import World
 from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
 from webhook.cost.late_share import LateShares, weighted
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import Attention
 from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
-from webhook.state.feed import Feed
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, trees_of
 from webhook.state.published_congestion import config_map_of
 
@@ -34,57 +35,48 @@ class CongestionPublisher:
         *,
         max_state_age: float,
         is_leader: Callable[[], bool],
+        take_late: Callable[[], Iterable[tuple[str, bool]]],
+        metrics: ControllerMetrics,
     ) -> None:
         """Publish in *namespace*; *is_leader* is called before each write.
 
         While the state is older than *max_state_age* seconds all prices stay as they are.
+        *take_late* is that of ``Records``.
         """
         self._transport, self._namespace = transport, namespace
         self._max_state_age, self._is_leader = max_state_age, is_leader
+        self._take_late, self._metrics = take_late, metrics
         self._last = NO_CONGESTION
         """As published by us."""
         self._late = LateShares()
         self._said = ""
         self._due = 0.0
 
-    @property
-    def last(self) -> CongestionPrices:
-        """Return what we published last."""
-        return self._last
-
-    def note_ended(self, jobs: Iterable[tuple[str, bool]]) -> None:
-        """Note of each Job with a deadline that has ended its policy, and whether it was late."""
-        for policy, late in jobs:
+    def step(self, world: World) -> tuple[str, ...]:
+        """Publish the next prices if it is time; return the lines to log."""
+        for policy, late in self._take_late():
             self._late.note(policy, late=late)
+        lines = self._publish(world)
+        self._metrics.costs.show_congestion(world.snapshot.scarcity.at_moment(world.unix))
+        return lines
 
-    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> tuple[str, ...]:
-        """Publish the next prices if it is time; return the lines to log.
-
-        *now* is on the clock of ``Snapshot.as_of``, *unix* the same moment in seconds since 1970.
-        """
-        names = followed(snapshot)
-        before = max(self._last, snapshot.scarcity, key=lambda prices: prices.at)
-        if not names or not self._is_leader() or now < self._due:
+    def _publish(self, world: World) -> tuple[str, ...]:
+        names = followed(world.snapshot)
+        before = max(self._last, world.snapshot.scarcity, key=lambda prices: prices.at)
+        if not names or not self._is_leader() or world.now < self._due:
             return ()
-        if unix - before.at < STEP_SECONDS:
+        if world.unix - before.at < STEP_SECONDS:
             return ()
         # What nobody knows any more says nothing of who waits; published prices run out by then.
-        if now - snapshot.as_of > self._max_state_age or not feed.lists_workloads:
+        if not world.knows_workloads(self._max_state_age):
             return ()
-        after = self._next(before, feed, snapshot, names, now=now, unix=unix)
-        return self._write(after, now)
+        return self._write(self._next(before, world, names), world.now)
 
     def _next(
-        self,
-        before: CongestionPrices,
-        feed: Feed,
-        snapshot: Snapshot,
-        names: frozenset[str],
-        *,
-        now: float,
-        unix: float,
+        self, before: CongestionPrices, world: World, names: frozenset[str]
     ) -> CongestionPrices:
-        contents = {name: feed.contents_of(name) for name in names}
+        snapshot, now, unix = world.snapshot, world.now, world.unix
+        contents = {name: world.feed.contents_of(name) for name in names}
         if not is_off(snapshot.off):
             forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
             forecasts = ForecastInputs().forecasts(forecast)
@@ -103,19 +95,13 @@ class CongestionPublisher:
             return ()
         body, place = config_map_of(prices), run_records_reader.path_of(self._namespace)
         try:
-            self._put(place, body)
+            published.overwrite(self._transport, place, body)
         except ClusterError as error:
             self._due = now + RETRY_SECONDS
             said, self._said = self._said, Attention(f"congestion prices: {error}")
             return () if said == self._said else (self._said,)
         self._said, self._last = "", prices
         return ()
-
-    def _put(self, place: str, body: Mapping[str, object]) -> None:
-        try:
-            self._transport.patch(f"{place}/{CONGESTION}", body)
-        except NotServed:
-            self._transport.post(place, body)
 
 
 def followed(snapshot: Snapshot) -> frozenset[str]:

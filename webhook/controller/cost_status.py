@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import isnan
 from typing import Any, Final
 
+from webhook.api import published
 from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import ACCELERATOR_PROFILES, TARIFFS, our_path
 from webhook.api.watch import list_pages
-from webhook.controller.policy_status import dated_condition
+from webhook.controller.policy_status import Condition, StatusReport, invalid
 from webhook.cost.cluster_prices import NUMBERS, said
 from webhook.cost.flavor_devices import claimed, devices_of
 from webhook.model.costs.accelerator_profile import (
@@ -25,37 +25,13 @@ from webhook.model.costs.accelerator_profile import (
 )
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
 from webhook.model.costs.tariff import read_tariff
-from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.queues import Snapshot
-from webhook.model.reasons import Explained, ProfileReady, TariffReady
+from webhook.model.reasons import ProfileReady, TariffReady
 
 _LONGEST_MESSAGE: Final = 32768
 _MOST_RATES: Final = 256
 _Status = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostVerdict:
-    """What is found of one object, and is to be written into its status."""
-
-    reason: Explained
-    message: str
-    generation: int
-    rest: Mapping[str, Any]
-    """The status beside its conditions."""
-
-    @property
-    def ready(self) -> bool:
-        return self.reason in (ProfileReady.RESOLVED, TariffReady.RESOLVED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostReport:
-    """The result of one reconciliation: lines for the log, and whether it is to be done again."""
-
-    lines: tuple[str, ...] = ()
-    again: bool = False
 
 
 def reconcile_costs(
@@ -65,7 +41,7 @@ def reconcile_costs(
     unix: float,
     time: str,
     is_leader: Callable[[], bool],
-) -> CostReport:
+) -> StatusReport:
     """Write the status of every AcceleratorProfile and Tariff whose status is another.
 
     *unix* is now in seconds since 1970, *time* the same as RFC 3339; *is_leader* is called before
@@ -75,28 +51,24 @@ def reconcile_costs(
         ClusterError: the objects cannot be read.
 
     """
-    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], CostVerdict | None]], ...] = (
+    judges: tuple[tuple[str, Callable[[Mapping[str, Any]], Condition | None]], ...] = (
         (ACCELERATOR_PROFILES, partial(_judge_profile, snapshot=snapshot)),
         (TARIFFS, partial(_judge_tariff, snapshot=snapshot, unix=unix)),
     )
-    lines: list[str] = []
-    again = False
+    report = StatusReport()
     for plural, judge in judges:
         for source in _objects(transport, plural):
             judged = judge(source)
             if judged is None:
-                again = True
+                report.changed = True
                 continue
             status = _status_of(judged, source.get("status") or {}, time)
-            if status is None or not is_leader():
-                continue
-            problem, changed = _write(transport, plural, source, status)
-            again = again or changed or bool(problem)
-            state = "ready" if judged.ready else f"not ready: {judged.message}"
-            name = f"{plural}/{source['metadata']['name']}"
-            line = f"{name}: status not written: {problem}" if problem else f"{name}: {state}"
-            lines.append(line if judged.ready and not problem else Attention(line))
-    return CostReport(lines=tuple(lines), again=again)
+            if status is not None and is_leader():
+                name = f"{plural}/{source['metadata']['name']}"
+                patch = _with_gone(status, source.get("status") or {})
+                write = partial(published.write_status, transport, our_path(name), source, patch)
+                report.note(name, judged, write, Forbidden, Refused)
+    return report
 
 
 def _objects(transport: KubernetesApi, plural: str) -> Iterator[Mapping[str, Any]]:
@@ -105,15 +77,15 @@ def _objects(transport: KubernetesApi, plural: str) -> Iterator[Mapping[str, Any
             yield from page.get("items") or ()
 
 
-def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> CostVerdict:
+def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> Condition:
     try:
         profile = read_accelerator_profile(source)
     except PolicyError as error:
-        return _invalid(ProfileReady.INVALID, error, source)
+        return invalid(error, source["metadata"].get("generation", 0), ProfileReady.INVALID)
     return judge_profile(profile, snapshot)
 
 
-def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> CostVerdict:
+def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> Condition:
     """Return what the controller says of a profile beside the others of *snapshot*."""
     profiles = snapshot.accelerator_profiles
     devices = devices_of(snapshot.flavors.values(), profiles, snapshot.node_labels)
@@ -121,7 +93,7 @@ def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> CostVerdic
     findings = list(_of_profile(profile, snapshot, own))
     reason, _ = findings[0] if findings else (ProfileReady.RESOLVED, "")
     message = "; ".join(text for _, text in findings) or reason.meaning
-    return CostVerdict(
+    return Condition(
         reason=reason,
         message=message[:_LONGEST_MESSAGE],
         generation=profile.generation,
@@ -153,17 +125,17 @@ def _of_profile(
 
 def _judge_tariff(
     source: Mapping[str, Any], *, snapshot: Snapshot, unix: float
-) -> CostVerdict | None:
+) -> Condition | None:
     try:
         tariff = read_tariff(source)
     except PolicyError as error:
-        return _invalid(TariffReady.INVALID, error, source)
+        return invalid(error, source["metadata"].get("generation", 0), TariffReady.INVALID)
     compiled = next((known for known in snapshot.tariffs if known.tariff == tariff), None)
     # One that has just been written is judged once it has been compiled.
     return None if compiled is None else judge_tariff(compiled, snapshot, unix)
 
 
-def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> CostVerdict:
+def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> Condition:
     """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
     problems = [*compiled.problems, *_of_tariff(compiled, snapshot)]
     reason = problems[0].reason if problems else TariffReady.RESOLVED
@@ -172,7 +144,7 @@ def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> C
     if compiled.clipped:
         sentences.append(f"{compiled.clipped} points of its series are out of proportion, clipped")
     currency = {"currency": snapshot.currency} if snapshot.currency else {}
-    return CostVerdict(
+    return Condition(
         reason=reason,
         message="; ".join(sentences)[:_LONGEST_MESSAGE],
         generation=compiled.tariff.generation,
@@ -252,56 +224,16 @@ def _value(rate: Curve | None, unix: float) -> str:
     return "" if value is None or isnan(value) else f"{value:.10g}"
 
 
-def _invalid(reason: Explained, error: PolicyError, source: Mapping[str, Any]) -> CostVerdict:
-    return CostVerdict(
-        reason=reason,
-        message=str(error)[:_LONGEST_MESSAGE],
-        generation=source["metadata"].get("generation", 0),
-        rest={},
-    )
-
-
-def _status_of(judged: CostVerdict, before: Mapping[str, Any], time: str) -> _Status | None:
+def _status_of(judged: Condition, before: Mapping[str, Any], time: str) -> _Status | None:
     """Return the status to write; None: *before*, the current one, says the same."""
     conditions = [old for old in before.get("conditions") or () if isinstance(old, dict)]
-    ready = dated_condition(
-        {
-            "type": "Ready",
-            "status": "True" if judged.ready else "False",
-            "observedGeneration": judged.generation,
-            "reason": str(judged.reason),
-            "message": judged.message,
-        },
-        conditions,
-        time,
-    )
+    ready = judged.dated(conditions, time)
     # What is no longer so is taken away by a merge patch only where it is null.
     gone = {name: None for name in before if name != "conditions" and name not in judged.rest}
     same = all(before.get(name) == value for name, value in judged.rest.items())
     if same and not gone and ready in conditions:
         return None
     return {**gone, **judged.rest, "conditions": [ready]}
-
-
-def _write(
-    transport: KubernetesApi, plural: str, source: Mapping[str, Any], status: _Status
-) -> tuple[str, bool]:
-    """Write a status; return the API server's error, and whether the object changed meanwhile."""
-    metadata = source["metadata"]
-    path = our_path(f"{plural}/{metadata['name']}/status")
-    body = {
-        "metadata": {"resourceVersion": metadata.get("resourceVersion")},
-        "status": _with_gone(status, source.get("status") or {}),
-    }
-    try:
-        transport.patch(path, body)
-    except NotServed:
-        return "", True
-    except Forbidden as error:
-        return str(error), False
-    except Refused as error:
-        return ("", True) if error.is_conflict else (str(error), False)
-    return "", False
 
 
 def _with_gone(status: _Status, before: Mapping[str, Any]) -> _Status:

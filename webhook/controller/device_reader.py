@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from webhook.api import prometheus
 from webhook.api.prometheus import PrometheusError
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.world import World
 from webhook.cost.device_shares import share_of
 from webhook.hindsight.entries import FinishedRun
 from webhook.learn.device_meter import REACH_SECONDS, DeviceMeter, MeasuredRun
@@ -26,7 +27,6 @@ from webhook.learn.run_records import ClassRecord
 from webhook.model.costs.devices import Device, DeviceMeasure, DeviceSample, Isolation
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.faults import Failures
-from webhook.model.queues import Snapshot
 from webhook.settings import PrometheusSettings
 
 ASK_SECONDS: Final = REACH_SECONDS
@@ -49,9 +49,11 @@ class DeviceReader:
         unix: Callable[[], float],
         failures: Failures,
         metrics: ControllerMetrics,
+        learn: Callable[[str, ClassRecord], None],
     ) -> None:
+        """*learn* is called with a class and what was learned of it."""
         self._settings, self._is_leader, self._unix = settings, is_leader, unix
-        self._failures, self._metrics = failures, metrics
+        self._failures, self._metrics, self._learn = failures, metrics, learn
         others = [measure for measure in DeviceMeasure if measure is not DeviceMeasure.MEMORY]
         self._others = cycle([m for m in others if getattr(settings.queries, m)] or [None])
         self._meter = DeviceMeter()
@@ -89,9 +91,12 @@ class DeviceReader:
                 self._meter.end(run, self._unix())
         return ()
 
-    def step(self, snapshot: Snapshot) -> Iterator[tuple[str, ClassRecord]]:
-        """Ask if we lead and it is time; yield what was learned since the last step, by class."""
-        self._devices = snapshot.prices.get("", NO_PRICES).devices
+    def step(self, world: World) -> tuple[str, ...]:
+        """Ask if we lead and it is time; learn from what was answered since the last step.
+
+        Return the lines to log, of which there are none.
+        """
+        self._devices = world.snapshot.prices.get("", NO_PRICES).devices
         unix = self._unix()
         if self._is_leader() and not self._is_asking and unix >= self._due:
             self._due, self._is_asking = unix + ASK_SECONDS, True
@@ -102,7 +107,9 @@ class DeviceReader:
             self._meter.take(answer.measure, answer.samples, answer.asked)
             taken = True
         if taken:
-            yield from self._meter.take_ended(self._names())
+            for key, record in self._meter.take_ended(self._names()):
+                self._learn(key, record)
+        return ()
 
     def _names(self) -> Mapping[str, tuple[str, ...]]:
         names = defaultdict(list)

@@ -6,7 +6,7 @@ followed, nor what is done with its messages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from webhook.api.resources import WORKLOADS, Resource
@@ -34,11 +34,14 @@ class FollowedWatches:
         """Whether Workloads are followed."""
         self._pending: set[str] = set()
         """The kinds whose Jobs are followed whole, by the same names."""
+        self._moved: set[str] = set()
+        """Those in which a Job was seen that was moved or undone while it was pending. Its Workload
+        may have to be repaired, even if no policy reconsiders any more."""
 
     @property
-    def with_pending(self) -> bool:
-        """Whether Jobs are followed that may be moved."""
-        return bool(self._pending)
+    def pending(self) -> tuple[str, ...]:
+        """Return the names of the watches of Jobs that are followed whole if they may be moved."""
+        return tuple(pending_jobs.followed(kind).kind for kind in self.kinds.values())
 
     @property
     def knows_served(self) -> bool:
@@ -55,26 +58,29 @@ class FollowedWatches:
         for kind in self.kinds.values():
             yield unreviewed.followed(kind, self._ring.keys)
 
-    def note_served(self, message: WatchUpdate) -> bool:
-        """Note whether a kind is served; return whether that has changed."""
-        if message.error and message.kind in self._served:
-            return False
-        before = self._served.get(message.kind)
-        if message.error or message.entries is not None:
-            self._served[message.kind] = bool(message.error) or message.served
-            return self._served[message.kind] != before
-        return False
+    def take(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Apply a watch update of Jobs' metadata; return the lines to log, of which there are none.
 
-    def begun(
-        self, snapshot: Snapshot, *, moved: Collection[str], by_cost: bool
-    ) -> Iterator[tuple[Resource, bool]]:
+        It tells whether their kind is served, and whether any of them was moved.
+        """
+        if message.kind not in self.kinds:
+            return ()
+        if message.error:
+            self._served.setdefault(message.kind, True)
+        elif message.entries is not None:
+            self._served[message.kind] = message.served
+        watched = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
+        if any(entry.value is not None and entry.value.has_left for entry in watched):
+            self._moved.add(message.kind)
+        return ()
+
+    def begun(self, snapshot: Snapshot, *, for_others: bool) -> Iterator[tuple[Resource, bool]]:
         """Yield what is to be followed from now on, and whether nothing is known without it.
 
-        *moved*: the watches of metadata in which a Job was seen that has been moved, and may have
-        to be repaired. *by_cost*: prices or advice depend on what waits.
+        *for_others*: Workloads must be known though no Job may be moved.
         """
-        wanted = self._may_move(snapshot, moved)
-        if (wanted or by_cost) and not self.with_workloads:
+        wanted = self._may_move(snapshot)
+        if (wanted or for_others) and not self.with_workloads:
             self.with_workloads = True
             for resource in self._workloads:
                 yield resource, True
@@ -84,7 +90,7 @@ class FollowedWatches:
             # Every cluster serves Jobs. Of another kind whose watch fails only its own Jobs wait.
             yield pending_jobs.followed(kind, self._ring.keys), kind.kind == PLAIN
 
-    def _may_move(self, snapshot: Snapshot, moved: Collection[str]) -> set[str]:
+    def _may_move(self, snapshot: Snapshot) -> set[str]:
         """Return the kinds, as named by the watches of metadata, of which a Job may be moved.
 
         Or of which one was moved.
@@ -94,7 +100,9 @@ class FollowedWatches:
         return {
             name
             for name, kind in self.kinds.items()
-            if kind.is_movable and self._served.get(name) and (name in moved or kind.kind in named)
+            if kind.is_movable
+            and self._served.get(name)
+            and (name in self._moved or kind.kind in named)
         }
 
 

@@ -7,23 +7,23 @@ Jobs and tells which are overdue; the leading one releases them.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
+from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import CONGESTION
 from webhook.api.watch import WatchUpdate
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.world import World
 from webhook.jobs import JOB
 from webhook.learn.others_use import OthersUse
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.holds import release_patch
 from webhook.model.namespace_shares import in_turn
-from webhook.model.queues import Snapshot
 from webhook.reconsider import hold_plan
-from webhook.reconsider.hold_plan import MEANINGS, HeldJob, Release
+from webhook.reconsider.hold_plan import MEANINGS, HeldJob
 from webhook.state import run_records_reader
 from webhook.state.published_use import merge_patch_of, read_use
 
@@ -36,28 +36,20 @@ OVERDUE_SECONDS: Final = 120.0
 """After its latest start a Job that is still held counts as overdue."""
 
 
-class HeldCounts(NamedTuple):
-    held: int
-    overdue: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Released:
-    """The result of one step."""
-
-    reasons: Mapping[Release, int] = field(default_factory=dict)
-    lines: Sequence[str] = ()
-
-
 class HoldKeeper:
     def __init__(
-        self, transport: KubernetesApi, namespace: str, *, is_leader: Callable[[], bool]
+        self,
+        transport: KubernetesApi,
+        namespace: str,
+        *,
+        is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
     ) -> None:
         """Release Jobs while *is_leader*, which is called before each write.
 
         What others use is published in *namespace*.
         """
-        self._transport, self._is_leader = transport, is_leader
+        self._transport, self._is_leader, self._metrics = transport, is_leader, metrics
         self._place = run_records_reader.path_of(namespace)
         self._jobs: dict[str, HeldJob] = {}
         self._plan: hold_plan.Plan = {}
@@ -85,22 +77,22 @@ class HoldKeeper:
         else:
             self._jobs[key] = held
 
-    def counts(self, unix: float) -> HeldCounts:
-        """Return how many Jobs are held, and how many of them should have been released."""
-        jobs = tuple(self._jobs.values())
+    def show(self, world: World) -> None:
+        """Set how many Jobs are held, and how many of them should have been released."""
+        jobs, unix = tuple(self._jobs.values()), world.unix
         overdue = sum(job.hold is None or unix > job.hold.latest + OVERDUE_SECONDS for job in jobs)
-        return HeldCounts(held=len(jobs), overdue=overdue)
+        self._metrics.show_held(len(jobs), overdue)
 
-    def step(self, snapshot: Snapshot, *, now: float, unix: float) -> Released:
-        """Release what is due. *now* is monotonic, *unix* in seconds since 1970."""
+    def step(self, world: World) -> list[str]:
+        """Release what is due."""
         if not self._is_leader():
             self._others = None
-            return Released()
-        reasons: Counter[Release] = Counter()
+            return []
+        snapshot, unix = world.snapshot, world.unix
         lines: list[str] = []
-        if now >= self._next:
-            self._next = now + PLAN_SECONDS
-            lines += self._learn(snapshot, now, unix)
+        if world.now >= self._next:
+            self._next = world.now + PLAN_SECONDS
+            lines += self._learn(world)
             jobs = self._jobs.values()
             self._plan = hold_plan.plan(jobs, snapshot, unix, self._plan, self._others)
         due = hold_plan.due(tuple(self._jobs.values()), snapshot, self._plan, unix)
@@ -115,25 +107,25 @@ class HoldKeeper:
                 if self._others is not None and job.hold is not None:
                     begun = hold_plan.released(job, job.hold, snapshot, unix)
                     self._others.released.append(begun)
-                reasons[why] += 1
+                self._metrics.count_released(why)
                 lines.append(f"Job {job.key}: released from its hold: {MEANINGS[why]}")
-        return Released(reasons=reasons, lines=lines)
+        return lines
 
-    def _learn(self, snapshot: Snapshot, now: float, unix: float) -> tuple[str, ...]:
+    def _learn(self, world: World) -> tuple[str, ...]:
         """Note what others use, and publish it if it is time; return the lines to log.
 
         A new leader goes on from what the last one published. Without it holds end all the same.
         """
-        contents = hold_plan.contents_of_holding_queues(snapshot)
+        contents, now = hold_plan.contents_of_holding_queues(world.snapshot), world.now
         if not contents:
             return ()
         try:
             if self._others is None:
                 self._others, self._published = self._read(), now
-            self._others.note(contents, unix)
+            self._others.note(contents, world.unix)
             if now - self._published >= PUBLISH_SECONDS and self._is_leader():
                 self._published = now
-                self._publish(self._others)
+                published.overwrite(self._transport, self._place, merge_patch_of(self._others))
         except ClusterError as error:
             return (Attention(f"what others use beside held Jobs: {error}"),)
         return ()
@@ -145,13 +137,6 @@ class HoldKeeper:
             return read_use((listed.get("items") or [{}])[0])
         except FieldError:
             return OthersUse()
-
-    def _publish(self, others: OthersUse) -> None:
-        body = merge_patch_of(others)
-        try:
-            self._transport.patch(f"{self._place}/{CONGESTION}", body)
-        except NotServed:
-            self._transport.post(self._place, body)
 
     def _release(self, job: HeldJob) -> tuple[bool, str]:
         """Take our gate and label off a Job; return whether that was done, and why it failed.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.watch import WatchUpdate
+from webhook.controller.world import World
 from webhook.decide import decision_record
 from webhook.jobs import referred
 from webhook.model import marks
@@ -32,15 +33,13 @@ _MINUTE: Final = 60.0
 
 
 class RateLimit:
-    """Lets at most *most* pass in any 60 seconds of a monotonic *clock*."""
+    """Lets at most *most* pass in any 60 seconds."""
 
-    def __init__(self, most: int, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, most: int) -> None:
         self._passed: deque[float] = deque(maxlen=most)
 
-    def lets_pass(self) -> bool:
-        """Return whether one more may pass within this minute, and count it if so."""
-        now = self._clock()
+    def lets_pass(self, now: float) -> bool:
+        """Return whether one more may pass at *now*, which is monotonic, and count it if so."""
         if len(self._passed) == self._passed.maxlen and self._passed[0] > now - _MINUTE:
             return False
         self._passed.append(now)
@@ -110,7 +109,6 @@ class JobEvents:
         *,
         is_leader: Callable[[], bool],
         unix: Callable[[], float],
-        clock: Callable[[], float],
     ) -> None:
         self._transport = transport
         self._is_leader = is_leader
@@ -123,7 +121,7 @@ class JobEvents:
         """Namespace to how many of these are its."""
         self._left_out = 0
         self._error = ""
-        self._pace = RateLimit(EVENTS_A_MINUTE, clock)
+        self._pace = RateLimit(EVENTS_A_MINUTE)
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log, of which there are none."""
@@ -141,15 +139,15 @@ class JobEvents:
                 self._note(entry.key, entry.value, before, before)
         return ()
 
-    def step(self) -> tuple[str, ...]:
+    def step(self, world: World) -> tuple[str, ...]:
         """Write due Events, within the rate limit; return the lines to log."""
-        now = self._unix()
+        now = world.unix
         kept = RECENT_SECONDS if self._is_leader() else HANDED_OVER_SECONDS
         self._due = [due for due in self._due if due.since >= now - kept]
         self._waiting = Counter(due.namespace for due in self._due)
         lines: list[str] = []
         for due in in_turn(self._due, attrgetter("namespace"))[:MOST_AT_ONCE]:
-            if not (self._is_leader() and self._pace.lets_pass()):
+            if not (self._is_leader() and self._pace.lets_pass(world.now)):
                 break
             self._due.remove(due)
             try:

@@ -6,9 +6,8 @@ It is done when the Workload shows it. What races it is for ``repairs``.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
 
@@ -16,17 +15,17 @@ from webhook.api import client
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed, Refused
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
-from webhook.controller.repairs import Instant, Repairs
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.repairs import Repairs
+from webhook.controller.world import World
 from webhook.jobs import BY_NAME
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
 from webhook.model.queues import Snapshot, Stage
-from webhook.model.reasons import Obstacle
 from webhook.model.words import figure, span
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
-from webhook.state.feed import Feed
 from webhook.state.workload import Workload
 
 STEP_SECONDS: Final = 2.0
@@ -61,19 +60,6 @@ class _Watch:
     error: str = ""
 
 
-@dataclass(slots=True, kw_only=True)
-class Stepped:
-    """The result of one step."""
-
-    lines: list[str] = field(default_factory=list)
-    moved: list[Move] = field(default_factory=list)
-    """Confirmed."""
-    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """(policy, outcome of a move) to how many: see ``model.reasons.OUTCOMES``."""
-    obstacles: Mapping[tuple[str, Obstacle], int] | None = None
-    """(policy, why) to the number of pending Jobs that cannot be moved; None: no moves chosen."""
-
-
 class Mover:
     def __init__(
         self,
@@ -83,6 +69,7 @@ class Mover:
         max_state_age: float = 15.0,
         min_gain_probability: float = 0.8,
         may_write: Callable[[], bool] = lambda: True,
+        metrics: ControllerMetrics,
     ) -> None:
         """Choose moves only while the state is at most *max_state_age* seconds old."""
         self._transport = transport
@@ -90,6 +77,7 @@ class Mover:
         self._max_state_age = max_state_age
         self._min_gain_probability = min_gain_probability
         self._may_write = may_write
+        self._metrics = metrics
         self._jobs: dict[str, Pending] = {}
         self._watches: dict[str, _Watch] = {}
         self._flying: dict[str, Flight] = {}
@@ -97,7 +85,7 @@ class Mover:
         """Moves confirmed since one was lost, plus 1: so many may be in flight."""
         self._refused: dict[str, float] = {}
         """Job to the monotonic time from which it may be tried again."""
-        self._repairs = Repairs(transport, may_write)
+        self._repairs = Repairs(transport, may_write, metrics)
         self._next = 0.0
         self._older_until = 0.0
         self._version_known = False
@@ -138,44 +126,48 @@ class Mover:
         self._flying.clear()
         self._confirmed = 1
 
-    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> Stepped:
-        """Follow up moves in flight and repairs; choose more moves if it is time.
+    def step(self, world: World) -> list[str]:
+        """Follow up moves in flight and repairs; choose more moves if it is time."""
+        lines: list[str] = []
+        if self._watches and world.feed.lists_workloads and self._may_write():
+            now, workloads = world.now, choose.by_job(world.feed.workloads())
+            lines += self._follow_up(workloads, world)
+            lines += self._repairs.step(self._jobs.values(), workloads, world)
+            is_known = world.knows_workloads(self._max_state_age)
+            if now >= self._next and is_known and choose.policies_of(world.snapshot):
+                self._next = now + STEP_SECONDS + len(self._jobs) / JOBS_A_SECOND
+                lines += self._choose(self._input(world, workloads))
+        self._metrics.in_flight.set(self.in_flight)
+        return lines
 
-        *now* is monotonic, *unix* the same instant in seconds since 1970.
-        """
-        stepped = Stepped()
-        policies = choose.policies_of(snapshot)
-        if not self._watches or not feed.lists_workloads or not self._may_write():
-            return stepped
-        workloads = choose.by_job(feed.workloads())
-        self._follow_up(workloads, snapshot, now=now, stepped=stepped)
-        at = Instant(snapshot=snapshot, now=now, unix=unix)
-        repaired = self._repairs.step(self._jobs.values(), workloads, at)
-        stepped.lines += repaired.lines
-        stepped.outcomes.update((policy, "repaired") for policy in repaired.policies)
-        is_fresh = now - snapshot.as_of <= self._max_state_age
-        if now >= self._next and policies and is_fresh:
-            self._next = now + STEP_SECONDS + len(self._jobs) / JOBS_A_SECOND
-            self._choose(_world(feed, snapshot, workloads, now=now, unix=unix), stepped)
-        return stepped
-
-    def _choose(self, world: offers.ReconsiderInput, stepped: Stepped) -> None:
-        world = replace(
-            world,
+    def _input(
+        self, world: World, workloads: Mapping[str, Sequence[Workload]]
+    ) -> offers.ReconsiderInput:
+        trees = choose.trees(world.snapshot)
+        return offers.ReconsiderInput(
+            snapshot=world.snapshot,
+            contents={name: world.feed.contents_of(name) for name in trees},
+            workloads=workloads,
+            now=world.now,
+            unix=world.unix,
             min_gain_probability=self._min_gain_probability,
             own_namespace=self._own_namespace,
             changes_resources=self._may_change_resources(world.now),
         )
+
+    def _choose(self, world: offers.ReconsiderInput) -> list[str]:
         self._refused = {key: at for key, at in self._refused.items() if at > world.now}
         passed_over = {*self._refused, *self._flying, *self._silent(world.now)}
         jobs = [job for key, job in self._jobs.items() if key not in passed_over]
         most = min(self._confirmed, MOST_IN_FLIGHT) - len(self._flying)
         chosen = choose.choose_moves(world, jobs, most=most)
-        stepped.obstacles = chosen.obstacles
+        self._metrics.show_obstacles(chosen.obstacles)
+        lines: list[str] = []
         for move in chosen.moves:
             if not self._may_write():
-                return
-            self._write(move, world, stepped)
+                break
+            lines += self._write(move, world.now)
+        return lines
 
     def _silent(self, now: float) -> Iterator[str]:
         """Yield the Jobs of which no watch has told for as long as makes the state old."""
@@ -194,81 +186,54 @@ class Mover:
             self._older_until = 0.0 if is_new else float("inf")
         return now >= self._older_until
 
-    def _write(self, move: Move, world: offers.ReconsiderInput, stepped: Stepped) -> None:
+    def _write(self, move: Move, now: float) -> list[str]:
         key, policy = move.candidate.key, move.candidate.policy
         job = self._jobs[key]
         try:
             kind = BY_NAME[job.job.kind]
             after = pending_jobs.read_job(ask(self._transport, job, move), kind)
         except (Refused, Forbidden, NotServed, FieldError, ValueError) as error:
-            self._note_refusal(move, error, world.now, stepped)
-            return
+            return self._note_refusal(move, error, now)
         except ClusterError as error:
-            stepped.outcomes[policy, "failed"] += 1
-            stepped.lines.append(Attention(f"Job {key}: not moved to {move.way.option}: {error}"))
-            return
+            self._metrics.count_move(policy, "failed")
+            return [Attention(f"Job {key}: not moved to {move.way.option}: {error}")]
         if after is None or after.option != move.way.option:
-            self._refused[key] = world.now + REFUSED_SECONDS
-            stepped.outcomes[policy, "refused"] += 1
-            stepped.lines.append(f"Job {key}: the webhook did not move it to {move.way.option}")
-            return
+            self._refused[key] = now + REFUSED_SECONDS
+            self._metrics.count_move(policy, "refused")
+            return [f"Job {key}: the webhook did not move it to {move.way.option}"]
         self._jobs[key] = after
-        self._flying[key] = Flight(move=move, queue=after.queue, since=world.now)
+        self._flying[key] = Flight(move=move, queue=after.queue, since=now)
+        return []
 
-    def _note_refusal(self, move: Move, error: Exception, now: float, stepped: Stepped) -> None:
+    def _note_refusal(self, move: Move, error: Exception, now: float) -> list[str]:
         """Pass over a Job that alone is refused, so that it holds up no other."""
         key, policy = move.candidate.key, move.candidate.policy
         if isinstance(error, ClusterError) and error.is_conflict:
             # It has changed meanwhile, and may have been admitted. The next step judges it again.
-            stepped.outcomes[policy, "conflict"] += 1
-            return
+            self._metrics.count_move(policy, "conflict")
+            return []
         self._refused[key] = now + REFUSED_SECONDS
         kind = BY_NAME[self._jobs[key].job.kind]
         if kind.changes_with_kubernetes and isinstance(error, Refused) and error.keeps_template:
             self._older_until = max(self._older_until, now + OLDER_SECONDS)
-        stepped.outcomes[policy, "refused"] += 1
-        stepped.lines.append(Attention(f"Job {key}: not moved to {move.way.option}: {error}"))
+        self._metrics.count_move(policy, "refused")
+        return [Attention(f"Job {key}: not moved to {move.way.option}: {error}")]
 
     def _follow_up(
-        self,
-        workloads: Mapping[str, Sequence[Workload]],
-        snapshot: Snapshot,
-        *,
-        now: float,
-        stepped: Stepped,
-    ) -> None:
+        self, workloads: Mapping[str, Sequence[Workload]], world: World
+    ) -> Iterator[str]:
         for key, flight in list(self._flying.items()):
             policy = flight.move.candidate.policy
-            if has_arrived(key, flight.queue, workloads.get(key, ()), snapshot):
+            if has_arrived(key, flight.queue, workloads.get(key, ()), world.snapshot):
                 del self._flying[key]
                 self._confirmed += 1
-                stepped.moved.append(flight.move)
-                stepped.outcomes[policy, "moved"] += 1
-                stepped.lines.append(f"Job {key}: {sentence(flight.move)}")
-            elif now - flight.since > CONFIRM_SECONDS:
+                self._metrics.count_move(policy, "moved", gained=flight.move.gain)
+                yield f"Job {key}: {sentence(flight.move)}"
+            elif world.now - flight.since > CONFIRM_SECONDS:
                 del self._flying[key]
                 self._confirmed = 1
-                stepped.outcomes[policy, "lost"] += 1
-                stepped.lines.append(
-                    f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
-                )
-
-
-def _world(
-    feed: Feed,
-    snapshot: Snapshot,
-    workloads: Mapping[str, Sequence[Workload]],
-    *,
-    now: float,
-    unix: float,
-) -> offers.ReconsiderInput:
-    return offers.ReconsiderInput(
-        snapshot=snapshot,
-        contents={name: feed.contents_of(name) for name in choose.trees(snapshot)},
-        workloads=workloads,
-        now=now,
-        unix=unix,
-    )
+                self._metrics.count_move(policy, "lost")
+                yield f"Job {key}: its Workload does not show the move to {flight.move.way.option}"
 
 
 def ask(transport: KubernetesApi, job: Pending, move: Move) -> Mapping[str, Any]:

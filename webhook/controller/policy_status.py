@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
-from webhook.api.kubernetes_api import KubernetesApi, NotServed, Refused
-from webhook.api.limited import LimitedReads
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
-from webhook.api.watch import list_pages
+from webhook.api.watch import LimitedReads, list_pages
 from webhook.decide import match, policy_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.policy_limits import PolicyLimit
@@ -36,7 +37,7 @@ from webhook.model.policy.fallback_policy import (
     selector,
 )
 from webhook.model.queues import LocalQueue, Snapshot
-from webhook.model.reasons import Ready
+from webhook.model.reasons import Explained, Ready
 from webhook.model.words import rfc3339
 from webhook.state.watched import OF_TEAMS
 
@@ -52,12 +53,28 @@ _LONGEST_MESSAGE: Final = 32768
 class Condition:
     """The condition Ready without its time of change, which depends on what was written before."""
 
-    ready: bool
-    reason: Ready
+    reason: Explained
     message: str
     generation: int = 0
     unreviewed: str = ""
     """How many Jobs were created without a review within ``KEPT_SECONDS``; empty: none."""
+    rest: Mapping[str, Any] = field(default_factory=dict)
+    """The status beside its conditions."""
+
+    @property
+    def ready(self) -> bool:
+        return self.reason == Ready.RESOLVED
+
+    def dated(self, before: Iterable[Mapping[str, Any]], now: str) -> Mapping[str, Any]:
+        """Return it as it is written at *now*, as RFC 3339; *before* are the conditions so far."""
+        said = {
+            "type": READY,
+            "status": "True" if self.ready else "False",
+            "observedGeneration": self.generation,
+            "reason": str(self.reason),
+            "message": self.message,
+        }
+        return dated_condition(said, before, now)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,27 +123,24 @@ def condition_of(
         if depends and not kinds.changes_resources:
             limits += policy_limits.of_older_kubernetes(policy)
         return Condition(
-            ready=True,
             reason=reason,
             message=_joined(iter([reason.meaning, *map(str, limits)])),
             generation=policy.generation,
         )
     return Condition(
-        ready=False,
         reason=findings[0].reason,
         message=_joined(f"{finding.path}: {finding.message}" for finding in findings),
         generation=policy.generation,
     )
 
 
-def invalid(error: PolicyError, generation: int) -> Condition:
-    """Return the condition Ready of a policy that breaks a rule, so that the webhook skips it.
+def invalid(error: PolicyError, generation: int, reason: Explained = Ready.INVALID) -> Condition:
+    """Return the condition Ready of an object that breaks a rule, so that the webhook skips it.
 
     It was stored before the rule was part of its CustomResourceDefinition.
     """
     return Condition(
-        ready=False,
-        reason=Ready.INVALID,
+        reason=reason,
         message=_joined(str(mistake) for mistake in error.errors),
         generation=generation,
     )
@@ -140,16 +154,10 @@ def status_of(
     *judged* is the condition Ready; *now* is RFC 3339.
     """
     conditions = [old for old in before.get("conditions") or () if isinstance(old, dict)]
-    ready: Mapping[str, Any] = {
-        "type": READY,
-        "status": "True" if judged.ready else "False",
-        "observedGeneration": judged.generation,
-        "reason": str(judged.reason),
-        "message": judged.message,
-    }
     others = [_kueue_tested(snapshot), *_reviewed(judged.unreviewed, conditions, now)]
-    said = [ready, *({**each, "observedGeneration": judged.generation} for each in others)]
-    new = [dated_condition(written, conditions, now) for written in said]
+    said = ({**each, "observedGeneration": judged.generation} for each in others)
+    dated = (dated_condition(written, conditions, now) for written in said)
+    new = [judged.dated(conditions, now), *dated]
     if all(condition in conditions for condition in new):
         return None
     types = [condition["type"] for condition in new]
@@ -338,17 +346,39 @@ def reference_of(policy: str) -> PolicyReference:
     return PolicyReference(namespace, name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyReport:
-    """The result of one reconciliation."""
+@dataclass(slots=True, kw_only=True)
+class StatusReport:
+    """What became of the statuses in one reconciliation."""
 
-    ready: Mapping[str, bool] = field(default_factory=dict)
-    """Policy to whether it is ready."""
-    written: tuple[tuple[str, Condition], ...] = ()
-    failed: tuple[tuple[str, str], ...] = ()
-    """Policies with the API server's error about the write."""
-    again: bool = False
-    """A policy changed meanwhile."""
+    ready: dict[str, bool] = field(default_factory=dict)
+    """Object to whether it is ready."""
+    written: list[tuple[str, Condition]] = field(default_factory=list)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    """Objects with the API server's error about the write."""
+    changed: bool = False
+    """An object changed meanwhile."""
+
+    @property
+    def again(self) -> bool:
+        """Whether some status is still to be written."""
+        return self.changed or bool(self.failed)
+
+    def note(
+        self,
+        name: str,
+        condition: Condition,
+        write: Callable[[], bool],
+        *refusals: type[ClusterError],
+    ) -> None:
+        """Do a write, and note what became of it: *refusals* are of this object alone."""
+        try:
+            is_written = write()
+        except refusals as error:
+            self.failed.append((name, str(error)))
+            return
+        if is_written:
+            self.written.append((name, condition))
+        self.changed |= not is_written
 
 
 def reconcile_policies(
@@ -359,7 +389,7 @@ def reconcile_policies(
     clock: Callable[[], str],
     is_leader: Callable[[], bool],
     of_teams: bool = False,
-) -> PolicyReport:
+) -> StatusReport:
     """Write the condition of every policy whose status lacks it; with *of_teams* also of theirs.
 
     *judge* is ``condition_of``; *is_leader* is called before each write.
@@ -371,22 +401,19 @@ def reconcile_policies(
     stored = _stored(transport, POLICIES, read_policy)
     if of_teams:
         stored = chain(stored, _stored(transport, TEAM_POLICIES, read_team_policy))
-    ready: dict[str, bool] = {}
-    outcomes: list[PolicyReport] = []
+    report = StatusReport()
     # One after the other: together they may be as large as their authors like.
     for each in stored:
         condition = _judge(each, snapshot, judge)
-        ready[each.name] = condition.ready
+        report.ready[each.name] = condition.ready
         before = each.source.get("status") or {}
         status = status_of(condition, snapshot, before, now=clock())
         if status is not None and is_leader():
-            outcomes.append(_write(transport, each, condition, status))
-    return PolicyReport(
-        ready=ready,
-        written=tuple(written for outcome in outcomes for written in outcome.written),
-        failed=tuple(failed for outcome in outcomes for failed in outcome.failed),
-        again=any(outcome.again for outcome in outcomes),
-    )
+            place = reference_of(each.name)
+            path = f"{place.collection}/{place.name}"
+            write = partial(published.write_status, transport, path, each.source, status)
+            report.note(each.name, condition, write, Refused)
+    return report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -441,21 +468,4 @@ def _judge(
 def _too_many(generation: int) -> Condition:
     reason = Ready.TOO_MANY
     message = f"metadata.namespace: {reason.meaning}: {MOST_OF_TEAM}"
-    return Condition(ready=False, reason=reason, message=message, generation=generation)
-
-
-def _write(
-    transport: KubernetesApi, stored: _Stored, condition: Condition, status: Mapping[str, Any]
-) -> PolicyReport:
-    name, place = stored.name, reference_of(stored.name)
-    version = stored.source["metadata"].get("resourceVersion")
-    body = {"metadata": {"resourceVersion": version}, "status": status}
-    try:
-        transport.patch(f"{place.collection}/{place.name}/status", body)
-    except NotServed:
-        return PolicyReport(again=True)
-    except Refused as error:
-        if error.is_conflict:
-            return PolicyReport(again=True)
-        return PolicyReport(failed=((name, str(error)),))
-    return PolicyReport(written=((name, condition),))
+    return Condition(reason=reason, message=message, generation=generation)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
+from webhook.api import published
 from webhook.api.client import Client
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.policy_status import CLUSTER_SCOPED, reference_of
+from webhook.controller.world import World
 from webhook.hindsight import bills, entries
 from webhook.hindsight.entries import FinishedRun
 from webhook.hindsight.journal import Written
@@ -29,13 +30,11 @@ from webhook.learn.run_records import FAILURES_THAT_TELL, SHARDS, ClassRecord, c
 from webhook.learn.workload_runs import is_finished
 from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import GROUP, VERSION, FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
 from webhook.model.words import rfc3339
 from webhook.settings import Settings
 from webhook.state import run_records_reader
-from webhook.state.feed import Feed
 from webhook.state.workload import read_workload
 
 WRITE_SECONDS: Final = 20.0
@@ -171,25 +170,16 @@ class Keeper:
         text, version = _text(body), self._versions[shard]
         if text == self._texts[shard]:
             return False
-        try:
-            answer = self._send(shard, body, version)
-        except (NotServed, Refused) as error:
-            # It was created, deleted or changed meanwhile: read and merge it first.
-            del self._versions[shard]
-            if isinstance(error, Refused) and not error.is_conflict:
-                raise
+        # Unless this is answered it is not known what is there, and it is read and merged first.
+        del self._versions[shard]
+        place = run_records_reader.path_of(self._namespace)
+        answer = published.write(self._transport, place, body, version=version)
+        if answer is None:
             self._due[shard] = None
             return False
         self._versions[shard] = str(answer["metadata"]["resourceVersion"])
         self._texts[shard] = text
         return True
-
-    def _send(self, shard: int, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:
-        if not version:
-            return self._transport.post(run_records_reader.path_of(self._namespace), body)
-        metadata = {**body["metadata"], "resourceVersion": version}
-        path = run_records_reader.path_of(self._namespace, shard)
-        return self._transport.patch(path, {**body, "metadata": metadata})
 
     def _note(self) -> None:
         changed = self._runs.take_changed()
@@ -205,20 +195,17 @@ MOST_AT_ONCE: Final = 20
 """Events written in one step; those beyond are only logged and counted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FailingReport:
-    """The result of one step."""
-
-    counts: Mapping[tuple[str, str], int]
-    """(policy, option) to the number of classes that are refused it."""
-    lines: tuple[str, ...] = ()
-    """For the log."""
-
-
 class Teller:
-    def __init__(self, transport: KubernetesApi, *, is_leader: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        transport: KubernetesApi,
+        *,
+        is_leader: Callable[[], bool],
+        metrics: ControllerMetrics,
+    ) -> None:
         self._transport = transport
         self._is_leader = is_leader
+        self._metrics = metrics
         self._failing = Failing()
         self._reported: set[Refusal] = set()
         """Refusals that this process has reported; another leader's are reported again."""
@@ -229,8 +216,11 @@ class Teller:
         changed: Iterable[str],
         policies: tuple[FallbackPolicy, ...],
         unix: float,
-    ) -> FailingReport:
-        """Report the refusals that are new at *unix*; *changed* is as for ``Failing.step``."""
+    ) -> list[str]:
+        """Report the refusals that are new at *unix*; return the lines to log.
+
+        *changed* is as for ``Failing.step``.
+        """
         refusals = self._failing.step(records, changed, policies, unix)
         self._reported &= refusals
         lines: list[str] = []
@@ -243,9 +233,8 @@ class Teller:
             lines.append(Attention(f"{reference_of(refusal[1])}: {text}"))
             if number < MOST_AT_ONCE:
                 lines += self._write(refusal, text, end, unix)
-        return FailingReport(
-            counts=Counter(refusal[1:] for refusal in refusals), lines=tuple(lines)
-        )
+        self._metrics.show_failing(Counter(refusal[1:] for refusal in refusals), policies)
+        return lines
 
     def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
         place = reference_of(refusal[1])
@@ -326,7 +315,6 @@ class Records:
         *,
         is_leader: Callable[[], bool],
         metrics: ControllerMetrics,
-        log: Callable[[str], None],
     ) -> None:
         self._keeper = Keeper(client, settings.namespace, is_leader=is_leader)
         self._journal = Journal(
@@ -336,9 +324,8 @@ class Records:
             unix=time.time,
             days=settings.journal_days,
         )
-        self._teller = Teller(client, is_leader=is_leader)
+        self._teller = Teller(client, is_leader=is_leader, metrics=metrics)
         self._metrics = metrics
-        self._log = log
         self._said: dict[str, tuple[str, ...]] = {}
         """Kind of record to its errors at the last step."""
         self._journal_version = 0
@@ -376,12 +363,11 @@ class Records:
         late, self._late = self._late, []
         return late
 
-    def step(self, feed: Feed, snapshot: Snapshot) -> None:
-        """Write what was learned of runs, and report what keeps failing."""
-        now = time.monotonic()
-        self._tell_writes("run times", self._keeper.step(now))
-        journal = self._journal.step(snapshot, now)
-        self._tell_writes("journal", journal)
+    def step(self, world: World) -> list[str]:
+        """Write what was learned of runs, and report what keeps failing; return lines to log."""
+        snapshot = world.snapshot
+        lines = self._tell_writes("run times", self._keeper.step(world.now))
+        lines += self._tell_writes("journal", self._journal.step(snapshot, world.now))
         ended = self._journal.take_new()
         self._journal_version += len(ended)
         self._metrics.costs.count(ended, snapshot.prices)
@@ -391,19 +377,13 @@ class Records:
         self._metrics.classes.set(len(self._keeper.records))
         changed = self._keeper.take_changed()
         if changed:
-            feed.remember({key: self._keeper.records[key] for key in changed})
-        policies = snapshot.policies
-        failing = self._teller.step(self._keeper.records, changed, policies, time.time())
-        self._metrics.show_failing(failing.counts, policies)
-        self._log_all(failing.lines)
+            world.feed.remember({key: self._keeper.records[key] for key in changed})
+        records, policies = self._keeper.records, snapshot.policies
+        return [*lines, *self._teller.step(records, changed, policies, world.unix)]
 
-    def _tell_writes(self, what: str, report: Written) -> None:
+    def _tell_writes(self, what: str, report: Written) -> list[str]:
         self._metrics.count_writes(what, written=report.written, failed=len(report.errors))
-        if report.tried:
-            said = self._said.get(what, ())
-            self._log_all(tuple(error for error in report.errors if error not in said))
-            self._said[what] = report.errors
-
-    def _log_all(self, lines: tuple[str, ...]) -> None:
-        for line in lines:
-            self._log(line)
+        if not report.tried:
+            return []
+        said, self._said[what] = self._said.get(what, ()), report.errors
+        return [error for error in report.errors if error not in said]

@@ -9,18 +9,19 @@ is to be done shows on Job and Workload alone, so restarts and leaders do not ma
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import kueue_path
+from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import Happening, event
+from webhook.controller.world import World
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
-from webhook.model.queues import Snapshot, Stage
+from webhook.model.queues import Stage
 from webhook.model.reasons import EventReason, Obstacle
 from webhook.state.workload import REPAIR, Workload, read_workload
 
@@ -33,57 +34,47 @@ AGAIN_SECONDS: Final = 5.0
 """Until a Workload that does not show what was written to it is checked again."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Repaired:
-    """The result of one step."""
-
-    lines: list[str] = field(default_factory=list)
-    policies: list[str] = field(default_factory=list)
-    """Policies whose moved Jobs lost such quota, one entry a Job."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instant:
-    snapshot: Snapshot
-    now: float
-    """Monotonic."""
-    unix: float
-
-
 class Repairs:
-    def __init__(self, transport: KubernetesApi, may_write: Callable[[], bool]) -> None:
+    def __init__(
+        self, transport: KubernetesApi, may_write: Callable[[], bool], metrics: ControllerMetrics
+    ) -> None:
         self._transport = transport
         self._may_write = may_write
+        self._metrics = metrics
         self._later: dict[tuple[str, str], float] = {}
         """(Job, action) to the monotonic time from which it may be repeated."""
 
     def step(
-        self, jobs: Iterable[Pending], workloads: Mapping[str, Sequence[Workload]], at: Instant
-    ) -> Repaired:
-        """Check all Jobs that were moved or undone while they were pending, and repair races."""
-        repaired = Repaired()
+        self, jobs: Iterable[Pending], workloads: Mapping[str, Sequence[Workload]], at: World
+    ) -> list[str]:
+        """Check all Jobs that were moved or undone while they were pending, and repair races.
+
+        Return the lines to log.
+        """
         self._later = {action: until for action, until in self._later.items() if until > at.now}
+        lines: list[str] = []
         for job in jobs:
             if job.has_left:
                 for workload in workloads.get(job.key, ()):
-                    self._judge(workload, job, at, repaired)
-        return repaired
+                    lines += self._judge(workload, job, at)
+        return lines
 
-    def _judge(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+    def _judge(self, workload: Workload, job: Pending, at: World) -> list[str]:
         if workload.is_repaired:
             if workload.stage is not Stage.RESERVING and self._is_due(job, "activate", at):
-                repaired.lines += self._activate(workload, job)
+                return self._activate(workload, job)
         elif is_left_behind(workload, job):
             if self._is_due(job, "follow", at):
-                repaired.lines += self._let_follow(workload, job)
+                return self._let_follow(workload, job)
         elif job.left is not None and is_overtaken(workload, job, at):
             if workload.queue == job.queue and self._is_due(job, "take back", at):
-                self._take_back(workload, job, at, repaired)
-            elif at.unix - job.left.unix > LOST_SECONDS and self._is_due(job, "tell", at):
+                return self._take_back(workload, job, at)
+            if at.unix - job.left.unix > LOST_SECONDS and self._is_due(job, "tell", at):
                 self._later[job.key, "tell"] = at.now + RACE_SECONDS
-                repaired.lines += self._tell(workload, job, at.unix)
+                return self._tell(workload, job, at.unix)
+        return []
 
-    def _is_due(self, job: Pending, what: str, at: Instant) -> bool:
+    def _is_due(self, job: Pending, what: str, at: World) -> bool:
         if (job.key, what) in self._later or not self._may_write():
             return False
         self._later[job.key, what] = at.now + AGAIN_SECONDS
@@ -115,26 +106,22 @@ class Repairs:
             return [f"Job {job.key}: its deactivated Workload does not follow: {error}"]
         return [f"Job {job.key}: its deactivated Workload follows it to {job.queue}"]
 
-    def _take_back(self, workload: Workload, job: Pending, at: Instant, repaired: Repaired) -> None:
+    def _take_back(self, workload: Workload, job: Pending, at: World) -> list[str]:
         """Read the Workload again, as it may be running by now; deactivate it if it still raced."""
         try:
             source = read_anew(self._transport, workload)
             if source is None or not is_raced(source, job, at):
-                return
+                return []
             to_workload(self._transport, workload, _deactivated(source, workload))
         except (ClusterError, FieldError) as error:
             if isinstance(error, ClusterError) and error.is_conflict:
                 # It has changed: the next step checks it again.
                 del self._later[job.key, "take back"]
-                return
-            text = f"Job {job.key}: its Workload is not repaired: {error}"
-            repaired.lines.append(Attention(text))
-            return
-        repaired.policies.append(job.policy or job.undone)
+                return []
+            return [Attention(f"Job {job.key}: its Workload is not repaired: {error}")]
+        self._metrics.count_move(job.policy or job.undone, "repaired")
         where = f"admitted in ClusterQueue {workload.cluster_queue}"
-        repaired.lines.append(
-            f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"
-        )
+        return [f"Job {job.key}: {where} after it was moved to {job.queue}; taken back from there"]
 
     def _tell(self, workload: Workload, job: Pending, unix: float) -> list[str]:
         text = (
@@ -163,7 +150,7 @@ def is_left_behind(workload: Workload, job: Pending) -> bool:
     return is_deactivated and job.left is not None and workload.queue != job.queue != ""
 
 
-def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
+def is_overtaken(workload: Workload, job: Pending, at: World) -> bool:
     """Return whether it holds quota where its Job was until a move or an undo in the last minute.
 
     Where a LocalQueue points by now makes no difference: what counts is which ClusterQueues the
@@ -181,7 +168,7 @@ def is_overtaken(workload: Workload, job: Pending, at: Instant) -> bool:
     )
 
 
-def is_raced(source: Mapping[str, Any], job: Pending, at: Instant) -> bool:
+def is_raced(source: Mapping[str, Any], job: Pending, at: World) -> bool:
     """Return whether the Workload, as just read, raced a move, and nothing of it has run for long.
 
     Raises:

@@ -11,13 +11,14 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
-from webhook.api.resources import SAVINGS
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.controller.look_back_process import LookBack, LookBackError, LookBackTask
+from webhook.controller.world import World
 from webhook.hindsight import savings_record
-from webhook.model.faults import Attention
+from webhook.model.faults import Attention, Failures
 from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
 
@@ -29,14 +30,6 @@ PART: Final = 20
 """The wait is at least so many times as long as it took: at most 1/21 of a CPU's time."""
 
 
-class Survive(Protocol):
-    """``Failures.survive``."""
-
-    def __call__(
-        self, part: str, work: Callable[[], float], *stated: type[Exception]
-    ) -> tuple[float | None, bool]: ...
-
-
 class SavingsPublisher:
     def __init__(
         self,
@@ -44,38 +37,45 @@ class SavingsPublisher:
         namespace: str,
         *,
         is_leader: Callable[[], bool],
-        survive: Survive,
-        log: Callable[[str], None],
+        failures: Failures,
         look_back: LookBack,
+        journal_version: Callable[[], int],
     ) -> None:
         """Have the journal in *namespace* replayed by *look_back*.
 
-        *is_leader* is called before each write.
+        *is_leader* is called before each write; *journal_version* is that of ``Records``.
         """
         self._transport, self._namespace, self._look_back = transport, namespace, look_back
-        self._is_leader, self._survive, self._log = is_leader, survive, log
+        self._is_leader, self._failures = is_leader, failures
+        self._journal_version = journal_version
         self._replayed = -1
         """Version of the journal that was last replayed."""
         self._due = 0.0
         self._said = ""
         self._is_running = False
 
-    def step(self, snapshot: Snapshot, version: int) -> None:
-        """Start a replay of the journal if we lead, it is time, and it has another *version*."""
+    def step(self, world: World) -> tuple[str, ...]:
+        """Start a replay of the journal if we lead, it is time, and the journal has changed.
+
+        Return the lines to log: none, as it logs itself when it has ended.
+        """
+        version, counted = self._journal_version(), world.feed.counted
         if self._is_running or version == self._replayed or time.monotonic() < self._due:
-            return
-        if not (snapshot.policies and self._is_leader()):
-            return
+            return ()
+        # As policies are written: a restraint says nothing of what was decided before.
+        if counted is None or not (counted.snapshot.policies and self._is_leader()):
+            return ()
         self._is_running = True
-        run = partial(self._run, snapshot, version)
+        run = partial(self._run, counted.snapshot, version)
         threading.Thread(target=run, name="look back", daemon=True).start()
+        return ()
 
     def _run(self, snapshot: Snapshot, version: int) -> None:
         """Have the journal replayed once, and set the time of the next replay."""
         began = time.monotonic()
         try:
             attempt = partial(self._attempt, snapshot)
-            pause, _ = self._survive("savings", attempt, LookBackError)
+            pause, _ = self._failures.survive("savings", attempt, LookBackError)
             wait = RETRY_SECONDS if pause is None else pause
             if wait != RETRY_SECONDS:
                 self._replayed = version
@@ -97,7 +97,7 @@ class SavingsPublisher:
         except ClusterError as error:
             said = Attention(f"savings: {error}")
         if said and said != self._said:
-            self._log(said)
+            self._failures.log(said)
         self._said = said
         return wait
 
@@ -125,7 +125,4 @@ class SavingsPublisher:
 
         """
         body, place = savings_record.config_map(packed), run_records_reader.path_of(self._namespace)
-        try:
-            self._transport.patch(f"{place}/{SAVINGS}", body)
-        except NotServed:
-            self._transport.post(place, body)
+        published.overwrite(self._transport, place, body)

@@ -13,13 +13,12 @@ from math import isfinite
 from typing import Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.controller.world import World
 from webhook.jobs import referred
 from webhook.model.expected_start import ExpectedStart, annotation_of
 from webhook.model.faults import Attention
 from webhook.model.job import EXPECTED_START
-from webhook.model.queues import Snapshot
 from webhook.state import forecast_input
-from webhook.state.feed import Feed
 from webhook.state.waiting_line import WaitingWorkload, waiting_in
 
 STEP_SECONDS: Final = 60.0
@@ -42,20 +41,16 @@ class StartWriter:
         self._due = 0.0
         self._said = ""
 
-    def step(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> tuple[str, ...]:
-        """Forecast if it is time, and write what is new; return the lines to log.
-
-        *now* is on the clock of ``Snapshot.as_of``, *unix* the same moment in seconds since 1970.
-        """
+    def step(self, world: World) -> tuple[str, ...]:
+        """Forecast if it is time, and write what is new; return the lines to log."""
         if not self._is_leader():
             self._told.clear()
             self._news.clear()
             return ()
-        is_fresh = now - snapshot.as_of <= self._max_state_age and feed.lists_workloads
-        if now >= self._due and is_fresh:
+        if world.now >= self._due and world.knows_workloads(self._max_state_age):
             began = time.monotonic()
-            self._look(feed, snapshot, now=now, unix=unix)
-            self._due = now + max(STEP_SECONDS, REST * (time.monotonic() - began))
+            self._forecast(world)
+            self._due = world.now + max(STEP_SECONDS, REST * (time.monotonic() - began))
         for _ in range(min(MOST_AT_ONCE, len(self._news))):
             if not self._is_leader():
                 break
@@ -65,10 +60,11 @@ class StartWriter:
                 return () if said == problem else (Attention(problem),)
         return ()
 
-    def _look(self, feed: Feed, snapshot: Snapshot, *, now: float, unix: float) -> None:
+    def _forecast(self, world: World) -> None:
+        snapshot, unix = world.snapshot, world.unix
         names = forecast_input.trees_of(snapshot.policies, snapshot)
-        contents = {name: feed.contents_of(name) for name in names}
-        waiting = waiting_in(contents, snapshot, unix - (now - snapshot.as_of))
+        contents = {name: world.feed.contents_of(name) for name in names}
+        waiting = waiting_in(contents, snapshot, unix - (world.now - snapshot.as_of))
         starts = {
             each.key: _expected(each, unix)
             for each in waiting

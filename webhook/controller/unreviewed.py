@@ -9,19 +9,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.api.resources import Resource
+from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, Resource
 from webhook.api.watch import WatchUpdate
-from webhook.controller.job_events import Happening, happening_of
+from webhook.controller.controller_metrics import ControllerMetrics
+from webhook.controller.job_events import Happening, RateLimit, happening_of
+from webhook.controller.policy_status import reference_of
+from webhook.controller.world import World
 from webhook.decide import match
 from webhook.decide.wishes import HOLD, NEVER_HOLD
 from webhook.flow import decided_job
 from webhook.flow.decided_job import DecidedJob
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind, referred
+from webhook.metric_table import policy_label
 from webhook.model import fields, holds, job_manifest
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
@@ -50,24 +54,6 @@ class WatchedJob(NamedTuple):
     """Of a Job that our gate holds."""
     resumes: bool = False
     """Whether it was decided, and says that it can go on from a checkpoint."""
-
-
-class MovedJobs:
-    """Records of which kinds any Job was moved or undone while it was pending.
-
-    Its Workload may have to be repaired, even if no policy reconsiders any more.
-    """
-
-    def __init__(self) -> None:
-        self.seen: set[str] = set()
-        """The resources, as their watch updates name them."""
-
-    def take(self, message: WatchUpdate) -> tuple[str, ...]:
-        """Apply a watch update of Jobs; return the lines to log, of which there are none."""
-        watched = [*(message.entries or ()), *((message.event[1],) if message.event else ())]
-        if any(entry.value is not None and entry.value.has_left for entry in watched):
-            self.seen.add(message.kind)
-        return ()
 
 
 def followed(kind: JobKind, keys: Callable[[], SigningKeys | None] = lambda: None) -> Resource:
@@ -133,6 +119,10 @@ KEPT_SECONDS: Final = 300.0
 MOST_WAITING: Final = 10_000
 MOST_FETCHED: Final = 100
 """In one step: each is a call."""
+NAMED_A_MINUTE: Final = 10
+"""Jobs created without a review that are named in the log; the others are only counted."""
+MATCHING: Final = (POLICIES, TEAM_POLICIES, NAMESPACES)
+"""What tells which Jobs a policy matches."""
 JUDGED_SECONDS: Final = 15.0
 """Within so long a leader has judged a Job, as its watches are normally never older."""
 
@@ -151,16 +141,6 @@ def fetching(client: KubernetesApi) -> Fetch:
         return items[0] if items else None
 
     return fetch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnreviewedJobs:
-    """The result of one step."""
-
-    unreviewed: tuple[tuple[str, str], ...] = ()
-    """(policy, ``namespace/name``)"""
-    unjudged: int = 0
-    """Jobs that were dropped because too many waited."""
 
 
 class SnapshotHistory:
@@ -222,9 +202,24 @@ def _lasting(snapshot: Snapshot) -> Snapshot:
 class Unreviewed:
     """Judges each new Job once, when every watch is known to be newer than the Job."""
 
-    def __init__(self, fetch: Fetch, own_namespace: str) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        own_namespace: str,
+        *,
+        is_leader: Callable[[], bool],
+        leader_at: Callable[[], float],
+        note: Callable[[str], None],
+        metrics: ControllerMetrics,
+    ) -> None:
+        """*leader_at* is when another leader was last heard, *note* is told each policy missed."""
         self._fetch = fetch
         self._own_namespace = own_namespace
+        self._is_leader, self._leader_at = is_leader, leader_at
+        self._note, self._metrics = note, metrics
+        self._naming = RateLimit(NAMED_A_MINUTE)
+        self._matching_at: float | None = None
+        """When the first news of this turn about policies or namespaces came, monotonic."""
         self._history = SnapshotHistory()
         self._known: dict[str, set[str]] = {}
         """UIDs of all Jobs of each kind that was listed; of others none is known to be new."""
@@ -232,9 +227,11 @@ class Unreviewed:
         self._unjudged = 0
         self._errors: dict[str, str] = {}
 
-    def note(self, snapshot: Snapshot, unix: float, at: float) -> None:
-        """Remember a snapshot that is in force from *unix* on, *at* on the clock of watches."""
-        self._history.note(snapshot, unix, at)
+    def take_matching(self, message: WatchUpdate) -> tuple[str, ...]:
+        """Note when policies or namespaces have changed; return the lines to log: none."""
+        if message.entries is not None or message.event is not None:
+            self._matching_at = min(self._matching_at or message.at, message.at)
+        return ()
 
     def take(self, message: WatchUpdate) -> tuple[str, ...]:
         """Apply a watch update of Jobs; return the lines to log."""
@@ -255,8 +252,31 @@ class Unreviewed:
             )
         return (f"{message.kind}: readable again",) if before else ()
 
-    def step(self, *, as_of: float) -> UnreviewedJobs:
-        """Judge the Jobs observed before *as_of*, when all watches were last alive."""
+    def step(self, world: World) -> list[str]:
+        """Judge the new Jobs if we lead; return the lines to log."""
+        # From when the news came, as the webhook has them too: not from when it is our turn.
+        at = world.now if self._matching_at is None else self._matching_at
+        self._matching_at = None
+        self._history.note(world.snapshot, world.unix - (world.now - at), at)
+        if not self._is_leader():
+            self._leave(self._leader_at())
+            return []
+        lines: list[str] = []
+        for policy, name in self._unreviewed(world.snapshot.as_of):
+            self._note(policy)
+            self._metrics.unreviewed.labels(policy_label(policy)).inc()
+            if self._naming.lets_pass(world.now):
+                text = f"Job {name}: created without a review; {reference_of(policy)} matches"
+                lines.append(Attention(text))
+        self._metrics.unjudged.inc(self._unjudged)
+        self._unjudged = 0
+        return lines
+
+    def _unreviewed(self, as_of: float) -> list[tuple[str, str]]:
+        """Judge the Jobs observed before *as_of*, when all watches were last alive.
+
+        Return (policy, ``namespace/name``) of those that were not reviewed.
+        """
         unreviewed: list[tuple[str, str]] = []
         fetched = 0
         while self._waiting and self._waiting[0][0] < as_of and fetched < MOST_FETCHED:
@@ -270,8 +290,7 @@ class Unreviewed:
                 except ClusterError:
                     break
             self._waiting.popleft()
-        unjudged, self._unjudged = self._unjudged, 0
-        return UnreviewedJobs(unreviewed=tuple(unreviewed), unjudged=unjudged)
+        return unreviewed
 
     def _past_of(self, watched: WatchedJob, seen_at: float) -> tuple[Snapshot, ...]:
         """Return the snapshots in all of which one policy must have applied to a Job."""
@@ -282,7 +301,7 @@ class Unreviewed:
             return self._history.since_seen(seen_at)
         return past
 
-    def leave(self, *, leader_at: float) -> None:
+    def _leave(self, leader_at: float) -> None:
         """Forget the Jobs that another leader, known to lead at *leader_at*, has judged.
 
         The next leader judges the others, and those of the last seconds a second time.

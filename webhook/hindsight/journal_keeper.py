@@ -14,7 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.decide import match
@@ -241,26 +242,24 @@ class Journal:
         return next(same, None)
 
     def _write(self, number: int) -> bool:
-        """Add to one slot; after a conflict it is read and written later."""
+        """Add to one slot."""
+        new: list[JournalEntry] = []
+
         # Read each time: an hour's entries would stay in memory at a few kilobytes each.
-        stored, version = self._read(number)
-        if stored.number > number:
-            del self._due[number]
-            return False
-        before = stored if stored.number == number else Slot(number=number, entries={})
-        merged = before.merged(self._due[number])
-        if merged != before:
-            try:
-                self._send(journal.config_map(merged), version)
-            except (NotServed, Refused) as error:
-                if isinstance(error, Refused) and not error.is_conflict:
-                    raise
-                return False
-            self._new += [
-                entry for key, entry in merged.entries.items() if key not in before.entries
-            ]
+        def add(source: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            stored = _stored(source, number)
+            if stored.number > number:
+                return None
+            before = stored if stored.number == number else Slot(number=number, entries={})
+            merged = before.merged(self._due[number])
+            new[:] = (entry for key, entry in merged.entries.items() if key not in before.entries)
+            return journal.config_map(merged) if merged != before else None
+
+        is_written = self._update(number, add)
+        if is_written:
+            self._new += new
         del self._due[number]
-        return merged != before
+        return is_written
 
     def _too_old(self) -> range:
         """Return the slots that are not kept any longer, and were not looked at yet."""
@@ -273,29 +272,27 @@ class Journal:
 
         It stays, empty, so that no right to delete is needed.
         """
-        stored, version = self._read(number)
-        if not stored.entries or stored.number > number or not self._is_leader():
-            return False
-        self._send(journal.config_map(Slot(number=stored.number, entries={})), version)
-        return True
 
-    def _read(self, number: int) -> tuple[Slot, str]:
-        """Return what a slot's ConfigMap holds, maybe of another hour, and its resourceVersion."""
-        path = f"{path_of(self._namespace)}/{journal.name_of(number)}"
-        try:
-            source = self._transport.get(path)
-        except NotServed:
-            return Slot(number=number, entries={}), ""
-        stored = journal.read_slot(source) or Slot(number=-1, entries={})
-        return stored, str(source["metadata"]["resourceVersion"])
+        def empty(source: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            stored = _stored(source, number)
+            if not stored.entries or stored.number > number:
+                return None
+            return journal.config_map(Slot(number=stored.number, entries={}))
 
-    def _send(self, body: Mapping[str, Any], version: str) -> None:
-        if not version:
-            self._transport.post(path_of(self._namespace), body)
-            return
-        metadata = {**body["metadata"], "resourceVersion": version}
-        path = f"{path_of(self._namespace)}/{body['metadata']['name']}"
-        self._transport.patch(path, {**body, "metadata": metadata})
+        return self._update(number, empty)
+
+    def _update(
+        self, number: int, change: Callable[[Mapping[str, Any] | None], Mapping[str, Any] | None]
+    ) -> bool:
+        place, name = path_of(self._namespace), journal.name_of(number)
+        return published.update(self._transport, place, name, change, may_write=self._is_leader)
+
+
+def _stored(source: Mapping[str, Any] | None, number: int) -> Slot:
+    """Return what the ConfigMap of a slot holds, maybe of another hour; -1: it cannot be read."""
+    if source is None:
+        return Slot(number=number, entries={})
+    return journal.read_slot(source) or Slot(number=-1, entries={})
 
 
 def known_of(source: Mapping[str, Any]) -> JobMetadata:

@@ -202,6 +202,7 @@ JOB: Final = JobKind(
     plural="jobs",
     framework="batch/job",
     templates=(TEMPLATE,),
+    # Jobs of no other kind are ever held for a better hour (decision 0039).
     allowed=(*allowed_in((TEMPLATE,)), ("metadata", "annotations", GATE)),
     suspend=("spec", "suspend"),
     read=read_job,
@@ -209,6 +210,7 @@ JOB: Final = JobKind(
     immutable=immutable,
     ungenerated=ungenerated,
     has_ready_pods=_has_ready_pods,
+    # From Kubernetes 1.36 on (decision 0020).
     changes_with_kubernetes=True,
     owns_queued=False,
 )

@@ -263,6 +263,7 @@ def held_back_by(
     labels = fields.texts(metadata, "labels", "metadata")
     annotations = fields.texts(metadata, "annotations", "metadata")
     manager = _at(source, (*suspend[:-1], "managedBy"))
+    # What MultiKueue copied here was decided where it was submitted.
     for obstacle, applies in (
         (Obstacle.BEING_DELETED, metadata.get("deletionTimestamp") is not None),
         (Obstacle.FINISHED, is_over),

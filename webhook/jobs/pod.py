@@ -114,6 +114,7 @@ def _is_of_template(key: str) -> bool:
 def _pod_sets(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str], count: int
 ) -> PodSets:
+    # With the marks of each Pod's own decision no two Pods would have equal pod sets.
     of_template = {
         key: text for key, text in annotations.items() if key not in MARKS - _OF_TEMPLATES
     }
@@ -174,6 +175,7 @@ POD: Final = JobKind(
     plural="pods",
     framework="pod",
     templates=(_ITSELF,),
+    # Its labels are the template's, too, so that their paths come twice.
     allowed=tuple(dict.fromkeys(allowed_in((_ITSELF,)))),
     # Kueue gates it, in place of suspending.
     suspend=("spec", "schedulingGates"),

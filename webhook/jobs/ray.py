@@ -52,6 +52,7 @@ def read_job(source: Mapping[str, Any]) -> Job:
     pod_sets = () if spec.get("clusterSelector") or not cluster else _pod_sets(cluster, _CLUSTER)
     unmodelled = _unmodelled(cluster, source, ".".join(_CLUSTER))
     refused = _refused_with_queue(cluster, source, ".".join(_CLUSTER))
+    # Kueue's webhook takes none whose cluster, and so its pods, would stay after it.
     if not fields.flag(spec, "shutdownAfterJobFinishes", "spec"):
         refused = "it does not set spec.shutdownAfterJobFinishes"
     if _is_positive(spec.get("entrypointNumGpus")):

@@ -196,6 +196,7 @@ def _pod_set(served: ServedPodSet) -> PodSet:
 
 def _read_owner(metadata: Mapping[str, Any]) -> Owner | None:
     here = "metadata.ownerReferences"
+    # Of several owners, Kubernetes lets at most one be the controller.
     for reference in fields.mappings(metadata, "ownerReferences", "metadata"):
         if fields.flag(reference, "controller", here):
             return Owner(

@@ -67,7 +67,7 @@ class Failures:
     """What failed in the turns of a loop that goes on: counted by part, each kind named once."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
-        self._log = log
+        self.log = log
         self.counts: Counter[str] = Counter()
         """Part of a turn to how often it failed."""
         self._named: set[str] = set()
@@ -84,7 +84,7 @@ class Failures:
             self.counts[part] += 1
             if problem not in self._named:
                 self._named.add(problem)
-                self._log(Fault(f"{part}: {problem}; said once"))
+                self.log(Fault(f"{part}: {problem}; said once"))
         return outcome, not problem
 
 

@@ -66,6 +66,7 @@ def read_containers(containers: Sequence[Container]) -> tuple[ContainerValues, .
         [str(word) for word in (*container.command, *container.args)] for container in containers
     ]
     count = sum(map(len, words)) + sum(len(container.env) for container in containers)
+    # A part of the words could say the contrary of the whole (decision 0029).
     if count > MOST_WORDS or sum(len(word) for row in words for word in row) > MOST_CHARACTERS:
         return None
     return tuple(

@@ -112,6 +112,7 @@ def _containers(
 
 def _container(container: Container, job_class: str, named: Named) -> Iterator[tuple[str, Any]]:
     yield "name", container.name
+    # Records keep no image; replays need to know which Jobs are alike (decision 0015).
     yield "image", job_class
     if named.flags or named.env:
         yield from flags.recorded(container, named).items()

@@ -61,6 +61,7 @@ def marked(
         ours[JOB_CLASS] = job_class
 
     def mark(pod_set: PodSet) -> PodSet:
+        # Its controller makes this template, so nothing can be written into it.
         if pod_set.path is None:
             return pod_set
         template = pod_set.template

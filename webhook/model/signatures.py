@@ -121,12 +121,15 @@ def are_own_marks(
 def _is_signature(signature: str, keys: SigningKeys, *signed: str) -> bool:
     if len(signature) != _LENGTH or not signature.isascii():
         return False
+    # Compared in constant time: who may create Jobs may try any number of signatures. The newest
+    # key comes first, as most of what is read was signed by it.
     return any(
         hmac.compare_digest(signature, _signature(key, *signed)) for key in reversed(keys.keys)
     )
 
 
 def _signature(key: SigningKey, *signed: str) -> str:
+    # JSON from the API server may hold half of a surrogate pair, which has no UTF-8.
     message = _BETWEEN.join(signed).encode(errors="surrogatepass")
     digest = hmac.digest(key.secret, message, "sha256")[:_BYTES]
     return urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -23,7 +23,7 @@ from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import MOVE_TO, Pending
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Reconsider
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.policy.strategy import LeastCost
 from webhook.model.queues import Stage
 from webhook.model.reasons import Obstacle
@@ -117,7 +117,6 @@ def _questions(jobs: Iterable[Pending], world: ReconsiderInput) -> Iterator[Move
             yield MoveQuestion(
                 pending=job,
                 policy=policy,
-                rules=Reconsider(),
                 option=job.option,
                 # It is moved once it is stopped.
                 workload=workload._replace(obstacle=Obstacle.DEACTIVATED),

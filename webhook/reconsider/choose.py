@@ -26,20 +26,16 @@ from webhook.model.policy.fallback_policy import (
     Adaptation,
     FallbackPolicy,
     Mode,
-    MoveGain,
     Reconsider,
     seconds,
 )
-from webhook.model.policy.strategy import MoveSaving
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle, Skip
 from webhook.reconsider import plan
 from webhook.reconsider.offers import (
     AlikeNumbers,
-    JobOptions,
     MoveOptions,
     MoveQuestion,
-    MoveTarget,
     ReconsiderInput,
     class_text_of_workload,
 )
@@ -49,15 +45,12 @@ from webhook.reconsider.plan import (
     MoveCandidate,
     Moved,
     Outlook,
-    Pricing,
     Prospect,
     Rank,
     Way,
 )
 from webhook.state import forecast_input
 from webhook.state.workload import Workload
-
-_ANY_SAVING = MoveSaving()
 
 
 class Lineup:
@@ -80,11 +73,11 @@ class Lineup:
             self._waiting += forecast_input.queued(contents.waiting, clock, key_of=key_of)
         self._waiting.sort(key=lambda group: group.created)
         self.length = sum(group.count for group in self._waiting)
-        self._offers: dict[str, tuple[tuple[MoveTarget, ...], int]] = {}
-        """Key to the options that a Job could be moved to, and the age that it keeps."""
+        self._created = {key: question.workload.queued_at for key, question in asked.items()}
+        """Key to the age of a Job's Workload."""
         self._here = _class_texts(asked, world.snapshot)
         """Key to the class by which its run time is looked up where it is."""
-        self.ranks = {key: rank_of(question) for key, question in asked.items()}
+        self.ranks = {key: question.rank for key, question in asked.items()}
         """Key to the rank for which its finish counts."""
         self._counts: defaultdict[Rank, int] = defaultdict(int)
         """Rank to the number of its pending Workloads."""
@@ -93,50 +86,39 @@ class Lineup:
             world.snapshot, self._running, self._waiting, self._run_times, world.now, world.contents
         )
         self._as_it_is = self._prospect(self._starts.begun)
-        self._ways: dict[int, tuple[Way, ...]] = {}
+        self._ways: dict[str, tuple[Way, ...]] = {}
         # Options are assessed on the same forecasts that moves are compared by.
         self.occupancy = _occupancy(replace(world.snapshot, forecasts=self._starts.forecasts))
 
-    def offer(self, key: str, question: MoveQuestion, offers: JobOptions) -> None:
-        """Add the options that a Job could be moved to."""
-        self._offers[key] = offers.offers, question.workload.queued_at
-
-    def _moved(self, key: str, option: str) -> tuple[Arrival, str]:
-        """Return what would be pending in an option after a move, and its class."""
-        targets, created = self._offers[key]
-        target = next(target for target in targets if target.way.option == option)
-        # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
-        # so the Job keeps its place in the order.
-        return replace(target.arrival, key=key, created=created), target.job_class
-
-    def ways(self, offers: JobOptions, created: int) -> tuple[Way, ...]:
-        """Return the ways to all options, with when a Job that was *created* then starts there.
+    def with_starts(self, candidate: MoveCandidate) -> MoveCandidate:
+        """Return a Job with when it would start in each option that it could be moved to.
 
         The oldest of those that differ only in name and age is to be asked for first.
         """
-        if offers.number not in self._ways:
-            self._ways[offers.number] = tuple(
-                replace(target.way, starts=self._start_of(target, created))
-                for target in offers.offers
+        if candidate.kind not in self._ways:
+            self._ways[candidate.kind] = tuple(
+                replace(way, starts=self._start_of(way, candidate.order)) for way in candidate.ways
             )
-        return self._ways[offers.number]
+        return replace(candidate, ways=self._ways[candidate.kind])
 
-    def _start_of(self, target: MoveTarget, created: int) -> float:
-        """Return when a Job would start at a target with its age, in seconds from now."""
-        name, snapshot = target.way.cluster_queue, self._world.snapshot
+    def _start_of(self, way: Way, created: int) -> float:
+        """Return when a Job of this age would start where it goes, in seconds from now."""
+        name, snapshot = way.cluster_queue, self._world.snapshot
         found = self.occupancy.start_times.start_of(
             name,
-            demand(target.arrival.needs, snapshot.cluster_queues[name], snapshot),
+            demand(way.arrival.needs, snapshot.cluster_queues[name], snapshot),
             now=self._world.now,
-            priority=target.arrival.priority,
-            local_queue=target.arrival.local_queue_key,
+            priority=way.arrival.priority,
+            local_queue=way.arrival.local_queue_key,
             created=created,
         )
         return -inf if found is None else found.start.seconds
 
-    def arrival(self, move: Move) -> Arrival:
+    def arrival(self, key: str, way: Way) -> Arrival:
         """Return what would be pending after a move."""
-        return self._moved(move.candidate.key, move.way.option)[0]
+        # Kueue follows a move with the same Workload, whose creation time stays (decision 0013),
+        # so the Job keeps its place in the order.
+        return replace(way.arrival, key=key, created=self._created[key])
 
     def prospect(self, moved: Moved) -> Outlook:
         """Forecast when all pending Workloads finish if these Jobs were moved."""
@@ -148,8 +130,9 @@ class Lineup:
                 waiting.append(group)
                 continue
             # The group stays with a count of 0, so that unknown run times are estimated alike.
-            arrival, job_class = self._moved(group.key, moved[group.key].option)
-            waiting.append(pending_group(arrival, job_class=job_class))
+            way = moved[group.key]
+            arrival = self.arrival(group.key, way)
+            waiting.append(pending_group(arrival, job_class=way.job_class))
             waiting.append(replace(group, count=0))
         return _MovedOutlook(self._starts.with_waiting(waiting), self._prospect)
 
@@ -210,11 +193,6 @@ def _class_texts(asked: Mapping[str, MoveQuestion], snapshot: Snapshot) -> Mappi
             known[alike] = class_text_of_workload(question, question.option, snapshot)
         texts[key] = known[alike]
     return texts
-
-
-def rank_of(question: MoveQuestion) -> Rank:
-    """Return a Job's rank, with the priority that its Workload has now."""
-    return Rank(question.policy.name, question.pending.job.namespace, question.workload.priority)
 
 
 def _occupancy(snapshot: Snapshot) -> Occupancy:
@@ -280,18 +258,17 @@ def choose_moves(world: ReconsiderInput, jobs: Iterable[Pending], *, most: int) 
     catalog = MoveOptions(world, lines.occupancy)
     candidates, free = [], set()
     for key, question in asked.items():
-        offers = catalog.of(question)
-        if offers.obstacle is not None:
-            obstacles[question.policy.name, offers.obstacle] += 1
+        candidate = catalog.of(question)
+        if isinstance(candidate, Obstacle):
+            obstacles[question.policy.name, candidate] += 1
             continue
-        candidates.append(_candidate(key, question, offers, lines))
-        lines.offer(key, question, offers)
-        if len(offers.offers) == len(question.policy.spec.options) - 1:
+        candidates.append(lines.with_starts(candidate))
+        if len(candidate.ways) == len(question.policy.spec.options) - 1:
             free.add(key)
     planned = plan.plan_moves(candidates, lines.prospect, waiting=lines.length, most=most)
     return ChosenMoves(
         moves=planned.moves,
-        arrivals=tuple(lines.arrival(move) for move in planned.moves),
+        arrivals=tuple(lines.arrival(move.candidate.key, move.way) for move in planned.moves),
         candidates=len(candidates),
         free=frozenset(free),
         obstacles=obstacles,
@@ -345,7 +322,6 @@ class _Questions:
         return MoveQuestion(
             pending=pending,
             policy=policy,
-            rules=rules,
             option=option,
             workload=workload,
             alike=alike,
@@ -412,40 +388,6 @@ def _workload_of(pending: Pending, world: ReconsiderInput) -> Workload | Obstacl
         return Obstacle.BACKOFF
     # Until Kueue has followed an earlier move, the Workload names the queue that was left.
     return Obstacle.MISMATCH if workload.queue != pending.queue else workload
-
-
-def _candidate(
-    key: str, question: MoveQuestion, offers: JobOptions, lines: Lineup
-) -> MoveCandidate:
-    gain: MoveGain = question.rules.minimum_gain
-    saving = question.rules.minimum_saving or _ANY_SAVING
-    pricing = _pricing(question, offers, saving)
-    return MoveCandidate(
-        key=key,
-        policy=question.policy.name,
-        option=question.option,
-        cluster_queue=offers.cluster_queue,
-        runs=offers.runs,
-        kind=str(offers.number),
-        order=question.workload.queued_at,
-        ways=lines.ways(offers, question.workload.queued_at),
-        moved=question.pending.moves,
-        least_seconds=seconds(gain.time),
-        least_part=(gain.percent if pricing is None else saving.percent) / 100,
-        rank=lines.ranks[key],
-        pricing=pricing,
-    )
-
-
-def _pricing(question: MoveQuestion, offers: JobOptions, saving: MoveSaving) -> Pricing | None:
-    """Return what a Job costs, where its policy decides by that."""
-    if offers.costs is None:
-        return None
-    given = question.policy.spec.strategy.least_cost
-    hour = offers.costs.stakes.time_value
-    if given is not None and given.time_value is not None:
-        hour = float(given.time_value)
-    return Pricing(hour=hour, least=float(saving.amount), of=offers.costs.of)
 
 
 def by_job(workloads: Iterable[Workload]) -> Mapping[str, Sequence[Workload]]:

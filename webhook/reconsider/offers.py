@@ -6,9 +6,10 @@ Whether a move is worth making is not decided here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot, inf
+from typing import Final
 
 from webhook.decide import expectations, match, options, wishes
 from webhook.decide.applicant import Applicant, Moment, read_applicant
@@ -20,15 +21,16 @@ from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of, unmodelled
 from webhook.learn import expected_runs
 from webhook.model import marks
-from webhook.model.costs.prices import HOUR, Stakes
+from webhook.model.costs.prices import HOUR
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis
 from webhook.model.job import Job, Pending
-from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider
+from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider, seconds
+from webhook.model.policy.strategy import MoveSaving
 from webhook.model.queues import Arrival, Snapshot
 from webhook.model.reasons import Obstacle
-from webhook.reconsider.plan import Way
+from webhook.reconsider.plan import MoveCandidate, Pricing, Rank, Way
 from webhook.state import forecast_input
 from webhook.state.queue_contents import QueueContents
 from webhook.state.workload import Workload
@@ -60,12 +62,16 @@ class MoveQuestion:
 
     pending: Pending
     policy: FallbackPolicy
-    rules: Reconsider
     option: str
     """The option that it is in."""
     workload: Workload
     alike: int
     """Its number by the ``AlikeNumbers`` of all that are asked together."""
+
+    @property
+    def rank(self) -> Rank:
+        """Return the Job's rank, with the priority that its Workload has now."""
+        return Rank(self.policy.name, self.pending.job.namespace, self.workload.priority)
 
 
 class AlikeNumbers:
@@ -89,50 +95,7 @@ class AlikeNumbers:
         return self._known.setdefault(key, (job.pod_sets, len(self._known)))[1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveTarget:
-    """An option that a Job could be moved to, and what would then be pending in its queue."""
-
-    way: Way
-    arrival: Arrival
-    job_class: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCosts:
-    """What Jobs cost by option and finish, as their policy weighs it."""
-
-    stakes: Stakes
-    deadline: float | None
-    """Seconds from now; None: they have none."""
-    charges: Mapping[str, float]
-    """Option to money beside time and lateness."""
-    sigmas: Mapping[str, float]
-    """Option to the standard deviation of their finish there, in seconds."""
-
-    def of(self, option: str, finish: float) -> float:
-        """Return what one costs that finishes in an option in so many seconds."""
-        cost = self.charges[option] + self.stakes.time_value * finish / HOUR
-        if self.deadline is None:
-            return cost
-        return cost + late_cost(self.stakes, self.deadline - finish, self.sigmas[option])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
-    """The options for moves of Jobs that differ only in name and age."""
-
-    runs: float
-    """Expected run time where they are, in seconds."""
-    cluster_queue: str
-    """The ClusterQueue that they are in."""
-    offers: tuple[MoveTarget, ...]
-    obstacle: Obstacle | None = None
-    """Why *offers* is empty; None: it is not."""
-    costs: JobCosts | None = None
-    """None: their moves are judged by time alone."""
-    number: int = 0
-    """Tells these Jobs from others in the same ``MoveOptions``."""
+_ANY_SAVING: Final = MoveSaving()
 
 
 class MoveOptions:
@@ -140,41 +103,65 @@ class MoveOptions:
 
     def __init__(self, world: ReconsiderInput, occupancy: Occupancy) -> None:
         self._world, self._occupancy = world, occupancy
-        self._known: dict[tuple[object, ...], JobOptions] = {}
+        self._known: dict[tuple[object, ...], MoveCandidate | Obstacle] = {}
 
-    def of(self, question: MoveQuestion) -> JobOptions:
-        """Return the options that a Job could be moved to, or the obstacle."""
-        job = question.pending.job
+    def of(self, question: MoveQuestion) -> MoveCandidate | Obstacle:
+        """Return a Job with the options that it could be moved to, or why there is none."""
+        pending, workload = question.pending, question.workload
         # The nearer a deadline, the fewer options are in time, so Jobs with one differ by age too.
         key = (
             question.alike,
             question.policy.name,
             question.option,
-            question.pending.queue,
-            question.workload.policy,
-            question.workload.obstacle,
-            question.pending.created if wishes.DEADLINE in job.annotations else 0.0,
+            pending.queue,
+            workload.policy,
+            workload.obstacle,
+            pending.created if wishes.DEADLINE in pending.job.annotations else 0.0,
         )
         if key not in self._known:
-            self._known[key] = replace(self._work_out(question), number=len(self._known))
-        return self._known[key]
+            self._known[key] = self._work_out(question, kind=str(len(self._known)))
+        known = self._known[key]
+        if isinstance(known, Obstacle):
+            return known
+        return replace(
+            known,
+            key=pending.key,
+            rank=question.rank,
+            order=workload.queued_at,
+            moved=pending.moves,
+        )
 
-    def _work_out(self, question: MoveQuestion) -> JobOptions:
-        pending = question.pending
+    def _work_out(self, question: MoveQuestion, *, kind: str) -> MoveCandidate | Obstacle:
+        """Return what Jobs have in common that differ only in name and age."""
+        pending, policy = question.pending, question.policy
         try:
             if unmodelled(pending.job, pending.queue, self._world.snapshot):
-                return _none(Obstacle.UNMODELLED)
+                return Obstacle.UNMODELLED
             applicant, assessments = self.assessed(question)
             by_option = {assessment.option: assessment for assessment in assessments}
-            here = by_option[question.option]
-            found = self._offers(
-                question,
-                here,
-                [assessment for assessment in by_option.values() if assessment is not here],
-            )
-            return replace(found, costs=_job_costs(by_option, applicant.wishes))
+            here, runs = by_option[question.option], _runs(by_option[question.option])
+            if runs is None:
+                return Obstacle.OPTION_REFUSED
+            ways = self._ways(question, by_option)
         except FieldError:
-            return _none(Obstacle.OPTION_REFUSED)
+            return Obstacle.OPTION_REFUSED
+        if isinstance(ways, Obstacle):
+            return ways
+        rules = policy.spec.reconsider or Reconsider()
+        pricing = _pricing(policy, by_option, applicant.wishes)
+        gain, saving = rules.minimum_gain, rules.minimum_saving or _ANY_SAVING
+        return MoveCandidate(
+            key="",
+            rank=question.rank,
+            option=here.option,
+            runs=runs,
+            kind=kind,
+            order=0,
+            ways=ways,
+            least_seconds=seconds(gain.time),
+            least_part=(gain.percent if pricing is None else saving.percent) / 100,
+            pricing=pricing,
+        )
 
     def assessed(self, question: MoveQuestion) -> tuple[Applicant, tuple[Assessment, ...]]:
         """Assess all options of a Job's policy, in their order, as at its creation.
@@ -200,48 +187,34 @@ class MoveOptions:
         expectations.expect(applicant, assessments)
         return applicant, assessments
 
-    def _offers(
-        self, question: MoveQuestion, here: Assessment, others: Iterable[Assessment]
-    ) -> JobOptions:
-        """Return those of the other options that the Job could be moved to from *here*."""
-        runs, stands = _runs(here), question.pending.job
+    def _ways(
+        self, question: MoveQuestion, by_option: Mapping[str, Assessment]
+    ) -> tuple[Way, ...] | Obstacle:
+        """Return the other options that a Job could be moved to, or why there is none."""
+        here, stands = by_option[question.option], question.pending.job
         if question.pending.option and here.job is not None:
             # It is as its decision adapted it; without a decision it is as it was submitted.
             stands = here.job
-        if runs is None:
-            return _none(Obstacle.OPTION_REFUSED)
         # By a start that is not known no Job is moved, as none is sent elsewhere by it at its
         # creation (decision 0023).
         if not _is_known(here):
-            return _none(Obstacle.START_UNKNOWN)
-        offers: list[MoveTarget] = []
+            return Obstacle.START_UNKNOWN
+        ways: list[Way] = []
         because = Obstacle.OPTION_REFUSED
-        for assessment in others:
-            there = _runs(assessment)
-            if assessment.rejection is not None or there is None or assessment.job is None:
+        for there in by_option.values():
+            runs = _runs(there)
+            if there is here or there.rejection is not None or runs is None or there.job is None:
                 continue
-            if not _is_known(assessment) or _lacks_cost(question.policy, here, assessment):
+            if not _is_known(there) or _lacks_cost(question.policy, here, there):
                 because = Obstacle.START_UNKNOWN
                 continue
-            if against := self.against(question, stands, assessment):
+            if against := self.against(question, stands, there):
                 because = against
                 continue
-            offer = self._offer(question, assessment, there)
             # Both starts may be off, independently of one another.
-            off = hypot(_half_width(here), _half_width(assessment))
-            way = replace(
-                offer.way,
-                unsure=margin(off, self._world.min_gain_probability),
-                least_times=_least_times(assessment),
-            )
-            offers.append(replace(offer, way=way))
-        if not offers:
-            return _none(because)
-        return JobOptions(
-            runs=runs,
-            cluster_queue=here.cluster_queue,
-            offers=tuple(offers),
-        )
+            off = hypot(_half_width(here), _half_width(there))
+            ways.append(self._way(question, there, runs=runs, off=off))
+        return tuple(ways) or because
 
     def against(self, question: MoveQuestion, stands: Job, there: Assessment) -> Obstacle | None:
         """Return why a Job cannot be moved from *stands* to another option; None: it can."""
@@ -259,28 +232,30 @@ class MoveOptions:
         is_new_enough = self._world.changes_resources or not kind.changes_with_kubernetes
         return None if is_new_enough else Obstacle.OLDER_KUBERNETES
 
-    def _offer(self, question: MoveQuestion, assessment: Assessment, runs: float) -> MoveTarget:
-        """Describe a move to an assessed option, where the Job runs for *runs* seconds."""
+    def _way(self, question: MoveQuestion, there: Assessment, *, runs: float, off: float) -> Way:
+        """Describe an assessed option, where a Job runs for *runs* seconds.
+
+        *off*: by how much its starts there and where it is may be off together.
+        """
         job, policy = question.pending.job, question.policy
-        option = next(option for option in policy.spec.options if option.name == assessment.option)
-        finish = assessment.forecast.finish if assessment.forecast is not None else None
-        return MoveTarget(
-            way=Way(
-                option=assessment.option,
-                cluster_queue=assessment.cluster_queue,
-                runs=runs,
-                priced=inf if finish is None else finish,
-            ),
+        option = next(option for option in policy.spec.options if option.name == there.option)
+        finish = there.forecast.finish if there.forecast is not None else None
+        return Way(
             arrival=Arrival(
                 key="",
                 namespace=job.namespace,
-                local_queue=assessment.queue,
-                needs=assessment.needs,
+                local_queue=there.queue,
+                needs=there.needs,
                 priority=priority_of(job, option, self._world.snapshot),
                 policy=policy.name,
-                option=assessment.option,
+                option=there.option,
             ),
-            job_class=class_text_of_workload(question, assessment.option, self._world.snapshot),
+            cluster_queue=there.cluster_queue,
+            job_class=class_text_of_workload(question, there.option, self._world.snapshot),
+            runs=runs,
+            priced=inf if finish is None else finish,
+            unsure=margin(off, self._world.min_gain_probability),
+            least_times=_least_times(there),
         )
 
 
@@ -297,27 +272,34 @@ def _least_times(assessment: Assessment) -> float:
     return GUESSED_TIMES if run is not None and run.basis is Basis.PROFILE else 1.0
 
 
-def _job_costs(options: Mapping[str, Assessment], wished: Wishes) -> JobCosts | None:
+def _pricing(
+    policy: FallbackPolicy, by_option: Mapping[str, Assessment], wished: Wishes
+) -> Pricing | None:
     """Return what a Job costs in its options; None: costs do not decide, or are not known."""
-    costs = {name: option.cost for name, option in options.items() if option.cost is not None}
+    costs = {name: option.cost for name, option in by_option.items() if option.cost is not None}
     stakes = next((cost.stakes for cost in costs.values() if cost.stakes is not None), None)
     if stakes is None:
         return None
-    forecasts = {name: options[name].forecast for name in costs}
+    forecasts = {name: by_option[name].forecast for name in costs}
     sigmas = {
         name: 0.0 if forecast is None else sigma_of(forecast)
         for name, forecast in forecasts.items()
     }
-    return JobCosts(
-        stakes=stakes,
-        deadline=wished.deadline,
-        charges={name: cost.charge for name, cost in costs.items()},
-        sigmas=sigmas,
-    )
 
+    def cost_of(option: str, finish: float) -> float:
+        """Return the money for time and lateness, beside what the option charges."""
+        cost = costs[option].charge + stakes.time_value * finish / HOUR
+        if wished.deadline is None:
+            return cost
+        return cost + late_cost(stakes, wished.deadline - finish, sigmas[option])
 
-def _none(because: Obstacle) -> JobOptions:
-    return JobOptions(runs=0.0, cluster_queue="", offers=(), obstacle=because)
+    given = policy.spec.strategy.least_cost
+    hour = stakes.time_value
+    if given is not None and given.time_value is not None:
+        hour = float(given.time_value)
+    rules = policy.spec.reconsider or Reconsider()
+    saving = rules.minimum_saving or _ANY_SAVING
+    return Pricing(hour=hour, least=float(saving.amount), of=cost_of)
 
 
 def _runs(assessment: Assessment) -> float | None:

@@ -2,8 +2,8 @@
 
 A move is judged by the sum of all their finishes, as the caller forecasts them (decision 0013), or
 of all their costs where costs decide. It is made only when the Job is about to start: it keeps its
-place in Kueue's order wherever it goes, so nothing is lost by waiting. Queues, quota and policies
-are not known here.
+place in Kueue's order wherever it goes, so nothing is lost by waiting. Quota and policies are not
+known here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import NamedTuple, Protocol, TypeAlias
+
+from webhook.model.queues import Arrival
 
 NEVER_SECONDS = 30 * 86_400.0
 """The finish, in seconds from now, of a Job that would never start."""
@@ -53,15 +55,15 @@ class Rank(NamedTuple):
         return is_theirs and other.priority >= self.priority
 
 
-_OF_NOBODY = Rank("", "", 0)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     """One option that a Job could be moved to."""
 
-    option: str
+    arrival: Arrival
+    """What would be pending there, of a Job without its name and age."""
     cluster_queue: str
+    job_class: str = ""
+    """The class by which its run time is looked up there."""
     runs: float
     """Expected run time there, in seconds."""
     priced: float = inf
@@ -73,6 +75,10 @@ class Way:
     """When the oldest of its kind would start there, in seconds from now; -inf: not known."""
     least_times: float = 1.0
     """How many times what a move must gain at least one to this option must."""
+
+    @property
+    def option(self) -> str:
+        return self.arrival.option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +103,9 @@ class MoveCandidate:
     """A pending Job that may be moved."""
 
     key: str
-    policy: str
+    rank: Rank
     option: str
     """The option that it is in."""
-    cluster_queue: str
     runs: float
     """Expected run time where it is, in seconds."""
     kind: str
@@ -114,9 +119,12 @@ class MoveCandidate:
     """What a move must gain at least, in seconds."""
     least_part: float = 0.0
     """What a move must gain at least, as a part of the time until it finishes where it is."""
-    rank: Rank = _OF_NOBODY
     pricing: Pricing | None = None
     """None: moves of it are judged by time alone; else ``least_part`` is of what it costs."""
+
+    @property
+    def policy(self) -> str:
+        return self.rank.policy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed
+from webhook.api import published
+from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import SIGNING_KEYS, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.model import fields
@@ -165,44 +166,31 @@ class KeyKeeper:
         try:
             line = self._keep()
         except ClusterError as error:
-            if error.is_conflict:
-                # It was changed in between: read it again at once.
-                self._next = now
-                return ()
             line = Attention(f"signing keys: {error}")
         said, self._said = self._said, line
         return (line,) if line and line != said else ()
 
     def _keep(self) -> str:
-        try:
-            source = self._transport.get(f"{self._path}/{SIGNING_KEYS}")
-        except NotServed:
-            source = {}
-        line = ""
-        try:
-            before = read_keys(source)
-        except FieldError as error:
-            before, line = None, Attention(f"signing keys: {error}; new ones are made")
-        after = renewed(before, self._unix())
-        if after is before or not self._is_leader():
-            return line
-        if source:
-            self._transport.put(f"{self._path}/{SIGNING_KEYS}", _with_data(source, after))
-        else:
-            self._transport.post(self._path, _with_data(_NEW, after))
-        return line or f"signing keys: {_change(before, after)}"
+        damage = change = ""
 
+        def rotate(source: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+            nonlocal damage, change
+            before, damage = None, ""
+            try:
+                before = read_keys(source or {})
+            except FieldError as error:
+                damage = Attention(f"signing keys: {error}; new ones are made")
+            after = renewed(before, self._unix())
+            if after is before:
+                return None
+            change = f"signing keys: {_change(before, after)}"
+            made = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque"} if not source else {}
+            return {**made, "metadata": {"name": SIGNING_KEYS}, "data": to_secret(after)}
 
-_NEW: Final[Mapping[str, Any]] = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": SIGNING_KEYS},
-    "type": "Opaque",
-}
-
-
-def _with_data(source: Mapping[str, Any], keys: SigningKeys) -> Mapping[str, Any]:
-    return {**source, "data": {**(source.get("data") or {}), **to_secret(keys)}}
+        is_written = published.update(
+            self._transport, self._path, SIGNING_KEYS, rotate, may_write=self._is_leader
+        )
+        return damage or (change if is_written else "")
 
 
 def _change(before: SigningKeys | None, after: SigningKeys) -> str:

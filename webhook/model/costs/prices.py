@@ -169,6 +169,7 @@ class Place:
     @property
     def interruptions(self) -> float:
         """Return how many are expected in an hour: as was seen, else as a Tariff says."""
+        # What was seen only corrects what a Tariff expects: without one, capacity counts as kept.
         if not self.prices.interruptions:
             return 0.0
         rates = []
