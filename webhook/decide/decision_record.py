@@ -286,9 +286,9 @@ def _sums(cost: Mapping[str, float]) -> Mapping[str, float]:
     return {term: cost[term] for term in ("money", "electricity", "total") if term in cost}
 
 
-def decision_json(decision: Decision) -> dict[str, Any]:
+def decision_json(record: Recorded) -> dict[str, Any]:
     """Return a decision as JSON, without what is needed to undo it."""
-    return _written(record_of(decision), _FOR_PEOPLE)
+    return _written(record, _FOR_PEOPLE)
 
 
 def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
         answer["skip"] = str(outcome.skip)
     else:
-        answer["decision"] = decision_json(outcome.decision)
+        answer["decision"] = decision_json(record_of(outcome.decision))
     answer["edits"] = [_edit_json(edit) for edit in outcome.edits]
     answer["warnings"] = list(outcome.warnings)
     return answer
