@@ -17,8 +17,8 @@ from bench.report import Figures, Scale, Target, spread
 from bench.serving import Say
 from hack import bodies
 from webhook.commands.deciding import view_of_state
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.queues import Snapshot
+from webhook.state.live_occupancy import OccupancyOfSnapshots
+from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import read_state
 
 BY_FINISH, BY_COST = "by finish time", "by cost"

@@ -34,8 +34,9 @@ from webhook.model.queues import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
-    Snapshot,
 )
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import Snapshot, updated
 
 PENDING: Final = 20_000
 PENDING_AT_LOOKUPS: Final = (0, 50, 500, 5_000)
@@ -103,11 +104,11 @@ def preempting() -> World:
     policy = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohort="Any")
     queues = {
         name: replace(queue, preemption=policy)
-        for name, queue in world.snapshot.cluster_queues.items()
+        for name, queue in world.snapshot.setup.cluster_queues.items()
     }
     priorities = {str(priority): priority for priority in PRIORITIES}
     return World(
-        replace(world.snapshot, cluster_queues=queues, priority_classes=priorities),
+        updated(world.snapshot, cluster_queues=queues, priority_classes=priorities),
         [replace(each, priority=_priority(), created=1) for each in world.running],
         [replace(each, priority=_priority(), created=2) for each in world.waiting],
     )
@@ -120,7 +121,7 @@ def _priority() -> int:
 def fair() -> World:
     """One cohort of all queues, shared fairly."""
     world = flat()
-    return world._replace(snapshot=replace(world.snapshot, kueue=KueueConfig(fair_sharing=True)))
+    return world._replace(snapshot=updated(world.snapshot, kueue=KueueConfig(fair_sharing=True)))
 
 
 def limited() -> World:
@@ -138,7 +139,8 @@ def _world(
     limit: int | None = None,
 ) -> World:
     names = [f"cq-{index}" for index in range(queues)]
-    snapshot = Snapshot(
+    snapshot = updated(
+        Snapshot(),
         cluster_queues={
             name: _queue(name, cohort_of(index), gpus, queueing, limit)
             for index, name in enumerate(names)
@@ -235,12 +237,12 @@ def measure(name: str, repeat: int = 3) -> Mapping[str, float]:
 def _lookup(forecasts: Mapping[str, TreeForecast], world: World, repeat: int) -> float:
     """Return the milliseconds of one lookup, in the forecast with the most cycles."""
     name, forecast = max(forecasts.items(), key=lambda item: len(item[1].log.times))
-    queue = world.snapshot.cluster_queues[name]
-    asked = Newcomer(queue=queue, demand=demand(NEEDS[2], queue, world.snapshot))
+    queue = world.snapshot.setup.cluster_queues[name]
+    asked = Newcomer(queue=queue, demand=demand(NEEDS[2], queue, world.snapshot.setup))
     number = 10 * repeat
     begin = time.process_time()
     for _ in range(number):
-        start_of(forecast, asked, world.snapshot, now=0.0)
+        start_of(forecast, asked, world.snapshot.setup, now=0.0)
     return (time.process_time() - begin) / number * 1e3
 
 
@@ -251,11 +253,9 @@ def _best(world: World, repeat: int) -> float:
 def _timed(world: World) -> tuple[float, Mapping[str, TreeForecast]]:
     begin = time.process_time()
     found = forecast(
-        world.snapshot,
+        forecast_givens(world.snapshot, lambda name, _: RUN_TIMES.get(name), 0.0),
         world.running,
         world.waiting,
-        lambda name, _: RUN_TIMES.get(name),
-        0.0,
     )
     return time.process_time() - begin, found
 

@@ -37,10 +37,10 @@ from hack.api import Object
 from hack.controlplane import Options
 from hack.plane import NotReadyError, Plane
 from webhook.model.job import PRIORITY_LABEL
-from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import STATIC, Scenario
 from webhook.simulate.scenario_spec import Scalar
 from webhook.state.kueue_config import read_kueue_config
+from webhook.state.snapshot import Snapshot, updated
 
 JOBS: Final = 60
 RUN_SECONDS: Final = 45.0
@@ -392,9 +392,7 @@ def replayed(names: Sequence[str], scale: Scale, seeds: Sequence[int]) -> Iterat
 
 def _configured(snapshot: Snapshot, world: World) -> Snapshot:
     text = json.dumps({"kind": "Configuration", **world.kueue})
-    return dataclasses.replace(
-        snapshot, kueue=read_kueue_config({"metadata": {}, "data": {"config": text}})
-    )
+    return updated(snapshot, kueue=read_kueue_config({"metadata": {}, "data": {"config": text}}))
 
 
 def _turnaround(course: Course) -> float:

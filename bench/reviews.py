@@ -12,10 +12,10 @@ from hack import bodies, load, meters, paper
 from hack.install import NAMESPACE, SERVICE, Installation
 from webhook.admission import review as reviews_wire
 from webhook.flow.create import Rules
-from webhook.model.queues import Snapshot
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 from webhook.state.pipe import Update, changes
+from webhook.state.snapshot import Snapshot
 
 IN_PROCESS: Final = 2_000
 """Reviews that are decided without a server."""

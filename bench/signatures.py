@@ -4,16 +4,15 @@ import secrets
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from bench import reviews
 from bench.report import Figures, Scale, Target, spread
 from bench.serving import Say
 from hack import bodies
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.live_occupancy import OccupancyOfSnapshots
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import read_snapshot
 
 MOST: Final = 0.05
@@ -30,7 +29,7 @@ def measure(scale: Scale, say: Say) -> Figures:
     found: dict[str, list[float]] = {"without": [], "signed": []}
     for _ in range(scale.rounds):
         for name, signing in (("without", None), ("signed", keys)):
-            found[name].append(_median(replace(snapshot, signing=signing)))
+            found[name].append(_median(updated(snapshot, signing=signing)))
     return {**found}
 
 

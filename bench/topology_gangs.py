@@ -20,7 +20,6 @@ from typing import Any, Final
 
 from webhook.decide import match, options, strategies
 from webhook.decide.applicant import Applicant, Moment
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import PendingGroup, pending_group
@@ -42,9 +41,11 @@ from webhook.model.queues import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
-    Snapshot,
 )
 from webhook.model.topologies import HOSTNAME, PlacedPods, Topology, TopologyNode
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import Snapshot, updated
 
 GPU: Final = "nvidia.com/gpu"
 RACK: Final = "example.com/rack"
@@ -142,7 +143,9 @@ class _World:
 
     def __init__(self, options: Sequence[Mapping[str, Any]]) -> None:
         self._options = options
-        self._simulations = [_simulation(tree) for tree in plant(BARE.cluster_queues, {}).trees]
+        self._simulations = [
+            _simulation(tree) for tree in plant(BARE.setup.cluster_queues, {}).trees
+        ]
         self._waiting: dict[str, Sent] = {}
         self._running: dict[str, Started] = {}
 
@@ -166,7 +169,7 @@ class _World:
 
     def _begin(self, begun: StartedWorkloads, tree: UsageTree) -> Started:
         sent = self._waiting.pop(begun.key)
-        level = level_of(begun.placed, begun.flavors, BARE)
+        level = level_of(begun.placed, begun.flavors, BARE.setup)
         self._running[begun.key] = running = Started(
             gang=sent.gang,
             at=begun.at,
@@ -179,11 +182,11 @@ class _World:
 
     def _join(self, sent: Sent) -> None:
         self._waiting[str(sent.gang.number)] = sent
-        asked = needs(sent.job, BARE)
-        queue = BARE.cluster_queues[sent.queue]
+        asked = needs(sent.job, BARE.cluster, BARE.setup.kueue)
+        queue = BARE.setup.cluster_queues[sent.queue]
         waiting = PendingGroup(
             cluster_queue=sent.queue,
-            demand=demand(asked, queue, BARE),
+            demand=demand(asked, queue, BARE.setup),
             # Until it starts, and shows how it is placed.
             seconds=inf,
             at=sent.gang.at,
@@ -210,7 +213,7 @@ class _World:
         return Sent(gang=gang, job=taken.job or job, queue=taken.cluster_queue)
 
     def _snapshot(self, gang: Gang, policy: FallbackPolicy) -> Snapshot:
-        snapshot = replace(
+        snapshot = updated(
             BARE,
             as_of=gang.at,
             held={
@@ -230,7 +233,7 @@ class _World:
             (key, f"v100#{SPREAD}"): _run(gang.seconds * SPREAD_FACTOR),
             (key, "p100"): _run(gang.seconds * OLD_FACTOR),
         }
-        snapshot = replace(snapshot, competing=arrivals, run_times=known)
+        snapshot = updated(snapshot, competing=arrivals, run_times=known)
         return replace(snapshot, forecasts=self._forecasts(snapshot, gang.at))
 
     def _forecasts(self, snapshot: Snapshot, now: float) -> Mapping[str, Any]:
@@ -250,13 +253,18 @@ class _World:
             )
             for key, one in self._running.items()
         ]
-        queued = [pending_group(arrival, job_class=arrival.key) for arrival in snapshot.arrivals]
-        return forecast(snapshot, running, queued, run_time_of, now)
+        queued = [
+            pending_group(arrival, job_class=arrival.key) for arrival in snapshot.workloads.arrivals
+        ]
+        return forecast(forecast_givens(snapshot, run_time_of, now), running, queued)
 
 
 def _simulation(tree: UsageTree) -> Simulation:
     return Simulation(
-        tree, BARE.cluster_queues.values(), kueue=BARE.kueue, domains=domains_of(BARE, tree)
+        tree,
+        BARE.setup.cluster_queues.values(),
+        kueue=BARE.setup.kueue,
+        domains=domains_of(forecast_givens(BARE, lambda *_: None, 0.0), tree),
     )
 
 
@@ -286,7 +294,7 @@ def _arrival(sent: Sent, snapshot: Snapshot) -> Arrival:
         key=str(sent.gang.number),
         namespace="team",
         local_queue=sent.queue.replace("-cq", "-lq"),
-        needs=needs(sent.job, snapshot),
+        needs=needs(sent.job, snapshot.cluster, snapshot.setup.kueue),
         created=int(sent.gang.at),
     )
 
@@ -325,7 +333,8 @@ def _node(rack: int, index: int) -> TopologyNode:
 
 
 QUEUES: Final = ("v100-cq", "p100-cq")
-BARE: Final = Snapshot(
+BARE: Final = updated(
+    Snapshot(),
     cluster_queues={
         "v100-cq": _queue("v100-cq", "v100", RACKS * NODES * GPUS),
         "p100-cq": _queue("p100-cq", "p100", OLD_GPUS),

@@ -15,11 +15,11 @@ from hack import bodies, paper
 from webhook.admission import review as reviews_wire
 from webhook.api.client import Client
 from webhook.flow.create import Rules
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.queues import Snapshot
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update, changes
+from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import fetch_snapshot
 
 Quantiles = dict[str, float]

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.decide.applicant import Applicant, Moment
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.simulation import Running
@@ -29,9 +28,11 @@ from webhook.model.queues import (
     Quota,
     ResourceFlavor,
     ResourceGroup,
-    Snapshot,
 )
 from webhook.model.requester import Requester
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import Snapshot, updated
 
 NAMESPACE = "team"
 
@@ -136,7 +137,8 @@ def snapshot(
         names = {queue.name.removesuffix("-cq") + "-lq": queue.name for queue in cluster_queues}
     named = {name for queue in cluster_queues for each in queue.groups for name in each.flavors}
     found = {name: ResourceFlavor(name=name) for name in sorted(named)}
-    return Snapshot(
+    return updated(
+        Snapshot(),
         cluster_queues={queue.name: queue for queue in cluster_queues},
         local_queues={
             (NAMESPACE, name): LocalQueue(namespace=NAMESPACE, name=name, cluster_queue=target)
@@ -181,7 +183,9 @@ def foreseen(
             return None
         return RunTime(seconds=found, low=found, high=found, basis=Basis.ANNOTATION)
 
-    return replace(known, forecasts=forecast(known, running, queued, run_time_of, now))
+    return replace(
+        known, forecasts=forecast(forecast_givens(known, run_time_of, now), running, queued)
+    )
 
 
 def held(

@@ -1,13 +1,13 @@
 """Light Jobs of several kinds as they are submitted, and the Workloads that Kueue makes of them."""
 
 import copy
-from dataclasses import replace
 
 from tests import builders
 from tests.servers import paper_snapshot
 from webhook.admission.patch import value_at
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 LABELS = {"kueue.x-k8s.io/queue-name": "gpu-lq", "workload-type": "light-gpu"}
@@ -143,4 +143,4 @@ def snapshot(**rest):
     )
     frameworks = tuple(BY_NAME[kind].framework for kind in SPECS)
     given = {"policies": (policy,), "kueue": KueueConfig(frameworks=frameworks), **rest}
-    return replace(paper_snapshot(), **given)
+    return updated(paper_snapshot(), **given)

@@ -9,7 +9,8 @@ from typing import Any
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.jobs import BY_NAME, KINDS
-from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.state.snapshot import Snapshot
 
 OURS = "kueue-fallback.dev/"
 UNITS = (

@@ -17,15 +17,17 @@ from tests.builders import cluster_queue, cohort, policy, snapshot
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.requests import needs
 from webhook.kueue.simulation import Running
 from webhook.learn.job_class import of_job
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota, Snapshot
+from webhook.model.queues import Arrival, Held, LocalQueue, Preemption, Quota
 from webhook.state import forecast_input
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import Snapshot, updated
 
 GPU = "nvidia.com/gpu"
 CELL = ("a100", GPU)
@@ -179,7 +181,7 @@ class _Play:
         return decision.option == "cpu", decision.reason
 
     def _state(self) -> Snapshot:
-        found = replace(self._snapshot, as_of=self._now, held=self._held(), competing=self._lines())
+        found = updated(self._snapshot, as_of=self._now, held=self._held(), competing=self._lines())
         running = [
             Running(
                 cluster_queue=case.queue,
@@ -193,7 +195,9 @@ class _Play:
             pending_group(self._arrival(case), job_class=self._class_of(case))
             for case in sorted(self._waiting.values(), key=lambda c: (-c.priority, c.at))
         ]
-        forecasts = forecast(found, running, waiting, forecast_input.LentRunTimes(found), self._now)
+        forecasts = forecast(
+            forecast_givens(found, forecast_input.LentRunTimes(found), self._now), running, waiting
+        )
         return replace(found, forecasts=forecasts)
 
     def _held(self) -> Mapping[str, Held]:
@@ -219,7 +223,9 @@ class _Play:
             key=str(case.number),
             namespace="team",
             local_queue=case.queue,
-            needs=needs(self._jobs[case.number], self._snapshot),
+            needs=needs(
+                self._jobs[case.number], self._snapshot.cluster, self._snapshot.setup.kueue
+            ),
             priority=case.priority,
             created=int(case.at * 1000),
         )
@@ -242,7 +248,7 @@ def _snapshot(world: World, cases, jobs) -> Snapshot:
     cpus = cluster_queue("cpu", {"cpus": {"cpu": Quota(nominal=1_000_000)}})
     found = snapshot(*queues, cpus, cohorts=[cohort(world.cohort)] if world.cohort else [])
     classes = {case.number: of_job(jobs[case.number]) for case in cases}
-    return replace(
+    return updated(
         found,
         local_queues={
             ("team", name): LocalQueue(namespace="team", name=name, cluster_queue=name)

@@ -14,12 +14,12 @@ from werkzeug.test import Client
 from tests import builders
 from tests.reviews import admitted, review
 from webhook.flow.create import Rules
-from webhook.model.queues import Snapshot
 from webhook.serving.app import create_app, teller
 from webhook.serving.decision_log import DecisionLog
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
 from webhook.state.pipe import Update, changes
+from webhook.state.snapshot import Snapshot
 
 
 @contextlib.contextmanager

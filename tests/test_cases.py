@@ -19,7 +19,6 @@ from webhook.admission import patch
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS, JobKind
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.learn import device_runs, job_class
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
 from webhook.learn.job_class import Mark
@@ -28,9 +27,10 @@ from webhook.model.decision import CreateOutcome, Decided, Skipped
 from webhook.model.forecasts import JobClass
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.model.requester import read_requester
 from webhook.state import forecast_input
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import read_state
 
 CASES = Path(__file__).parent / "cases"
@@ -59,7 +59,7 @@ def test_case(path, tmp_path):
     known = known_of(case, tmp_path, ())
     shared = {"job": case["job"], "decided": case.get("decided")}
     clusters = {
-        name: occupancy_of(known_of({**shared, **cluster}, tmp_path, known.policies))
+        name: occupancy_of(known_of({**shared, **cluster}, tmp_path, known.fallback.policies))
         for name, cluster in case.get("clusters", {}).items()
     }
     occupancy = replace(occupancy_of(known), clusters=clusters)
@@ -67,7 +67,7 @@ def test_case(path, tmp_path):
     moment = replace(MOMENT, requester=read_requester(case.get("by", {}), "by"))
     outcome = create.consider(case["job"], kind_of(case["job"]), occupancy, moment, create.Rules())
 
-    assert beyond_rules(kind_of(case["job"]), outcome.edits, known.policies) == []
+    assert beyond_rules(kind_of(case["job"]), outcome.edits, known.fallback.policies) == []
     patched = apply(outcome, case["job"])
     assert found(outcome, patched, case["want"]) == case["want"]
 
@@ -83,7 +83,7 @@ def known_of(case: Object, folder: Path, policies: tuple[FallbackPolicy, ...]) -
     path.write_text(json.dumps({"kind": "List", "items": objects_of(case)}))
     state = read_state(str(path))
     snapshot = state.snapshot(-float(case.get("age", 0)), MOMENT.unix)
-    snapshot = replace(snapshot, policies=policies or snapshot.policies)
+    snapshot = updated(snapshot, policies=policies or snapshot.fallback.policies)
     return forecast_input.with_forecasts(state, snapshot, MOMENT.unix)
 
 

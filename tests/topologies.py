@@ -1,9 +1,8 @@
 """Builders of Topologies, and of Nodes in blocks and racks."""
 
-from dataclasses import replace
-
 from webhook.model.queues import ResourceFlavor
 from webhook.model.topologies import HOSTNAME, Topology, TopologyNode
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 BLOCK, RACK = "example.com/block", "example.com/rack"
@@ -33,8 +32,8 @@ def topology(nodes=(), *, name="racks", levels=LEVELS):
 
 def with_topology(snapshot, nodes, *, flavor="gpu", levels=LEVELS):
     """Return a snapshot in which a flavor has a Topology with these Nodes."""
-    return replace(
+    return updated(
         snapshot,
-        flavors={**snapshot.flavors, flavor: ResourceFlavor(name=flavor, topology="racks")},
+        flavors={**snapshot.setup.flavors, flavor: ResourceFlavor(name=flavor, topology="racks")},
         topologies={"racks": topology(nodes, levels=levels)},
     )

@@ -103,7 +103,7 @@ def arrivals(draw, state, *, size=8, priorities=2):
         Arrival(
             key=str(index),
             namespace=NAMESPACE,
-            local_queue=draw(st.sampled_from(sorted(name for _, name in state.local_queues))),
+            local_queue=draw(st.sampled_from(sorted(name for _, name in state.setup.local_queues))),
             needs=tuple(
                 PodSetNeeds(name=name, count=1, per_pod=draw(asked), template=PodTemplate())
                 for name in draw(pod_sets)
@@ -117,13 +117,13 @@ def arrivals(draw, state, *, size=8, priorities=2):
 
 
 def trees(state):
-    return quota.plant(state.cluster_queues, state.cohorts).trees
+    return quota.plant(state.setup.cluster_queues, state.setup.cohorts).trees
 
 
 def simulations(state, *, grain=0.0, came_one_by_one=False, requeue=0.0):
     """One Simulation for each tree that holds a ClusterQueue, by ClusterQueue."""
-    kueue = replace(state.kueue, requeue_seconds=requeue)
-    queues = state.cluster_queues.values()
+    kueue = replace(state.setup.kueue, requeue_seconds=requeue)
+    queues = state.setup.cluster_queues.values()
     found = {}
     for tree in trees(state):
         simulation = Simulation(
@@ -141,8 +141,8 @@ def waiting(arrival, state, *, seconds=10.0, at=0.0, count=None, spread=0.0):
 
 
 def with_run(group, state, *, seconds, spread=0.0):
-    name = state.local_queues[tuple(group.local_queue.split("/"))].cluster_queue
-    asked = demand(group.needs, state.cluster_queues[name], state)
+    name = state.setup.local_queues[tuple(group.local_queue.split("/"))].cluster_queue
+    asked = demand(group.needs, state.setup.cluster_queues[name], state.setup)
     return replace(group, cluster_queue=name, demand=asked, seconds=seconds, spread=spread)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from webhook.model.job import DECISION
-from webhook.model.queues import Amounts
+from webhook.model.quantity import Amounts
 from webhook.simulate.results import JobResult, LostRun
 
 Object = Mapping[str, Any]

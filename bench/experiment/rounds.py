@@ -224,8 +224,8 @@ def lead(unix: float) -> float:
 def flavors_of(scenario: Scenario, submission: Submission, queue: str) -> str:
     """Name the flavor of a queue that has one."""
     namespace = scenario.templates[submission.template]["metadata"]["namespace"]
-    local_queue = scenario.snapshot.local_queues[namespace, queue]
-    (group,) = scenario.snapshot.cluster_queues[local_queue.cluster_queue].groups
+    local_queue = scenario.snapshot.setup.local_queues[namespace, queue]
+    (group,) = scenario.snapshot.setup.cluster_queues[local_queue.cluster_queue].groups
     return ",".join(group.flavors)
 
 

@@ -17,8 +17,9 @@ from webhook.kueue.tree_workloads import (
     filled,
     prepare,
 )
-from webhook.model.queues import FlavorResource, Snapshot
-from webhook.state.forecast_input import queued, running_in
+from webhook.model.quantity import FlavorResource
+from webhook.state.forecast_input import forecast_givens, queued, running_in
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 
 
@@ -44,14 +45,14 @@ def admitted_now(
     clock = snapshot.as_of - unix
     running: defaultdict[str, list[Running]] = defaultdict(list)
     waiting: defaultdict[str, list[PendingGroup]] = defaultdict(list)
-    for name in snapshot.cluster_queues:
+    for name in snapshot.setup.cluster_queues:
         contents = state.contents_of(name)
         running[name] += running_in(name, contents.holding, clock)
         groups = [group for group in contents.waiting if group.competes]
         waiting[name] += queued(groups, clock, lambda one: f"{one.namespace}/{one.name}")
     # How long anybody runs changes nothing about who starts now.
-    case = ForecastGivens(snapshot=snapshot, run_time_of=lambda *_: None, now=snapshot.as_of)
-    for tree in plant(snapshot.cluster_queues, snapshot.cohorts).trees:
+    case = forecast_givens(snapshot, lambda *_: None, snapshot.as_of)
+    for tree in plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts).trees:
         pending = [(name, group) for name in tree.leaves for group in waiting[name]]
         pending.sort(key=lambda placed: _age(placed[1], uids))
         holding = [run for name in tree.leaves for run in running[name]]

@@ -66,7 +66,7 @@ def test_the_journal_and_what_is_still_there_are_put_together():
     assert sorted(keyed) == ["w-0", "w-1"]
     assert (keyed["w-1"].option, keyed["w-1"].outcome) == ("cpu", "")
     assert (found.left_out, found.unread) == (3, ())
-    assert set(found.state.snapshot(0.0, 0.0).cluster_queues) == {"gpu-cq"}
+    assert set(found.state.snapshot(0.0, 0.0).setup.cluster_queues) == {"gpu-cq"}
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,11 @@ from webhook.console.view import Cell, Policy, Queue, ShownCluster, View
 from webhook.hindsight.savings_record import FORECASTS as BY_FORECASTS
 from webhook.hindsight.savings_record import Gained
 from webhook.kueue import quota
-from webhook.model.queues import Held, OffSwitch, StopPolicy
+from webhook.model.queues import Held, StopPolicy
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
+from webhook.state.snapshot import updated
 
 
 def by_forecasts(**sums):
@@ -305,13 +307,13 @@ def test_a_namespaces_own_policies_are_shown_to_those_who_may_list_its_jobs():
 def charged(draw):
     """A world in which each queue holds something, some of it admitted."""
     state, usage, admitted = draw(worlds.snapshots()), {}, {}
-    for name, queue in state.cluster_queues.items():
+    for name, queue in state.setup.cluster_queues.items():
         cells = [cell for each in queue.groups for cell in each.quotas]
         usage[name] = {cell: draw(st.integers(0, 6)) for cell in cells}
         part = {cell: draw(st.integers(0, most)) for cell, most in usage[name].items()}
         admitted[name] = Admitted(0, part)
     holdings = {name: Held(usage=used) for name, used in usage.items()}
-    return Counted(snapshot=replace(state, held=holdings), admitted=admitted, forecasts={})
+    return Counted(snapshot=updated(state, held=holdings), admitted=admitted, forecasts={})
 
 
 @settings(max_examples=150, deadline=None)
@@ -319,8 +321,8 @@ def charged(draw):
 def test_what_is_available_can_be_reserved_and_one_more_cannot(world):
     view = collect(known(counted=world))
     state = world.snapshot
-    idle = quota.plant(state.cluster_queues, state.cohorts)
-    forest = idle.charged({name: each.usage for name, each in state.held.items()})
+    idle = quota.plant(state.setup.cluster_queues, state.setup.cohorts)
+    forest = idle.charged({name: each.usage for name, each in state.workloads.held.items()})
 
     for queue in view.queues:
         for cell in queue.cells:

@@ -1,11 +1,8 @@
 """Policies as the controller judges them."""
 
 from webhook.controller.policy_status import Condition
-from webhook.model.queues import (
-    ClusterQueue,
-    LocalQueue,
-    Snapshot,
-)
+from webhook.model.queues import ClusterQueue, LocalQueue
+from webhook.state.snapshot import Snapshot, updated
 
 RESOLVED = "all queues and classes that the options name exist"
 
@@ -25,7 +22,8 @@ READY = ready(UNSET)
 
 def snapshot(*, namespaces=None, local=None, cluster=("gpu-cq", "cpu-cq"), **rest):
     local = local or {("team", "gpu-lq"): "gpu-cq", ("team", "cpu-lq"): "cpu-cq"}
-    return Snapshot(
+    return updated(
+        Snapshot(),
         namespaces=namespaces or {"team": {"team": "a"}, "kube-system": {}, "own": {}},
         local_queues={
             key: LocalQueue(namespace=key[0], name=key[1], cluster_queue=target)

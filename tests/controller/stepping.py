@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
-from webhook.model.queues import Snapshot
+from webhook.state.snapshot import Snapshot
 
 
 def at(now=0.0, unix=0.0, *, snapshot=None, feed=None):

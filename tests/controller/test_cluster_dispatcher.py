@@ -19,7 +19,8 @@ from webhook.controller.cluster_dispatcher import (
     applied,
 )
 from webhook.decide.cluster_choice import MARGIN_SECONDS, Nomination
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, OffSwitch, WorkerCluster
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, KueueConfig, WorkerCluster
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.awaiting_cluster import AWAITING, awaiting, read_awaiting
 from webhook.state.pipe import Update, changes
 

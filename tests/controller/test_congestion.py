@@ -15,9 +15,9 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.cost.congestion import STEP_SECONDS
 from webhook.model.costs.scarcity import LASTS_SECONDS, ScarceCell
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
 from webhook.state.pipe import apply_update
 from webhook.state.published_congestion import read_congestion
+from webhook.state.snapshot import Snapshot
 
 UNIX = 1_796_112_000.0
 CPU = ScarceCell("queue gpu-cq", "a100", "cpu")
@@ -102,7 +102,7 @@ def test_each_minute_what_is_waited_for_becomes_dearer_for_all_who_decide():
 
     assert 0 < first == again < cluster.price
     assert cluster.written == 2
-    assert cluster.snapshot.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
+    assert cluster.snapshot.costs.congestion == {"gpu-cq": {("a100", "cpu"): pytest.approx(first)}}
 
 
 def test_another_leader_goes_on_where_the_last_one_stopped():
@@ -121,12 +121,12 @@ def test_a_replica_that_does_not_lead_writes_nothing_and_prices_run_out():
     cluster.leads = False
 
     cluster.step(LASTS_SECONDS)
-    before = cluster.snapshot.congestion
+    before = cluster.snapshot.costs.congestion
     cluster.step(LASTS_SECONDS + 2)
 
     assert cluster.written == 1
     assert before
-    assert cluster.snapshot.congestion == {}
+    assert cluster.snapshot.costs.congestion == {}
 
 
 def test_the_off_switch_takes_them_off_at_once():
@@ -137,7 +137,7 @@ def test_the_off_switch_takes_them_off_at_once():
     cluster.feed.take(changed("kueue-fallback-off", "ADDED", switch))
     cluster.step(70.0)
 
-    assert cluster.snapshot.congestion == {}
+    assert cluster.snapshot.costs.congestion == {}
     assert cluster.price == 0.0
 
 

@@ -5,15 +5,17 @@ from webhook.api.kubernetes_api import NotServed
 from webhook.controller import cost_status
 from webhook.cost.rates import compile_tariff
 from webhook.model.costs.tariff import read_tariff
-from webhook.model.queues import ResourceFlavor, Snapshot, WorkerCluster
+from webhook.model.queues import ResourceFlavor, WorkerCluster
 from webhook.state.price_compiler import zone_of
+from webhook.state.snapshot import Snapshot, updated
 
 ONLY_ALWAYS = "only entries that always apply count"
 NOW, TIME = 1796112000.0, "2026-12-01T08:00:00Z"
 
 
 def cluster(*names, profiles=(), tariffs=(), workers=()):
-    return Snapshot(
+    return updated(
+        Snapshot(),
         flavors={name: ResourceFlavor(name=name, node_labels={"pool": name}) for name in names},
         accelerator_profiles=tuple(profiles),
         tariffs=tuple(map(compiled, tariffs)),

@@ -23,8 +23,9 @@ from webhook.learn.device_runs import unpack, use_of
 from webhook.learn.run_records import read_shard
 from webhook.model.costs.prices import Prices
 from webhook.model.faults import Failures
-from webhook.model.queues import ResourceFlavor, Snapshot
+from webhook.model.queues import ResourceFlavor
 from webhook.settings import PrometheusSettings
+from webhook.state.snapshot import Snapshot, updated
 
 GPU = "nvidia.com/gpu"
 GIB, MIB = 1 << 30, 1 << 20
@@ -63,7 +64,7 @@ class World:
                 },
             }.items()
         ]
-        self.snapshot = Snapshot(prices={"": Prices(devices=devices_of(flavors, ()))})
+        self.snapshot = updated(Snapshot(), prices={"": Prices(devices=devices_of(flavors, ()))})
         played.answer = self.answer
 
     def answer(self, query):

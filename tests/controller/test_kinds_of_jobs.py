@@ -1,7 +1,6 @@
 """What the controller does for Jobs it does for every kind that is switched on and served."""
 
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -27,6 +26,7 @@ from webhook.model.reasons import Obstacle
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
 from webhook.state.readers import read
+from webhook.state.snapshot import updated
 from webhook.state.watched import signing_keys, watched
 
 __all__ = ["feed"]
@@ -137,7 +137,7 @@ def test_one_that_came_without_a_review_is_fetched_by_its_kind_and_counted(kind)
     named = Replica(lambda *key: fetched.append(key) or whole)
     policy = read_policy(match={"jobSelector": {}, "kinds": [kind.kind]}, mode="Enforce")
     config = KueueConfig(frameworks=FRAMEWORKS)
-    named.show(replace(paper_snapshot(kueue=config), policies=(policy,)), STARTED)
+    named.show(updated(paper_snapshot(kueue=config), policies=(policy,)), STARTED)
     named.unreviewed.take(WatchUpdate(kind=kind.plural, at=1.0, entries=()))
 
     named.unreviewed.take(told(kind, metadata_of(kind)))

@@ -9,10 +9,10 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.controller.followed_watches import FollowedWatches
 from webhook.jobs import JOB
-from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKey, SigningKeys, signed_words
 from webhook.settings import Settings
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Snapshot
 
 OURS = "kueue-fallback.dev/"
 LEFT = "2026-11-21T06:00:00Z cpu-cq"

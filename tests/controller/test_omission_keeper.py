@@ -1,7 +1,5 @@
 """Which namespaces are left out, and when that is written."""
 
-import dataclasses
-
 import pytest
 
 from tests.servers import paper_snapshot
@@ -11,6 +9,7 @@ from webhook.controller.omission_keeper import LASTING_SECONDS, QUIET_SECONDS, O
 from webhook.model import omitted_namespaces
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.matching import LabelSelector
+from webhook.state.snapshot import updated
 
 UNIX = 1_800_000_000.0
 TEAM = {"kubernetes.io/metadata.name": "team", "gpu": "yes"}
@@ -42,7 +41,7 @@ class Configuration:
 
     def step(self, at, *, matched=("team",), is_sure=True, **namespaces):
         """Take a step while policies match in some of the two namespaces."""
-        snapshot = dataclasses.replace(
+        snapshot = updated(
             policies_for(*matched),
             namespaces={"team": TEAM, "other": OTHER, **namespaces},
             reviewed_namespaces=(EVERYTHING,),
@@ -56,11 +55,11 @@ def policies_for(*names):
     policies = []
     for name in names:
         selector = LabelSelector(match_labels={"kubernetes.io/metadata.name": name})
-        policy = found.policies[0]
+        policy = found.fallback.policies[0]
         match = policy.spec.match.model_copy(update={"namespace_selector": selector})
         spec = policy.spec.model_copy(update={"match": match})
         policies.append(policy.model_copy(update={"name": name, "spec": spec}))
-    return dataclasses.replace(found, policies=tuple(policies))
+    return updated(found, policies=tuple(policies))
 
 
 def test_a_namespace_is_left_out_when_no_policy_has_matched_there_for_a_while():

@@ -8,13 +8,8 @@ from webhook.controller import policy_status
 from webhook.controller.policy_status import Condition, KnownKinds
 from webhook.model.kueue_support import Doubt, KueueTested
 from webhook.model.policy.fallback_policy import read_policy
-from webhook.model.queues import (
-    MULTIKUEUE,
-    AdmissionCheck,
-    ClusterQueue,
-    KueueConfig,
-    Snapshot,
-)
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, ClusterQueue, KueueConfig
+from webhook.state.snapshot import Snapshot, updated
 
 
 def condition(found, *, kinds=None, **state):
@@ -139,7 +134,7 @@ def test_a_queue_of_other_clusters_is_named_too(option):
         "gpu-cq": ClusterQueue(name="gpu-cq"),
         "far-cq": ClusterQueue(name="far-cq", checks=("far",)),
     }
-    state = replace(snapshot(local=local), cluster_queues=queues, checks={"far": check})
+    state = updated(snapshot(local=local), cluster_queues=queues, checks={"far": check})
 
     found = policy_status.condition_of(
         read_policy(policy(options=[{"queue": "gpu-lq"}, option])), state, own_namespace="own"
@@ -220,7 +215,7 @@ def test_jobs_without_a_review_are_said_for_an_hour_whoever_counted_them(until, 
 )
 def test_a_kueue_that_is_untested_is_said_beside_ready(reason, is_restrained, status, message):
     doubt = Doubt(reason=reason, message="Kueue 0.20 is untested")
-    found = Snapshot(doubts=(doubt,), is_restrained=is_restrained)
+    found = updated(Snapshot(), doubts=(doubt,), is_restrained=is_restrained)
     before = policy_status.status_of(READY, Snapshot(), {}, now="2026-01-01T00:00:00Z")
 
     written = policy_status.status_of(READY, found, before, now="2026-01-02T00:00:00Z")

@@ -26,8 +26,8 @@ from webhook.hindsight.look_back import look_back
 from webhook.hindsight.savings_record import read_savings
 from webhook.model.faults import Failures
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import Snapshot
 from webhook.state.run_records_reader import path_of
+from webhook.state.snapshot import Snapshot
 
 PLACE = f"{path_of(OURS)}/{SAVINGS}"
 BEGAN = datetime.fromtimestamp(journals.BEGAN - 60, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

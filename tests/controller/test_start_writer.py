@@ -13,8 +13,8 @@ from webhook.controller import start_writer
 from webhook.controller.start_writer import MOST_AT_ONCE, STEP_SECONDS, StartWriter
 from webhook.model import expected_start
 from webhook.model.job import DECIDED_BY, EXPECTED_START
-from webhook.model.queues import Snapshot
 from webhook.state.pipe import apply_update
+from webhook.state.snapshot import Snapshot
 
 UNIX = 1_796_112_000.0
 POLICY = {

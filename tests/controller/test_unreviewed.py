@@ -1,7 +1,5 @@
 """Jobs that came without a review, told from those that came with one and from those of nobody."""
 
-import dataclasses
-
 import pytest
 
 from tests.controller.stepping import values
@@ -10,7 +8,9 @@ from tests.servers import Server, paper_snapshot
 from webhook.api.watch import WatchUpdate
 from webhook.controller.unreviewed import MOST_WAITING, NAMED_A_MINUTE, SnapshotHistory
 from webhook.model.pods import Selector
-from webhook.model.queues import ConsumedResources, OffSwitch
+from webhook.model.queues import ConsumedResources
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 
 CREATED = STARTED + 60
 OURS = "kueue-fallback.dev/"
@@ -85,7 +85,7 @@ def test_what_only_the_spec_rules_out_is_found_there():
     [
         paper_snapshot(mode="Observe"),
         paper_snapshot(off=OffSwitch()),
-        dataclasses.replace(paper_snapshot(), policies=()),
+        updated(paper_snapshot(), policies=()),
         paper_snapshot(reviewed_namespaces=(Selector(labels={"reviewed": "yes"}),)),
     ],
     ids=["mode", "off switch", "policy", "webhook configuration"],
@@ -107,7 +107,7 @@ LEFT_OUT = {"omitted_namespaces": frozenset({"team"})}
 
 @pytest.mark.parametrize(("seen", "names"), [(59.9, ()), (60.4, ("light",))])
 def test_where_nothing_is_sent_jobs_count_from_the_moment_in_which_a_policy_matches(seen, names):
-    unmatched = dataclasses.replace(paper_snapshot(), policies=(), **LEFT_OUT)
+    unmatched = updated(paper_snapshot(), policies=(), **LEFT_OUT)
     cluster = Cluster(snapshot=unmatched)
     cluster.show(paper_snapshot(**LEFT_OUT), CREATED)
     cluster.create(stored(), at=seen)
@@ -189,15 +189,15 @@ def test_a_refusal_is_said_once_and_what_came_meanwhile_is_not_judged():
 
 def test_of_snapshots_that_differ_in_what_waits_one_is_kept():
     history, snapshot = SnapshotHistory(), paper_snapshot()
-    off = dataclasses.replace(snapshot, off=OffSwitch())
+    off = updated(snapshot, off=OffSwitch())
     for number in range(100):
         used = {("team", "gpu-lq"): ConsumedResources(amounts={"cpu": float(number)})}
         changed = {"competing": {}, "reserving": {"gpu-cq": (number,)}, "consumed": used}
-        state = dataclasses.replace(snapshot, generation=number + 1, **changed)
+        state = updated(snapshot, generation=number + 1, **changed)
         history.note(state, number, number)
     history.note(off, 100.0, 100.0)
 
     kept = history.since(50.0)
 
-    assert [each.off for each in kept] == [OffSwitch(), None]
-    assert all(each.policies == snapshot.policies for each in kept)
+    assert [each.fallback.off for each in kept] == [OffSwitch(), None]
+    assert all(each.fallback.policies == snapshot.fallback.policies for each in kept)

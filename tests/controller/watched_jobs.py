@@ -12,7 +12,7 @@ from webhook.controller import unreviewed
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.unreviewed import Unreviewed
 from webhook.jobs import JOB
-from webhook.model.queues import Snapshot
+from webhook.state.snapshot import Snapshot
 
 JOBS = unreviewed.followed(JOB)
 STARTED = 1_800_000_000.0

@@ -56,8 +56,8 @@ def value(rate, moment):
 def test_what_cannot_be_used_is_told_with_its_path_and_the_rest_goes_on(it):
     odd, moment = TAKEN[it], unix(TAKEN[it].now)
     snapshot = state_of(odd).snapshot(1.0, moment)
-    (compiled,) = (each for each in snapshot.tariffs if each.tariff.name == "here")
-    prices = snapshot.prices[""]
+    (compiled,) = (each for each in snapshot.costs.tariffs if each.tariff.name == "here")
+    prices = snapshot.costs.prices[""]
 
     judged = judge_tariff(compiled, snapshot, moment)
 
@@ -77,7 +77,7 @@ def test_a_series_that_is_deleted_and_made_again_ends_its_condition():
 
     def judged():
         snapshot = state.snapshot(1.0, moment)
-        return str(judge_tariff(snapshot.tariffs[0], snapshot, moment).reason)
+        return str(judge_tariff(snapshot.costs.tariffs[0], snapshot, moment).reason)
 
     reasons = [judged()]
     for event in ("DELETED", "ADDED"):

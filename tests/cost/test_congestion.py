@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,10 +12,11 @@ from webhook.cost.congestion import (
     next_price,
     next_prices,
 )
-from webhook.model.costs.prices import Prices, curve
+from webhook.model.costs.prices import NO_PRICES, Prices, curve
 from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
 from webhook.model.policy.strategy import Congestion
-from webhook.model.queues import OffSwitch
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 
 GPU = ("t4", "nvidia.com/gpu")
 PLACE = ScarceCell("queue gpu-cq", *GPU)
@@ -79,7 +78,7 @@ def world(free=0, at=600.0, **changes):
         policies=(policy(GPU_OPTION, strategy={"type": "Cost"}),),
     )
     changes = {"prices": {"": Prices(rates={GPU: flat(2.0)})}, **changes}
-    return replace(
+    return updated(
         foreseen(known, ("gpu-cq", {"t4": {"nvidia.com/gpu": str(4 - free)}}, at)), **changes
     )
 
@@ -88,7 +87,15 @@ def market(known, *amounts, unix=NOW, now=0.0):
     requests = tuple(
         CellRequest(float(number), "gpu-cq", {GPU: amount}) for number, amount in enumerate(amounts)
     )
-    return Market(snapshot=known, requests=requests, now=now, unix=unix)
+    return Market(
+        setup=known.setup,
+        fallback=known.fallback,
+        prices=known.costs.prices.get("", NO_PRICES),
+        forecasts=known.forecasts,
+        requests=requests,
+        now=now,
+        unix=unix,
+    )
 
 
 def before(price, at=NOW - STEP_SECONDS):
@@ -129,21 +136,21 @@ def test_what_was_published_too_long_ago_counts_as_nothing():
     old = before(5.0, at=NOW - LASTS_SECONDS - 1)
 
     assert next_prices(old, market(world(), 1)).prices == {PLACE: pytest.approx(STEP * 2.0)}
-    assert by_queue(old, world(), NOW) == {}
-    assert by_queue(before(5.0), world(), NOW) == {"gpu-cq": {GPU: 5.0}}
+    assert by_queue(old, world().setup, None, NOW) == {}
+    assert by_queue(before(5.0), world().setup, None, NOW) == {"gpu-cq": {GPU: 5.0}}
 
 
 def test_the_off_switch_takes_all_prices_off():
     off = world(off=OffSwitch())
 
     assert next_prices(before(5.0), market(off, 1)).prices == {}
-    assert by_queue(before(5.0), off, NOW) == {}
+    assert by_queue(before(5.0), off.setup, off.fallback.off, NOW) == {}
 
 
 def test_a_switch_of_one_namespace_leaves_the_others_their_prices():
     off = world(off=OffSwitch(namespaces=frozenset({"team"})))
 
-    assert by_queue(before(5.0), off, NOW) == {"gpu-cq": {GPU: 5.0}}
+    assert by_queue(before(5.0), off.setup, off.fallback.off, NOW) == {"gpu-cq": {GPU: 5.0}}
 
 
 def test_without_a_policy_that_asks_for_it_nothing_has_a_price():

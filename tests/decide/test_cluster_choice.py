@@ -22,10 +22,11 @@ from webhook.decide.cluster_choice import (
     prospects,
     rank,
 )
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.prices import Prices
 from webhook.model.forecasts import JobClass
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 BY_FINISH = builders.policy(strategy={"type": "FinishTime", "finishTime": {"runTime": "100s"}})
@@ -212,7 +213,7 @@ def expected(where, policy=BY_FINISH):
     here = where.snapshot
     waiting = WaitingForCluster(
         arrival=builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu"),
-        queues=(here.local_queues["team", "gpu-lq"], here.cluster_queues["gpu-cq"]),
+        queues=(here.setup.local_queues["team", "gpu-lq"], here.setup.cluster_queues["gpu-cq"]),
         job_class=JobClass("class", "coarse"),
         flavors="remote",
     )
@@ -231,9 +232,12 @@ def test_a_full_cluster_is_expected_to_start_it_when_quota_is_free_there():
 
 def test_clusters_that_cannot_be_relied_on_are_told_apart():
     here = manager("gone", "silent", "queueless")
-    here = replace(
+    here = updated(
         here,
-        worker_clusters={**here.worker_clusters, "gone": WorkerCluster(name="gone", active=False)},
+        worker_clusters={
+            **here.setup.worker_clusters,
+            "gone": WorkerCluster(name="gone", active=False),
+        },
     )
     where = seen(here, gone=worker(), silent=worker(), queueless=builders.snapshot())
     where = replace(where, stale={"silent": "stale: its queues were last seen 20s ago"})

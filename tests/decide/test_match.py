@@ -10,9 +10,11 @@ from webhook.jobs import BY_NAME, KINDS
 from webhook.model.fields import FieldError
 from webhook.model.job import PRIORITY_LABEL, Owner
 from webhook.model.pods import Selector
-from webhook.model.queues import KueueConfig, LocalQueue, OffSwitch
+from webhook.model.queues import KueueConfig, LocalQueue
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 
 LIGHT = {"matchLabels": {"workload-type": "light"}}
 
@@ -49,8 +51,8 @@ def test_jobs_that_others_decide_are_skipped(job, reason):
 
 
 def test_every_kind_counts_as_queued_where_kueues_configuration_is_not_known():
-    unknown = match.queueing_all(world(kueue=KueueConfig(is_read=False))).kueue
-    known = match.queueing_all(world(kueue=KueueConfig(is_read=True))).kueue
+    unknown = match.queueing_all(world(kueue=KueueConfig(is_read=False))).setup.kueue
+    known = match.queueing_all(world(kueue=KueueConfig(is_read=True))).setup.kueue
 
     assert {match.integration_off(kind, unknown) for kind in KINDS.values()} == {""}
     assert match.integration_off(BY_NAME["SparkApplication"], known)
@@ -357,8 +359,8 @@ def test_jobs_that_name_no_queue(given, default_exists, matches):
     state = world(policy)
     if default_exists:
         default = LocalQueue(namespace="team", name="default", cluster_queue="own-cq")
-        found = {**state.local_queues, ("team", "default"): default}
-        state = replace(state, local_queues=found)
+        found = {**state.setup.local_queues, ("team", "default"): default}
+        state = updated(state, local_queues=found)
 
     assert (match.policy_for(builders.job(queue=""), state) is policy) == matches
 

@@ -31,6 +31,7 @@ from webhook.model.queues import (
 )
 from webhook.model.reasons import Reason
 from webhook.model.requester import Requester
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 GPU_CQ = cluster_queue("gpu-cq", {"t4": {GPU: "4", "cpu": "16", "memory": "64Gi"}})
@@ -105,7 +106,7 @@ def test_a_stopped_queue_is_refused():
     stopped = LocalQueue(
         namespace=NAMESPACE, name="gpu-lq", cluster_queue="gpu-cq", stop_policy=StopPolicy.HOLD
     )
-    here = replace(state, local_queues={**state.local_queues, (NAMESPACE, "gpu-lq"): stopped})
+    here = updated(state, local_queues={**state.setup.local_queues, (NAMESPACE, "gpu-lq"): stopped})
 
     assert refusal(here) == (Reason.STOPPED, "LocalQueue gpu-lq has stopPolicy Hold")
     assert refusal(with_gpu(stop_policy=StopPolicy.HOLD_AND_DRAIN)) == (
@@ -126,7 +127,7 @@ def test_a_namespace_that_the_queue_does_not_select_is_refused():
 
     detail = "ClusterQueue gpu-cq does not select namespace team"
     assert refusal(state) == (Reason.NAMESPACE_NOT_SELECTED, detail)
-    assert assess(replace(state, namespaces={"team": {"tier": "gold"}}))[0].rejection is None
+    assert assess(updated(state, namespaces={"team": {"tier": "gold"}}))[0].rejection is None
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_namespace_that_the_queue_does_not_select_is_refused():
     ],
 )
 def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by, checks, detail):
-    state = replace(
+    state = updated(
         with_gpu(checks=checks),
         checks={"remote": AdmissionCheck(name="remote", controller=MULTIKUEUE)},
     )
@@ -165,7 +166,7 @@ def test_a_job_whose_manager_is_fixed_stays_on_its_side_of_multikueue(managed_by
 )
 def test_a_queue_whose_clusters_are_all_inactive_is_refused_with_their_own_words(clusters, detail):
     check = AdmissionCheck(name="remote", controller=MULTIKUEUE, parameters="all")
-    state = replace(
+    state = updated(
         with_gpu(checks=("remote",)),
         checks={"remote": check},
         multikueue_configs={"all": ("a", "b")},
@@ -181,8 +182,8 @@ def test_a_queue_whose_clusters_are_all_inactive_is_refused_with_their_own_words
 
 
 def test_a_job_without_a_queue_gets_one_only_if_kueue_looks_at_it_afterwards():
-    state = replace(snapshot(GPU_CQ, CPU_CQ), runs_before_kueue=False)
-    suspended_anyway = replace(state, kueue=KueueConfig(manage_without_queue=True))
+    state = updated(snapshot(GPU_CQ, CPU_CQ), runs_before_kueue=False)
+    suspended_anyway = updated(state, kueue=KueueConfig(manage_without_queue=True))
     without = job(LIGHT, queue="")
 
     assert refusal(state, of=without, submitted="") == (
@@ -270,4 +271,7 @@ def test_an_option_gives_its_jobs_a_priority():
     state = snapshot(GPU_CQ, CPU_CQ, priority_classes={"high": 9})
     which = policy({**GPU_OPTION, "priorityClass": "high"}, CPU_OPTION)
 
-    assert [priority_of(job(LIGHT), option, state) for option in which.spec.options] == [9, 0]
+    assert [priority_of(job(LIGHT), option, state.cluster) for option in which.spec.options] == [
+        9,
+        0,
+    ]

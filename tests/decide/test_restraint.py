@@ -10,10 +10,11 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.kueue import configuration, deployment
 from webhook.api import resources as kinds
-from webhook.model.kueue_support import KueueManager, Restraint
+from webhook.model.kueue_support import KueueManager
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import Snapshot
 from webhook.reconsider import choose
+from webhook.state.restraint import Restraint
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.state import State
 
 TESTED = KueueManager(version="v0.19.2")
@@ -22,7 +23,7 @@ WHY = "Kueue 0.20.0 is untested: tested is 0.18 from 0.18.4 on, 0.19"
 
 
 def with_manager(snapshot, manager, **given):
-    return Restraint(**given)(dataclasses.replace(snapshot, kueue_manager=manager))
+    return Restraint(**given)(updated(snapshot, kueue_manager=manager))
 
 
 def read(*, manager=None, config=""):
@@ -34,7 +35,7 @@ def read(*, manager=None, config=""):
 
 
 def reasons(snapshot, **given):
-    return [str(doubt.reason) for doubt in Restraint(**given)(snapshot).doubts]
+    return [str(doubt.reason) for doubt in Restraint(**given)(snapshot).setup.doubts]
 
 
 def test_a_tested_kueue_changes_nothing():
@@ -43,7 +44,7 @@ def test_a_tested_kueue_changes_nothing():
     after = Restraint()(before)
 
     assert after == before
-    assert after.policies is before.policies
+    assert after.fallback.policies is before.fallback.policies
 
 
 def test_a_job_stays_as_submitted_and_the_decision_says_why():
@@ -74,23 +75,28 @@ def test_policies_that_touch_nothing_stay_as_they_are(mode):
 
     after = with_manager(before, UNTESTED)
 
-    assert after.policies == before.policies
-    assert [doubt.message for doubt in after.doubts] == [WHY]
+    assert after.fallback.policies == before.fallback.policies
+    assert [doubt.message for doubt in after.setup.doubts] == [WHY]
 
 
 def test_a_setting_lets_policies_enforce_and_the_doubts_are_still_named():
     after = with_manager(paper_snapshot(), UNTESTED, enforces=True)
 
-    assert after.policies[0].spec.mode is Mode.ENFORCE
-    assert (after.is_restrained, [doubt.message for doubt in after.doubts]) == (False, [WHY])
+    assert after.fallback.policies[0].spec.mode is Mode.ENFORCE
+    assert (after.fallback.is_restrained, [doubt.message for doubt in after.setup.doubts]) == (
+        False,
+        [WHY],
+    )
 
 
 def test_a_stated_version_stands_for_the_one_that_is_not_known():
     unknown = KueueManager(unknown_version="its image has no tag")
 
-    assert with_manager(paper_snapshot(), unknown).is_restrained
-    assert not with_manager(paper_snapshot(), unknown, stated_version="0.19.2").is_restrained
-    assert with_manager(paper_snapshot(), TESTED, stated_version="0.17").is_restrained
+    assert with_manager(paper_snapshot(), unknown).fallback.is_restrained
+    assert not with_manager(
+        paper_snapshot(), unknown, stated_version="0.19.2"
+    ).fallback.is_restrained
+    assert with_manager(paper_snapshot(), TESTED, stated_version="0.17").fallback.is_restrained
 
 
 def test_a_move_is_refused_and_an_undo_is_not():
@@ -123,21 +129,21 @@ def test_decided_values_are_still_given_back_on_an_update():
 def test_the_controller_looks_at_no_job_of_a_policy_that_only_observes():
     before = reconsidering()
 
-    assert choose.policies_of(with_manager(before, TESTED)) == before.policies
+    assert choose.policies_of(with_manager(before, TESTED)) == before.fallback.policies
     assert choose.policies_of(with_manager(before, UNTESTED)) == ()
 
 
 def test_what_has_not_changed_stays_the_same_object():
     restraint = Restraint()
-    before = dataclasses.replace(paper_snapshot(), kueue_manager=UNTESTED)
+    before = updated(paper_snapshot(), kueue_manager=UNTESTED)
 
     first = restraint(before)
     second = restraint(dataclasses.replace(before, generation=2))
-    third = restraint(dataclasses.replace(before, policies=(policy(name="another"),)))
+    third = restraint(updated(before, policies=(policy(name="another"),)))
 
-    assert second.policies is first.policies
-    assert second.doubts is first.doubts
-    assert [each.name for each in third.policies] == ["another"]
+    assert second.fallback.policies is first.fallback.policies
+    assert second.setup.doubts is first.setup.doubts
+    assert [each.name for each in third.fallback.policies] == ["another"]
 
 
 @pytest.mark.parametrize(
@@ -170,8 +176,8 @@ def test_gates_of_the_command_line_stand_for_those_of_the_configuration():
 
     found = read(manager=deployment(args=["--config=x", long]), config=config)
 
-    assert (found.kueue.requeue_seconds, found.kueue.unmodelled) == (10.0, ())
-    assert read(config=config).kueue.unmodelled == ("featureGates.PriorityBoost",)
+    assert (found.setup.kueue.requeue_seconds, found.setup.kueue.unmodelled) == (10.0, ())
+    assert read(config=config).setup.kueue.unmodelled == ("featureGates.PriorityBoost",)
 
 
 def test_before_anybody_has_looked_for_it_kueue_is_not_judged():

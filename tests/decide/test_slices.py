@@ -9,10 +9,11 @@ from tests.builders import container, job
 from webhook.cost.flavor_devices import devices_of
 from webhook.decide import options
 from webhook.decide.wishes import Wishes
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse, Isolation
 from webhook.model.costs.prices import Prices
 from webhook.model.queues import KueueConfig, ResourceFlavor
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 GPU, SHARED, MIG = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 GIB = 1 << 30
@@ -47,7 +48,7 @@ def rejected(
     queue = builders.cluster_queue("mig-cq", quotas)
     flavor = ResourceFlavor(name="fast", node_labels=labels or {})
     devices = {"fast": device} if device else devices_of([flavor], ())
-    snapshot = replace(
+    snapshot = updated(
         builders.snapshot(queue),
         flavors={"fast": flavor},
         kueue=KueueConfig(ignore_undeclared=not counted),
@@ -63,7 +64,7 @@ def rejected(
     )
     if use is not None:
         uses = {applicant.job_class.key: use}
-        snapshot = replace(snapshot, device_uses=uses)
+        snapshot = updated(snapshot, device_uses=uses)
         applicant = replace(applicant, occupancy=occupancy_of(snapshot))
     (found,) = options.fitted(applicant)
     return found.rejection

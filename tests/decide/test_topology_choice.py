@@ -1,7 +1,5 @@
 """What Auto asks for, and which options a Topology rules out."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests import builders
@@ -11,6 +9,7 @@ from webhook.decide import options
 from webhook.model.pods import Taint
 from webhook.model.queues import ResourceFlavor
 from webhook.model.topologies import HOSTNAME
+from webhook.state.snapshot import updated
 
 PREFIX = "kueue.x-k8s.io/podset-"
 REQUIRED, PREFERRED = f"{PREFIX}required-topology", f"{PREFIX}preferred-topology"
@@ -24,7 +23,7 @@ def assessed(count, topology, *, nodes=NODES, levels=LEVELS, quotas=None, asks=N
     snapshot = with_topology(builders.snapshot(queue), nodes, levels=levels)
     taint = Taint(key="spot", effect="NoSchedule")
     closed = {tainted: ResourceFlavor(name=tainted, taints=(taint,))} if tainted else {}
-    snapshot = replace(snapshot, flavors={**snapshot.flavors, **closed})
+    snapshot = updated(snapshot, flavors={**snapshot.setup.flavors, **closed})
     adaptation = {"topology": topology} if topology else {}
     pods = template(container(requests={"cpu": "1"}, limits={GPU: "8"}), annotations=asks or {})
     (found,) = options.fitted(

@@ -24,17 +24,19 @@ from tests.e2e.agreement_maker import KUEUE, LABEL
 from tests.e2e.plane import has_condition, workload_of
 from webhook.api import resources as kinds
 from webhook.jobs import BY_NAME
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.occupancy import ExplainedAssignment
 from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.decision import Fit
 from webhook.model.job import Job
-from webhook.model.queues import Amounts, Queueing, Snapshot
+from webhook.model.quantity import Amounts
+from webhook.model.queues import Queueing
 from webhook.model.topologies import PODS, PlacedPods
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import ExplainedAssignment
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
-from webhook.state.topology_assignment import read_placed
+from webhook.state.workload_pods import read_placed
 
 AT_ONCE = 25
 UNJUDGED_SECONDS = 2.0
@@ -187,15 +189,17 @@ def wait_for_the_next_second() -> None:
 def predict(snapshot: Snapshot, source: Object) -> tuple[bool, ExplainedAssignment]:
     job = BY_NAME[source["kind"]].read(source)
     found = occupancy_of(snapshot)
-    local_queue = snapshot.local_queues[(job.namespace, job.queue)]
-    cluster_queue = snapshot.cluster_queues[local_queue.cluster_queue]
-    assignment = occupancy.assignment(found, needs(job, snapshot), cluster_queue)
+    local_queue = snapshot.setup.local_queues[(job.namespace, job.queue)]
+    cluster_queue = snapshot.setup.cluster_queues[local_queue.cluster_queue]
+    assignment = occupancy.assignment(
+        found, needs(job, snapshot.cluster, snapshot.setup.kueue), cluster_queue
+    )
     return occupancy.starts_now(found, assignment, local_queue, cluster_queue), assignment
 
 
 def is_behind(snapshot: Snapshot, job: Job) -> bool:
-    name = snapshot.local_queues[(job.namespace, job.queue)].cluster_queue
-    strict = snapshot.cluster_queues[name].queueing is Queueing.STRICT
+    name = snapshot.setup.local_queues[(job.namespace, job.queue)].cluster_queue
+    strict = snapshot.setup.cluster_queues[name].queueing is Queueing.STRICT
     return strict and occupancy_of(snapshot).held(name).pending > 0
 
 

@@ -51,13 +51,14 @@ from webhook.model.costs.tariff import read_tariff
 from webhook.model.job import Pending
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import read_policy
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.model.requester import Requester
 from webhook.reconsider.plan import Move, MoveCandidate, Rank, Way
 from webhook.state import cluster_watches
 from webhook.state.feed import Feed
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyKeeper
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.watched import signing_keys, watched
 from webhook.state.workload import read_workload
 
@@ -194,7 +195,7 @@ def writing_costs(_, kubeconfig, __):
     compiled = compile_tariff(read_tariff(stored), now=unix, zone=UTC)
     report = cost_status.reconcile_costs(
         client,
-        Snapshot(tariffs=(compiled,)),
+        updated(Snapshot(), tariffs=(compiled,)),
         unix=unix,
         time=_now_as_text(),
         is_leader=_always,
@@ -247,7 +248,7 @@ def omitting(right, kubeconfig, namespace):
     (configuration,) = right["resourceNames"]
     client = Client(kubeconfig)
     keeper = OmissionKeeper(client, configuration, namespace, is_leader=_always)
-    unmatched = Snapshot(namespaces={"unmatched": {}}, reviewed_namespaces=(EVERYTHING,))
+    unmatched = updated(Snapshot(), namespaces={"unmatched": {}}, reviewed_namespaces=(EVERYTHING,))
     lines = [
         line
         for now in (0.0, QUIET_SECONDS)

@@ -12,12 +12,12 @@ from hack.waiting import wait_for
 from tests.e2e.plane import has_condition, workload_of
 from webhook.api import client as clients
 from webhook.jobs import batch
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import needs
 from webhook.model import quantity
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.kueue_support import release, release_of
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot_file import fetch_snapshot
 
 NAMESPACE, OTHER = "releases", "example.com/other"
@@ -135,12 +135,12 @@ def are_active(client):
 def predicted(plane, source):
     """Return what the Job would be charged by our model of the running release; None: it waits."""
     found = fetch_snapshot(clients.Client(str(plane.kubeconfig)), now=0.0, unix=0.0)
-    assert found.kueue.release == release_of(tools.kueue_version())
+    assert found.setup.kueue.release == release_of(tools.kueue_version())
     read = batch.read_job(source)
-    local_queue = found.local_queues[NAMESPACE, read.queue]
-    queue = found.cluster_queues[local_queue.cluster_queue]
+    local_queue = found.setup.local_queues[NAMESPACE, read.queue]
+    queue = found.setup.cluster_queues[local_queue.cluster_queue]
     seen = occupancy_of(found)
-    assignment = occupancy.assignment(seen, needs(read, found), queue)
+    assignment = occupancy.assignment(seen, needs(read, found.cluster, found.setup.kueue), queue)
     if not occupancy.starts_now(seen, assignment, local_queue, queue):
         return None
     return {resource: amount for (_, resource), amount in assignment.usage.items()}

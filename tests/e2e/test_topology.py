@@ -7,7 +7,7 @@ from hack.kwok import GPU
 from hack.waiting import wait_for
 from tests.e2e.decisions import applied_policy, decision_of, options
 from tests.e2e.plane import has_condition, workload_of
-from webhook.state.topology_assignment import read_placed
+from webhook.state.workload_pods import read_placed
 
 POLICY_API = "kueue-fallback.dev/v1alpha1"
 RACK, HOST = "example.com/rack", "kubernetes.io/hostname"

@@ -68,7 +68,7 @@ def test_the_state_read_through_v1beta1_is_the_one_of_v1beta2(plane, queues, tre
     plane.client.create_all(heavy)
 
     def is_settled():
-        held = _read(plane, monkeypatch, "v1beta2").held.get(queues.gpu_cluster_queue)
+        held = _read(plane, monkeypatch, "v1beta2").workloads.held.get(queues.gpu_cluster_queue)
         return held is not None and held.reserving == 4
 
     wait_for(is_settled, "four Jobs have quota")
@@ -78,6 +78,6 @@ def test_the_state_read_through_v1beta1_is_the_one_of_v1beta2(plane, queues, tre
     )
     old = _read(plane, monkeypatch, "v1beta1")
 
-    assert old.cluster_queues[f"tree-{tree}"].cohort == f"team-{tree}"
-    assert old.priority_classes[f"high-{tree}"] == 100
-    assert len(old.arrivals) + old.held[queues.gpu_cluster_queue].pending >= 1
+    assert old.setup.cluster_queues[f"tree-{tree}"].cohort == f"team-{tree}"
+    assert old.cluster.priority_classes[f"high-{tree}"] == 100
+    assert len(old.workloads.arrivals) + old.workloads.held[queues.gpu_cluster_queue].pending >= 1

@@ -32,9 +32,11 @@ from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Eviction, Running, Simulation
 from webhook.kueue.tree_forecast import start_of
 from webhook.model.forecasts import Basis, RunTime, Start
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.state import forecast_input
-from webhook.state.queue_contents import Group
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.queue_counts import Group
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import kind_of, read_placed, state_of
 from webhook.state.state import State
 from webhook.state.workload import Workload
@@ -295,8 +297,8 @@ def _followed(
     course: Course, state: State, snapshot: Snapshot, victims: Mapping[int, frozenset[str]]
 ) -> tuple[tuple[Event, ...], tuple[str, ...]]:
     # Batches come when they came, so quota lies idle for nobody.
-    kueue = replace(snapshot.kueue, requeue_seconds=0.0)
-    play = _Played(course, filled(course, state, replace(snapshot, kueue=kueue)))
+    kueue = replace(snapshot.setup.kueue, requeue_seconds=0.0)
+    play = _Played(course, filled(course, state, updated(snapshot, kueue=kueue)))
     batches = deque(sorted(at for at in course.batches if at > course.asked))
     heaps = _Heaps(course, snapshot)
     # Nothing has happened for a while: all rest but those that Kueue tries without a batch.
@@ -337,7 +339,8 @@ class _Heaps:
 
     def __init__(self, course: Course, snapshot: Snapshot) -> None:
         queue_of = {
-            name: snapshot.cluster_queues[queue] for name, queue in _cluster_queues(course).items()
+            name: snapshot.setup.cluster_queues[queue]
+            for name, queue in _cluster_queues(course).items()
         }
         self._queue_of = {name: queue.name for name, queue in queue_of.items() if queue.usage_based}
         self._since: dict[str, float] = {}
@@ -443,18 +446,18 @@ def _stops(course: Course) -> Mapping[str, deque[float]]:
 
 def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
     """Return the event loop with what holds quota at the question, and with all that wait."""
-    (tree,) = quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees
-    queues = snapshot.cluster_queues.values()
+    (tree,) = quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts).trees
+    queues = snapshot.setup.cluster_queues.values()
     # Which heads come first is by Kueue's cycles, whose course is known from now on.
-    simulation = Simulation(tree, queues, kueue=snapshot.kueue, came_one_by_one=False)
+    simulation = Simulation(tree, queues, kueue=snapshot.setup.kueue, came_one_by_one=False)
     simulation.eviction = Eviction(seconds=_eviction_seconds(course))
     simulation.unix = course.asked
-    if (use := use_of(snapshot, tree, unix=course.asked)) is not None:
+    if (use := use_of(snapshot.setup, tree, unix=course.asked)) is not None:
         simulation.order_by_use(use)
     runs = {run.name: run for run in course.runs if run.started < course.asked}
     demands: dict[Demand, Demand] = {}
     arrivals = as_pending(course)
-    for name in snapshot.cluster_queues:
+    for name in snapshot.setup.cluster_queues:
         for workload in state.contents_of(name).holding:
             run = runs[workload.name]
             simulation.add_running(
@@ -471,7 +474,9 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
                     uid=workload.uid,
                     demand=demands.setdefault(
                         asked := demand(
-                            arrivals[workload.name].needs, snapshot.cluster_queues[name], snapshot
+                            arrivals[workload.name].needs,
+                            snapshot.setup.cluster_queues[name],
+                            snapshot.setup,
                         ),
                         asked,
                     ),
@@ -481,7 +486,7 @@ def filled(course: Course, state: State, snapshot: Snapshot) -> Simulation:
             )
     waiting = [
         (workload.queued_at, group.arrival, workload.name)
-        for name in snapshot.cluster_queues
+        for name in snapshot.setup.cluster_queues
         for group in state.contents_of(name).waiting
         for workload in group.members
     ]
@@ -536,25 +541,25 @@ def _unseen_by_kueue(course: Course) -> list[Group]:
         metadata = {**source["metadata"], "uid": uid, "creationTimestamp": _text(course.asked)}
         sources.append({**source, "metadata": metadata})
     state, snapshot = read(course, sources)
-    return [group for name in snapshot.cluster_queues for group in state.contents_of(name).waiting]
+    return [
+        group for name in snapshot.setup.cluster_queues for group in state.contents_of(name).waiting
+    ]
 
 
 def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcomer:
     arrival = as_pending(course)[course.world.newcomer.name]
-    place = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
-    queue = snapshot.cluster_queues[place]
+    place = snapshot.setup.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
+    queue = snapshot.setup.cluster_queues[place]
     run_times = known_run_times(course, state.workloads())
     snapshot = with_priorities(snapshot)
     forecasts = forecast.forecast(
-        snapshot,
+        forecast_givens(snapshot, lambda job_class, _: run_times.get(job_class), course.asked),
         _holding(state, snapshot),
         _queued(state, snapshot),
-        lambda job_class, _: run_times.get(job_class),
-        course.asked,
     )
     asked = Asked(
         queue=queue,
-        demand=demand(arrival.needs, queue, snapshot),
+        demand=demand(arrival.needs, queue, snapshot.setup),
         priority=arrival.priority,
         local_queue=arrival.local_queue_key,
         needs=arrival.needs,
@@ -563,7 +568,7 @@ def newcomer(course: Course, state: State, snapshot: Snapshot) -> ForetoldNewcom
     took = [run.ended - run.started for run in runs if run.finished]
     seconds = took[0] if took else course.world.newcomer.run_seconds
     first, last = (
-        start_of(forecasts[place], asked, snapshot, now=course.asked, run_seconds=each).start
+        start_of(forecasts[place], asked, snapshot.setup, now=course.asked, run_seconds=each).start
         for each in (0.0, seconds)
     )
     uid = next((uid for uid, name in course.uids.items() if name == arrival.key), "")
@@ -590,11 +595,11 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
         at=course.came,
     )
     starts = forecast.pending_starts(
-        with_priorities(snapshot),
+        forecast_givens(
+            with_priorities(snapshot), lambda job_class, _: run_times.get(job_class), course.asked
+        ),
         _holding(state, snapshot),
         [*_queued(state, snapshot), coming],
-        lambda job_class, _: run_times.get(job_class),
-        course.asked,
     )
     first: dict[str, float] = {}
     for run in sorted(course.runs, key=lambda run: run.started):
@@ -610,7 +615,7 @@ def pending(course: Course, state: State, snapshot: Snapshot) -> tuple[Foretold,
 def _holding(state: State, snapshot: Snapshot) -> list[Running]:
     return [
         run
-        for name in sorted(snapshot.cluster_queues)
+        for name in sorted(snapshot.setup.cluster_queues)
         for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
 
@@ -619,7 +624,7 @@ def _queued(state: State, snapshot: Snapshot) -> list[PendingGroup]:
     """Return each that waits by itself, under its name."""
     groups = [
         group
-        for name in sorted(snapshot.cluster_queues)
+        for name in sorted(snapshot.setup.cluster_queues)
         for group in forecast_input.queued(
             state.contents_of(name).waiting, 0.0, key_of=lambda workload: workload.name
         )
@@ -629,7 +634,7 @@ def _queued(state: State, snapshot: Snapshot) -> list[PendingGroup]:
 
 def with_priorities(snapshot: Snapshot) -> Snapshot:
     """Tell of the priorities that a newcomer may have; there are no classes of them here."""
-    return replace(snapshot, priority_classes={str(value): value for value in PRIORITIES})
+    return updated(snapshot, priority_classes={str(value): value for value in PRIORITIES})
 
 
 def known_run_times(course: Course, workloads: Iterable[Workload]) -> dict[str, RunTime]:

@@ -1,7 +1,6 @@
 """Moves as the controller asks for them, of Jobs as the API server stores them."""
 
 import copy
-from dataclasses import replace
 
 from tests.servers import paper_snapshot
 from webhook.admission.patch import original_from_json, undone
@@ -9,6 +8,7 @@ from webhook.decide import decision_record
 from webhook.jobs import KINDS
 from webhook.model.job import MOVE_REASON, MOVE_TO
 from webhook.model.policy.fallback_policy import Reconsider
+from webhook.state.snapshot import updated
 
 KIND = KINDS["batch", "v1", "Job"]
 
@@ -19,9 +19,9 @@ def reconsidering(**state):
 
 
 def with_spec(snapshot, **changes):
-    (policy,) = snapshot.policies
+    (policy,) = snapshot.fallback.policies
     spec = policy.spec.model_copy(update=changes)
-    return replace(snapshot, policies=(policy.model_copy(update={"spec": spec}),))
+    return updated(snapshot, policies=(policy.model_copy(update={"spec": spec}),))
 
 
 def pending(job):

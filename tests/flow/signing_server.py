@@ -1,12 +1,12 @@
 """A server that signs what it decides, by a policy whose option changes all that options change."""
 
 import json
-from dataclasses import replace
 
 from tests.builders import policy
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION
 from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.snapshot import updated
 
 KEYS = SigningKeys(keys=(SigningKey(id="a", made=1, secret=b"1" * 32),), signing="a", since=1)
 
@@ -26,9 +26,11 @@ def server(keys=KEYS, **state):
         },
     )
     snapshot = paper_snapshot(**state)
-    spec = snapshot.policies[0].spec.model_copy(update={"options": policy(*options).spec.options})
-    ours = (snapshot.policies[0].model_copy(update={"spec": spec}),)
-    return Server(replace(snapshot, signing=keys, policies=ours))
+    spec = snapshot.fallback.policies[0].spec.model_copy(
+        update={"options": policy(*options).spec.options}
+    )
+    ours = (snapshot.fallback.policies[0].model_copy(update={"spec": spec}),)
+    return Server(updated(snapshot, signing=keys, policies=ours))
 
 
 def main_of(job):

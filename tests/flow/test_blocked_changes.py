@@ -1,7 +1,5 @@
 """A move or an undo that a person asks for while the Workload is not simply waiting."""
 
-from dataclasses import replace
-
 import pytest
 
 from tests.flow.movable_jobs import ALIKE, QUEUE, UNNAMED, small_job, stored
@@ -10,6 +8,7 @@ from tests.reviews import light_job
 from tests.servers import Server
 from webhook.model.decision import Undone
 from webhook.model.reasons import Obstacle
+from webhook.state.snapshot import updated
 
 LIGHT = ("team", "light")
 BLOCKING = [
@@ -23,7 +22,7 @@ BLOCKING = [
 
 def server(obstacle=None, *, options=UNNAMED, key=LIGHT, **state):
     found = with_spec(reconsidering(**state), options=options)
-    return Server(replace(found, obstacles={key: obstacle} if obstacle else {}))
+    return Server(updated(found, obstacles={key: obstacle} if obstacle else {}))
 
 
 def refused(at, before, option):

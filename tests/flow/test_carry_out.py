@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from webhook.learn import job_class
 from webhook.learn.job_class import Mark
 from webhook.model.forecasts import JobClass
 from webhook.model.job import DECISION, JOB_CLASS
+from webhook.state.snapshot import updated
 
 KIND = KINDS["batch", "v1", "Job"]
 AS_SUBMITTED = job_class.of_job(KIND.read(light_job()))
@@ -21,10 +21,10 @@ AS_SUBMITTED = job_class.of_job(KIND.read(light_job()))
 
 def server(*, label=None, generation=0, **state):
     found = paper_snapshot(**state)
-    (policy,) = found.policies
+    (policy,) = found.fallback.policies
     spec = policy.spec.model_copy(update={"job_class_label": label})
     policy = policy.model_copy(update={"generation": generation, "spec": spec})
-    return Server(replace(found, policies=(policy,)))
+    return Server(updated(found, policies=(policy,)))
 
 
 def mark_of(job):

@@ -10,6 +10,7 @@ from tests.flow.signing_server import decision_of, main_of, server
 from tests.reviews import light_job
 from webhook.flow.create import dry_run
 from webhook.model.job import DECISION
+from webhook.state.snapshot import updated
 
 MIRRORED = "mirror.corp/stable-diffusion-cpu:1"
 NOT_OURS = "kueue-fallback: its earlier decision is not undone, as it wrote another "
@@ -69,9 +70,9 @@ def test_a_copy_that_other_admission_has_changed_is_taken_as_it_came(change):
 def test_a_copy_without_its_policy_is_taken_as_it_came():
     shown = server()
     stored, _ = shown.create(light_job())
-    (known,) = shown.handler.snapshot.policies
+    (known,) = shown.handler.snapshot.fallback.policies
     renamed = known.model_copy(update={"name": "other"})
-    shown.show(replace(shown.handler.snapshot, generation=2, policies=(renamed,)))
+    shown.show(updated(shown.handler.snapshot, generation=2, policies=(renamed,)))
     manifest = copied(stored)
     del manifest["metadata"]["labels"]["workload-type"]
 

@@ -15,9 +15,9 @@ from webhook.decide import decision_record
 from webhook.decide.applicant import Moment
 from webhook.flow import create, decided_job, update
 from webhook.jobs import JOB
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.job import DECISION
 from webhook.state import forecast_input
+from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot_file import read_state
 
 CASES = Path("tests/cases")

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from webhook.flow.ledger import LEAST_UNSEEN, MOST_UNSEEN, Ledger
 from webhook.model.queues import Arrival
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.workload import SeenWorkload
 
 
 def arrival(key, *, queue="gpu-lq", **rest):

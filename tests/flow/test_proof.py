@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -12,6 +11,7 @@ from tests.servers import Server, paper_snapshot
 from tests.state.objects import workload
 from webhook.model.job import DECIDED_BY, DECISION, DECISION_ID, JOB_CLASS, MOVE_TO, OPTION_LABEL
 from webhook.model.signatures import SigningKey, SigningKeys
+from webhook.state.snapshot import updated
 from webhook.state.workload import read_workload
 
 BEFORE, SINCE, AFTER = "2026-01-01T00:00:00Z", 1_780_000_000, "2026-11-01T00:00:00Z"
@@ -21,7 +21,7 @@ KEYS = SigningKeys(
 
 
 def server(keys=KEYS, **state):
-    return Server(replace(paper_snapshot(**state), signing=keys))
+    return Server(updated(paper_snapshot(**state), signing=keys))
 
 
 def forged(job, **original):
@@ -78,7 +78,7 @@ def test_a_forged_decision_undoes_nothing_that_another_admission_did(policy):
 
 def test_a_policy_that_does_not_warn_is_silent_of_a_foreign_decision_too():
     silent = (policy(warn=False),)
-    shown = Server(replace(paper_snapshot(), signing=KEYS, policies=silent))
+    shown = Server(updated(paper_snapshot(), signing=KEYS, policies=silent))
 
     admitted, warnings = shown.create(forged(confined(), **UNDOING))
 

@@ -11,7 +11,9 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION, OPTION_LABEL
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, OffSwitch, StopPolicy, WorkerCluster
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, StopPolicy, WorkerCluster
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 
 GPU = {"name": "gpu", "queue": "gpu-lq"}
 
@@ -49,7 +51,7 @@ def test_a_job_that_runs_is_not_moved():
         (reconsidering(off=OffSwitch()), "off"),
         (reconsidering(as_of=0.0), "stale"),
         (reconsidering(generation=0), "stale"),
-        (replace(reconsidering(), policies=()), "noPolicy"),
+        (updated(reconsidering(), policies=()), "noPolicy"),
         (with_spec(reconsidering(), mode=Mode.ADVISE), "notEnforced"),
         (with_spec(reconsidering(), options=policy(GPU).spec.options), "noSuchOption"),
     ],
@@ -76,7 +78,7 @@ def test_what_has_changed_since_the_decision_is_obeyed(snapshot, obstacle):
 )
 def test_what_kubernetes_or_kueue_would_not_take_is_refused(adaptation, job, obstacle):
     found = policy(GPU, adaptation).spec.options
-    snapshot = replace(reconsidering(pending=0), overheads={"gvisor": {}})
+    snapshot = updated(reconsidering(pending=0), overheads={"gvisor": {}})
     server = Server(with_spec(snapshot, options=found))
     source = light_job()
     source["spec"]["template"]["spec"] |= job
@@ -105,8 +107,8 @@ def test_an_option_that_would_be_refused_to_a_new_job_is_refused_with_its_reason
     server = Server(reconsidering(pending=0))
     before = stored(server)
     snapshot = reconsidering()
-    queue = replace(snapshot.cluster_queues["cpu-cq"], stop_policy=StopPolicy.HOLD)
-    stopped = replace(snapshot, cluster_queues={**snapshot.cluster_queues, "cpu-cq": queue})
+    queue = replace(snapshot.setup.cluster_queues["cpu-cq"], stop_policy=StopPolicy.HOLD)
+    stopped = updated(snapshot, cluster_queues={**snapshot.setup.cluster_queues, "cpu-cq": queue})
 
     obstacle, warning = refused(Server(stopped), before)
 
@@ -123,8 +125,8 @@ def test_a_job_is_not_moved_to_another_cluster_as_who_runs_it_is_fixed_at_its_cr
         multikueue_configs={"all": ("worker",)},
         worker_clusters={"worker": WorkerCluster(name="worker")},
     )
-    queue = replace(snapshot.cluster_queues["cpu-cq"], checks=("remote",))
-    remote = replace(snapshot, cluster_queues={**snapshot.cluster_queues, "cpu-cq": queue})
+    queue = replace(snapshot.setup.cluster_queues["cpu-cq"], checks=("remote",))
+    remote = updated(snapshot, cluster_queues={**snapshot.setup.cluster_queues, "cpu-cq": queue})
 
     obstacle, warning = refused(Server(remote), before)
 

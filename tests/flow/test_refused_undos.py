@@ -11,6 +11,7 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck
+from webhook.state.snapshot import updated
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def test_a_variable_that_the_job_did_not_set_keeps_the_decision():
 
 def test_a_job_that_named_no_queue_would_wait_in_none():
     snapshot = with_spec(reconsidering(), options=UNNAMED)
-    match = snapshot.policies[0].spec.match.model_copy(update={"without_queue": True})
+    match = snapshot.fallback.policies[0].spec.match.model_copy(update={"without_queue": True})
     server = Server(with_spec(snapshot, match=match))
     job = light_job()
     del job["metadata"]["labels"][QUEUE]
@@ -98,12 +99,12 @@ def test_a_job_that_was_not_created_for_other_clusters_does_not_go_to_their_queu
     snapshot = with_spec(reconsidering(), options=UNNAMED)
     server = Server(snapshot)
     before = stored(server)
-    gpu = replace(snapshot.cluster_queues["gpu-cq"], checks=("far",))
+    gpu = replace(snapshot.setup.cluster_queues["gpu-cq"], checks=("far",))
     far = AdmissionCheck(name="far", controller=MULTIKUEUE)
     server.show(
-        replace(
+        updated(
             snapshot,
-            cluster_queues={**snapshot.cluster_queues, "gpu-cq": gpu},
+            cluster_queues={**snapshot.setup.cluster_queues, "gpu-cq": gpu},
             checks={"far": far},
         )
     )

@@ -1,7 +1,6 @@
 """Replicas that an option sets: counted, written where the kind keeps them, put back, kept."""
 
 import copy
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,9 @@ from webhook.admission.patch import original_from_json, undone
 from webhook.jobs import BY_NAME, KINDS
 from webhook.kueue import requests
 from webhook.model.policy.rules import SCALED_KINDS
-from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
+from webhook.state.snapshot import updated
 
 FRAMEWORKS = tuple(kind.framework for kind in KINDS.values())
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -84,7 +85,7 @@ def setting(replicas, kind="RayJob", **adaptation):
 
 def server_of(rule, **state):
     snapshot = paper_snapshot(kueue=KueueConfig(frameworks=FRAMEWORKS), **state)
-    return Server(replace(snapshot, policies=(rule,)))
+    return Server(updated(snapshot, policies=(rule,)))
 
 
 def about(job):
@@ -99,7 +100,10 @@ def create(server, job):
 def counts(job, rule):
     """Each pod set's pods and their CPUs in all, under the option that sets replicas."""
     adapted = adapt(BY_NAME[job["kind"]].read(job), rule.spec.options[1])
-    return {n.name: (n.count, n.total["cpu"]) for n in requests.needs(adapted, Snapshot())}
+    return {
+        n.name: (n.count, n.total["cpu"])
+        for n in requests.needs(adapted, ClusterObjects(), KueueConfig())
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.builders import cluster_queue, foreseen, policy, snapshot
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import BY_NAME
-from webhook.kueue import counted_arrivals
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import Prices, curve
+from webhook.state import counted_arrivals
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 FAST = Device(name="fast", bandwidth=2000.0, compute={"bf16": 300.0})
@@ -30,7 +29,7 @@ def world():
     ]
     known = snapshot(*queues, policies=(policy(*options, name="tiers", strategy=strategy),))
     prices = Prices(rates=flat, devices={"fast": FAST, "slow": SLOW})
-    return occupancy_of(replace(foreseen(known), prices={"": prices}))
+    return occupancy_of(updated(foreseen(known), prices={"": prices}))
 
 
 def manifest(name, image="train"):

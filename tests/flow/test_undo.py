@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,8 @@ from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.model.job import DECISION, DECISION_ID, MOVE_REASON, MOVE_TO, OPTION_LABEL, REASON
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import OffSwitch
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 
 POLICY = "kueue-fallback.dev/policy"
 LEFT = "kueue-fallback.dev/undone"
@@ -101,7 +101,7 @@ def test_a_variable_that_is_read_from_an_annotation_is_so_still_with_the_submitt
     "snapshot",
     [
         with_spec(reconsidering(), mode=Mode.OBSERVE),
-        replace(reconsidering(), policies=()),
+        updated(reconsidering(), policies=()),
         reconsidering(off=OffSwitch()),
         reconsidering(as_of=0.0),
         reconsidering(generation=0),

@@ -15,11 +15,11 @@ from tests.reviews import review
 from tests.servers import Server
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.kueue_support import Restraint
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.readers import read
+from webhook.state.restraint import Restraint
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import signing_keys, watched
 

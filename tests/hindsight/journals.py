@@ -1,7 +1,6 @@
 """Journals of what a replay came to, as if it had happened on a cluster."""
 
 import json
-from dataclasses import replace
 
 from bench.experiment.arms import SCENARIOS
 from tests.hindsight.slots import decided
@@ -14,6 +13,7 @@ from webhook.model import job_manifest
 from webhook.model.job import QUEUE_LABEL
 from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
+from webhook.state.snapshot import updated
 
 KIND = KINDS["batch", "v1", "Job"]
 BEGAN = 1_800_000_000
@@ -44,7 +44,7 @@ def world(given, strategy, *, mode, policies=None):
         for each in arm.policies
     ]
     return LookBackInput(
-        snapshot=replace(given.snapshot, policies=tuple(found)), now=BEGAN + 100_000.0
+        snapshot=updated(given.snapshot, policies=tuple(found)), now=BEGAN + 100_000.0
     )
 
 

@@ -14,6 +14,7 @@ from webhook.hindsight.journal import GONE, JournalEntry
 from webhook.hindsight.look_back import look_back, without_replay
 from webhook.hindsight.savings_record import Sum
 from webhook.model.costs.prices import Cost, Prices, curve
+from webhook.state.snapshot import updated
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")
@@ -100,7 +101,7 @@ def test_a_job_is_late_that_ended_after_its_deadline(deadline, late):
 
 def report(entries, prices=PRICES):
     world = journals.world(GIVEN, "FinishTime", mode="Enforce")
-    snapshot = replace(world.snapshot, prices={"": prices} if prices else {}, currency="EUR")
+    snapshot = updated(world.snapshot, prices={"": prices} if prices else {}, currency="EUR")
     hindsight = look_back(entries, replace(world, snapshot=snapshot))
     return hindsight, gains(hindsight, since=journals.BEGAN, until=world.now)
 

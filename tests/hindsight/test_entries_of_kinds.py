@@ -12,8 +12,9 @@ from webhook.hindsight.look_back import ran_manifest, submitted_manifest
 from webhook.jobs import BY_NAME, reduced
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Skip
+from webhook.model.snapshot_parts import ClusterObjects
 
 OTHERS = sorted(kinds.SPECS.keys() - {"Job"})
 
@@ -27,7 +28,7 @@ def decided(kind, **rest):
 
 
 def asks(job):
-    return {need.name: need.total for need in requests.needs(job, Snapshot())}
+    return {need.name: need.total for need in requests.needs(job, ClusterObjects(), KueueConfig())}
 
 
 def entry_of(source, *, whole=None):

@@ -13,6 +13,7 @@ from webhook.hindsight.gains_table import as_json, as_text
 from webhook.hindsight.journal import GONE
 from webhook.hindsight.look_back import look_back, without_replay
 from webhook.model.words import rfc3339
+from webhook.state.snapshot import updated
 
 GIVEN = journals.scenario("burst")
 DECIDED = journals.happened(GIVEN, "FinishTime")
@@ -187,8 +188,8 @@ def as_job_set(entry):
 def test_each_kind_has_its_rows_and_the_replays_are_the_same():
     world = journals.world(GIVEN, "FinishTime", mode="Enforce")
     world = replace(world, snapshot=match.queueing_all(unread(world.snapshot)))
-    named = [with_kinds(policy, ("Job", "JobSet")) for policy in world.snapshot.policies]
-    world = replace(world, snapshot=replace(world.snapshot, policies=tuple(named)))
+    named = [with_kinds(policy, ("Job", "JobSet")) for policy in world.snapshot.fallback.policies]
+    world = replace(world, snapshot=updated(world.snapshot, policies=tuple(named)))
     plain = look_back(enforced(), world)
     mixed = look_back([as_job_set(entry) for entry in enforced()], world)
 
@@ -225,7 +226,7 @@ def times(result):
 
 
 def unread(snapshot):
-    return replace(snapshot, kueue=replace(snapshot.kueue, is_read=False))
+    return updated(snapshot, kueue=replace(snapshot.setup.kueue, is_read=False))
 
 
 def with_kinds(policy, kinds):

@@ -1,13 +1,12 @@
 """Which options with slices a report suggests, and how it is put."""
 
-from dataclasses import replace
-
 from tests.builders import snapshot
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.slice_options import most_saving
 from webhook.model.costs.device_table import DEVICES
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.costs.prices import Prices
+from webhook.state.snapshot import updated
 
 GIB = 1 << 30
 GPU, SMALL, MIDDLE = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-2g.20gb"
@@ -39,7 +38,7 @@ def use(gib, *, preallocates=False):
 
 def world(*queues):
     found = snapshot(*queues)
-    return replace(found, prices={"": Prices(devices=DEVICES_OF)})
+    return updated(found, prices={"": Prices(devices=DEVICES_OF)})
 
 
 def suggested(entries, uses, of=None):

@@ -10,6 +10,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.adapt.adaptation import adapt
 from webhook.jobs.appwrapper import APPWRAPPER
 from webhook.model.fields import FieldError
+from webhook.state.snapshot import updated
 
 GPU = {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
 MAIN = {"name": "main", "image": "train", "resources": GPU}
@@ -207,7 +208,7 @@ def test_of_one_that_exists_only_the_queue_changes(adaptation, reason):
 
 def test_a_light_one_goes_to_cpus_and_stays_so_when_it_is_applied_again():
     known = paper_snapshot()
-    (rule,) = known.policies
+    (rule,) = known.fallback.policies
     match = rule.spec.match.model_copy(update={"kinds": ("AppWrapper",)})
     spec = rule.spec.model_copy(update={"match": match})
     rule = (
@@ -215,8 +216,8 @@ def test_a_light_one_goes_to_cpus_and_stays_so_when_it_is_applied_again():
         if hasattr(rule, "model_copy")
         else replace(rule, spec=spec)
     )
-    kueue = replace(known.kueue, frameworks=("workload.codeflare.dev/appwrapper",))
-    server = Server(replace(known, policies=(rule,), kueue=kueue))
+    kueue = replace(known.setup.kueue, frameworks=("workload.codeflare.dev/appwrapper",))
+    server = Server(updated(known, policies=(rule,), kueue=kueue))
     job = light_job()
     light = {**appwrapper(CONFIG, job), "metadata": light_job()["metadata"]}
     heavy = {

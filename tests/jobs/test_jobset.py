@@ -7,7 +7,8 @@ from webhook.adapt.adaptation import adapt
 from webhook.jobs import KINDS
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
 
 JOBSET = KINDS["jobset.x-k8s.io", "v1alpha2", "JobSet"]
 GPU = {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
@@ -40,7 +41,7 @@ def jobset(*jobs, status=None, **spec):
     ],
 )
 def test_the_pods_of_all_replicas_are_counted(job, count):
-    (needs,) = requests.needs(JOBSET.read(jobset(job)), Snapshot())
+    (needs,) = requests.needs(JOBSET.read(jobset(job)), ClusterObjects(), KueueConfig())
 
     assert (needs.name, needs.count, needs.per_pod) == (
         "workers",

@@ -13,7 +13,8 @@ from webhook.model import marks
 from webhook.model.job import PodSet
 from webhook.model.policy.matching import KindName
 from webhook.model.policy.rules import ENDLESS
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
 
 CPU = container(requests={"cpu": "1"})
 
@@ -63,7 +64,9 @@ def test_what_a_controller_adds_is_counted_and_never_changed():
 
     after = marks.marked(adapt(before, cpu), {}, option="cpu", decision_id="x", policy="p")
 
-    counted = [needs.per_pod["cpu"] for needs in requests.needs(before, Snapshot())]
+    counted = [
+        needs.per_pod["cpu"] for needs in requests.needs(before, ClusterObjects(), KueueConfig())
+    ]
     assert counted == [1500, 1000]
     assert after.pod_sets[1] is made
     assert {edit.path[:2] for edit in JOB.edits(before, after)} <= {("spec", "template")} | {

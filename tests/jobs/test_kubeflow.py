@@ -8,7 +8,8 @@ from webhook.jobs import BY_NAME
 from webhook.jobs.kubeflow import KUBEFLOW_KINDS, MPIJOB
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
 
 CPU = {"requests": {"cpu": "1"}}
 GPU = {"requests": {"cpu": "4"}, "limits": {"nvidia.com/gpu": "1"}}
@@ -61,7 +62,9 @@ def test_replica_types_are_pod_sets_in_the_order_of_kueue(kind):
 
 @pytest.mark.parametrize(("replicas", "count"), [(None, 1), (0, 0), (3, 3)])
 def test_without_a_number_there_is_one_pod(replicas, count):
-    (needs,) = requests.needs(read(kubeflow_job(Worker=replica(replicas=replicas))), Snapshot())
+    (needs,) = requests.needs(
+        read(kubeflow_job(Worker=replica(replicas=replicas))), ClusterObjects(), KueueConfig()
+    )
 
     assert (needs.name, needs.count, needs.per_pod) == (
         "worker",
@@ -100,7 +103,7 @@ def test_the_run_policy_says_who_runs_it_for_how_long_and_how_urgently():
     known = snapshot(pod_priorities={"urgent": 1000, "low": 10})
 
     assert (job.managed_by, job.active_deadline_seconds) == ("kueue.x-k8s.io/multikueue", 60)
-    assert [requests.own_priority(each, known) for each in (job, plain)] == [1000, 10]
+    assert [requests.own_priority(each, known.cluster) for each in (job, plain)] == [1000, 10]
 
 
 @pytest.mark.parametrize("kind", FIELDS)

@@ -7,7 +7,8 @@ from webhook.adapt.adaptation import adapt
 from webhook.jobs import KINDS
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
 
 RAYJOB, RAYCLUSTER = KINDS["ray.io", "v1", "RayJob"], KINDS["ray.io", "v1", "RayCluster"]
 GPU = "nvidia.com/gpu"
@@ -40,7 +41,10 @@ def rayjob(ray=None, *, status=None, metadata=None, **spec):
 
 
 def counted(job):
-    return [(n.name, n.count, n.per_pod["cpu"]) for n in requests.needs(job, Snapshot())]
+    return [
+        (n.name, n.count, n.per_pod["cpu"])
+        for n in requests.needs(job, ClusterObjects(), KueueConfig())
+    ]
 
 
 def test_head_workers_and_submitter_are_counted():

@@ -8,8 +8,9 @@ from webhook.adapt.adaptation import adapt
 from webhook.decide import match
 from webhook.jobs import BY_NAME
 from webhook.kueue import requests
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle, Skip
+from webhook.model.snapshot_parts import ClusterObjects
 
 DEPLOYMENT, STATEFULSET = BY_NAME["Deployment"], BY_NAME["StatefulSet"]
 LWS = BY_NAME["LeaderWorkerSet"]
@@ -49,7 +50,7 @@ def lws(*, replicas=2, size=4, leader=True):
 def test_pods_are_counted_one_by_one_together_or_in_groups(kind, source, workloads, pods):
     job = kind.read(source)
 
-    needs = requests.needs(job, Snapshot())
+    needs = requests.needs(job, ClusterObjects(), KueueConfig())
     assert (job.workloads, [(each.name, each.count) for each in needs]) == (workloads, pods)
     assert {each.per_pod["nvidia.com/gpu"] for each in needs} == {1}
 

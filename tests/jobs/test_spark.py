@@ -9,8 +9,9 @@ from webhook.decide import match
 from webhook.jobs import BY_NAME
 from webhook.kueue import requests
 from webhook.model.fields import FieldError
-from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
+from webhook.model.snapshot_parts import ClusterObjects
 
 SPARK = BY_NAME["SparkApplication"]
 GPU = "nvidia.com/gpu"
@@ -29,7 +30,7 @@ def application(*, driver=None, executor=None, **spec):
 def needs(source):
     return [
         (each.name, each.count, dict(each.per_pod))
-        for each in requests.needs(SPARK.read(source), Snapshot())
+        for each in requests.needs(SPARK.read(source), ClusterObjects(), KueueConfig())
     ]
 
 

@@ -10,8 +10,9 @@ from webhook.jobs import BY_NAME
 from webhook.jobs.trainjob import MANAGER
 from webhook.kueue import requests
 from webhook.model import marks
-from webhook.model.queues import Snapshot
+from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
+from webhook.model.snapshot_parts import ClusterObjects
 
 TRAINJOB = BY_NAME["TrainJob"]
 GPU = "nvidia.com/gpu"
@@ -47,7 +48,9 @@ def read(source, found=None):
 
 
 def counts(job):
-    return [(each.name, each.count) for each in requests.needs(job, Snapshot())]
+    return [
+        (each.name, each.count) for each in requests.needs(job, ClusterObjects(), KueueConfig())
+    ]
 
 
 def patched(*patches):

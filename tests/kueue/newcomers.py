@@ -14,7 +14,6 @@ from webhook.kueue.quota import plant
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import (
-    ForecastGivens,
     TreeContents,
     filled,
     prepare,
@@ -27,6 +26,7 @@ from webhook.model.queues import (
     Preemption,
     Queueing,
 )
+from webhook.state.forecast_input import forecast_givens
 
 GPU = "gpu"
 PRIORITIES = (0, 100, 1000)
@@ -99,18 +99,22 @@ class World:
         """
         self.newcomers = name = self.random.choice(self.names)
         new = self.waiting(NEWEST, name)
-        forecasts = forecast(self.snapshot, self.running, self.pending, run_time_of, 0.0)
+        forecasts = forecast(
+            forecast_givens(self.snapshot, run_time_of, 0.0), self.running, self.pending
+        )
         newcomer = self.newcomer(new, name)
-        told = start_of(forecasts[name], newcomer, self.snapshot, now=0.0).start
+        told = start_of(forecasts[name], newcomer, self.snapshot.setup, now=0.0).start
         both = in_order([*self.pending, new])
-        starts = pending_starts(self.snapshot, self.running, both, run_time_of, 0.0)
+        starts = pending_starts(
+            forecast_givens(self.snapshot, run_time_of, 0.0), self.running, both
+        )
         return told, starts[str(NEWEST)][0].seconds
 
     def newcomer(self, asked, name):
-        queue = self.snapshot.cluster_queues[name]
+        queue = self.snapshot.setup.cluster_queues[name]
         return Newcomer(
             queue=queue,
-            demand=demand(asked.needs, queue, self.snapshot),
+            demand=demand(asked.needs, queue, self.snapshot.setup),
             priority=asked.priority,
             local_queue=asked.local_queue,
         )
@@ -189,8 +193,8 @@ class SettledWorld(PreemptingWorld):
 
     def settled(self):
         """The simulation when those have ended who ran at its beginning, and some still wait."""
-        roots = plant(self.snapshot.cluster_queues, self.snapshot.cohorts)
-        case = ForecastGivens(snapshot=self.snapshot, run_time_of=run_time_of, now=0.0)
+        roots = plant(self.snapshot.setup.cluster_queues, self.snapshot.setup.cohorts)
+        case = forecast_givens(self.snapshot, run_time_of, 0.0)
         queued = [
             (f"{group.local_queue.partition('/')[2][:-3]}-cq", group) for group in self.pending
         ]
@@ -225,7 +229,7 @@ class OneQueue(World):
             queue,
             local_queues=dict.fromkeys(self.local_queues, "gpu-cq"),
             kueue=KueueConfig(admission_fair_sharing=rules),
-            priority_classes=self.snapshot.priority_classes,
+            priority_classes=self.snapshot.cluster.priority_classes,
             consumed={
                 ("team", name): ConsumedResources(amounts={GPU: self.random.uniform(0.0, 5.0)})
                 for name in self.local_queues[1:]

@@ -5,9 +5,6 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import cluster_queue, cohort, container, held, needs, snapshot, template
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.occupancy import NOWHERE, ExplainedAssignment, refused
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
 from webhook.model.pods import Taint, Toleration
@@ -19,6 +16,9 @@ from webhook.model.queues import (
     ResourceFlavor,
 )
 from webhook.model.reasons import Reason
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import NOWHERE, ExplainedAssignment, refused
 
 GPU = "nvidia.com/gpu"
 T4 = {"t4": {GPU: "4", "cpu": "8"}}

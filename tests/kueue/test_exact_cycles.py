@@ -20,6 +20,7 @@ from webhook.model.queues import (
     Preemption,
     Queueing,
 )
+from webhook.state.snapshot import updated
 
 STRICT = {"queueing": Queueing.STRICT}
 LOWER = Preemption(within_cluster_queue="LowerPriority")
@@ -40,7 +41,9 @@ def tree(*, more=(), grain=0.0, **queues):
         ),
         kueue=KueueConfig(),
     )
-    state = replace(state, local_queues=state.local_queues | {("team", q.name): q for q in more})
+    state = updated(
+        state, local_queues=state.setup.local_queues | {("team", q.name): q for q in more}
+    )
     return state, next(iter(simulations(state, requeue=1.0, grain=grain).values()))
 
 

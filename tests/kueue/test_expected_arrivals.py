@@ -15,6 +15,8 @@ from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -29,7 +31,7 @@ def run_time_of(job_class, flavors):
 def queues(*names, gpus=2, priorities=(0, 1000), **rest):
     names = names or ("gpu-cq",)
     made = [cluster_queue(name, quotas={"t4": {GPU: str(gpus)}}, **rest) for name in names]
-    return replace(
+    return updated(
         snapshot(*made), priority_classes={str(priority): priority for priority in priorities}
     )
 
@@ -57,9 +59,9 @@ def waits(priority=0):
 
 
 def forecasts(world, coming, *, pending=()):
-    held = [running(50.0, queue=name) for name in world.cluster_queues]
-    held += [running(0.0, queue=name) for name in world.cluster_queues]
-    return forecast(world, held, list(pending), run_time_of, 0.0, expected=coming)
+    held = [running(50.0, queue=name) for name in world.setup.cluster_queues]
+    held += [running(0.0, queue=name) for name in world.setup.cluster_queues]
+    return forecast(forecast_givens(world, run_time_of, 0.0), held, list(pending), expected=coming)
 
 
 def start(world, coming, *, gpus=1, priority=0, pending=(), queue="gpu-cq"):
@@ -68,10 +70,10 @@ def start(world, coming, *, gpus=1, priority=0, pending=(), queue="gpu-cq"):
 
 
 def asked(found, world, *, gpus=1, priority=0, queue="gpu-cq", among=()):
-    of = world.cluster_queues[queue]
-    wanted = demand([needs({GPU: str(gpus)})], of, world)
+    of = world.setup.cluster_queues[queue]
+    wanted = demand([needs({GPU: str(gpus)})], of, world.setup)
     newcomer = Newcomer(queue=of, demand=wanted, priority=priority)
-    return start_of(found, newcomer, world, now=0.0, among=among).start
+    return start_of(found, newcomer, world.setup, now=0.0, among=among).start
 
 
 def test_a_job_of_low_priority_is_overtaken_by_those_who_come_later_and_outrank_it():
@@ -104,7 +106,9 @@ def test_few_who_overtake_widen_the_range_and_leave_the_middle():
     def found(coming):
         held = [running(5.0 * number) for number in range(20)]
         pending = [waits()] * 10
-        forecasts = forecast(world, held, pending, lambda *_: spread, 0.0, expected=coming)
+        forecasts = forecast(
+            forecast_givens(world, lambda *_: spread, 0.0), held, pending, expected=coming
+        )
         return asked(forecasts["gpu-cq"], world)
 
     alone, overtaken = found([]), found([expected(every=40.0)])

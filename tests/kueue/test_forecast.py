@@ -23,6 +23,8 @@ from webhook.model.queues import (
     Queueing,
     ResourceFlavor,
 )
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -50,24 +52,24 @@ def state(gpus=2, **rest):
 
 
 def starts(queues, running, waiting, *, gpus=1, priority=0, now=0.0, elapsed=0.0):
-    forecasts = forecast(queues, running, waiting, run_time_of, now)
+    forecasts = forecast(forecast_givens(queues, run_time_of, now), running, waiting)
     found = told(forecasts, queues, gpus=gpus, priority=priority, at=now + elapsed)
     return found.start.seconds
 
 
 def told(forecasts, queues, *, gpus=1, at=0.0, among=(), run_seconds=0.0, **rest):
-    queue = queues.cluster_queues["gpu-cq"]
-    asked = demand([needs({GPU: str(gpus)})], queue, queues)
+    queue = queues.setup.cluster_queues["gpu-cq"]
+    asked = demand([needs({GPU: str(gpus)})], queue, queues.setup)
     newcomer = Newcomer(queue=queue, demand=asked, **rest)
     return start_of(
-        forecasts["gpu-cq"], newcomer, queues, now=at, among=among, run_seconds=run_seconds
+        forecasts["gpu-cq"], newcomer, queues.setup, now=at, among=among, run_seconds=run_seconds
     )
 
 
 def test_a_forecast_says_when_so_much_is_free_after_all_who_wait_were_served():
     running = [runs("short", since=-10.0), runs("long", since=-10.0)]
 
-    found = forecast(state(), running, [waits(), waits()], run_time_of, 0.0)
+    found = forecast(forecast_givens(state(), run_time_of, 0.0), running, [waits(), waits()])
 
     # One GPU is free after 10 s and goes to the first, a second later; after 31 s and a second to
     # the second, until 52 s. Who waits by then waits for the next second, too.
@@ -96,7 +98,7 @@ def test_under_strict_fifo_a_higher_priority_need_not_wait_for_a_lower_one():
 
 
 def test_an_unknown_run_time_is_said():
-    found = forecast(state(), [runs("new")], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(state(), run_time_of, 0.0), [runs("new")], [])
 
     assert found["gpu-cq"].queues["gpu-cq"].uncertain == ("runTimes",)
 
@@ -109,7 +111,7 @@ def test_what_the_loop_does_not_model_is_said():
         kueue=KueueConfig(fair_sharing=True, block_admission=True),
     )
 
-    found = forecast(queues, [], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(queues, run_time_of, 0.0), [], [])
 
     outlooks = found["a-cq"].queues
     assert {name: outlook.uncertain for name, outlook in outlooks.items()} == {
@@ -125,7 +127,10 @@ def test_only_trees_that_are_asked_for_are_forecast():
         cluster_queue("c-cq"),
     )
 
-    assert set(forecast(queues, [], [], run_time_of, 0.0, ["a-cq"])) == {"a-cq", "b-cq"}
+    assert set(forecast(forecast_givens(queues, run_time_of, 0.0), [], [], ["a-cq"])) == {
+        "a-cq",
+        "b-cq",
+    }
 
 
 def unsure(job_class, flavors):
@@ -136,7 +141,9 @@ def test_errors_of_runs_beside_one_another_do_not_add_up_where_the_last_of_them_
     ends = [runs(since=-10.0 * number) for number in range(4)]
 
     def width(running, waiting):
-        found = told(forecast(state(4), running, waiting, unsure, 0.0), state(4), gpus=4)
+        found = told(
+            forecast(forecast_givens(state(4), unsure, 0.0), running, waiting), state(4), gpus=4
+        )
         return found.start.high - found.start.seconds
 
     alone = width(ends[:1], [])
@@ -145,7 +152,9 @@ def test_errors_of_runs_beside_one_another_do_not_add_up_where_the_last_of_them_
 
 def test_a_spread_grows_with_the_runs_ahead():
     one, three = (
-        told(forecast(state(1), [runs()], [waits()] * count, unsure, 0.0), state(1)).start
+        told(
+            forecast(forecast_givens(state(1), unsure, 0.0), [runs()], [waits()] * count), state(1)
+        ).start
         for count in (0, 2)
     )
 
@@ -159,7 +168,7 @@ def test_those_who_ask_for_a_topology_take_quota_as_others_do():
     rack = template(annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})
 
     waiting = [waits(needs=(needs({GPU: "1"}, pods=rack),), count=2)]
-    found = told(forecast(queues, [], waiting, run_time_of, 0.0), queues).start
+    found = told(forecast(forecast_givens(queues, run_time_of, 0.0), [], waiting), queues).start
 
     assert (found.uncertain, found.seconds > 0.0) == (("topology",), True)
 
@@ -177,7 +186,7 @@ def by_use(gpus="1", **rest):
 
 def test_by_use_the_turn_of_a_newcomer_is_that_of_its_localqueue():
     waiting = [waits("short", queue="x-lq")] * 2
-    found = forecast(by_use(), [runs("short")], waiting, run_time_of, 0.0)
+    found = forecast(forecast_givens(by_use(), run_time_of, 0.0), [runs("short")], waiting)
 
     starts = [
         told(found, by_use(), local_queue=f"team/{name}-lq", priority=priority).start
@@ -191,7 +200,7 @@ def test_by_use_the_turn_of_a_newcomer_is_that_of_its_localqueue():
 def test_by_use_the_starts_of_pending_workloads_are_known():
     waiting = [waits("short", queue=f"{name}-lq", key=name) for name in "xy"]
 
-    found = pending_starts(by_use(), [runs("short")], waiting, run_time_of, 0.0)
+    found = pending_starts(forecast_givens(by_use(), run_time_of, 0.0), [runs("short")], waiting)
 
     known = {key: (start.seconds, start.is_known) for key, (start,) in found.items()}
     assert known == {"y": (21.0, True), "x": (42.0, True)}
@@ -201,12 +210,12 @@ PREEMPTS = Preemption(within_cluster_queue="LowerPriority", reclaim_within_cohor
 
 
 def start(queues, running, waiting=(), *, gpus=1, priority=0):
-    forecasts = forecast(queues, running, waiting, run_time_of, 0.0)
+    forecasts = forecast(forecast_givens(queues, run_time_of, 0.0), running, waiting)
     return told(forecasts, queues, gpus=gpus, priority=priority).start
 
 
 def ranked_state(**rest):
-    return replace(state(**rest), priority_classes={"high": 9})
+    return updated(state(**rest), priority_classes={"high": 9})
 
 
 def test_who_borrows_from_as_high_up_comes_after_those_of_a_higher_priority():
@@ -236,7 +245,7 @@ def test_a_newcomer_that_is_preempted_starts_again_after_those_that_outrank_it()
     queues = ranked_state(preemption=PREEMPTS)
     running = [replace(runs("long", gpus=1), priority=9)]
     waiting = [waits("long", gpus=2, priority=9, key="wide")]
-    found = forecast(queues, running, waiting, run_time_of, 0.0)
+    found = forecast(forecast_givens(queues, run_time_of, 0.0), running, waiting)
 
     def last(runs_for, *, priority=0, at=0.0):
         start = told(found, queues, run_seconds=runs_for, priority=priority, at=at).start
@@ -274,7 +283,7 @@ def test_a_forecast_cut_short_tells_the_start_that_the_whole_one_tells(
         waits(job_class, gpus=gpus, key=str(place), priority=priority, created=place)
         for place, (gpus, job_class, priority) in enumerate(asked)
     ]
-    planned = PlannedStarts(queues, running, waiting, run_time_of, 0.0)
+    planned = PlannedStarts(forecast_givens(queues, run_time_of, 0.0), running, waiting)
     place = which % len(waiting)
     moved = replace(waiting[place], local_queue="team/b-lq")
     instead = [*waiting[:place], moved, *waiting[place + 1 :]]
@@ -291,7 +300,7 @@ def test_what_comes_free_soon_after_each_other_goes_to_narrow_workloads_one_by_o
     running = [runs("long", since=-3.0), runs("long", since=-1.5)]
     waiting = [waits("long", gpus=2, key="wide"), *(waits("long", key=f"{n}") for n in range(40))]
 
-    found = pending_starts(queues, running, waiting, run_time_of, 0.0)
+    found = pending_starts(forecast_givens(queues, run_time_of, 0.0), running, waiting)
 
     # Each is tried in a batch of its own, in which the other GPU is not free yet.
     seconds = [found[key][0].seconds for key in ("0", "1", "2", "39", "wide")]
@@ -302,13 +311,13 @@ def test_what_comes_free_before_one_batch_goes_to_a_wide_workload_that_is_the_ol
     running = [runs("long", since=-1.0), runs("long", since=-0.5)]
     waiting = [waits("long", gpus=2, key="wide"), waits("long", key="narrow")]
 
-    found = pending_starts(state(), running, waiting, run_time_of, 0.0)
+    found = pending_starts(forecast_givens(state(), run_time_of, 0.0), running, waiting)
 
     assert [found[key][0].seconds for key in ("wide", "narrow")] == [100.0, 201.0]
 
 
 def fair_state(*others):
-    return replace(
+    return updated(
         snapshot(
             cluster_queue("gpu-cq", {"t4": {GPU: "1"}}, cohort="all"),
             *others,
@@ -320,10 +329,10 @@ def fair_state(*others):
 
 def test_where_it_is_not_known_whether_shares_decide_the_turn_among_others_is_not_either():
     queues = fair_state(cluster_queue("b-cq", {"t4": {GPU: "0"}}, cohort="all"))
-    weighed = replace(queues.cluster_queues["gpu-cq"], fair_sharing=True)
-    queues = replace(
+    weighed = replace(queues.setup.cluster_queues["gpu-cq"], fair_sharing=True)
+    queues = updated(
         queues,
-        cluster_queues={**queues.cluster_queues, "gpu-cq": weighed},
+        cluster_queues={**queues.setup.cluster_queues, "gpu-cq": weighed},
         kueue=KueueConfig(),
     )
 
@@ -336,7 +345,7 @@ def test_placements_that_outrank_who_waits_are_never_told_too_early_a_start():
     queues = ranked_state()
     running = [runs("long", since=-90.0), runs("long", since=-80.0)]
     waiting = [waits("long", gpus=1) for _ in range(3)]
-    forecasts = forecast(queues, running, waiting, run_time_of, 0.0)
+    forecasts = forecast(forecast_givens(queues, run_time_of, 0.0), running, waiting)
 
     found, among = [], []
     for _ in range(3):

@@ -6,9 +6,9 @@ import pytest
 
 from tests.builders import arrival, cluster_queue, held, needs, snapshot
 from tests.worlds import simulations, waiting
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Head, KueueConfig, Queueing
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
 
 CPU = ("default", "cpu")
 
@@ -33,8 +33,8 @@ def folded(first, usage, head="4"):
 
 def starts(found, cpus, priority=0):
     """Ask for a new Job in the second queue."""
-    local_queue = found.snapshot.local_queues[("team", "b-lq")]
-    target = found.snapshot.cluster_queues["b-cq"]
+    local_queue = found.snapshot.setup.local_queues[("team", "b-lq")]
+    target = found.snapshot.setup.cluster_queues["b-cq"]
     assigned = occupancy.assignment(found, [needs({"cpu": cpus})], target)
     return occupancy.starts_now(found, assigned, local_queue, target, priority=priority)
 

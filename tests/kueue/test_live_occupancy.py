@@ -6,9 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.live_occupancy import LiveOccupancy
 from webhook.model.queues import Queueing
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.live_occupancy import LiveOccupancy
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -88,7 +89,7 @@ def test_it_is_what_building_anew_would_give(happened, strict):
             fold.adopt(shown)
         elif what == "held":
             used = rest[0]
-            shown = replace(shown, held=snapshot(used).held)
+            shown = updated(shown, held=snapshot(used).workloads.held)
             fold.adopt(shown)
         elif what == "cohort":
             (cohort,) = rest
@@ -106,7 +107,7 @@ def test_other_queues_cost_a_long_ledger_no_look_at_each_placement(monkeypatch):
     for each in placed:
         fold.add(each)
 
-    monkeypatch.setattr("webhook.kueue.live_occupancy._shape", looks.append)
+    monkeypatch.setattr("webhook.state.live_occupancy._shape", looks.append)
     fold.adopt(snapshot({"own-cq": 1}))
     fold.drop(placed[:59])
     fold.adopt(snapshot({"own-cq": 2}))

@@ -20,6 +20,9 @@ from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import StartTimes, start_of
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.occupancy import beside
+from webhook.state.snapshot import updated
 
 GPU = "gpu"
 CELL = ("t4", GPU)
@@ -27,7 +30,7 @@ LOWER = Preemption(within_cluster_queue="LowerPriority")
 
 
 def forecasts_of(world):
-    return forecast(world.snapshot, world.running, world.pending, run_time_of, 0.0)
+    return forecast(forecast_givens(world.snapshot, run_time_of, 0.0), world.running, world.pending)
 
 
 def all_starts(forecasts, world, *, at=0.0):
@@ -38,7 +41,7 @@ def all_starts(forecasts, world, *, at=0.0):
             world.newcomer(
                 arrival("new", {GPU: gpus}, priority=priority, local_queue=f"{name[:-3]}-lq"), name
             ),
-            world.snapshot,
+            world.snapshot.setup,
             now=at,
         )
         for name in world.names
@@ -111,10 +114,10 @@ def waits(seconds, *, number=1, **rest):
 
 
 def told(found, state, *, number=1, priority=0, **rest):
-    queue = state.cluster_queues["gpu-cq"]
-    asked = demand([needs({GPU: str(number)})], queue, state)
+    queue = state.setup.cluster_queues["gpu-cq"]
+    asked = demand([needs({GPU: str(number)})], queue, state.setup)
     newcomer = Newcomer(queue=queue, demand=asked, priority=priority)
-    return start_of(found["gpu-cq"], newcomer, state, **{"now": 0.0, **rest}).start
+    return start_of(found["gpu-cq"], newcomer, state.setup, **{"now": 0.0, **rest}).start
 
 
 def placement(start, end, *, number=1, **rest):
@@ -123,7 +126,7 @@ def placement(start, end, *, number=1, **rest):
 
 def test_quota_of_a_placement_is_taken_from_its_start_until_the_batch_after_its_end():
     state = gpus(2)
-    found = forecast(state, [runs(1000)], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(state, run_time_of, 0.0), [runs(1000)], [])
 
     def at(now):
         return told(found, state, now=now, among=[placement(10.0, 60.0)]).seconds
@@ -141,20 +144,20 @@ def test_where_one_clusterqueue_alone_has_equals_pending_a_newcomer_to_another_t
     )
     both = [runs(50, number=2), replace(runs(500, number=2), cluster_queue="other-cq")]
     waiting = waits(100, count=2)
-    found = forecast(state, both, [waiting], run_time_of, 0.0)
+    found = forecast(forecast_givens(state, run_time_of, 0.0), both, [waiting])
 
-    (first, second) = pending_starts(state, both, [waiting], run_time_of, 0.0)["a"]
-    queue = state.cluster_queues["other-cq"]
-    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state))
+    (first, second) = pending_starts(forecast_givens(state, run_time_of, 0.0), both, [waiting])["a"]
+    queue = state.setup.cluster_queues["other-cq"]
+    newcomer = Newcomer(queue=queue, demand=demand([needs({GPU: "1"})], queue, state.setup))
 
     # Without it both start as the first run ends; with it, one of them and the newcomer do.
     assert first.seconds == second.seconds == 51.0
-    assert start_of(found["gpu-cq"], newcomer, state, now=0.0).start.seconds == 51.0
+    assert start_of(found["gpu-cq"], newcomer, state.setup, now=0.0).start.seconds == 51.0
 
 
 def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
     state = gpus(1)
-    found = forecast(state, [], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(state, run_time_of, 0.0), [], [])
 
     start = told(found, state, among=[placement(0.0, 50.0, spread=8.0)])
 
@@ -165,9 +168,9 @@ def test_a_start_on_the_quota_of_a_placement_is_as_uncertain_as_its_end():
 
 def test_decided_jobs_are_forgotten_once_they_have_ended_as_far_as_that_is_known():
     state = gpus(9)
-    found = forecast(state, [], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(state, run_time_of, 0.0), [], [])
     short = RunTime(seconds=10.0, low=10.0, high=10.0, basis=Basis.POLICY)
-    decided = StartTimes(snapshot=replace(state, forecasts=found))
+    decided = beside(StartTimes(), replace(state, forecasts=found))
 
     for key, run in (("short", short), ("unknown", None)):
         decided = decided.add(arrival(key, {GPU: "1"}, run=run), 0.0)
@@ -188,7 +191,7 @@ def test_under_strict_fifo_nobody_starts_before_a_placement_that_comes_first():
     starts = {}
     for queueing in Queueing:
         state = gpus(2, queueing=queueing)
-        found = forecast(state, [runs(100)], [], run_time_of, 0.0)
+        found = forecast(forecast_givens(state, run_time_of, 0.0), [runs(100)], [])
         starts[queueing] = [
             told(found, state, priority=priority, among=[wide]).seconds for priority in (0, 9)
         ]
@@ -202,7 +205,7 @@ def test_placements_of_other_trees_take_nothing():
     state = snapshot(
         cluster_queue(quotas={"t4": {GPU: "1"}}), cluster_queue("other-cq", {"t4": {GPU: "1"}})
     )
-    found = forecast(state, [], [], run_time_of, 0.0)
+    found = forecast(forecast_givens(state, run_time_of, 0.0), [], [])
     elsewhere = replace(placement(0.0, 50.0), cluster_queue="other-cq")
 
     assert told(found, state, among=[elsewhere]).seconds == 0.0
@@ -210,10 +213,10 @@ def test_placements_of_other_trees_take_nothing():
 
 
 def test_after_so_many_tries_nobody_preempts_any_more_and_the_forecast_says_so(monkeypatch):
-    state = replace(gpus(1, preemption=LOWER), priority_classes={"high": 9})
+    state = updated(gpus(1, preemption=LOWER), priority_classes={"high": 9})
     running = [runs(100, priority=0, created=1)]
     first, last = waits(5, key="first", created=2), waits(5, key="last", priority=9, created=3)
-    given = state, running, [last, first], run_time_of, 0.0
+    given = forecast_givens(state, run_time_of, 0.0), running, [last, first]
     expected = told(forecast(*given), state)
 
     monkeypatch.setattr(tree_workloads, "MOST_TRIES", -1)
@@ -229,7 +232,7 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
     drawn = random.Random(1)
     running = [runs(drawn.uniform(20.0, 300.0)) for _ in range(8)]
     waiting = [waits(drawn.uniform(20.0, 300.0), key=str(age), created=age) for age in range(2000)]
-    given = state, running, waiting, run_time_of, 0.0
+    given = forecast_givens(state, run_time_of, 0.0), running, waiting
     monkeypatch.setattr(tree_workloads, "EXACT", 0)
     monkeypatch.setattr(tree_workloads, "GRAIN", 0.002)
     coarse, told_coarse = pending_starts(*given), told(forecast(*given), state).seconds
@@ -246,10 +249,10 @@ def test_of_thousands_in_one_clusterqueue_starts_are_near_the_exact_ones(monkeyp
 
 
 def test_where_events_share_a_moment_it_is_known_who_may_be_preempted(monkeypatch):
-    state = replace(gpus(1, preemption=LOWER), priority_classes={"high": 9})
+    state = updated(gpus(1, preemption=LOWER), priority_classes={"high": 9})
     running = [runs(100, priority=0, created=1)]
     waiting = [waits(50, key=str(age), priority=4, created=age) for age in (2, 3)]
-    given = state, running, waiting, run_time_of, 0.0
+    given = forecast_givens(state, run_time_of, 0.0), running, waiting
     exact = told(forecast(*given), state).seconds
 
     monkeypatch.setattr(tree_workloads, "EXACT", 0)

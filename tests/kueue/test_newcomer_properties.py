@@ -23,6 +23,7 @@ from tests.kueue.newcomers import (
 from webhook.kueue.forecast import forecast
 from webhook.kueue.tree_forecast import start_of
 from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
+from webhook.state.forecast_input import forecast_givens
 
 NEAR = {"rel": 0.25, "abs": 5.0}
 FEWER = {number: number if FULL else max(1, number // 3) for number in (3, 8, 40, 60)}
@@ -88,7 +89,7 @@ def test_among_hundreds_a_newcomer_starts_as_if_it_had_waited_with_the_others(pe
 
 def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
     world = WorldOfSizes(0, at_least=100)
-    given = world.snapshot, world.running, world.pending, run_time_of, 0.0
+    given = forecast_givens(world.snapshot, run_time_of, 0.0), world.running, world.pending
     alone = forecast(*given)
     last = max(of.waits(name, 0.0) for name, of in alone.items())
     alike = world.waiting(NEWEST, world.names[0])
@@ -108,7 +109,7 @@ def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
             start_of(
                 forecasts[name],
                 world.newcomer(replace(alike, priority=priority), name),
-                world.snapshot,
+                world.snapshot.setup,
                 now=0.0,
             ).start.seconds
             for name in world.names

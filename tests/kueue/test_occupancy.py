@@ -1,13 +1,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from tests.builders import NAMESPACE, arrival, cluster_queue, held, needs, snapshot
-from webhook.kueue import counted_arrivals, occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import Fit
 from webhook.model.queues import (
     Held,
@@ -19,6 +16,9 @@ from webhook.model.queues import (
     Selector,
     StopPolicy,
 )
+from webhook.state import counted_arrivals, occupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 GPU = "nvidia.com/gpu"
 T4 = {"t4": {GPU: "4"}}
@@ -28,8 +28,8 @@ ONE = {GPU: "1"}
 def starts(state, per_pod=ONE, placements=()):
     """Ask for the first ClusterQueue, through its LocalQueue."""
     found = occupancy_of(state, placements)
-    (local_queue, *_) = state.local_queues.values()
-    queue = state.cluster_queues[local_queue.cluster_queue]
+    (local_queue, *_) = state.setup.local_queues.values()
+    queue = state.setup.cluster_queues[local_queue.cluster_queue]
     assigned = occupancy.assignment(found, [needs(per_pod)], queue)
     return occupancy.starts_now(found, assigned, local_queue, queue)
 
@@ -64,7 +64,7 @@ def test_an_arrival_in_an_unknown_or_stopped_local_queue_counts_nowhere():
         namespace=NAMESPACE, name="held", cluster_queue="gpu-cq", stop_policy=StopPolicy.HOLD
     )
     state = snapshot(cluster_queue(quotas=T4))
-    state = replace(state, local_queues={**state.local_queues, (NAMESPACE, "held"): stopped})
+    state = updated(state, local_queues={**state.setup.local_queues, (NAMESPACE, "held"): stopped})
 
     found = occupancy_of(
         state, [arrival("a", ONE, local_queue="none"), arrival("b", ONE, local_queue="held")]
@@ -82,7 +82,7 @@ def test_an_arrival_that_can_never_fit_pends():
 def test_the_next_snapshot_is_charged_by_what_differs():
     state = snapshot(cluster_queue(quotas=T4), cluster_queue("other-cq", T4, cohort="all"))
     states = [
-        replace(state, held=found)
+        updated(state, held=found)
         for found in (
             {"gpu-cq": held({"t4": {GPU: "3"}})},
             {"gpu-cq": held({"t4": {GPU: "1"}}), "other-cq": held({"t4": {GPU: "2"}})},
@@ -93,7 +93,7 @@ def test_the_next_snapshot_is_charged_by_what_differs():
     free = []
     for each in states:
         queues = occupancy_of(each)
-        queue = state.cluster_queues["gpu-cq"]
+        queue = state.setup.cluster_queues["gpu-cq"]
         free.append(occupancy.assignment(queues, [needs({GPU: "4"})], queue).detail)
 
     assert free == [
@@ -169,7 +169,7 @@ def reserving(*priorities, flavor="t4"):
 def fit(state, *, gpus=1, priority=9, placements=()):
     """How the first ClusterQueue would take a Job, and whom it would preempt."""
     queues = occupancy_of(state, placements)
-    queue = next(iter(state.cluster_queues.values()))
+    queue = next(iter(state.setup.cluster_queues.values()))
     assigned = occupancy.assignment(queues, [needs({GPU: str(gpus)})], queue, priority=priority)
     return assigned.fit, assigned.preempts
 
@@ -203,7 +203,7 @@ def test_placements_may_be_preempted_as_those_that_are_observed():
 def test_where_nothing_is_known_of_the_holders_their_lowest_priority_decides():
     known = full(cluster_queue(quotas=T4, preemption=LOWER), gpu_cq=reserving(0, 9, 9, 9))
 
-    assert fit(replace(known, reserving={}), gpus=2) == (Fit.MAY_PREEMPT, 0)
+    assert fit(updated(known, reserving={}), gpus=2) == (Fit.MAY_PREEMPT, 0)
 
 
 def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
@@ -221,7 +221,7 @@ def test_quota_kept_for_a_head_is_there_for_who_comes_before_it_in_its_queue():
     found = occupancy_of(state)
 
     def starts(queue):
-        local_queue = state.local_queues["team", queue.name.replace("-cq", "-lq")]
+        local_queue = state.setup.local_queues["team", queue.name.replace("-cq", "-lq")]
         assigned = occupancy.assignment(found, [needs({"cpu": "8"})], queue, priority=2)
         return occupancy.starts_now(found, assigned, local_queue, queue, priority=2)
 

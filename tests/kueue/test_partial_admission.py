@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.flavor_plan import most_missing, most_that_fit, with_missing
+from webhook.state.counted_arrivals import occupancy_of
 
 GPU = "nvidia.com/gpu"
 

@@ -12,6 +12,7 @@ from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
+from webhook.state.forecast_input import forecast_givens
 
 GPU = "nvidia.com/gpu"
 CELL = ("t4", GPU)
@@ -42,7 +43,9 @@ def seconds(starts):
 
 
 def test_a_group_starts_one_after_the_other_where_room_is_for_one():
-    found = pending_starts(state(), [runs(2)], [waits("g", gpus=2, count=3)], run_time_of, NOW)
+    found = pending_starts(
+        forecast_givens(state(), run_time_of, NOW), [runs(2)], [waits("g", gpus=2, count=3)]
+    )
 
     one, two, three = found["g"]
     assert one.seconds < two.seconds < three.seconds
@@ -55,14 +58,18 @@ def test_the_last_starts_when_the_forecast_says_that_all_have():
     queues, running = state(), [runs(2)]
     waiting = [waits("a"), waits("b"), waits("c", gpus=2)]
 
-    found = pending_starts(queues, running, waiting, run_time_of, NOW)
+    found = pending_starts(forecast_givens(queues, run_time_of, NOW), running, waiting)
 
-    told = forecast(queues, running, waiting, run_time_of, NOW)["gpu-cq"].waits("gpu-cq", NOW)
+    told = forecast(forecast_givens(queues, run_time_of, NOW), running, waiting)["gpu-cq"].waits(
+        "gpu-cq", NOW
+    )
     assert max(start.seconds for each in found.values() for start in each) == told
 
 
 def test_what_never_fits_never_starts_and_says_nothing_of_others():
-    found = pending_starts(state(), [], [waits("big", gpus=3), waits("a")], run_time_of, NOW)
+    found = pending_starts(
+        forecast_givens(state(), run_time_of, NOW), [], [waits("big", gpus=3), waits("a")]
+    )
 
     assert seconds({"a": found["a"]}) == {"a": [0]}
     assert found["big"][0].seconds == inf
@@ -71,7 +78,7 @@ def test_what_never_fits_never_starts_and_says_nothing_of_others():
 def test_unknown_runs_count_for_those_behind_and_not_for_themselves():
     waiting = [waits("x", job_class="new", count=2), waits("a"), waits("urgent", priority=5)]
 
-    found = pending_starts(state(), [runs(2)], waiting, run_time_of, NOW)
+    found = pending_starts(forecast_givens(state(), run_time_of, NOW), [runs(2)], waiting)
 
     assert {key: [start.unseen for start in each] for key, each in found.items()} == {
         "x": [0, 1],
@@ -81,7 +88,9 @@ def test_unknown_runs_count_for_those_behind_and_not_for_themselves():
 
 
 def test_an_unknown_run_that_holds_quota_counts_for_all():
-    found = pending_starts(state(1), [runs(job_class="new")], [waits("a")], run_time_of, NOW)
+    found = pending_starts(
+        forecast_givens(state(1), run_time_of, NOW), [runs(job_class="new")], [waits("a")]
+    )
 
     assert found["a"][0].unseen == 1
     assert not found["a"][0].is_known
@@ -97,8 +106,10 @@ def test_who_comes_later_delays_only_those_it_outranks():
     ]
     waiting = [waits("a"), waits("vip", priority=200)]
 
-    alone = pending_starts(queues, [runs()], waiting, run_time_of, NOW)
-    found = pending_starts(queues, [runs()], waiting, run_time_of, NOW, expected=coming)
+    alone = pending_starts(forecast_givens(queues, run_time_of, NOW), [runs()], waiting)
+    found = pending_starts(
+        forecast_givens(queues, run_time_of, NOW), [runs()], waiting, expected=coming
+    )
 
     assert found["vip"] == alone["vip"]
     assert "arrivals" in found["a"][0].uncertain
@@ -109,7 +120,9 @@ def test_one_that_nobody_can_preempt_has_no_doubt_of_that_kind():
     queues = state(1, preemption=Preemption(within_cluster_queue="LowerPriority"))
 
     found = pending_starts(
-        queues, [runs()], [waits("low"), waits("high", priority=9)], run_time_of, NOW
+        forecast_givens(queues, run_time_of, NOW),
+        [runs()],
+        [waits("low"), waits("high", priority=9)],
     )
 
     assert found["high"][0].uncertain == ()

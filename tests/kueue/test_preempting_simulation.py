@@ -14,6 +14,7 @@ from tests.conftest import THOROUGH
 from tests.worlds import arrivals, simulations, snapshots, used, waiting
 from webhook.kueue.simulation import Eviction, Running
 from webhook.model.queues import KueueConfig, Preemption
+from webhook.state.snapshot import updated
 
 LOWER = Preemption(within_cluster_queue="LowerPriority")
 OWNER = Preemption(reclaim_within_cohort="Any")
@@ -302,8 +303,8 @@ def told_apart(state):
         policy = replace(each.preemption, max_priority_threshold=1000 + number)
         return replace(each, groups=(replace(groups, quotas=far),), preemption=policy)
 
-    queues = enumerate(state.cluster_queues.values())
-    return replace(
+    queues = enumerate(state.setup.cluster_queues.values())
+    return updated(
         state, cluster_queues={each.name: apart(number, each) for number, each in queues}
     )
 

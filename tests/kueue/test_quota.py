@@ -8,7 +8,7 @@ CPU = ("default", "cpu")
 
 def plant(*cluster_queues, cohorts=()):
     found = snapshot(*cluster_queues, cohorts=cohorts)
-    return quota.plant(found.cluster_queues, found.cohorts)
+    return quota.plant(found.setup.cluster_queues, found.setup.cohorts)
 
 
 def charged(forest, name, amount):
@@ -71,6 +71,6 @@ def test_a_tree_is_named_by_its_root_cohort_or_by_the_queue_that_shares_with_nob
         cohorts=[cohort("left", parent="top"), cohort("x", parent="x")],
     )
 
-    names = quota.tree_names(found.cluster_queues, found.cohorts)
+    names = quota.tree_names(found.setup.cluster_queues, found.setup.cohorts)
 
     assert names == {"a": "cohort top", "b": "cohort top", "c": "queue c", "d": "queue d"}

@@ -80,7 +80,7 @@ def test_the_incremental_dispatcher_asks_clusters_in_an_order(release, seconds):
         kueue=KueueConfig(clusters_per_round=1, release=release),
     )
 
-    assert [asked_after(name, queue, found) for name in ("west", "east")] == seconds
+    assert [asked_after(name, queue, found.setup) for name in ("west", "east")] == seconds
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_configuration_is_heeded_as_the_running_release_heeds_it(
     manager = deployment(image=f"kueue:{version}", args=["--config=/x.yaml", *arguments])
     state.replace(kinds.KUEUE_DEPLOYMENT, [manager])
 
-    kueue = state.snapshot(0.0, 0.0).kueue
+    kueue = state.snapshot(0.0, 0.0).setup.kueue
 
     assert (kueue.release, kueue.ignore_undeclared) == found
     assert bool(kueue.device_mappings) is found[1]
@@ -149,4 +149,4 @@ def test_the_newest_device_class_of_an_extended_resource_counts(version, found):
         spec = {"extendedResourceName": resource}
         state.apply(kinds.DEVICE_CLASSES, "ADDED", {"metadata": metadata, "spec": spec})
 
-    assert state.snapshot(0.0, 0.0).kueue.devices == found
+    assert state.snapshot(0.0, 0.0).setup.kueue.devices == found

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.builders import container, job, snapshot, template
+from tests.builders import container, job, template
 from webhook.kueue.requests import is_refused, needs, per_pod
 from webhook.model.fields import FieldError
 from webhook.model.pods import PodTemplate, Resources
 from webhook.model.queues import KueueConfig, LimitRangeItem, Transformation
+from webhook.model.snapshot_parts import ClusterObjects
 
 KUEUE = KueueConfig()
 Gi = 1 << 30
@@ -157,7 +158,9 @@ def test_what_transformations_generate_never_lowers_what_was_asked_for():
 def test_needs_use_the_namespaces_limit_ranges_and_keep_the_count():
     item = LimitRangeItem(type="Container", default_request={"cpu": "2"})
 
-    (found,) = needs(job(count=3), snapshot(limit_ranges={"team": (item,), "other": ()}))
+    (found,) = needs(
+        job(count=3), ClusterObjects(limit_ranges={"team": (item,), "other": ()}), KueueConfig()
+    )
 
     assert (found.per_pod, found.count, found.total) == ({"cpu": 2000}, 3, {"cpu": 6000})
 
@@ -179,7 +182,7 @@ def test_what_a_placement_keeps_of_a_template_is_what_flavors_depend_on():
     long = container(requests={"cpu": "1"}, args=["x" * 1_000_000])
     pods = template(long, node_selector={"gpu": "t4"}, annotations={**required, "note": "x" * 1000})
 
-    (found,) = needs(job(pods=pods), snapshot())
+    (found,) = needs(job(pods=pods), ClusterObjects(), KueueConfig())
 
     assert found.per_pod == {"cpu": 1000}
     assert found.template == PodTemplate(node_selector={"gpu": "t4"}, annotations=required)
@@ -217,7 +220,7 @@ def test_policies_see_devices_by_the_names_in_the_template():
     kueue = KueueConfig(devices={"nvidia.com/gpu": "whole-gpus"})
     pods = template(container(requests={"nvidia.com/gpu": "2"}))
 
-    (found,) = needs(job(pods=pods, count=3), snapshot(kueue=kueue))
+    (found,) = needs(job(pods=pods, count=3), ClusterObjects(), kueue)
 
     assert found.total == {"whole-gpus": 6}
     assert found.asked == {"nvidia.com/gpu": 6, "whole-gpus": 6}

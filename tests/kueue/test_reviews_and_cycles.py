@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tests.builders import NAMESPACE
 from tests.worlds import arrivals, simulations, snapshots, trees, used, waiting
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.simulation import Running
 from webhook.model.queues import Held, Reservation
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 NEWEST = 1_000
 
@@ -22,11 +23,11 @@ NEWEST = 1_000
 @st.composite
 def holders(draw, state):
     """ClusterQueue to its Workloads with quota; together they take no more than there is."""
-    found = {name: [] for name in state.cluster_queues}
+    found = {name: [] for name in state.setup.cluster_queues}
     for tree in trees(state):
         for number in range(draw(st.integers(0, 6))):
             name = draw(st.sampled_from(sorted(tree.leaves)))
-            flavor = draw(st.sampled_from(state.cluster_queues[name].groups[0].flavors))
+            flavor = draw(st.sampled_from(state.setup.cluster_queues[name].groups[0].flavors))
             amounts = {
                 (flavor, resource): draw(st.integers(1, 2))
                 for resource in draw(st.sampled_from([("cpu",), ("cpu", "gpu"), ("gpu",)]))
@@ -64,7 +65,7 @@ def competing(state, come):
     """ClusterQueue to who waits there."""
     found = defaultdict(tuple)
     for each in come:
-        name = state.local_queues[each.namespace, each.local_queue].cluster_queue
+        name = state.setup.local_queues[each.namespace, each.local_queue].cluster_queue
         found[name] += (each,)
     return dict(found)
 
@@ -108,10 +109,10 @@ def test_a_new_job_is_served_as_its_review_says(data):
     # Reviews do not predict whom those who wait preempt.
     assume(not any(simulation.preempted for simulation in found.values()))
     asked = waiting(new, state)
-    simulation, queue = found[asked.cluster_queue], state.cluster_queues[asked.cluster_queue]
-    local_queue = state.local_queues[new.namespace, new.local_queue]
+    simulation, queue = found[asked.cluster_queue], state.setup.cluster_queues[asked.cluster_queue]
+    local_queue = state.setup.local_queues[new.namespace, new.local_queue]
     review = occupancy_of(
-        replace(
+        updated(
             state,
             held={name: held_by(row) for name, row in reserving.items()},
             reserving={name: tuple(row) for name, row in reserving.items()},
@@ -121,7 +122,7 @@ def test_a_new_job_is_served_as_its_review_says(data):
     # Nor do they know of quota that a head sets aside in every other cycle of its search.
     assume(not any(_sets_aside_by_turns(simulation) for simulation in set(found.values())))
     # Reviews do not know whose turn it is by shares, where quota is set aside for somebody.
-    assume(not (state.kueue.fair_sharing and review.heads))
+    assume(not (state.setup.kueue.fair_sharing and review.heads))
 
     for name in found:
         usage = {cell: amount for cell, amount in review.held(name).usage.items() if amount}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import builders
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 
 GPU = {"nvidia.com/gpu": "1"}
 
@@ -44,7 +44,7 @@ def test_what_did_not_change_stays_the_same_object():
     before = settler(first)
     after = settler(replace(first, as_of=9.0))
 
-    assert after.held is before.held
+    assert after.workloads.held is before.workloads.held
     assert after.as_of == 9.0
 
 
@@ -74,6 +74,6 @@ def test_it_counts_as_one_fold_over_everything_does(counts, used):
     settled = settler(given_)
 
     whole = occupancy_of(given_)
-    assert {n: h for n, h in settled.held.items() if h != builders.held()} == {
+    assert {n: h for n, h in settled.workloads.held.items() if h != builders.held()} == {
         n: h for n, h in whole.holdings.items() if h != builders.held()
     }

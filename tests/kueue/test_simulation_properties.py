@@ -8,10 +8,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, simulations, snapshots, used, waiting
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.queue_lines import has_room
 from webhook.kueue.simulation import Running
 from webhook.model.queues import Preemption, Queueing
+from webhook.state.counted_arrivals import occupancy_of
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
@@ -66,7 +66,7 @@ def test_those_who_come_one_by_one_fare_as_in_the_cycles_that_they_share(data):
         assert used(simulation, name) == {cell: n for cell, n in held.usage.items() if n}
         assert sum(b.count for b in simulation.begun if b.cluster_queue == name) == held.reserving
     # Outside of cohorts there is nobody to set something aside from.
-    in_cohorts = {name for name, queue in state.cluster_queues.items() if queue.cohort}
+    in_cohorts = {name for name, queue in state.setup.cluster_queues.items() if queue.cohort}
     assert {name: of for name, of in set_aside(found).items() if name in in_cohorts} == {
         name: expected.held(name).head.set_aside for name in in_cohorts & set(expected.heads)
     }
@@ -239,7 +239,7 @@ MANY_CYCLES = 40
 def test_who_rests_untried_would_have_got_nothing_in_all_of_kueues_cycles(data):
     state = data.draw(snapshots())
     loops, followed = simulations(state), simulations(state)
-    for name, queue in state.cluster_queues.items():
+    for name, queue in state.setup.cluster_queues.items():
         for cell in (cell for group in queue.groups for cell in group.quotas):
             held = data.draw(st.integers(0, 4))
             run = Running(

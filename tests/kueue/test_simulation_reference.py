@@ -14,11 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.worlds import arrivals, simulations, snapshots, waiting
-from webhook.kueue import counted_arrivals, occupancy
 from webhook.kueue.assignment import set_aside
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.simulation import Running
-from webhook.model.queues import Amounts, Preemption, Queueing, StopPolicy
+from webhook.model.quantity import Amounts
+from webhook.model.queues import Preemption, Queueing, StopPolicy
+from webhook.state import counted_arrivals, occupancy
+from webhook.state.snapshot import updated
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 NOBODY_PREEMPTS = {"policies": st.just(Preemption()), "fair_sharing": st.just(False)}
@@ -54,7 +56,7 @@ class Plain:
     """Start whom Kueue would: in each cycle one of each queue, as ``schedule`` in its scheduler."""
 
     def __init__(self, state, jobs, runs):
-        self.queues = state.cluster_queues
+        self.queues = state.setup.cluster_queues
         self.found = counted_arrivals.idle(state)
         self.jobs, self.runs = list(jobs), list(runs)
         self.starts = []
@@ -158,7 +160,7 @@ class Plain:
             reserving=len(ranks),
             lowest_priority=None if None in ranks else min(ranks, default=None),
         )
-        state = replace(state, held={**state.held, queue: held})
+        state = updated(state, held={**state.workloads.held, queue: held})
         self.found = counted_arrivals.as_held(replace(self.found, snapshot=state), [queue])
 
 
@@ -202,16 +204,17 @@ def closed(data, state):
     """Stop some queues."""
     change = st.sampled_from([{}, {}, {}, {"active": False}, {"stop_policy": StopPolicy.HOLD}])
     queues = {
-        name: replace(queue, **data.draw(change)) for name, queue in state.cluster_queues.items()
+        name: replace(queue, **data.draw(change))
+        for name, queue in state.setup.cluster_queues.items()
     }
-    return replace(state, cluster_queues=queues)
+    return updated(state, cluster_queues=queues)
 
 
 def drawn_jobs(data, state):
     """One Workload each; those that come at the same time in Kueue's order."""
     found = []
     for order, arrival in enumerate(data.draw(arrivals(state))):
-        place = state.local_queues[arrival.namespace, arrival.local_queue]
+        place = state.setup.local_queues[arrival.namespace, arrival.local_queue]
         at = data.draw(st.sampled_from([0.0, 0.0, 1.0, 4.0]))
         one = replace(arrival, count=1)
         wanted = waiting(one, state).demand
@@ -222,7 +225,7 @@ def drawn_jobs(data, state):
 def drawn_runs(data, state):
     """Workloads that run already, each within its queue's own quota."""
     found = []
-    for name, queue in state.cluster_queues.items():
+    for name, queue in state.setup.cluster_queues.items():
         cells = {
             cell: data.draw(st.integers(0, quota.nominal))
             for group in queue.groups

@@ -8,10 +8,10 @@ from tests import builders
 from tests.builders import arrival, cluster_queue, container, held, job, template
 from tests.topologies import BLOCK, GPU, RACK, racks, with_topology
 from webhook.decide import options
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Queueing
 from webhook.model.topologies import HOSTNAME, PlacedPods
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
 
 PREFIX = "kueue.x-k8s.io/podset-"
 REQUIRED, PREFERRED = f"{PREFIX}required-topology", f"{PREFIX}preferred-topology"
@@ -104,7 +104,7 @@ def test_domains_may_be_kept_for_the_head_of_a_strict_queue():
 
     def found(name):
         there = occupancy_of(snapshot)
-        return occupancy.assignment(there, (asked,), snapshot.cluster_queues[name])
+        return occupancy.assignment(there, (asked,), snapshot.setup.cluster_queues[name])
 
     assert found("strict-cq").assignment.is_placed
     assert not found("gpu-cq").assignment.is_placed

@@ -7,7 +7,7 @@ from tests.kueue_tables.clusters import cells, cluster
 from tests.kueue_tables.trees import tree_of
 from webhook.kueue import assignment
 from webhook.kueue.assignment import Assignment, Claimant, PreemptionMode
-from webhook.kueue.occupancy import parts_of
+from webhook.state.occupancy import parts_of
 
 MODES = {
     PreemptionMode.EXCEEDS: "NoFit",
@@ -142,7 +142,7 @@ def preferred(case):
         (GRANULAR[level["preemptionMode"]], level["borrowingLevel"])
         for level in (case.fields["a"], case.fields["b"])
     )
-    is_better = assignment.is_better(*levels, snapshot.cluster_queues["queue"])
+    is_better = assignment.is_better(*levels, snapshot.setup.cluster_queues["queue"])
     return is_better, case.fields["wantPreferred"]
 
 
@@ -186,7 +186,7 @@ def assign(case, target, objects, usage):
     tree = tree_of(snapshot, name, {queue: cells(of) for queue, of in usage.items()})
     (group,) = state.contents_of(name).waiting
     place = claimant(tree, snapshot, name, cells(case.fields.get("simulationResult")))
-    parts = parts_of(group.arrival.needs, place, snapshot)
+    parts = parts_of(group.arrival.needs, place, snapshot.setup)
     return assignment.assign(parts, place), tree, place.queue.groups
 
 
@@ -202,7 +202,7 @@ def claimant(tree, snapshot, name, simulated):
     return Claimant(
         tree=tree,
         leaf=tree.leaves[name],
-        queue=snapshot.cluster_queues[name],
+        queue=snapshot.setup.cluster_queues[name],
         oracle=oracle,
-        fair_sharing=snapshot.kueue.fair_sharing,
+        fair_sharing=snapshot.setup.kueue.fair_sharing,
     )

@@ -9,8 +9,8 @@ from tests.kueue_tables.clusters import NOW, amounts, cluster, key
 from webhook.kueue import forecast
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_workloads import UNKNOWN_SECONDS
-from webhook.model.queues import namespace_labels
 from webhook.state import forecast_input
+from webhook.state.forecast_input import forecast_givens
 
 WORLD = ("objects", "resourceFlavors", "clusterQueues", "additionalClusterQueues", "cohorts")
 QUEUES = ("queues", "additionalLocalQueues")
@@ -31,10 +31,12 @@ def many_cycles(case):
     groups = [group for queue in pending(state, snapshot) for group in queue]
     holding = [
         run
-        for name in snapshot.cluster_queues
+        for name in snapshot.setup.cluster_queues
         for run in forecast_input.running_in(name, state.contents_of(name).holding, 0.0)
     ]
-    planned = forecast.PlannedStarts(snapshot, holding, groups, lambda *_: None, NOW)
+    planned = forecast.PlannedStarts(
+        forecast_givens(snapshot, lambda *_: None, NOW), holding, groups
+    )
     starts = [start for start in planned.begun if start.at < UNKNOWN_SECONDS]
     return {"started": started(starts), "preempted": {}}, wanted(case, snapshot)
 
@@ -74,9 +76,9 @@ def pending(state, snapshot):
                 0.0,
                 key_of=lambda workload: f"{workload.namespace}/{workload.name}",
             )
-            if queue.namespaces.matches(namespace_labels(snapshot, group.namespace))
+            if queue.namespaces.matches(snapshot.cluster.labels_of(group.namespace))
         ]
-        for name, queue in sorted(snapshot.cluster_queues.items())
+        for name, queue in sorted(snapshot.setup.cluster_queues.items())
     ]
 
 
@@ -142,7 +144,7 @@ def has_quota(source):
 
 def flavors(assigned, snapshot):
     """Return the flavor of each resource group of each pod set."""
-    queue = snapshot.cluster_queues[assigned["clusterQueue"]]
+    queue = snapshot.setup.cluster_queues[assigned["clusterQueue"]]
     return [
         names[0]
         for pod_set in assigned["podSetAssignments"]

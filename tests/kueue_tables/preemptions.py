@@ -27,7 +27,7 @@ def victims(case, assigned, **settings):
     fields = case.fields
     objects = [*case.all(*WORLD), *incoming(fields["incoming"], fields["targetCQ"])]
     state, snapshot = cluster(objects, case, **settings)
-    usage = {name: held.usage for name, held in snapshot.held.items()}
+    usage = {name: held.usage for name, held in snapshot.workloads.held.items()}
     tree = tree_of(snapshot, fields["targetCQ"], usage)
     (group,) = state.contents_of(fields["targetCQ"]).waiting
     preemptor = Preemptor(
@@ -44,9 +44,12 @@ def victims(case, assigned, **settings):
     }
     preemptions = Preemptions(
         tree,
-        {leaf: snapshot.cluster_queues[name].preemption for name, leaf in tree.leaves.items()},
+        {
+            leaf: snapshot.setup.cluster_queues[name].preemption
+            for name, leaf in tree.leaves.items()
+        },
         holders(tree, snapshot),
-        strategies=snapshot.kueue.preemption_strategies if settings else None,
+        strategies=snapshot.setup.kueue.preemption_strategies if settings else None,
     )
     chosen = preemptions.targets(preemptor, short)
     # Kueue does not preempt once more whom it has evicted.
@@ -88,7 +91,7 @@ def holders(tree, snapshot):
             uid=reservation.uid,
             local_queue=reservation.local_queue,
         )
-        for name, reservations in snapshot.reserving.items()
+        for name, reservations in snapshot.workloads.reserving.items()
         if name in tree.leaves
         for reservation in reservations
     ]
@@ -111,14 +114,18 @@ def order(case):
         *(with_quota(source) for source in case.fields["candidates"]),
     ]
     _, snapshot = cluster(objects, case)
-    tree = tree_of(snapshot, OWN, {name: held.usage for name, held in snapshot.held.items()})
+    tree = tree_of(
+        snapshot, OWN, {name: held.usage for name, held in snapshot.workloads.held.items()}
+    )
     left = {holder.key: holder for holder in holders(tree, snapshot)}
     usages = {
         left[f"/{source['Obj']['metadata']['name']}"].local_queue: source["LocalQueueFSUsage"]
         for source in case.fields["candidates"]
         if "LocalQueueFSUsage" in source
     }
-    policies = {leaf: snapshot.cluster_queues[n].preemption for n, leaf in tree.leaves.items()}
+    policies = {
+        leaf: snapshot.setup.cluster_queues[n].preemption for n, leaf in tree.leaves.items()
+    }
     preemptions = Preemptions(tree, policies, left.values(), queue_usages=usages)
     preempted = []
     while left:

@@ -36,10 +36,10 @@ def node_of(tree, snapshot, want):
 
 
 def cohorts_of(snapshot, cluster_queue):
-    cohort = snapshot.cluster_queues[cluster_queue].cohort
+    cohort = snapshot.setup.cluster_queues[cluster_queue].cohort
     while cohort:
         yield cohort
-        cohort = snapshot.cohorts[cohort].parent if cohort in snapshot.cohorts else ""
+        cohort = snapshot.setup.cohorts[cohort].parent if cohort in snapshot.setup.cohorts else ""
 
 
 def drs(tree, node, added):

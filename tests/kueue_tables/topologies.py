@@ -7,8 +7,9 @@ from webhook.kueue import topology_placement
 from webhook.kueue.topology_placement import FlavorDomains, tree_of
 from webhook.model.pods import PodTemplate, read_toleration
 from webhook.model.quantity import parse
-from webhook.model.queues import PodSetNeeds, ResourceFlavor, Snapshot
+from webhook.model.queues import PodSetNeeds, ResourceFlavor
 from webhook.model.topologies import Topology, read_node
+from webhook.state.snapshot import Snapshot, updated
 
 _OVER = frozenset({"Failed", "Succeeded"})
 
@@ -55,7 +56,7 @@ def _domains(case, levels):
     read = [_node(source, used) for source in case.fields["nodes"]]
     nodes = tuple(node for node in read if node and node.labels.keys() >= set(levels))
     topology = Topology(name="default", levels=levels, nodes=nodes)
-    tree = tree_of(flavor, Snapshot(topologies={"default": topology}))
+    tree = tree_of(flavor, updated(Snapshot(), topologies={"default": topology}).setup)
     return tree and FlavorDomains(flavor=flavor, tree=tree, takes_fullest=True)
 
 

@@ -37,7 +37,7 @@ def placed(run, known, *, first=RACK, level="spread", device=H100, **more):
     )
     used = device if isinstance(device, DevicePart) else part(device)
     places = [GangPlace("gpu", each, used) for each in (first, level)]
-    of_first, found = as_placed(expecting, [run, run], places=places, snapshot=SNAPSHOT)
+    of_first, found = as_placed(expecting, [run, run], places=places, setup=SNAPSHOT.setup)
     assert of_first == run
     return found
 

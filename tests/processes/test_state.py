@@ -1,6 +1,5 @@
 """The watched state is the cluster's: soon after events, and again after every outage."""
 
-import dataclasses
 import json
 import os
 import signal
@@ -13,10 +12,11 @@ import pytest
 from hack import paper
 from hack.waiting import WaitedInVainError, wait_for
 from webhook.api.client import Client
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
-from webhook.model.queues import Held, Snapshot
+from webhook.model.queues import Held
 from webhook.serving.observer_link import ObserverLink
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import apply_update
+from webhook.state.snapshot import FIELDS, Snapshot, value_of
 from webhook.state.snapshot_file import fetch_snapshot
 
 STALE_SECONDS = 15.0
@@ -59,14 +59,13 @@ class Observed:
     def wrong(self):
         """Name what differs from the whole cluster, listed at this moment."""
         there = self.listed()
-        names = [field.name for field in dataclasses.fields(Snapshot)]
-        return [name for name in names if name not in PASSING and self.differs(name, there)]
+        return [name for name in FIELDS if name not in PASSING and self.differs(name, there)]
 
     def listed(self):
         return OccupancyOfSnapshots()(fetch_snapshot(self.client, now=0.0, unix=0.0))
 
     def differs(self, name, there):
-        return getattr(self.snapshot, name) != getattr(there, name)
+        return value_of(self.snapshot, name) != value_of(there, name)
 
     def wait_until_right(self):
         try:
@@ -92,11 +91,11 @@ def test_events_are_in_the_state_soon(own_plane, observed):
     own_plane.client.create_all([paper.heavy_job(f"event-{n}", names) for n in range(6)])
 
     def listed():
-        held = observed.listed().held.get(names.gpu_cluster_queue, Held())
+        held = observed.listed().workloads.held.get(names.gpu_cluster_queue, Held())
         return (held.reserving, held.pending) == (4, 2)
 
     def known():
-        held = observed.snapshot.held.get(names.gpu_cluster_queue, Held())
+        held = observed.snapshot.workloads.held.get(names.gpu_cluster_queue, Held())
         return (held.reserving, held.pending) == (4, 2)
 
     wait_for(listed, "four Jobs reserve quota and two are pending")
@@ -106,7 +105,7 @@ def test_events_are_in_the_state_soon(own_plane, observed):
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later", "labels": labels}}
     )
     wait_for(
-        lambda: observed.snapshot.namespaces.get("later", {}).get("a") == "b",
+        lambda: observed.snapshot.cluster.namespaces.get("later", {}).get("a") == "b",
         "the namespace is known",
     )
     observed.wait_until_right()

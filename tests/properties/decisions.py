@@ -9,7 +9,6 @@ from webhook.admission import patch
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import KINDS
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
@@ -20,6 +19,8 @@ from webhook.model.policy.fallback_policy import (
 )
 from webhook.model.policy.spec import Slices
 from webhook.model.queues import Quota
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 KIND = KINDS["batch", "v1", "Job"]
 
@@ -42,7 +43,7 @@ def world(adaptation):
     """A policy whose only open option is the CPU queue, with quota for whatever is asked."""
     snapshot = paper_snapshot()
     queue = builders.cluster_queue("cpu-cq", {"default": PLENTY})
-    spec = snapshot.policies[0].spec
+    spec = snapshot.fallback.policies[0].spec
     option = Option(name="cpu", queue="cpu-lq", adaptation=adaptation)
     policy = FallbackPolicy(
         name="any",
@@ -56,11 +57,11 @@ def world(adaptation):
         ),
     )
     return occupancy_of(
-        replace(
+        updated(
             snapshot,
             policies=(policy,),
-            cluster_queues={**snapshot.cluster_queues, "cpu-cq": queue},
-            kueue=replace(snapshot.kueue, ignore_undeclared=True),
+            cluster_queues={**snapshot.setup.cluster_queues, "cpu-cq": queue},
+            kueue=replace(snapshot.setup.kueue, ignore_undeclared=True),
         )
     )
 

@@ -14,11 +14,11 @@ from webhook.admission import patch
 from webhook.decide.applicant import Moment
 from webhook.flow import create, update
 from webhook.jobs import KINDS
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import Decided, Declined, Moved
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, Reconsider
-from webhook.model.queues import Snapshot
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import Snapshot, updated
 
 KIND = KINDS["batch", "v1", "Job"]
 
@@ -41,7 +41,7 @@ def world(first, second, taken="gpu"):
         Option(name="gpu", queue="gpu-lq", adaptation=first),
         Option(name="cpu", queue="cpu-lq", adaptation=second),
     )
-    spec = snapshot.policies[0].spec
+    spec = snapshot.fallback.policies[0].spec
     changes = {
         "options": options if taken == "gpu" else options[::-1],
         "reconsider": Reconsider(),
@@ -55,13 +55,13 @@ def world(first, second, taken="gpu"):
         f"{name}-cq": builders.cluster_queue(f"{name}-cq", {"x": PLENTY}) for name in ("gpu", "cpu")
     }
     return occupancy_of(
-        replace(
+        updated(
             snapshot,
             policies=(FallbackPolicy(name="any", spec=spec.model_copy(update=changes)),),
             cluster_queues=quota,
-            flavors=builders.snapshot(*quota.values()).flavors,
+            flavors=builders.snapshot(*quota.values()).setup.flavors,
             held={},
-            kueue=replace(snapshot.kueue, ignore_undeclared=True),
+            kueue=replace(snapshot.setup.kueue, ignore_undeclared=True),
         )
     )
 

@@ -10,7 +10,7 @@ from tests.builders import cluster_queue, held
 from webhook.flow.ledger import ClusterView, ClusterViews
 from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 from webhook.state.pipe import Update, changes
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.workload import SeenWorkload
 
 GPU = "nvidia.com/gpu"
 STEPS = ("place", "place", "see", "reserve", "arrive", "end")

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import cluster_queue, cohort, held, needs, snapshot
-from webhook.kueue import occupancy
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.occupancy import ExplainedAssignment
 from webhook.model.decision import Fit
-from webhook.model.queues import Quota, ResourceGroup, Snapshot
+from webhook.model.queues import Quota, ResourceGroup
+from webhook.state import occupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import ExplainedAssignment
+from webhook.state.snapshot import Snapshot, updated
 
 RESOURCES = ("cpu", "example.com/gpu")
 FLAVORS = ("a", "b", "c")
@@ -62,14 +63,14 @@ ASKED = st.builds(
 
 def ask(state: Snapshot, asked: Any) -> ExplainedAssignment:
     found = occupancy_of(state)
-    return occupancy.assignment(found, [asked], state.cluster_queues["q0"])
+    return occupancy.assignment(found, [asked], state.setup.cluster_queues["q0"])
 
 
 def with_more(state: Snapshot, name: str, cell: tuple[str, str], more: int) -> Snapshot:
-    queue = state.cluster_queues[name]
+    queue = state.setup.cluster_queues[name]
     groups = tuple(raised(group, cell, more) for group in queue.groups)
-    return replace(
-        state, cluster_queues={**state.cluster_queues, name: replace(queue, groups=groups)}
+    return updated(
+        state, cluster_queues={**state.setup.cluster_queues, name: replace(queue, groups=groups)}
     )
 
 

@@ -28,11 +28,11 @@ from webhook.hindsight.journal_keeper import Journal
 from webhook.jobs import JOB
 from webhook.learn.run_records import ClassRecord, config_map
 from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
-from webhook.model.queues import Snapshot
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
 from webhook.state.readers import READERS, read
+from webhook.state.snapshot import Snapshot
 
 JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
 MARKS = "kueue-fallback.dev/"

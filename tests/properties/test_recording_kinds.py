@@ -16,7 +16,9 @@ from webhook.jobs import BY_NAME, reduced
 from webhook.kueue import requests
 from webhook.model import job_manifest
 from webhook.model.decision import Decided
-from webhook.model.queues import KueueConfig, Snapshot
+from webhook.model.queues import KueueConfig
+from webhook.model.snapshot_parts import ClusterObjects
+from webhook.state.snapshot import updated
 
 EXAMPLES = THOROUGH // 5
 """What is the same for batch Jobs is proven with these."""
@@ -33,13 +35,13 @@ def of_another_kind(draw):
 def for_kinds(adaptation):
     """The world of batch Jobs, with a policy and a Kueue for these kinds, too."""
     found = world(adaptation)
-    (policy,) = found.snapshot.policies
+    (policy,) = found.snapshot.fallback.policies
     matched = policy.spec.match.model_copy(update={"kinds": OTHERS})
     spec = policy.spec.model_copy(update={"match": matched})
     frameworks = tuple(BY_NAME[kind].framework for kind in OTHERS)
     kueue = KueueConfig(frameworks=frameworks, ignore_undeclared=True)
     policies = (policy.model_copy(update={"spec": spec}),)
-    return replace(found, snapshot=replace(found.snapshot, policies=policies, kueue=kueue))
+    return replace(found, snapshot=updated(found.snapshot, policies=policies, kueue=kueue))
 
 
 @settings(max_examples=EXAMPLES)
@@ -67,7 +69,9 @@ def test_a_record_of_a_job_asks_for_what_the_job_does(source):
 
     again = reduced.kind_of(manifest).read(json.loads(json.dumps(manifest)))
 
-    assert requests.needs(again, Snapshot()) == requests.needs(job, Snapshot())
+    assert requests.needs(again, ClusterObjects(), KueueConfig()) == requests.needs(
+        job, ClusterObjects(), KueueConfig()
+    )
     assert job_manifest.manifest(again, "a-class") == manifest
     assert (again.kind, again.reference, again.queue) == (job.kind, job.reference, job.queue)
 
@@ -82,6 +86,6 @@ def test_a_workload_alone_tells_what_an_undecided_job_asks_for(source):
 
     again = reduced.kind_of(manifest).read(manifest)
     job = BY_NAME[source["kind"]].read(source)
-    assert [need.total for need in requests.needs(again, Snapshot())] == [
-        need.total for need in requests.needs(job, Snapshot())
+    assert [need.total for need in requests.needs(again, ClusterObjects(), KueueConfig())] == [
+        need.total for need in requests.needs(job, ClusterObjects(), KueueConfig())
     ]

@@ -1,7 +1,5 @@
 """For all policies of namespaces' own: none reaches beyond its namespace."""
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,10 +9,11 @@ from tests.servers import paper_snapshot
 from webhook.decide.applicant import Moment
 from webhook.flow import create
 from webhook.jobs import JOB
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.decision import Decided
 from webhook.model.policy.fallback_policy import in_order
 from webhook.model.queues import LocalQueue
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 NAMESPACES = ("team", "other", "kube-system")
 QUEUES = ("gpu-lq", "cpu-lq", "theirs-lq")
@@ -55,7 +54,7 @@ def considered(namespace, found):
         for name in ("gpu-lq", "cpu-lq")
     }
     theirs = LocalQueue(namespace="other", name="theirs-lq", cluster_queue="cpu-cq")
-    snapshot = replace(
+    snapshot = updated(
         snapshot,
         local_queues={**queues, ("other", "theirs-lq"): theirs},
         policies=in_order(found),

@@ -18,6 +18,7 @@ from tests.state.objects import (
 from webhook.api import resources as kinds
 from webhook.model.job import Pending, PodSets
 from webhook.reconsider import choose, offers
+from webhook.state.snapshot import updated
 from webhook.state.state import State
 
 NOW = 1795240800.0
@@ -91,7 +92,7 @@ def looked(workloads, jobs, *, policies=None, most=16, gpu="4", cpu="9", preempt
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     state.replace(kinds.PRIORITY_CLASSES, [named("WorkloadPriorityClass", "guests", value=-10)])
     state.replace(kinds.WORKLOADS, workloads)
-    snapshot = replace(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
+    snapshot = updated(state.snapshot(0.0, NOW), policies=policies or (rule(),), generation=1)
     found = offers.ReconsiderInput(
         snapshot=snapshot,
         contents={name: state.contents_of(name) for name in choose.trees(snapshot)},

@@ -7,13 +7,14 @@ from tests.reconsider.queued_jobs import NOW, lane, pending, time
 from tests.state.objects import cluster_queue, condition, named, reserving
 from webhook.api import resources as kinds
 from webhook.decide.wishes import CHECKPOINT
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.costs.prices import Prices, curve
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import advice
 from webhook.reconsider.choose import by_job
 from webhook.reconsider.offers import ReconsiderInput
+from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.forecast_input import with_forecasts
+from webhook.state.snapshot import updated
 from webhook.state.state import State
 
 HOUR = 3600
@@ -78,7 +79,7 @@ def advised(jobs, workloads, *, policies=None, rates=RATES, others=()):
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", name, spec={}) for name in RATES])
     placed = [on_flavor(each) for each in (*workloads, *others)]
     state.replace(kinds.WORKLOADS, placed)
-    snapshot = replace(
+    snapshot = updated(
         state.snapshot(0.0, NOW),
         policies=policies or (by_cost(),),
         prices=prices(rates),

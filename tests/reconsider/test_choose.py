@@ -29,11 +29,12 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.decide import match
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model.job import JOB_CLASS
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import offers
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 from webhook.state.state import State
 
 
@@ -318,7 +319,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
     state.replace(kinds.CLUSTER_QUEUES, [quota("gpu", "4"), quota("cpu", "9")])
     state.replace(kinds.LOCAL_QUEUES, [lane("gpu"), lane("cpu")])
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    snapshot = replace(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
+    snapshot = updated(state.snapshot(0.0, NOW), policies=(rule(),), generation=1)
     world = offers.ReconsiderInput(snapshot=snapshot, contents={}, workloads={}, now=0.0, unix=NOW)
     catalog, numbers = (
         offers.MoveOptions(world, occupancy_of(snapshot)),
@@ -328,7 +329,7 @@ def test_equal_jobs_share_a_kind_that_no_other_gets():
 
     def number(each):
         workload = next(iter(state_of(waiting(0)).workloads()))
-        policy = snapshot.policies[0]
+        policy = snapshot.fallback.policies[0]
         asked = offers.MoveQuestion(
             pending=each,
             policy=policy,

@@ -8,7 +8,8 @@ from tests.builders import cluster_queue, policy, snapshot
 from tests.reconsider.holds import GPU, HOUR, NOW, held, holding, prices, world
 from webhook.learn.others_use import OthersUse
 from webhook.model.costs.prices import Prices, curve
-from webhook.model.queues import Held, OffSwitch
+from webhook.model.queues import Held
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.reconsider.hold_plan import MOST_PLANNED, Release, due, plan, reason, released
 
 

@@ -8,10 +8,11 @@ from tests.builders import NAMESPACE, cluster_queue, held
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from tests.simulate.shipped import shipped
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 from webhook.simulate.replay import replay
 from webhook.state.pipe import Update, changes
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import Snapshot, updated
+from webhook.state.workload import SeenWorkload
 
 POLICY = builders.policy(
     builders.GPU_OPTION,
@@ -281,7 +282,7 @@ def test_a_server_decides_a_burst_as_a_replay_does():
     light = next(each for each in scenario.submissions if each.template == "light")
     burst = tuple(replace(light, at=0.0, name=f"light-{number}") for number in range(20))
     scenario = replace(scenario, submissions=burst)
-    server = Server(replace(scenario.snapshot, policies=arm.policies, as_of=100.0, generation=1))
+    server = Server(updated(scenario.snapshot, policies=arm.policies, as_of=100.0, generation=1))
     show(server, worker=replace(scenario.workers["worker"].snapshot, as_of=100.0))
 
     options = [job.option for job in replay(scenario, arm).jobs]

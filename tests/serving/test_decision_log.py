@@ -4,7 +4,6 @@ import io
 import json
 import re
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 from hack.waiting import WAIT_SECONDS
@@ -21,7 +20,8 @@ from webhook.model.job import DECISION
 from webhook.serving import decision_log
 from webhook.serving.app import teller
 from webhook.serving.decision_log import DecisionLog
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import updated
+from webhook.state.workload import SeenWorkload
 
 KIND = KINDS["batch", "v1", "Job"]
 REPLICA = {"template": {"spec": {"containers": [{"name": "main"}]}}}
@@ -252,7 +252,7 @@ class Broken(io.StringIO):
 def written(server):
     """The lines that the log writes of all reviews."""
     stream = io.StringIO()
-    policies = server.handler.snapshot.policies
+    policies = server.handler.snapshot.fallback.policies
     log = DecisionLog(stream, lambda: None, named=lambda: match.named_by(policies))
     for each in server.considered:
         log.put(decision_log.with_job(decision_log.line(each, 0.001), each))
@@ -262,7 +262,7 @@ def written(server):
 
 def test_a_line_keeps_the_values_by_which_policies_tell_jobs():
     policy = builders.policy(match={"args": [{"flag": "--steps", "atMost": 30}]})
-    server = Server(replace(paper_snapshot(), policies=(policy,)))
+    server = Server(updated(paper_snapshot(), policies=(policy,)))
     job = light_job()
     job["spec"]["template"]["spec"]["containers"][0]["args"] = ["--steps", "20", "--pin=1234"]
     server.create(job)

@@ -3,9 +3,9 @@
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from tests.state.feeds import RESOURCES, synced_feed
-from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
+from webhook.state.snapshot import Snapshot
 
 REASON = "kueue-fallback.dev/reason"
 

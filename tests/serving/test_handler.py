@@ -8,7 +8,7 @@ import pytest
 from tests.reviews import light_job, review
 from tests.servers import Server, paper_snapshot
 from webhook.decide import decision_record
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.workload import SeenWorkload
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DECISION = "kueue-fallback.dev/decision"

@@ -4,9 +4,9 @@ from tests import builders
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from webhook.decide import decision_record
-from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import Snapshot
+from webhook.state.workload import SeenWorkload
 
 POLICY = builders.policy(
     builders.GPU_OPTION,

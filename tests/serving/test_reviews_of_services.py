@@ -11,8 +11,8 @@ from tests.state.objects import workload
 from webhook.flow.ledger import MOST_UNSEEN
 from webhook.jobs import BY_NAME
 from webhook.model.queues import KueueConfig, Preemption
-from webhook.state.seen_workload import SeenWorkload
-from webhook.state.workload import read_workload
+from webhook.state.snapshot import updated
+from webhook.state.workload import SeenWorkload, read_workload
 
 SERVING = ("Deployment", "StatefulSet", "LeaderWorkerSet")
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -23,9 +23,9 @@ def server(*options, preemption=None):
     if preemption is not None:
         queues = {
             name: replace(queue, preemption=preemption)
-            for name, queue in shown.cluster_queues.items()
+            for name, queue in shown.setup.cluster_queues.items()
         }
-        shown = replace(shown, cluster_queues=queues)
+        shown = updated(shown, cluster_queues=queues)
     policy = builders.policy(
         *options,
         match={"kinds": [*SERVING, "Job"], "jobSelector": {}},
@@ -33,7 +33,7 @@ def server(*options, preemption=None):
     )
     frameworks = ("batch/job", *(BY_NAME[name].framework for name in SERVING))
     return Server(
-        replace(shown, policies=(policy,), kueue=KueueConfig(frameworks=frameworks)), now=100.0
+        updated(shown, policies=(policy,), kueue=KueueConfig(frameworks=frameworks)), now=100.0
     )
 
 

@@ -1,6 +1,5 @@
 """What is scraped after each kind of traffic is what the table says, and its page too."""
 
-import dataclasses
 import json
 
 import pytest
@@ -19,8 +18,9 @@ from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
 from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
-from webhook.model.queues import OffSwitch
 from webhook.model.reasons import Obstacle
+from webhook.model.snapshot_parts import OffSwitch
+from webhook.state.snapshot import updated
 from webhook.state.state import State
 
 
@@ -51,7 +51,7 @@ def moved(server):
 def rejected(server):
     options = [{"queue": "nowhere-lq"}, {"queue": "gpu-lq"}]
     found = policy(*options, name="another", match={"jobSelector": {}, "queues": ["gpu-lq"]})
-    server.show(dataclasses.replace(paper_snapshot(), policies=(found,)))
+    server.show(updated(paper_snapshot(), policies=(found,)))
     server.create(light_job())
 
 
@@ -154,7 +154,7 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.watches.show(ready=True, age=1.0)
     metrics.expect(snapshot)
     metrics.show({"light-gpu": True, "another": False})
-    metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.policies)
+    metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.fallback.policies)
     for name in ("light-gpu", "another"):
         obstacles = {(name, Obstacle.TOO_SOON): 3}
         metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
@@ -166,7 +166,7 @@ def test_the_controllers_metrics_are_in_its_table():
     spec = {**odd.spec, "rates": RATES, "clusters": ["", "far"]}
     state.replace("tariffs", [tariff_object(**spec)])
     state.replace("series points", [odd.config_map])
-    metrics.costs.show(state.snapshot(1.0, unix(odd.now)).tariffs, unix(odd.now))
+    metrics.costs.show(state.snapshot(1.0, unix(odd.now)).costs.tariffs, unix(odd.now))
     scarce = {ScarceCell("queue gpu-cq", "gpu", "nvidia.com/gpu"): 0.5}
     metrics.costs.show_congestion(CongestionPrices(prices=scarce))
     metrics.costs.show_advised({"light-gpu": 12.5})
@@ -185,9 +185,9 @@ def test_the_controllers_metrics_are_in_its_table():
 
 def test_what_keeps_failing_is_counted_for_each_option_but_the_first_of_the_policies_there_are():
     metrics = ControllerMetrics()
-    metrics.show_failing({("light-gpu", "cpu"): 2}, paper_snapshot().policies)
+    metrics.show_failing({("light-gpu", "cpu"): 2}, paper_snapshot().fallback.policies)
     before = failing(metrics)
-    metrics.show_failing({}, paper_snapshot().policies)
+    metrics.show_failing({}, paper_snapshot().fallback.policies)
     after = failing(metrics)
     metrics.show_failing({}, ())
 
@@ -207,7 +207,7 @@ def failing(metrics):
 
 def test_jobs_without_a_review_are_counted_from_zero_only_where_they_can_be_told():
     metrics = ControllerMetrics()
-    observing = dataclasses.replace(
+    observing = updated(
         paper_snapshot(), policies=(policy(name="another", mode="Observe"), policy())
     )
 
@@ -242,7 +242,7 @@ def policies(metrics):
 
 def test_policies_of_a_namespaces_own_share_one_series_and_one_option():
     policies = tuple(team_policy(name=name) for name in ("a", "b"))
-    server = Server(dataclasses.replace(paper_snapshot(), policies=policies))
+    server = Server(updated(paper_snapshot(), policies=policies))
 
     server.create(light_job())
     server.create(light_job(annotations={"kueue-fallback.dev/policy": "team/b"}))
@@ -251,7 +251,7 @@ def test_policies_of_a_namespaces_own_share_one_series_and_one_option():
     assert server.count("kueue_fallback_decisions_total", **taken) == 2
     server.metrics.show(server.handler.snapshot, placements=0, forecast_age=0.0)
     assert server.count("kueue_fallback_decisions_total", **taken) == 2
-    gone = dataclasses.replace(paper_snapshot(), policies=())
+    gone = updated(paper_snapshot(), policies=())
     server.metrics.show(gone, placements=0, forecast_age=0.0)
     assert server.count("kueue_fallback_decisions_total", **taken) is None
 
@@ -264,7 +264,7 @@ def test_what_a_namespaces_own_policies_lack_is_no_alert_for_administrators():
     metrics.show({"light-gpu": True, "team/light": False})
     metrics.show_failing({("team/light", "cpu"): 2}, (team_policy(),))
     metrics.show_moves({("team/light", "repaired"): 1}, {}, None)
-    metrics.expect(dataclasses.replace(paper_snapshot(), policies=(team_policy(),)))
+    metrics.expect(updated(paper_snapshot(), policies=(team_policy(),)))
 
     value = metrics.registry.get_sample_value
     ready = {name: value("kueue_fallback_policy_ready", {"policy": name}) for name in READY}

@@ -15,6 +15,7 @@ from tests.simulate.shipped import SCENARIOS
 from webhook.simulate.replay import replay
 from webhook.simulate.scenario import Arm
 from webhook.state.kueue_config import read_kueue_config
+from webhook.state.snapshot import updated
 
 SOURCE = (SCENARIOS / "shared-gpus.yaml").read_text()
 QUEUES = st.fixed_dictionaries(
@@ -65,7 +66,7 @@ def scenarios(draw):
 def with_fair_sharing(scenario):
     config = json.dumps({"kind": "Configuration", "fairSharing": {}})
     kueue = read_kueue_config({"metadata": {}, "data": {"config": config}})
-    return replace(scenario, snapshot=replace(scenario.snapshot, kueue=kueue))
+    return replace(scenario, snapshot=updated(scenario.snapshot, kueue=kueue))
 
 
 @settings(max_examples=max(10, THOROUGH // 15))
@@ -83,7 +84,7 @@ def test_each_job_runs_once_to_its_end_and_all_of_them_within_quota(scenario):
 def over(scenario, jobs):
     """Return the moments at which the last runs of Jobs hold more of a cell than there is."""
     nominal = Counter()
-    for queue in scenario.snapshot.cluster_queues.values():
+    for queue in scenario.snapshot.setup.cluster_queues.values():
         for group in queue.groups:
             nominal.update({cell: quota.nominal for cell, quota in group.quotas.items()})
     # What ends at a moment is free for what starts then.

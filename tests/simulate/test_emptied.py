@@ -1,7 +1,8 @@
 """What a replay begins with."""
 
 from tests.builders import cluster_queue, held, snapshot
-from webhook.model.queues import OffSwitch, Reservation
+from webhook.model.queues import Reservation
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.simulate.scenario import emptied
 
 HOLDER = Reservation(

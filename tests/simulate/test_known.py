@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tests.builders import arrival, cluster_queue, snapshot
 from tests.worlds import arrivals, simulations, snapshots, waiting
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.queues import Held, Queueing
 from webhook.simulate.site import KnownOccupancy
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.snapshot import updated
 
 seconds = st.sampled_from([1.0, 2.0, 3.0, 5.0])
 
@@ -26,7 +27,7 @@ class Course:
         self.known = KnownOccupancy(state)
         self.simulations = simulations(state)
         self.arrivals = {}
-        self.pending = {name: [] for name in state.cluster_queues}
+        self.pending = {name: [] for name in state.setup.cluster_queues}
         for simulation in set(self.simulations.values()):
             simulation.step()
 
@@ -58,7 +59,7 @@ class Course:
         heads = {
             name: waits[0]
             for name, waits in self.pending.items()
-            if waits and self.state.cluster_queues[name].queueing == "StrictFIFO"
+            if waits and self.state.setup.cluster_queues[name].queueing == "StrictFIFO"
         }
         return self.known.at(self.state, heads)
 
@@ -99,7 +100,7 @@ def folded(course, found):
     waits = [each for pending in course.pending.values() for each in pending]
     # Of one priority the oldest counts first, whatever queue it waits in.
     waits.sort(key=lambda each: (-each.priority, ages.index(each.key)))
-    return occupancy_of(replace(course.state, held=running), tuple(waits))
+    return occupancy_of(updated(course.state, held=running), tuple(waits))
 
 
 @pytest.mark.parametrize("told", [("a-cq", "b-cq"), ("b-cq", "a-cq")])

@@ -31,9 +31,9 @@ def test_the_overhead_is_part_of_every_run():
 def test_queues_and_namespaces_become_a_snapshot_without_policies():
     scenario = files.read()
 
-    assert set(scenario.snapshot.cluster_queues) == {"fast", "slow"}
-    assert scenario.snapshot.namespaces == {"team": {"kubernetes.io/metadata.name": "team"}}
-    assert scenario.snapshot.policies == ()
+    assert set(scenario.snapshot.setup.cluster_queues) == {"fast", "slow"}
+    assert scenario.snapshot.cluster.namespaces == {"team": {"kubernetes.io/metadata.name": "team"}}
+    assert scenario.snapshot.fallback.policies == ()
     assert [policy.name for policy in scenario.policies] == ["spill"]
 
 
@@ -70,9 +70,9 @@ def test_files_hold_queues_policies_and_jobs():
         },
     )
 
-    assert set(scenario.snapshot.local_queues) == {("team", "fast"), ("team", "slow")}
+    assert set(scenario.snapshot.setup.local_queues) == {("team", "fast"), ("team", "slow")}
     assert [policy.name for policy in scenario.policies] == ["other"]
-    assert scenario.snapshot.arrivals == ()
+    assert scenario.snapshot.workloads.arrivals == ()
 
 
 def test_a_clusters_own_policies_count_where_the_scenario_names_none():

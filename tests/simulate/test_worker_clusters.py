@@ -29,12 +29,12 @@ def test_each_cluster_has_queues_of_its_own():
     scenario = files.read(with_workers(worker("a"), worker("b", cpu=3, watched=False)))
 
     quotas = {
-        name: each.snapshot.cluster_queues["fast"].groups[0].quotas["fast", "cpu"].nominal
+        name: each.snapshot.setup.cluster_queues["fast"].groups[0].quotas["fast", "cpu"].nominal
         for name, each in scenario.workers.items()
     }
     assert quotas == {"a": 1000, "b": 3000}
     assert [each.watched for each in scenario.workers.values()] == [True, False]
-    assert scenario.workers["a"].snapshot.namespaces == scenario.snapshot.namespaces
+    assert scenario.workers["a"].snapshot.cluster.namespaces == scenario.snapshot.cluster.namespaces
 
 
 def test_policies_of_a_worker_decide_nothing():
@@ -42,7 +42,7 @@ def test_policies_of_a_worker_decide_nothing():
         changed(["clusters", 0, "objects"], [*worker("a")["objects"], files.policy("other")])
     ).workers.values()
 
-    assert scenario_worker.snapshot.policies == ()
+    assert scenario_worker.snapshot.fallback.policies == ()
 
 
 def test_without_clusters_what_has_quota_at_the_manager_runs():

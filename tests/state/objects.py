@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from webhook.api import resources as kinds
-from webhook.model.queues import Held, Snapshot
+from webhook.model.queues import Held
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 
 NAMESPACE = "team"
@@ -118,9 +119,9 @@ def state_with(*workloads: dict[str, Any], **queue: Any) -> State:
 
 def counted(snapshot: Snapshot) -> dict[str, Held]:
     """Return what each ClusterQueue holds, with those that compete for quota as pending."""
-    found = dict(snapshot.held)
-    for arrival in snapshot.arrivals:
-        queue = snapshot.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
+    found = dict(snapshot.workloads.held)
+    for arrival in snapshot.workloads.arrivals:
+        queue = snapshot.setup.local_queues[arrival.namespace, arrival.local_queue].cluster_queue
         held, guest = found[queue], (arrival.policy, arrival.option, arrival.namespace)
         guests = {**held.guests, guest: held.guests.get(guest, 0) + arrival.count}
         found[queue] = replace(

@@ -15,12 +15,12 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.model.queues import Held
-from webhook.state.seen_workload import SeenWorkload
 from webhook.state.state import SHAPES_PER_QUEUE
+from webhook.state.workload import SeenWorkload
 
 
 def keys(snapshot):
-    return [arrival.key for arrival in snapshot.arrivals]
+    return [arrival.key for arrival in snapshot.workloads.arrivals]
 
 
 def test_a_pending_workload_is_an_arrival_with_its_needs():
@@ -28,11 +28,11 @@ def test_a_pending_workload_is_an_arrival_with_its_needs():
 
     snapshot = state_with(source).snapshot(1.0, 0.0)
 
-    (arrival,) = snapshot.arrivals
+    (arrival,) = snapshot.workloads.arrivals
     assert (arrival.key, arrival.namespace, arrival.local_queue) == ("d1", "team", "gpu-lq")
     assert (arrival.priority, arrival.policy, arrival.option) == (5, "light-gpu", "cpu")
     assert [need.total for need in arrival.needs] == [{"cpu": 8000}]
-    assert snapshot.held == {"gpu-cq": Held()}
+    assert snapshot.workloads.held == {"gpu-cq": Held()}
 
 
 def test_it_is_none_any_more_once_it_reserves():
@@ -41,8 +41,8 @@ def test_it_is_none_any_more_once_it_reserves():
     state.apply(kinds.WORKLOADS, "MODIFIED", reserving())
     snapshot = state.snapshot(1.0, 0.0)
 
-    assert snapshot.arrivals == ()
-    assert snapshot.held["gpu-cq"].reserving == 1
+    assert snapshot.workloads.arrivals == ()
+    assert snapshot.workloads.held["gpu-cq"].reserving == 1
 
 
 def test_a_workload_without_a_decision_goes_by_its_job():
@@ -87,7 +87,7 @@ def test_who_was_evicted_queues_by_that_time_where_kueue_orders_so(reason, times
 
     assert keys(state.snapshot(1.0, 0.0)) == [f"job:team/{name}" for name in order]
     state.replace(kinds.WORKLOADS, [])
-    assert state.snapshot(2.0, 0.0).arrivals == ()
+    assert state.snapshot(2.0, 0.0).workloads.arrivals == ()
 
 
 def tried(name="a", *, asked, seen=3, now=3, **rest):
@@ -99,7 +99,7 @@ def tried(name="a", *, asked, seen=3, now=3, **rest):
 
 
 def needed(*workloads):
-    arrivals = state_with(*workloads).snapshot(1.0, 0.0).arrivals
+    arrivals = state_with(*workloads).snapshot(1.0, 0.0).workloads.arrivals
     return [need.total for arrival in arrivals for need in arrival.needs]
 
 
@@ -131,7 +131,7 @@ def test_a_count_that_cannot_be_read_is_a_problem_of_its_workload_alone():
 def test_a_workload_that_kueue_has_tried_needs_what_its_like_need():
     state = state_with(tried(asked={"cpu": "4"}), workload("b", job="b", cpu="4"))
 
-    first, second = state.snapshot(1.0, 0.0).arrivals
+    first, second = state.snapshot(1.0, 0.0).workloads.arrivals
 
     assert first.needs is second.needs
 
@@ -141,11 +141,11 @@ def test_workloads_of_one_shape_are_one_arrival_with_their_number():
 
     snapshot = state_with(workload("a"), workload("b", job="b"), small).snapshot(1.0, 0.0)
 
-    assert [(arrival.key, arrival.count) for arrival in snapshot.arrivals] == [
+    assert [(arrival.key, arrival.count) for arrival in snapshot.workloads.arrivals] == [
         ("job:team/train", 2),
         ("job:team/small", 1),
     ]
-    assert snapshot.held["gpu-cq"].pending == 0
+    assert snapshot.workloads.held["gpu-cq"].pending == 0
 
 
 def test_higher_priority_goes_before_age():
@@ -161,14 +161,14 @@ def test_a_workload_that_backs_off_waits_and_does_not_compete():
 
     snapshot = state_with(backing_off).snapshot(1.0, 0.0)
 
-    assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
+    assert (snapshot.workloads.held["gpu-cq"].pending, snapshot.workloads.arrivals) == (1, ())
 
 
 @pytest.mark.parametrize("spec", [{"stopPolicy": "Hold"}, {"stopPolicy": "HoldAndDrain"}])
 def test_a_stopped_cluster_queue_has_pending_workloads_and_no_arrivals(spec):
     snapshot = state_with(workload(), **spec).snapshot(1.0, 0.0)
 
-    assert (snapshot.held["gpu-cq"].pending, snapshot.arrivals) == (1, ())
+    assert (snapshot.workloads.held["gpu-cq"].pending, snapshot.workloads.arrivals) == (1, ())
 
 
 def test_shapes_beyond_the_limit_are_simply_pending():
@@ -179,8 +179,8 @@ def test_shapes_beyond_the_limit_are_simply_pending():
 
     snapshot = state_with(*many).snapshot(1.0, 0.0)
 
-    assert len(snapshot.arrivals) == SHAPES_PER_QUEUE
-    assert snapshot.held["gpu-cq"] == Held(pending=9, guests={("p", "o", "team"): 9})
+    assert len(snapshot.workloads.arrivals) == SHAPES_PER_QUEUE
+    assert snapshot.workloads.held["gpu-cq"] == Held(pending=9, guests={("p", "o", "team"): 9})
 
 
 def test_needs_follow_limit_ranges_and_kueues_configuration():
@@ -194,10 +194,10 @@ def test_needs_follow_limit_ranges_and_kueues_configuration():
             }
         ],
     )
-    with_default = state.snapshot(1.0, 0.0).arrivals[0].needs[0].per_pod
+    with_default = state.snapshot(1.0, 0.0).workloads.arrivals[0].needs[0].per_pod
     config = {"config.yaml": "kind: Configuration\nresources: {excludeResourcePrefixes: [cpu]}"}
     state.replace(kinds.KUEUE_CONFIG, [named("ConfigMap", "kueue-manager-config", data=config)])
-    without_cpu = state.snapshot(2.0, 0.0).arrivals[0].needs[0].per_pod
+    without_cpu = state.snapshot(2.0, 0.0).workloads.arrivals[0].needs[0].per_pod
 
     assert with_default == {"cpu": 4000, "memory": 1 << 30}
     assert without_cpu == {"memory": 1 << 30}

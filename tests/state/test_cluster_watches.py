@@ -14,10 +14,11 @@ from webhook.api.kubernetes_api import NotServed, Unreachable
 from webhook.api.resources import SIGNING_KEYS
 from webhook.api.watch import WatchUpdate
 from webhook.model.forecasts import Basis, RunTime
-from webhook.model.queues import MULTIKUEUE, AdmissionCheck, Snapshot, WorkerCluster
+from webhook.model.queues import MULTIKUEUE, AdmissionCheck, WorkerCluster
 from webhook.state.cluster_watches import ClusterWatches, Kubeconfig, Reachable
 from webhook.state.pipe import Update, apply_update
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Snapshot, updated
 
 QUEUES = {
     "clusterqueues": [cluster_queue("four-gpus")],
@@ -86,7 +87,7 @@ class Observer:
 
     def follow(self, *names):
         clusters = {name: WorkerCluster(name=name) for name in names}
-        self.watches.follow(Snapshot(worker_clusters=clusters))
+        self.watches.follow(updated(Snapshot(), worker_clusters=clusters))
 
     def reach(self, **servers):
         contents = (Kubeconfig(name, {"server": server}) for name, server in servers.items())
@@ -121,7 +122,7 @@ def test_a_worker_is_followed_from_its_kubeconfig_on_and_no_longer_than_it(obser
     observer.until(lambda: "gpu" in observer.snapshots)
     end(observer)
 
-    assert list(observer.snapshots["gpu"].cluster_queues) == ["four-gpus"]
+    assert list(observer.snapshots["gpu"].setup.cluster_queues) == ["four-gpus"]
     assert observer.logged == ["cluster gpu: watched", "cluster gpu: not watched any more"]
 
 
@@ -141,7 +142,7 @@ def test_another_kubeconfig_begins_anew(observe):
     observer.until(lambda: "gpu" in observer.snapshots)
 
     observer.reach(gpu="second")
-    observer.until(lambda: observer.snapshots["gpu"].cluster_queues)
+    observer.until(lambda: observer.snapshots["gpu"].setup.cluster_queues)
     end(observer)
 
     assert observer.logged[:2] == ["cluster gpu: watched", "cluster gpu: watched anew"]
@@ -154,11 +155,11 @@ def test_another_kubeconfig_leaves_no_moment_without_forecasts(observe):
     clusters = {"gpu": WorkerCluster(name="gpu")}
     observer.reach(gpu="first")
     observer.until(lambda: "gpu" in observer.snapshots)
-    observer.watches.follow(Snapshot(policies=(rule,), worker_clusters=clusters))
+    observer.watches.follow(updated(Snapshot(), policies=(rule,), worker_clusters=clusters))
     observer.until(lambda: observer.snapshots["gpu"].forecasts)
 
     observer.reach(gpu="second")
-    observer.until(lambda: ("team", "new-lq") in observer.snapshots["gpu"].local_queues)
+    observer.until(lambda: ("team", "new-lq") in observer.snapshots["gpu"].setup.local_queues)
     at_first = observer.snapshots["gpu"].forecasts
     end(observer)
 
@@ -174,7 +175,7 @@ def test_one_that_does_not_answer_is_no_business_of_the_others(observe):
     end(observer)
 
     assert counted["other"] is None
-    assert list(counted["gpu"].snapshot.cluster_queues) == ["four-gpus"]
+    assert list(counted["gpu"].snapshot.setup.cluster_queues) == ["four-gpus"]
     assert observer.watches.counted() == {}
 
     assert "other" not in observer.snapshots
@@ -216,7 +217,7 @@ def test_the_managers_policies_say_what_is_forecast(observe):
     rule = builders.policy(strategy={"finishTime": {"runTime": "20s"}})
     clusters = {"gpu": WorkerCluster(name="gpu")}
 
-    observer.watches.follow(Snapshot(policies=(rule,), worker_clusters=clusters))
+    observer.watches.follow(updated(Snapshot(), policies=(rule,), worker_clusters=clusters))
     observer.until(lambda: observer.snapshots["gpu"].forecasts)
     end(observer)
 
@@ -248,8 +249,11 @@ def test_what_the_manager_recorded_of_runs_stands_in_until_some_are_seen_there(o
 
     observer.until(lambda: "gpu" in observer.snapshots)
     observer.watches.follow(manager)
-    observer.until(lambda: observer.snapshots["gpu"].run_times)
+    observer.until(lambda: observer.snapshots["gpu"].learned.run_times)
     end(observer)
 
-    assert observer.snapshots["gpu"].run_times == {("a", "a100"): THERE, ("c", "a100"): LEARNED}
-    assert observer.snapshots["gpu"].start_delays == {("", "a100"): THERE}
+    assert observer.snapshots["gpu"].learned.run_times == {
+        ("a", "a100"): THERE,
+        ("c", "a100"): LEARNED,
+    }
+    assert observer.snapshots["gpu"].learned.start_delays == {("", "a100"): THERE}

@@ -54,7 +54,7 @@ def test_those_whose_pods_are_ready_are_told_apart():
 def test_the_reservation_counts_where_it_was_made_and_not_where_the_label_points():
     snapshot = state_with(reserving(to="cpu-cq", queue="gpu-lq")).snapshot(1.0, 0.0)
 
-    assert snapshot.held == {
+    assert snapshot.workloads.held == {
         "cpu-cq": Held(reserving=1, usage={CPU: 4000}, lowest_priority=0),
     }
 
@@ -130,7 +130,7 @@ def test_a_stopped_local_queue_has_no_pending_workloads_until_it_resumes():
     charged = Held(reserving=1, usage={CPU: 4000}, lowest_priority=0)
 
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="Hold"))
-    stopped = state.snapshot(1.0, 0.0).held["gpu-cq"]
+    stopped = state.snapshot(1.0, 0.0).workloads.held["gpu-cq"]
     state.apply(kinds.LOCAL_QUEUES, "MODIFIED", local_queue(stopPolicy="None"))
     resumed = counted(state.snapshot(2.0, 0.0))["gpu-cq"]
 
@@ -148,9 +148,9 @@ def test_what_a_local_queue_has_used_changes_without_the_queues_counting_as_chan
     after = state.snapshot(2.0, 0.0)
 
     used = ConsumedResources(amounts={"cpu": 2.0}, updated=9)
-    assert (before.consumed, after.consumed) == ({}, {("team", "gpu-lq"): used})
-    assert after.local_queues is before.local_queues
-    assert after.competing is before.competing
+    assert (before.setup.consumed, after.setup.consumed) == ({}, {("team", "gpu-lq"): used})
+    assert after.setup.local_queues is before.setup.local_queues
+    assert after.workloads.competing is before.workloads.competing
 
 
 def test_a_replacement_slice_adds_only_its_difference():
@@ -162,9 +162,9 @@ def test_a_replacement_slice_adds_only_its_difference():
     )
     state = state_with(old, new)
 
-    both = state.snapshot(1.0, 0.0).held["gpu-cq"]
+    both = state.snapshot(1.0, 0.0).workloads.held["gpu-cq"]
     state.apply(kinds.WORKLOADS, "DELETED", new)
-    back = state.snapshot(2.0, 0.0).held["gpu-cq"]
+    back = state.snapshot(2.0, 0.0).workloads.held["gpu-cq"]
 
     assert both.usage == {CPU: 3000}
     assert back.usage == {CPU: 2000}
@@ -181,9 +181,11 @@ def test_a_pending_slice_knows_what_the_one_holds_that_it_replaces():
     alone = state.snapshot(2.0, 0.0)
     state.apply(kinds.WORKLOADS, "DELETED", new)
 
-    assert [need.held for arrival in grown.arrivals for need in arrival.needs] == [{CPU: 12000}]
-    assert [need.held for arrival in alone.arrivals for need in arrival.needs] == [{}]
-    assert state.snapshot(3.0, 0.0).arrivals == ()
+    assert [need.held for arrival in grown.workloads.arrivals for need in arrival.needs] == [
+        {CPU: 12000}
+    ]
+    assert [need.held for arrival in alone.workloads.arrivals for need in arrival.needs] == [{}]
+    assert state.snapshot(3.0, 0.0).workloads.arrivals == ()
 
 
 def test_a_workload_replaces_none_of_another_namespace_and_only_few_replace_the_same():
@@ -196,7 +198,7 @@ def test_a_workload_replaces_none_of_another_namespace_and_only_few_replace_the_
     state = state_with(foreign, reserving("old", count=3, assigned=3, annotations=ELASTIC), *many)
     state.apply(kinds.LOCAL_QUEUES, "ADDED", elsewhere)
 
-    found = state.snapshot(1.0, 0.0).arrivals
+    found = state.snapshot(1.0, 0.0).workloads.arrivals
 
     replaced = [(bool(need.held), a.namespace, a.count) for a in found for need in a.needs]
     assert (False, "other", 1) in replaced
@@ -213,15 +215,15 @@ def variant(name, *, parent="parent", source=workload, **rest):
 def test_of_the_variants_of_one_workload_one_counts():
     state = state_with(variant("b"), variant("a"), variant("c", parent="another"))
 
-    waiting = [arrival.count for arrival in state.snapshot(1.0, 0.0).arrivals]
+    waiting = [arrival.count for arrival in state.snapshot(1.0, 0.0).workloads.arrivals]
     state.apply(kinds.WORKLOADS, "DELETED", variant("a"))
-    still = [arrival.count for arrival in state.snapshot(2.0, 0.0).arrivals]
+    still = [arrival.count for arrival in state.snapshot(2.0, 0.0).workloads.arrivals]
     state.apply(kinds.WORKLOADS, "ADDED", variant("d", source=reserving))
     admitted = state.snapshot(3.0, 0.0)
 
     assert (waiting, still) == ([2], [2])
-    assert [arrival.count for arrival in admitted.arrivals] == [1]
-    assert admitted.held["gpu-cq"].reserving == 1
+    assert [arrival.count for arrival in admitted.workloads.arrivals] == [1]
+    assert admitted.workloads.held["gpu-cq"].reserving == 1
 
 
 def test_guests_are_counted_by_policy_and_option_pending_or_reserving():
@@ -285,7 +287,7 @@ def test_who_may_be_preempted_is_named_in_kueues_order():
         **LOWER,
     )
 
-    found = state.snapshot(1.0, 0.0).reserving["gpu-cq"]
+    found = state.snapshot(1.0, 0.0).workloads.reserving["gpu-cq"]
 
     assert names(found) == ["leaving", "late", "twin", "early", "urgent"]
     assert found[1] == Reservation(
@@ -302,18 +304,18 @@ def test_who_may_be_preempted_is_named_in_kueues_order():
 
 def test_where_nobody_may_be_preempted_nobody_is_named():
     state = state_with(holding("a", 10))
-    assert state.snapshot(1.0, 0.0).reserving == {}
+    assert state.snapshot(1.0, 0.0).workloads.reserving == {}
 
     state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(**LOWER)])
-    assert names(state.snapshot(2.0, 0.0).reserving["gpu-cq"]) == ["a"]
+    assert names(state.snapshot(2.0, 0.0).workloads.reserving["gpu-cq"]) == ["a"]
 
     reclaims = {"preemption": {"reclaimWithinCohort": "Any"}, "cohortName": "all"}
     lender = cluster_queue("other-cq", **reclaims)
     state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(cohortName="all"), lender])
-    assert names(state.snapshot(3.0, 0.0).reserving["gpu-cq"]) == ["a"]
+    assert names(state.snapshot(3.0, 0.0).workloads.reserving["gpu-cq"]) == ["a"]
 
     state.replace(kinds.CLUSTER_QUEUES, [cluster_queue(), lender])
-    assert state.snapshot(4.0, 0.0).reserving == {}
+    assert state.snapshot(4.0, 0.0).workloads.reserving == {}
 
 
 def test_of_very_many_only_the_first_to_be_preempted_are_named(monkeypatch):
@@ -321,8 +323,8 @@ def test_of_very_many_only_the_first_to_be_preempted_are_named(monkeypatch):
     state = state_with(
         *(holding(name, at) for name, at in zip("abc", (10, 11, 12), strict=True)), **LOWER
     )
-    assert names(state.snapshot(1.0, 0.0).reserving["gpu-cq"]) == ["c", "b"]
+    assert names(state.snapshot(1.0, 0.0).workloads.reserving["gpu-cq"]) == ["c", "b"]
 
     state.apply(kinds.WORKLOADS, "DELETED", holding("c", 12))
 
-    assert names(state.snapshot(2.0, 0.0).reserving["gpu-cq"]) == ["b", "a"]
+    assert names(state.snapshot(2.0, 0.0).workloads.reserving["gpu-cq"]) == ["b", "a"]

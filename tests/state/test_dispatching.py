@@ -9,7 +9,7 @@ from webhook.model.forecasts import Dispatch
 
 
 def told(state):
-    return state.snapshot(1000.0, NOON).dispatches
+    return state.snapshot(1000.0, NOON).learned.dispatches
 
 
 def test_one_that_waits_is_told_from_its_reservation_on():
@@ -56,7 +56,7 @@ def test_pods_that_became_ready_teach_how_long_that_takes():
     source = sent("w1", "11:55:00", "11:56:00")
     source["status"]["conditions"].append(ready)
 
-    found = state_with(source).snapshot(1000.0, NOON).start_delays
+    found = state_with(source).snapshot(1000.0, NOON).learned.start_delays
 
     assert found["", "a100"].seconds == pytest.approx(40)
 

@@ -5,9 +5,9 @@ from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.model import omitted_namespaces
 from webhook.model.pods import Selector
-from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
+from webhook.state.snapshot import Snapshot, updated
 
 
 def alive(kind, at):
@@ -40,11 +40,11 @@ def test_what_is_waited_for_is_named():
 
 
 def test_the_first_update_carries_everything_so_that_nothing_of_another_observer_stays():
-    old = Snapshot(held={"gone-cq": None}, competing={"gone-cq": ()}, generation=99)
+    old = updated(Snapshot(), held={"gone-cq": None}, competing={"gone-cq": ()}, generation=99)
 
     new = apply_update(old, synced_feed().update(2.0, 0.0))
 
-    assert (new.held, new.arrivals, new.cluster_queues) == ({}, (), {})
+    assert (new.workloads.held, new.workloads.arrivals, new.setup.cluster_queues) == ({}, (), {})
 
 
 def test_later_updates_carry_what_has_changed():
@@ -58,7 +58,7 @@ def test_later_updates_carry_what_has_changed():
     assert sorted(update.changed) == ["competing", "generation", "held"]
     assert [seen.key for seen in update.seen] == ["d1"]
     snapshot = apply_update(apply_update(Snapshot(), first), update)
-    assert [arrival.key for arrival in snapshot.arrivals] == ["d1"]
+    assert [arrival.key for arrival in snapshot.workloads.arrivals] == ["d1"]
 
 
 def test_a_status_that_changes_nothing_we_use_is_no_change():

@@ -23,6 +23,7 @@ from webhook.kueue.queue_lines import pending_group
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import LocalQueue
 from webhook.state import forecast_input
+from webhook.state.snapshot import updated
 from webhook.state.state import State
 
 NOW = 1795240800.0
@@ -49,7 +50,7 @@ def foreseen(*workloads, strategy=KNOWN, cpu="8", **changed):
     state = state_with(*workloads, cpu=cpu)
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
     found = state.snapshot(0.0, NOW)
-    found = replace(found, policies=(policy(strategy=strategy),), **changed)
+    found = updated(found, policies=(policy(strategy=strategy),), **changed)
     return forecast_input.with_forecasts(state, found, NOW).forecasts["gpu-cq"]
 
 
@@ -125,7 +126,7 @@ def test_the_trees_are_watched_in_which_somebody_decides_by_forecasts(strategy, 
     threshold = None if strategy else PAPER_THRESHOLD
     rule = policy(threshold=threshold, **({"strategy": strategy} if strategy else {}))
 
-    assert forecast_input.watched(replace(snapshot(*queues), policies=(rule,))) == expected
+    assert forecast_input.watched(updated(snapshot(*queues), policies=(rule,))) == expected
 
 
 def test_who_waits_keeps_all_that_its_group_asks_for():
@@ -146,7 +147,7 @@ def test_who_waits_keeps_all_that_its_group_asks_for():
 def test_only_what_changed_is_counted_again():
     state = state_with(waiting("a"))
     state.replace(kinds.FLAVORS, [named("ResourceFlavor", "a100", spec={})])
-    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+    found = updated(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
     counted = {"gpu-cq": state.contents_of("gpu-cq")}
     inputs = forecast_input.ForecastInputs()
     first = inputs.forecasts(
@@ -175,8 +176,8 @@ def test_a_state_says_when_the_last_thing_happened():
 
 def test_what_a_deleted_queue_held_is_forgotten():
     state = state_with(running("a", 0))
-    found = replace(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
-    gone = replace(found, cluster_queues={})
+    found = updated(state.snapshot(0.0, NOW), policies=(policy(strategy=KNOWN),))
+    gone = updated(found, cluster_queues={})
     inputs, due = forecast_input.ForecastInputs(), frozenset({"gpu-cq"})
 
     def asked(snapshot, **more):
@@ -241,7 +242,7 @@ def test_a_teams_policy_leads_to_the_queues_of_its_namespace_alone():
     queues = [cluster_queue("gpu-cq"), cluster_queue("cpu-cq"), cluster_queue("their-cq")]
     found = snapshot(*queues)
     theirs = LocalQueue(namespace="other", name="gpu-lq", cluster_queue="their-cq")
-    found = replace(found, local_queues={**found.local_queues, ("other", "gpu-lq"): theirs})
+    found = updated(found, local_queues={**found.setup.local_queues, ("other", "gpu-lq"): theirs})
 
     of_team, of_all = (forecast_input.trees_of([each], found) for each in (team_policy(), policy()))
 
@@ -255,4 +256,7 @@ def test_policies_of_namespaces_come_last_and_go_by_both_names():
     state.replace(kinds.TEAM_POLICIES, [own])
     state.replace(kinds.POLICIES, [admins])
 
-    assert [each.name for each in state.snapshot(0.0, NOW).policies] == ["zz", "team/light"]
+    assert [each.name for each in state.snapshot(0.0, NOW).fallback.policies] == [
+        "zz",
+        "team/light",
+    ]

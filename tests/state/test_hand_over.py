@@ -15,10 +15,11 @@ from tests.state.objects import cluster_queue, local_queue, workload
 from webhook.api import resources as kinds
 from webhook.api.watch import WatchUpdate
 from webhook.flow.ledger import Ledger
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
 from webhook.state.readers import read
+from webhook.state.snapshot import Snapshot
 from webhook.state.watched import watched
 
 TTL = 30.0
@@ -146,7 +147,7 @@ class HandOver(RuleBasedStateMachine):
         if not hasattr(self, "ledger"):
             return
         kept = {found.key for found in self.ledger.entries()}
-        shown = {found.key for found in self.snapshot.arrivals}
+        shown = {found.key for found in self.snapshot.workloads.arrivals}
         for key, placement in self.placements.items():
             if key.startswith("gen:"):
                 continue

@@ -18,7 +18,7 @@ def test_more_than_fits_into_a_log_is_as_good_as_without_limit(held, start):
         ("gpu-cq", {"t4": {CELL[1]: held}}, 10.0),
     )
 
-    found = wait_for(known.forecasts["gpu-cq"], "gpu-cq", {CELL: 1}, known, 0.0)
+    found = wait_for(known.forecasts["gpu-cq"], "gpu-cq", {CELL: 1}, known.setup, 0.0)
 
     assert found.seconds == start
 
@@ -35,7 +35,7 @@ def test_a_forecast_that_was_sent_answers_as_before():
 
     def asked(forecast):
         return [
-            wait_for(forecast, "gpu-cq", {CELL: gpus}, known, now)
+            wait_for(forecast, "gpu-cq", {CELL: gpus}, known.setup, now)
             for gpus in (1, 2, 4, 5)
             for now in (0.0, 15.0, 100.0)
         ]

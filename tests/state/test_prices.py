@@ -33,25 +33,25 @@ def with_series(**spec):
 
 
 def electricity(found, at=NOW):
-    return found.snapshot(1.0, NOW).prices[""].electricity.at(at)
+    return found.snapshot(1.0, NOW).costs.prices[""].electricity.at(at)
 
 
 def test_a_flavors_device_is_known_without_any_tariff():
-    prices = state().snapshot(1.0, NOW).prices
+    prices = state().snapshot(1.0, NOW).costs.prices
 
     assert prices[""].devices["gpu"].name == "NVIDIA-L40S"
     assert (prices[""].rates, prices[""].electricity) == ({}, None)
 
 
 def test_without_tariffs_and_devices_there_are_no_prices():
-    assert state(flavors=()).snapshot(1.0, NOW).prices == {}
+    assert state(flavors=()).snapshot(1.0, NOW).costs.prices == {}
 
 
 def test_a_series_stands_above_the_entries_and_ends_with_its_last_point():
     found = state(with_series(), config_maps=[config_map(data={"kr.json": json.dumps(POINTS)})])
 
     assert (electricity(found), electricity(found, NOW + 3600)) == (0.7, 0.3)
-    assert found.snapshot(1.0, NOW).tariffs[0].series_until == NOW + 3600
+    assert found.snapshot(1.0, NOW).costs.tariffs[0].series_until == NOW + 3600
 
 
 def test_a_series_may_stand_in_binary_data():
@@ -68,8 +68,8 @@ def test_prices_are_compiled_anew_each_hour_and_not_in_between():
     first, soon = found.snapshot(1.0, NOW), found.snapshot(2.0, NOW + 60)
     later = found.snapshot(3.0, NOW + 3600)
 
-    assert soon.prices is first.prices
-    assert later.prices[""].electricity.end == first.prices[""].electricity.end + 3600
+    assert soon.costs.prices is first.costs.prices
+    assert later.costs.prices[""].electricity.end == first.costs.prices[""].electricity.end + 3600
     assert later.generation == soon.generation + 1
 
 
@@ -78,7 +78,7 @@ def test_a_tariff_that_comes_first_and_says_no_overhead_leaves_it_to_the_next():
     owned = tariff_object("owned", overhead="1.35", watts={"core": 6}, carbon=[{"intensity": 1}])
     third = tariff_object("third", overhead="2", transfer="0.1")
 
-    prices = state(third, owned, cloud).snapshot(1.0, NOW).prices[""]
+    prices = state(third, owned, cloud).snapshot(1.0, NOW).costs.prices[""]
 
     assert (prices.overhead, prices.core_watts, prices.gibibyte_watts) == (1.35, 6.0, 0.4)
     assert (prices.interruptions, prices.transfer) == ({}, 0.1)
@@ -101,10 +101,10 @@ def test_nodes_are_kept_as_the_few_sets_of_labels_that_tell_devices():
     found.apply("nodes", "MODIFIED", node("n-7", "40960", pool="a"))
     other = found.snapshot(3.0, NOW)
 
-    assert len(first.node_labels) == 1
-    assert first.prices[""].devices["pool"].memory == 80 << 30
-    assert same.prices is first.prices
-    assert other.prices[""].devices["pool"].memory == 40 << 30
+    assert len(first.setup.node_labels) == 1
+    assert first.costs.prices[""].devices["pool"].memory == 80 << 30
+    assert same.costs.prices is first.costs.prices
+    assert other.costs.prices[""].devices["pool"].memory == 40 << 30
 
 
 def test_interruptions_are_of_the_flavors_that_their_tariff_names():
@@ -112,7 +112,7 @@ def test_interruptions_are_of_the_flavors_that_their_tariff_names():
     spot = tariff_object("spot", rates=rates, interruptions="0.2")
     others = tariff_object("others", interruptions="0.01")
 
-    prices = state(spot, others).snapshot(1.0, NOW).prices[""]
+    prices = state(spot, others).snapshot(1.0, NOW).costs.prices[""]
 
     assert prices.interrupted(["spot"]) == 0.2
     assert prices.interrupted(["gpu"]) == 0.01
@@ -120,4 +120,4 @@ def test_interruptions_are_of_the_flavors_that_their_tariff_names():
 
 
 def test_what_no_tariff_expects_to_be_interrupted_is_not():
-    assert state().snapshot(1.0, NOW).prices[""].interrupted(["gpu"]) == 0.0
+    assert state().snapshot(1.0, NOW).costs.prices[""].interrupted(["gpu"]) == 0.0

@@ -25,7 +25,6 @@ from webhook.model.queues import (
     KueueConfig,
     LimitRangeItem,
     LocalQueue,
-    OffSwitch,
     Preemption,
     Queueing,
     Quota,
@@ -35,6 +34,7 @@ from webhook.model.queues import (
     Transformation,
     WorkerCluster,
 )
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.readers import read
 
 CELL = ("a100", "nvidia.com/gpu")

@@ -42,10 +42,10 @@ def written(tmp_path, text):
 def test_a_file_is_read_whatever_its_form(tmp_path, text):
     snapshot = read_snapshot(written(tmp_path, text), 7.0, 0.0)
 
-    assert list(snapshot.cluster_queues) == ["gpu-cq"]
-    assert list(snapshot.local_queues) == [("team", "gpu-lq")]
+    assert list(snapshot.setup.cluster_queues) == ["gpu-cq"]
+    assert list(snapshot.setup.local_queues) == [("team", "gpu-lq")]
     assert counted(snapshot) == {"gpu-cq": Held(pending=1)}
-    assert (snapshot.as_of, snapshot.runs_before_kueue) == (7.0, True)
+    assert (snapshot.as_of, snapshot.fallback.runs_before_kueue) == (7.0, True)
 
 
 def test_the_example_holds_a_full_queue():
@@ -125,7 +125,7 @@ def test_a_live_cluster_is_listed_once():
     snapshot = fetch_snapshot(cluster, now=0.0, unix=0.0)
 
     assert counted(snapshot) == {"gpu-cq": Held(pending=1)}
-    assert (snapshot.off, snapshot.runs_before_kueue) == (None, True)
+    assert (snapshot.fallback.off, snapshot.fallback.runs_before_kueue) == (None, True)
 
 
 def test_what_may_not_be_listed_is_named():
@@ -146,4 +146,4 @@ def test_a_file_of_any_depth_is_refused(tmp_path, text):
 def test_brackets_in_texts_are_no_depth(tmp_path):
     text = yaml.safe_dump_all([*OBJECTS, {"kind": "Pod", "metadata": {"name": "[" * 500}}])
 
-    assert read_snapshot(written(tmp_path, text), 0.0, 0.0).cluster_queues
+    assert read_snapshot(written(tmp_path, text), 0.0, 0.0).setup.cluster_queues

@@ -114,6 +114,9 @@ def test_counts_do_not_depend_on_the_way_they_came_about(events):
         afresh.replace(kind, objects.values())
 
     found, wanted = state.snapshot(1.0, 0.0), afresh.snapshot(1.0, 0.0)
-    assert (found.held, found.competing) == (wanted.held, wanted.competing)
+    assert (found.workloads.held, found.workloads.competing) == (
+        wanted.workloads.held,
+        wanted.workloads.competing,
+    )
     assert state.admitted == afresh.admitted
-    assert found.local_queues == wanted.local_queues
+    assert found.setup.local_queues == wanted.setup.local_queues

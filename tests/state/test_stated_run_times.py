@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -19,6 +18,8 @@ from webhook.learn.job_class import Mark, shared_home, written
 from webhook.model.forecasts import Basis, JobClass, RunTime, of_queue
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.state import forecast_input, waiting_line
+from webhook.state.occupancy import beside
+from webhook.state.snapshot import updated
 
 NOW = 1795240800.0
 """2026-11-21T06:00:00Z"""
@@ -68,7 +69,7 @@ def forecast(*jobs, namespaces=EVERYBODY, rules=(), learned=None):
         for name, trust in {"team": "yes", "friends": "yes", "others": "no"}.items()
     ]
     state.replace(kinds.NAMESPACES, trusting)
-    snapshot = replace(
+    snapshot = updated(
         state.snapshot(0.0, NOW),
         policies=(policy(strategy={"type": "FinishTime"}), *rules),
         run_times=learned or {},
@@ -78,8 +79,8 @@ def forecast(*jobs, namespaces=EVERYBODY, rules=(), learned=None):
 
 def starts(snapshot, *, priority=0):
     """Return in how many seconds a newcomer of each namespace starts; None: it does not know."""
-    wanted = demand([needs({"cpu": "4"})], snapshot.cluster_queues["gpu-cq"], snapshot)
-    times = StartTimes().adopt(snapshot)
+    wanted = demand([needs({"cpu": "4"})], snapshot.setup.cluster_queues["gpu-cq"], snapshot.setup)
+    times = beside(StartTimes(), snapshot)
     found = {
         namespace: times.start_of(
             "gpu-cq", wanted, now=0.0, priority=priority, local_queue=f"{namespace}/gpu-lq"

@@ -5,7 +5,7 @@ import pytest
 from tests.topologies import BLOCK, GPU, LEVELS, RACK
 from webhook.model.topologies import HOSTNAME, PlacedPods
 from webhook.state.state import State
-from webhook.state.topology_assignment import read_placed
+from webhook.state.workload_pods import read_placed
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 POD = {"containers": [{"name": "m", "resources": {"requests": {GPU: "8"}}}]}
@@ -132,7 +132,7 @@ def test_what_a_gang_loses_when_it_is_spread_is_learned_by_level():
     apart = [ended(number, ["b", "c"], 1200) for number in range(3, 6)]
     state.replace("workloads", [*together, *apart])
 
-    learned = state.snapshot(0.0, 0.0).run_times
+    learned = state.snapshot(0.0, 0.0).learned.run_times
 
     of_class = {place: run.seconds for (key, place), run in learned.items() if key and "/" in key}
     assert of_class[f"gpu#{RACK}"] == pytest.approx(600, abs=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from math import inf
 
@@ -18,6 +17,7 @@ from tests.state.objects import (
 )
 from webhook.api import resources as kinds
 from webhook.state import forecast_input
+from webhook.state.snapshot import updated
 from webhook.state.waiting_line import all_waiting
 
 NOW = 1795240800.0
@@ -48,7 +48,7 @@ def line(*workloads, cpu="8", run_time="20s", **queue):
 
 def known(state, run_time="20s"):
     strategy = {"finishTime": {"runTime": run_time}}
-    return replace(state.snapshot(0.0, NOW), policies=(policy(strategy=strategy),))
+    return updated(state.snapshot(0.0, NOW), policies=(policy(strategy=strategy),))
 
 
 def starts(found):

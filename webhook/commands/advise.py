@@ -38,8 +38,8 @@ from webhook.reconsider import advice
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.model.job import Pending
-    from webhook.model.queues import Snapshot
     from webhook.reconsider.advice import Advice
+    from webhook.state.snapshot import Snapshot
 
 
 _HEADER = ("JOB", "RUNS IN", "LEFT", "BETTER IN", "DONE", "SAVES", "OF")
@@ -136,7 +136,7 @@ def command(*, names: tuple[str, ...], output: str, scope: Scope) -> None:
         where = scope.here if names else scope.namespace
         snapshot, found = _advised(client, where, names)
     if output in ("json", "yaml"):
-        terminal.say(terminal.dump(as_json(found, snapshot.currency), output))
+        terminal.say(terminal.dump(as_json(found, snapshot.costs.currency), output))
     else:
         terminal.tell(*as_text(found, limit=terminal.columns(output)), output=output)
 
@@ -146,9 +146,9 @@ def _advised(
 ) -> tuple[Snapshot, tuple[Advice, ...]]:
     from webhook.api.client import lets_resources_change
     from webhook.commands.deciding import view_of_state
-    from webhook.kueue.counted_arrivals import occupancy_of
     from webhook.reconsider.choose import by_job
     from webhook.reconsider.offers import ReconsiderInput
+    from webhook.state.counted_arrivals import occupancy_of
     from webhook.state.snapshot_file import fetch_state
 
     ours = release_namespace_of(client, None)
@@ -180,7 +180,7 @@ def _named(client: Client, namespace: str, names: Sequence[str]) -> Iterator[Pen
 
 def _all(client: Client, namespace: str, snapshot: Snapshot) -> Iterator[Pending]:
     """Yield the Jobs of all kinds of which a policy may advise any."""
-    policies = filter(advice.is_advised, snapshot.policies)
+    policies = filter(advice.is_advised, snapshot.fallback.policies)
     kinds = dict.fromkeys(name for policy in policies for name in policy.spec.match.kinds)
     for kind in map(BY_NAME.__getitem__, kinds):
         path = kind.path(namespace) if namespace else kind.path()

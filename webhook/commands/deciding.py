@@ -33,7 +33,7 @@ from webhook.state.waiting_line import waiting_of
 if TYPE_CHECKING:
     from webhook.api.client import Client
     from webhook.model.decision import CreateOutcome
-    from webhook.model.queues import Snapshot
+    from webhook.state.snapshot import Snapshot
     from webhook.state.state import State
     from webhook.state.waiting_line import WaitingWorkload
 
@@ -92,7 +92,7 @@ def view_of_state(state: State, unix: float, policies: tuple[str, ...] = ()) -> 
         given = sorted(
             (policy for path in policies for policy in read_policies(path)), key=sort_key
         )
-        snapshot = dataclasses.replace(snapshot, policies=tuple(given))
+        snapshot = snapshot.with_policies(tuple(given))
     return DecidingView(snapshot=with_forecasts(state, snapshot, unix), unix=unix)
 
 
@@ -112,7 +112,7 @@ def _asks_who(snapshot: Snapshot) -> bool:
     """Return whether a decision may depend on who creates a Job."""
     wanted = (
         each
-        for policy in snapshot.policies
+        for policy in snapshot.fallback.policies
         for each in (policy.spec.match, *(option.only for option in policy.spec.options))
     )
     return any(each and (each.users is not None or each.groups is not None) for each in wanted)
@@ -130,7 +130,7 @@ def _own_user(client: Client) -> Requester | None:
 
 def assumed(job: Mapping[str, Any], view: DecidingView) -> str:
     """Return a sentence that Kueue is assumed to queue the Job's kind; empty: that is known."""
-    if view.snapshot.kueue.is_read or kind_of(job).kind == PLAIN:
+    if view.snapshot.setup.kueue.is_read or kind_of(job).kind == PLAIN:
         return ""
     framework = kind_of(job).framework
     return f"Kueue's configuration is not known: {framework} is assumed to be switched on there."
@@ -186,7 +186,7 @@ def untested(view: DecidingView) -> str:
 
     Its settings are not known here, and may state a version that cannot be read.
     """
-    judged = doubts(view.snapshot.kueue, view.snapshot.kueue_manager)
+    judged = doubts(view.snapshot.setup.kueue, view.snapshot.setup.kueue_manager)
     certain = [doubt for doubt in judged if doubt.is_certain]
     if not certain:
         return ""
@@ -198,7 +198,7 @@ def missing_queue(job: Mapping[str, Any], view: DecidingView) -> str:
     """Return a sentence that the Job's LocalQueue does not exist; empty: it exists."""
     metadata = job["metadata"]
     name, namespace = (metadata.get("labels") or {}).get(QUEUE_LABEL), metadata["namespace"]
-    known = [queue for where, queue in view.snapshot.local_queues if where == namespace]
+    known = [queue for where, queue in view.snapshot.setup.local_queues if where == namespace]
     if not name or name in known:
         return ""
     return f"There is no LocalQueue {name} in namespace {namespace}{nearest(name, known)}."
@@ -233,9 +233,9 @@ def enforced(view: DecidingView) -> DecidingView:
     """Return the view as if every policy enforced: to show what one that observes would change."""
     policies = tuple(
         policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.ENFORCE})})
-        for policy in view.snapshot.policies
+        for policy in view.snapshot.fallback.policies
     )
-    return dataclasses.replace(view, snapshot=dataclasses.replace(view.snapshot, policies=policies))
+    return dataclasses.replace(view, snapshot=view.snapshot.with_policies(policies))
 
 
 def as_enforced(job: Mapping[str, Any], view: DecidingView) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
     from webhook.hindsight.estimated_gains import Suggestion
     from webhook.model.policy.fallback_policy import FallbackPolicy
-    from webhook.model.queues import Snapshot
+    from webhook.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def _observing(snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> Snapsh
         policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.OBSERVE})})
         for policy in policies
     ]
-    return replace(snapshot, policies=tuple(sorted(observing, key=sort_key)))
+    return snapshot.with_policies(tuple(sorted(observing, key=sort_key)))
 
 
 def _suggested(suggestion: Suggestion) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from webhook.api import resources
@@ -23,9 +23,9 @@ from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
 from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
-from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import Worker, emptied
 from webhook.state.readers import read as read_object
+from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import (
     DEFAULTED,
     kind_of,
@@ -79,7 +79,7 @@ class ClusterHistory:
             return None
         snapshot = match.queueing_all(self.state.snapshot(0.0, until))
         if policies is not None:
-            snapshot = replace(snapshot, policies=tuple(sorted(policies, key=sort_key)))
+            snapshot = snapshot.with_policies(tuple(sorted(policies, key=sort_key)))
         return LookBackInput(
             snapshot=snapshot,
             learned=self.state.learned(until),
@@ -94,7 +94,7 @@ _OPTION = "--cluster"
 def _worker_clusters(given: Sequence[str], manager: Snapshot) -> Mapping[str, Worker]:
     """Read worker clusters given as NAME=FILE; a replay begins with empty queues."""
     workers: dict[str, Worker] = {}
-    reached = multikueue.reached(manager)
+    reached = multikueue.reached(manager.setup)
     for pair in given:
         name, sign, path = pair.partition("=")
         if not (name and sign and path):
@@ -140,7 +140,7 @@ class _ListedObjects:
 
     def history(self) -> ClusterHistory:
         state = state_of(self.state) if self.is_whole else None
-        named = match.named_by(state.snapshot(0.0, 0.0).policies if state else ())
+        named = match.named_by(state.snapshot(0.0, 0.0).fallback.policies if state else ())
         return ClusterHistory(
             state=state,
             entries=tuple({**dict(self._present(named)), **self.journal}.values()),

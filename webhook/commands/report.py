@@ -315,10 +315,10 @@ def _missing(asked: ReportOptions, past: ClusterHistory) -> str:
     if past.state is None:
         return ""
     snapshot = past.state.snapshot(0.0, past.until)
-    policies = [policy.name for policy in snapshot.policies]
+    policies = [policy.name for policy in snapshot.fallback.policies]
     if asked.policy and asked.policy not in policies:
         return f"There is no policy {asked.policy}{nearest(asked.policy, policies)}."
-    known = snapshot.namespaces
+    known = snapshot.cluster.namespaces
     if asked.scope.namespace and known and asked.scope.namespace not in known:
         close = nearest(asked.scope.namespace, known)
         return f"There is no namespace {asked.scope.namespace}{close}."

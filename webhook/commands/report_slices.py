@@ -73,6 +73,6 @@ def report_of(
     snapshot = past.state.snapshot(0.0, until)
     entries = [entry for entry in past.entries if since <= entry.created <= until]
     uses = past.state.learned(until).uses
-    found = read_pools(present.nodes, present.pods, entries, snapshot.flavors, uses)
+    found = read_pools(present.nodes, present.pods, entries, snapshot.setup.flavors, uses)
     advice = [repartition.advise(pool.device, pool.before, pool.demands) for pool in found.pools]
     return slices_report(found.pools, advice, found.left_out, covered=covered, unix=until)

@@ -36,12 +36,13 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import PLAIN
 from webhook.model.kueue_support import KueueTested
-from webhook.model.quantity import CPU, render
-from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
+from webhook.model.quantity import CPU, FlavorResource, render
+from webhook.model.queues import ClusterQueue, Held, StopPolicy
 from webhook.state.awaiting_cluster import awaiting
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, cluster_queues_of
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion
+from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import fetch_state
 
 if TYPE_CHECKING:
@@ -368,18 +369,27 @@ def cluster_queues(client: Client, namespace: str, kueue_namespace: str) -> Stat
     state = fetch_state(client, namespace=namespace, kueue_namespace=kueue_namespace)
     unix = time.time()
     snapshot = state.snapshot(0.0, unix)
-    counted = {name: state.contents_of(name) for name in snapshot.cluster_queues}
+    counted = {name: state.contents_of(name) for name in snapshot.setup.cluster_queues}
     forecast_input = ForecastInput(snapshot=snapshot, counted=counted, now=0.0, unix=unix)
     forecasts = ForecastInputs().forecasts(forecast_input)
     used = frozenset().union(
-        *(cluster_queues_of(policy, policy.spec.options, snapshot) for policy in snapshot.policies)
+        *(
+            cluster_queues_of(policy, policy.spec.options, snapshot)
+            for policy in snapshot.fallback.policies
+        )
     )
     shown = [
         {
-            **_queue(queue, snapshot.held.get(name, Held()), state, forecasts.get(name), snapshot),
+            **_queue(
+                queue,
+                snapshot.workloads.held.get(name, Held()),
+                state,
+                forecasts.get(name),
+                snapshot,
+            ),
             "inPolicies": name in used,
         }
-        for name, queue in sorted(snapshot.cluster_queues.items())
+        for name, queue in sorted(snapshot.setup.cluster_queues.items())
     ]
     return StatusPart(shown=shown)
 
@@ -460,7 +470,7 @@ def _next_free(
     if forecast is None:
         return {"nextFreeIn": None, "uncertain": []}
     usage = {cell: _unit(cell[1])}
-    start = wait_for(forecast, queue.name, usage, snapshot, forecast.computed_at)
+    start = wait_for(forecast, queue.name, usage, snapshot.setup, forecast.computed_at)
     seconds = None if start.seconds == inf else round(start.seconds, 1)
     return {"nextFreeIn": seconds, "uncertain": list(start.uncertain)}
 

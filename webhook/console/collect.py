@@ -28,9 +28,11 @@ from webhook.jobs import referred
 from webhook.kueue import quota
 from webhook.kueue.quota import UsageTree
 from webhook.model.policy.fallback_policy import GROUP, FallbackPolicy, Mode
-from webhook.model.queues import ClusterQueue, FlavorResource, Held, Snapshot, StopPolicy
+from webhook.model.quantity import FlavorResource
+from webhook.model.queues import ClusterQueue, Held, StopPolicy
 from webhook.state.feed import Counted
 from webhook.state.queue_counts import Admitted
+from webhook.state.snapshot import Snapshot
 from webhook.state.waiting_line import WaitingWorkload
 
 SAME_SECONDS: Final = 3.0
@@ -135,7 +137,9 @@ def collect(known: ConsoleInput) -> View:
         age=age,
         is_stale=age > known.max_age,
         off=_off(snapshot),
-        off_in=() if snapshot.off is None else tuple(sorted(snapshot.off.namespaces)),
+        off_in=()
+        if snapshot.fallback.off is None
+        else tuple(sorted(snapshot.fallback.off.namespaces)),
         leader=_leader(known),
         queues=tuple(
             queue
@@ -143,7 +147,7 @@ def collect(known: ConsoleInput) -> View:
             if state is not None
             for queue in _queues(state, known, name)
         ),
-        policies=policies(snapshot.policies, known.judged, decisions),
+        policies=policies(snapshot.fallback.policies, known.judged, decisions),
         decisions=decisions,
         savings=enforced(record.gained) or savings(decisions),
         clusters=tuple(_cluster(name, state, known) for name, state in workers),
@@ -355,9 +359,9 @@ def _leader(known: ConsoleInput) -> str:
 
 
 def _off(snapshot: Snapshot) -> str:
-    if snapshot.off is None:
+    if snapshot.fallback.off is None:
         return ""
-    names = sorted(snapshot.off.namespaces)
+    names = sorted(snapshot.fallback.off.namespaces)
     return _off_in(names) if names else "all new decisions and moves"
 
 
@@ -376,13 +380,13 @@ def _seen_off(view: View, rights: Rights) -> dict[str, Any]:
 
 def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Queue]:
     snapshot = counted.snapshot
-    idle = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
-    forest = idle.charged({name: held.usage for name, held in snapshot.held.items()})
+    idle = quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
+    forest = idle.charged({name: held.usage for name, held in snapshot.workloads.held.items()})
     places: defaultdict[str, list[str]] = defaultdict(list)
-    for (namespace, name), local_queue in sorted(snapshot.local_queues.items()):
+    for (namespace, name), local_queue in sorted(snapshot.setup.local_queues.items()):
         places[local_queue.cluster_queue].append(f"{namespace}/{name}")
-    for name in sorted(snapshot.cluster_queues):
-        queue = _queue(snapshot.cluster_queues[name], counted, forest.tree(name), known.now)
+    for name in sorted(snapshot.setup.cluster_queues):
+        queue = _queue(snapshot.setup.cluster_queues[name], counted, forest.tree(name), known.now)
         yield replace(
             queue,
             cluster=cluster,
@@ -392,7 +396,7 @@ def _queues(counted: Counted, known: ConsoleInput, cluster: str) -> Iterator[Que
 
 
 def _queue(queue: ClusterQueue, counted: Counted, tree: UsageTree | None, now: float) -> Queue:
-    held = counted.snapshot.held.get(queue.name, _NOTHING)
+    held = counted.snapshot.workloads.held.get(queue.name, _NOTHING)
     admitted = counted.admitted.get(queue.name, _NOBODY)
     forecast, trouble = counted.forecasts.get(queue.name), _trouble(queue, tree)
     return Queue(

@@ -49,7 +49,7 @@ from webhook.server.gunicorn_app import Application, Server
 from webhook.server.tls import Certificates, SentContext
 from webhook.settings import Settings
 from webhook.state.feed import Counted
-from webhook.state.queue_contents import QueueContents
+from webhook.state.queue_counts import QueueContents
 from webhook.state.watched import OF_TEAMS
 from webhook.state.workload import Workload
 

@@ -15,10 +15,10 @@ from typing import Any, Final, NamedTuple
 from webhook.api.resources import Key
 from webhook.flow import create
 from webhook.model.decision import CreateOutcome
-from webhook.model.queues import Snapshot
 from webhook.model.requester import Requester
 from webhook.state.feed import Counted
-from webhook.state.queue_contents import QueueContents
+from webhook.state.queue_counts import QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.waiting_line import WaitingWorkload, waiting_in
 from webhook.state.workload import Workload
 
@@ -60,7 +60,7 @@ class LineForecasts:
             return
         self._asked.clear()
         if counted is not None:
-            names = counted.snapshot.cluster_queues
+            names = counted.snapshot.setup.cluster_queues
             contents = {name: contents_of(name) for name in names}
             self._offered = _Offered(counted.snapshot, contents)
         self._came.set()

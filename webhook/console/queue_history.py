@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from webhook.model.queues import Held, Snapshot
+from webhook.model.queues import Held
 from webhook.state.feed import Counted
+from webhook.state.snapshot import Snapshot
 
 STEP_SECONDS: Final = 1800
 STEPS: Final = 48
@@ -25,8 +26,10 @@ _NOTHING: Final = Held()
 
 def pending_in(snapshot: Snapshot, name: str) -> int:
     """Return how many wait in a ClusterQueue."""
-    competing = snapshot.competing.get(name, ())
-    return snapshot.held.get(name, _NOTHING).pending + sum(arrival.count for arrival in competing)
+    competing = snapshot.workloads.competing.get(name, ())
+    return snapshot.workloads.held.get(name, _NOTHING).pending + sum(
+        arrival.count for arrival in competing
+    )
 
 
 class QueueHistory:
@@ -48,7 +51,7 @@ class QueueHistory:
             (cluster, name): pending_in(counted.snapshot, name)
             for cluster, counted in clusters.items()
             if counted is not None
-            for name in counted.snapshot.cluster_queues
+            for name in counted.snapshot.setup.cluster_queues
         }
         self._series = {
             place: _added(self._series.get(place, ()), pending, passed)

@@ -18,19 +18,20 @@ from webhook.controller.unreviewed import Fetch
 from webhook.controller.world import World
 from webhook.cost.congestion import is_off
 from webhook.jobs import referred
-from webhook.kueue.counted_arrivals import occupancy_of
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import Pending
-from webhook.model.queues import Snapshot, Stage
+from webhook.model.queues import Stage
 from webhook.model.reasons import EventReason
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import advice, pending_jobs
 from webhook.reconsider.advice import Advice
 from webhook.reconsider.choose import by_job
 from webhook.reconsider.offers import ReconsiderInput
+from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.feed import Feed
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, trees_of
+from webhook.state.snapshot import Snapshot
 from webhook.state.workload import Workload
 
 STEP_SECONDS: Final = 60.0
@@ -83,7 +84,7 @@ class Adviser:
 
     def follows(self, snapshot: Snapshot) -> bool:
         """Tell whether Workloads must be known: some Job may be advised."""
-        return any(self._jobs.values()) and any(map(advice.is_advised, snapshot.policies))
+        return any(self._jobs.values()) and any(map(advice.is_advised, snapshot.fallback.policies))
 
     def step(self, world: World) -> list[str]:
         """Look at the running Jobs if it is time; return the lines to log."""
@@ -101,7 +102,7 @@ class Adviser:
     def _may_advise(self, world: World) -> bool:
         snapshot = world.snapshot
         is_known = world.knows_workloads(self._max_state_age)
-        may_be_any = is_known and self.follows(snapshot) and not is_off(snapshot.off)
+        may_be_any = is_known and self.follows(snapshot) and not is_off(snapshot.fallback.off)
         return may_be_any and self._is_leader()
 
     def _advise(self, world: World) -> list[str]:
@@ -136,7 +137,7 @@ class Adviser:
         feed, snapshot, now, unix = world.feed, world.snapshot, world.now, world.unix
         looked = tuple(islice(running, MOST_READ))
         jobs = tuple(self._read(looked))
-        policies = filter(advice.is_advised, snapshot.policies)
+        policies = filter(advice.is_advised, snapshot.fallback.policies)
         counted = {name: feed.contents_of(name) for name in trees_of(policies, snapshot)}
         forecast = ForecastInput(snapshot=snapshot, counted=counted, now=now, unix=unix)
         snapshot = replace(snapshot, forecasts=ForecastInputs().forecasts(forecast))
@@ -180,7 +181,7 @@ class Adviser:
                 return
             where = found.job.job.namespace, found.job.job.reference
             how = _COMMAND.format(found.job.job.reference, found.job.job.namespace)
-            text = f"{found.sentence(snapshot.currency)}; {how}"
+            text = f"{found.sentence(snapshot.costs.currency)}; {how}"
             happening = Happening(EventReason.ADVISED, text, begun)
             written = event(where, found.job.uid, happening, unix=unix)
             try:

@@ -21,15 +21,16 @@ from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
 from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, WaitingForCluster
 from webhook.flow.ledger import ClusterViews
-from webhook.kueue import counted_arrivals
-from webhook.kueue.occupancy import Occupancy
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
-from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue, Snapshot
+from webhook.model.queues import MULTIKUEUE, Arrival, ClusterQueue, LocalQueue
+from webhook.state import counted_arrivals
 from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
+from webhook.state.occupancy import Occupancy
 from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.pipe import Update
+from webhook.state.snapshot import Snapshot
 
 STEP_SECONDS: Final = 1.0
 AGAIN_SECONDS: Final = 5.0
@@ -142,9 +143,11 @@ class ClusterDispatcher:
             self._workers.follow(snapshot)
             self._views.update(self._workers.with_clusters(Update(), now, unix), here, now)
             self._views.expire(now)
-        if not snapshot.kueue.own_dispatcher or not self._is_leader():
+        if not snapshot.setup.kueue.own_dispatcher or not self._is_leader():
             return []
-        self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
+        self._arrivals.adopt(
+            snapshot.cluster.limit_ranges, snapshot.cluster.overheads, snapshot.setup.kueue
+        )
         due = sorted((at, key) for key in self._waiting if (at := self._due.get(key, -inf)) <= now)
         lines: list[str] = []
         for _, key in due[:MOST_AT_ONCE]:
@@ -190,7 +193,7 @@ class ClusterDispatcher:
         found, snapshot = self._waiting[key], turn.snapshot
         queues = _queues_of(found, snapshot)
         result = None
-        is_off = snapshot.off is not None and snapshot.off.covers(key[0])
+        is_off = snapshot.fallback.off is not None and snapshot.fallback.off.covers(key[0])
         if arrival is not None and queues is not None and not is_off:
             waiting = WaitingForCluster(
                 arrival=arrival,
@@ -255,10 +258,10 @@ def clusters_of(found: AwaitingCluster, snapshot: Snapshot) -> tuple[str, ...]:
 
     They are in the order of the MultiKueueConfig.
     """
-    check = snapshot.checks.get(found.check)
+    check = snapshot.setup.checks.get(found.check)
     if check is None or check.controller != MULTIKUEUE:
         return ()
-    return tuple(snapshot.multikueue_configs.get(check.parameters, ()))
+    return tuple(snapshot.setup.multikueue_configs.get(check.parameters, ()))
 
 
 def applied(source: Mapping[str, Any], nominated: Sequence[str]) -> Mapping[str, Any]:
@@ -288,8 +291,8 @@ def _queues_of(
     found: AwaitingCluster, snapshot: Snapshot
 ) -> tuple[LocalQueue, ClusterQueue] | None:
     workload = found.workload
-    local_queue = snapshot.local_queues.get((workload.namespace, workload.queue))
-    cluster_queue = snapshot.cluster_queues.get(workload.cluster_queue)
+    local_queue = snapshot.setup.local_queues.get((workload.namespace, workload.queue))
+    cluster_queue = snapshot.setup.cluster_queues.get(workload.cluster_queue)
     if local_queue is None or cluster_queue is None:
         return None
     return local_queue, cluster_queue

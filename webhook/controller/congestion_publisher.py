@@ -16,12 +16,13 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
 from webhook.cost.late_share import LateShares, weighted
+from webhook.model.costs.prices import NO_PRICES
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
 from webhook.model.faults import Attention
-from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, trees_of
 from webhook.state.published_congestion import config_map_of
+from webhook.state.snapshot import Snapshot
 
 RETRY_SECONDS: Final = 10.0
 """After a failed write."""
@@ -57,12 +58,12 @@ class CongestionPublisher:
         for policy, late in self._take_late():
             self._late.note(policy, late=late)
         lines = self._publish(world)
-        self._metrics.costs.show_congestion(world.snapshot.scarcity.at_moment(world.unix))
+        self._metrics.costs.show_congestion(world.snapshot.costs.scarcity.at_moment(world.unix))
         return lines
 
     def _publish(self, world: World) -> tuple[str, ...]:
         names = followed(world.snapshot)
-        before = max(self._last, world.snapshot.scarcity, key=lambda prices: prices.at)
+        before = max(self._last, world.snapshot.costs.scarcity, key=lambda prices: prices.at)
         if not names or not self._is_leader() or world.now < self._due:
             return ()
         if world.unix - before.at < STEP_SECONDS:
@@ -77,17 +78,27 @@ class CongestionPublisher:
     ) -> CongestionPrices:
         snapshot, now, unix = world.snapshot, world.now, world.unix
         contents = {name: world.feed.contents_of(name) for name in names}
-        if not is_off(snapshot.off):
+        if not is_off(snapshot.fallback.off):
             forecast = ForecastInput(snapshot=snapshot, counted=contents, now=now, unix=unix)
             forecasts = ForecastInputs().forecasts(forecast)
             snapshot = replace(snapshot, forecasts=forecasts)
         requests = tuple(
             request
             for name, held in contents.items()
-            for request in requests_in(name, held, snapshot.cluster_queues[name])
+            for request in requests_in(name, held, snapshot.setup.cluster_queues[name])
         )
-        market = Market(snapshot=snapshot, requests=requests, now=now, unix=unix)
-        weights = weighted(before.at_moment(unix).weights, self._late, snapshot.policies, unix)
+        market = Market(
+            setup=snapshot.setup,
+            fallback=snapshot.fallback,
+            prices=snapshot.costs.prices.get("", NO_PRICES),
+            forecasts=snapshot.forecasts,
+            requests=requests,
+            now=now,
+            unix=unix,
+        )
+        weights = weighted(
+            before.at_moment(unix).weights, self._late, snapshot.fallback.policies, unix
+        )
         return replace(next_prices(before, market), weights=weights)
 
     def _write(self, prices: CongestionPrices, now: float) -> tuple[str, ...]:
@@ -109,5 +120,5 @@ def followed(snapshot: Snapshot) -> frozenset[str]:
 
     Those of policies whose price of lateness follows what is late are among them.
     """
-    policies = (policy for policy in snapshot.policies if adaptive(policy) is not None)
+    policies = (policy for policy in snapshot.fallback.policies if adaptive(policy) is not None)
     return trees_of(policies, snapshot)

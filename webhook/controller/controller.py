@@ -33,15 +33,15 @@ from webhook.controller.followed_watches import FollowedWatches
 from webhook.controller.look_back_process import LookBack
 from webhook.controller.world import Lines, Take, World
 from webhook.model.faults import Failures, logged
-from webhook.model.kueue_support import Restraint
-from webhook.model.queues import Snapshot
 from webhook.server import lifecycle
 from webhook.server.gunicorn_app import Server
 from webhook.server.probes import create_probes
 from webhook.settings import Settings
 from webhook.state.feed import Feed
 from webhook.state.pipe import Update, apply_update
+from webhook.state.restraint import Restraint
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Snapshot
 
 COALESCE_SECONDS: Final = 0.2
 """Changes within so long are reconciled together."""
@@ -196,8 +196,8 @@ class Controller:
         age = world.now - world.snapshot.as_of if synced else inf
         self.metrics.watches.show(ready=synced, age=age)
         self.metrics.leader.set(self.leadership.is_leader())
-        self.metrics.costs.show(world.snapshot.tariffs, world.unix)
-        self.metrics.measured.set(len(world.snapshot.device_uses))
+        self.metrics.costs.show(world.snapshot.costs.tariffs, world.unix)
+        self.metrics.measured.set(len(world.snapshot.learned.device_uses))
         for part in self.parts:
             part.show(world)
 

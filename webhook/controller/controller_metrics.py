@@ -32,9 +32,9 @@ from webhook.model.costs.scarcity import CongestionPrices
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import OUTCOMES, Obstacle
 from webhook.reconsider.hold_plan import Release
+from webhook.state.snapshot import Snapshot
 
 
 class ControllerMetrics:
@@ -250,7 +250,7 @@ class ControllerMetrics:
 
     def expect(self, snapshot: Snapshot) -> None:
         """Start the series of each policy that writes decisions at 0, so that increases show."""
-        for policy in filter(_leaves_decisions, snapshot.policies):
+        for policy in filter(_leaves_decisions, snapshot.fallback.policies):
             self.unreviewed.labels(policy_label(policy.name))
             if policy.spec.reconsider is not None:
                 self._gained.labels(policy.name)

@@ -26,8 +26,8 @@ from webhook.model.costs.accelerator_profile import (
 from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.policy.fallback_policy import PolicyError
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import ProfileReady, TariffReady
+from webhook.state.snapshot import Snapshot
 
 _LONGEST_MESSAGE: Final = 32768
 _MOST_RATES: Final = 256
@@ -87,8 +87,8 @@ def _judge_profile(source: Mapping[str, Any], *, snapshot: Snapshot) -> Conditio
 
 def judge_profile(profile: AcceleratorProfile, snapshot: Snapshot) -> Condition:
     """Return what the controller says of a profile beside the others of *snapshot*."""
-    profiles = snapshot.accelerator_profiles
-    devices = devices_of(snapshot.flavors.values(), profiles, snapshot.node_labels)
+    profiles = snapshot.costs.accelerator_profiles
+    devices = devices_of(snapshot.setup.flavors.values(), profiles, snapshot.setup.node_labels)
     own = sorted(name for name, device in devices.items() if device.name == profile.name)
     findings = list(_of_profile(profile, snapshot, own))
     reason, _ = findings[0] if findings else (ProfileReady.RESOLVED, "")
@@ -107,15 +107,15 @@ def _of_profile(
     if profile.unknown_like:
         yield ProfileReady.UNKNOWN_MODEL, f"spec.like: no product {profile.unknown_like}"
     others = {
-        flavor.name: claimed(flavor, snapshot.accelerator_profiles)
-        for flavor in snapshot.flavors.values()
+        flavor.name: claimed(flavor, snapshot.costs.accelerator_profiles)
+        for flavor in snapshot.setup.flavors.values()
         if flavor.name not in own
     }
     for name, claims in others.items():
         if profile.name in claims:
             first = next(other for other in claims if other != profile.name)
             yield ProfileReady.AMBIGUOUS, f"ResourceFlavor {name} is that of {first}"
-    missing = [name for name in profile.flavors if name not in snapshot.flavors]
+    missing = [name for name in profile.flavors if name not in snapshot.setup.flavors]
     for name in missing:
         index = profile.flavors.index(name)
         yield ProfileReady.NO_FLAVOR, f"spec.flavors[{index}]: no ResourceFlavor {name}"
@@ -130,7 +130,7 @@ def _judge_tariff(
         tariff = read_tariff(source)
     except PolicyError as error:
         return invalid(error, source["metadata"].get("generation", 0), TariffReady.INVALID)
-    compiled = next((known for known in snapshot.tariffs if known.tariff == tariff), None)
+    compiled = next((known for known in snapshot.costs.tariffs if known.tariff == tariff), None)
     # One that has just been written is judged once it has been compiled.
     return None if compiled is None else judge_tariff(compiled, snapshot, unix)
 
@@ -143,7 +143,7 @@ def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> C
     sentences = list(map(str, problems)) or [reason.meaning]
     if compiled.clipped:
         sentences.append(f"{compiled.clipped} points of its series are out of proportion, clipped")
-    currency = {"currency": snapshot.currency} if snapshot.currency else {}
+    currency = {"currency": snapshot.costs.currency} if snapshot.costs.currency else {}
     return Condition(
         reason=reason,
         message="; ".join(sentences)[:_LONGEST_MESSAGE],
@@ -159,7 +159,7 @@ def _time(unix: float) -> str:
 def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
     tariff = compiled.tariff
     for index, cluster in enumerate(tariff.spec.clusters):
-        if cluster and cluster not in snapshot.worker_clusters:
+        if cluster and cluster not in snapshot.setup.worker_clusters:
             message = f"no MultiKueueCluster {cluster}"
             path = f"spec.clusters[{index}]"
             yield TariffProblem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
@@ -167,7 +167,7 @@ def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffP
     if "" in tariff.spec.clusters:
         for index, entry in enumerate(tariff.spec.rates):
             yield from _flavors(f"spec.rates[{index}].flavors", entry.flavors, snapshot)
-    for other in snapshot.tariffs:
+    for other in snapshot.costs.tariffs:
         clusters = set(other.tariff.spec.clusters) & set(tariff.spec.clusters)
         if other.tariff.name < tariff.name and clusters:
             yield from _said_before(compiled, other)
@@ -175,7 +175,7 @@ def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffP
 
 def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[TariffProblem]:
     for index, name in enumerate(names):
-        if name not in snapshot.flavors:
+        if name not in snapshot.setup.flavors:
             yield TariffProblem(
                 reason=TariffReady.NO_FLAVOR,
                 path=f"{path}[{index}]",

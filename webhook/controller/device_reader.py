@@ -96,7 +96,7 @@ class DeviceReader:
 
         Return the lines to log, of which there are none.
         """
-        self._devices = world.snapshot.prices.get("", NO_PRICES).devices
+        self._devices = world.snapshot.costs.prices.get("", NO_PRICES).devices
         unix = self._unix()
         if self._is_leader() and not self._is_asking and unix >= self._due:
             self._due, self._is_asking = unix + ASK_SECONDS, True

@@ -14,10 +14,10 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller import unreviewed
 from webhook.jobs import BY_NAME
 from webhook.model.job import PLAIN
-from webhook.model.queues import Snapshot
 from webhook.reconsider import choose, pending_jobs
 from webhook.settings import Settings
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Snapshot
 from webhook.state.watched import proven, signing_keys, watched
 
 

@@ -31,9 +31,9 @@ from webhook.hindsight.look_back import LookBackInput, look_back
 from webhook.learn.estimates import Learned
 from webhook.model.faults import attempted
 from webhook.model.flags import Named
-from webhook.model.queues import Snapshot
 from webhook.server import lifecycle
 from webhook.state.forecast_input import queues_of
+from webhook.state.snapshot import Snapshot
 
 MOST_ENTRIES: Final = 5_000
 """Newest entries of the journal that are replayed, up to three times; each costs one to four
@@ -158,7 +158,7 @@ def saved(task: LookBackTask, transport: KubernetesApi) -> bytes | None:
         return None
     journal_entries = {entry.key: entry for entry in _running(transport, task.snapshot)}
     journal_entries |= {entry.key: entry for entry in over}
-    learned = Learned(records={}, estimates=task.snapshot.run_times, refusals={})
+    learned = Learned(records={}, estimates=task.snapshot.learned.run_times, refusals={})
     world = LookBackInput(snapshot=task.snapshot, learned=learned, now=task.unix)
     hindsight = look_back(journal_entries.values(), world)
     return savings_record.packed(gains.summed_up(hindsight, now=task.unix))
@@ -169,7 +169,7 @@ def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEn
 
     The metadata of their Jobs are not read, so they stay where they are in every replay.
     """
-    queues, named = queues_of(snapshot), match.named_by(snapshot.policies)
+    queues, named = queues_of(snapshot), match.named_by(snapshot.fallback.policies)
     for page in list_pages(transport, path_of(transport, RUNS), {}, most=PAGE):
         for source in page.get("items") or ():
             found, _ = attempted(partial(_entry, source, queues, named))

@@ -22,10 +22,11 @@ from webhook.jobs import BY_NAME
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import MOVE_REASON, MOVE_TO, OPTION_LABEL, Pending
-from webhook.model.queues import Snapshot, Stage
+from webhook.model.queues import Stage
 from webhook.model.words import figure, span
 from webhook.reconsider import choose, offers, pending_jobs
 from webhook.reconsider.plan import Move
+from webhook.state.snapshot import Snapshot
 from webhook.state.workload import Workload
 
 STEP_SECONDS: Final = 2.0
@@ -273,7 +274,7 @@ def sentence(move: Move) -> str:
 
 def has_arrived(key: str, queue: str, workloads: Sequence[Workload], snapshot: Snapshot) -> bool:
     """Return whether a Workload is in the Job's new queue, and holds no quota elsewhere."""
-    local_queue = snapshot.local_queues.get((key.split("/", maxsplit=1)[0], queue))
+    local_queue = snapshot.setup.local_queues.get((key.split("/", maxsplit=1)[0], queue))
     return any(
         workload.queue == queue
         and (

@@ -16,8 +16,8 @@ from webhook.api.resources import WEBHOOKS
 from webhook.decide import match
 from webhook.model import omitted_namespaces
 from webhook.model.faults import Attention
-from webhook.model.queues import Snapshot
 from webhook.state.readers import OUR_WEBHOOK
+from webhook.state.snapshot import Snapshot
 
 LASTING_SECONDS: Final = 300.0
 """From a write on; the condition is renewed after half of it."""
@@ -64,7 +64,7 @@ class OmissionKeeper:
 
         Nothing is left out unless *is_sure*: policies and namespaces are known as they are.
         """
-        if not self._is_leader() or not snapshot.reviewed_namespaces:
+        if not self._is_leader() or not snapshot.fallback.reviewed_namespaces:
             self._written_at = float("-inf")
             return ()
         standing = self._standing(snapshot, now)
@@ -76,14 +76,14 @@ class OmissionKeeper:
 
     def _standing(self, snapshot: Snapshot, now: float) -> frozenset[str]:
         """Return what is left out, also where our own watch has not told of our write yet."""
-        seen = snapshot.omitted_namespaces
+        seen = snapshot.fallback.omitted_namespaces
         is_unseen = seen == self._before and now < self._written_at + UNSEEN_SECONDS
         return self._written if is_unseen else seen
 
     def _wanted(self, snapshot: Snapshot, standing: frozenset[str], now: float) -> frozenset[str]:
         unmatched = {
             name
-            for name in snapshot.namespaces
+            for name in snapshot.cluster.namespaces
             if not match.may_match(name, snapshot, self._own_namespace)
         }
         self._unmatched = {name: self._unmatched.get(name, now) for name in unmatched}
@@ -98,7 +98,7 @@ class OmissionKeeper:
         self, snapshot: Snapshot, standing: frozenset[str], wanted: frozenset[str], now: float
     ) -> bool:
         # Of those that are gone nothing can be sent, so they can wait for the next write.
-        if any(name in snapshot.namespaces for name in standing - wanted):
+        if any(name in snapshot.cluster.namespaces for name in standing - wanted):
             return True
         if wanted - standing and now >= self._put_on_at + QUIET_SECONDS:
             return True

@@ -31,10 +31,10 @@ from webhook.controller.policy_status import (
 from webhook.controller.world import World
 from webhook.model.faults import Attention
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import Ready
 from webhook.model.words import rfc3339
 from webhook.settings import Settings
+from webhook.state.snapshot import Snapshot
 
 _TOLD_SECONDS: Final = 60.0
 """Between two writes of how many Jobs were not reviewed."""

@@ -36,9 +36,10 @@ from webhook.model.policy.fallback_policy import (
     read_team_policy,
     selector,
 )
-from webhook.model.queues import LocalQueue, Snapshot
+from webhook.model.queues import LocalQueue
 from webhook.model.reasons import Explained, Ready
 from webhook.model.words import rfc3339
+from webhook.state.snapshot import Snapshot
 from webhook.state.watched import OF_TEAMS
 
 READY: Final = "Ready"
@@ -186,12 +187,12 @@ def _reviewed(
 
 
 def _kueue_tested(snapshot: Snapshot) -> Mapping[str, str]:
-    doubts = snapshot.doubts
+    doubts = snapshot.setup.doubts
     if not doubts:
         reason = KueueTested.TESTED
         return _condition(KUEUE_TESTED, "True", str(reason), reason.meaning)
     enforced = "they enforce all the same, as the setting untested_kueue says"
-    then = "policies that enforce only observe" if snapshot.is_restrained else enforced
+    then = "policies that enforce only observe" if snapshot.fallback.is_restrained else enforced
     message = _joined(iter([*(doubt.message for doubt in doubts), then]))
     state = "False" if doubts[0].is_certain else "Unknown"
     return _condition(KUEUE_TESTED, state, str(doubts[0].reason), message)
@@ -218,10 +219,12 @@ def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) ->
     given = policy.spec.match.namespace_selector
     if given is None:
         # As at admission: without a selector neither system namespaces nor our own are matched.
-        known = frozenset(snapshot.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
+        known = frozenset(snapshot.cluster.namespaces) - SYSTEM_NAMESPACES - {own_namespace}
         return known & {policy.namespace} if policy.namespace else known
     wanted = selector(given, EVERYTHING)
-    return frozenset(name for name, labels in snapshot.namespaces.items() if wanted.matches(labels))
+    return frozenset(
+        name for name, labels in snapshot.cluster.namespaces.items() if wanted.matches(labels)
+    )
 
 
 def _findings(
@@ -232,7 +235,9 @@ def _findings(
         path = "metadata.namespace" if policy.namespace else "spec.match.namespaceSelector"
         yield _Finding(reason=reason, path=path, message=reason.meaning)
         return
-    queues = [queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces]
+    queues = [
+        queue for queue in snapshot.setup.local_queues.values() if queue.namespace in namespaces
+    ]
     for index, option in enumerate(policy.spec.options):
         path = f"spec.options[{index}]"
         if option.queue:
@@ -251,7 +256,7 @@ def _kinds(policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Ite
         elif name in kinds.unserved:
             message = f"the cluster serves no {kind.plural} of {kind.api_version}"
             yield _Finding(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
-        elif message := match.integration_off(kind, snapshot.kueue):
+        elif message := match.integration_off(kind, snapshot.setup.kueue):
             yield _Finding(reason=Ready.KIND_NOT_MANAGED, path=path, message=message)
 
 
@@ -259,12 +264,14 @@ def _of_queues(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
 ) -> Iterator[PolicyLimit]:
     local_queues = [
-        queue for queue in snapshot.local_queues.values() if queue.namespace in namespaces
+        queue for queue in snapshot.setup.local_queues.values() if queue.namespace in namespaces
     ]
     for index, option in enumerate(policy.spec.options):
         names = {queue.cluster_queue for queue in local_queues if queue.name == option.queue}
         names |= {option.cluster_queue}
-        queues = [snapshot.cluster_queues[name] for name in names & {*snapshot.cluster_queues}]
+        queues = [
+            snapshot.setup.cluster_queues[name] for name in names & {*snapshot.setup.cluster_queues}
+        ]
         yield from policy_limits.of_cluster_queues(f"spec.options[{index}]", queues, snapshot)
 
 
@@ -276,7 +283,7 @@ def _queue(
     if not targets:
         message = f"no LocalQueue {option.queue} in any selected namespace"
         yield _Finding(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
-    elif not targets & set(snapshot.cluster_queues):
+    elif not targets & set(snapshot.setup.cluster_queues):
         names = ", ".join(sorted(targets))
         message = f"LocalQueue {option.queue} points to no ClusterQueue that exists: {names}"
         yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
@@ -286,7 +293,7 @@ def _cluster_queue(
     option: Option, path: str, queues: list[LocalQueue], snapshot: Snapshot
 ) -> Iterator[_Finding]:
     name, here = option.cluster_queue, f"{path}.clusterQueue"
-    if name not in snapshot.cluster_queues:
+    if name not in snapshot.setup.cluster_queues:
         message = f"no ClusterQueue {name}"
         yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
     elif not any(queue.cluster_queue == name for queue in queues):
@@ -296,14 +303,14 @@ def _cluster_queue(
 
 def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding]:
     priority = option.given_priority
-    if priority and priority not in snapshot.priority_classes:
+    if priority and priority not in snapshot.cluster.priority_classes:
         yield _Finding(
             reason=Ready.PRIORITY_CLASS_NOT_FOUND,
             path=f"{path}.{'' if option.priority_class else 'guests.'}priorityClass",
             message=f"no WorkloadPriorityClass {priority}",
         )
     runtime = option.adaptation.given_runtime_class
-    if runtime and runtime not in snapshot.overheads:
+    if runtime and runtime not in snapshot.cluster.overheads:
         yield _Finding(
             reason=Ready.RUNTIME_CLASS_NOT_FOUND,
             path=f"{path}.adaptation.runtimeClassName",

@@ -370,7 +370,7 @@ class Records:
         lines += self._tell_writes("journal", self._journal.step(snapshot, world.now))
         ended = self._journal.take_new()
         self._journal_version += len(ended)
-        self._metrics.costs.count(ended, snapshot.prices)
+        self._metrics.costs.count(ended, snapshot.costs.prices)
         late = ((entry.policy, bills.is_late(entry)) for entry in ended if entry.policy)
         new = [(policy, is_late) for policy, is_late in late if is_late is not None]
         self._late = [*self._late, *new][-_MOST_LATE:]
@@ -378,7 +378,7 @@ class Records:
         changed = self._keeper.take_changed()
         if changed:
             world.feed.remember({key: self._keeper.records[key] for key in changed})
-        records, policies = self._keeper.records, snapshot.policies
+        records, policies = self._keeper.records, snapshot.fallback.policies
         return [*lines, *self._teller.step(records, changed, policies, world.unix)]
 
     def _tell_writes(self, what: str, report: Written) -> list[str]:

@@ -160,7 +160,7 @@ def is_overtaken(workload: Workload, job: Pending, at: World) -> bool:
         return False
     if abs(at.unix - job.left.unix) > RACE_SECONDS:
         return False
-    local_queue = at.snapshot.local_queues.get((workload.namespace, job.queue))
+    local_queue = at.snapshot.setup.local_queues.get((workload.namespace, job.queue))
     return (
         local_queue is not None
         and workload.cluster_queue != local_queue.cluster_queue

@@ -19,8 +19,8 @@ from webhook.controller.look_back_process import LookBack, LookBackError, LookBa
 from webhook.controller.world import World
 from webhook.hindsight import savings_record
 from webhook.model.faults import Attention, Failures
-from webhook.model.queues import Snapshot
 from webhook.state import run_records_reader
+from webhook.state.snapshot import Snapshot
 
 AGAIN_SECONDS: Final = 180.0
 """Between the end of one replay and the start of the next."""
@@ -63,7 +63,7 @@ class SavingsPublisher:
         if self._is_running or version == self._replayed or time.monotonic() < self._due:
             return ()
         # As policies are written: a restraint says nothing of what was decided before.
-        if counted is None or not (counted.snapshot.policies and self._is_leader()):
+        if counted is None or not (counted.snapshot.fallback.policies and self._is_leader()):
             return ()
         self._is_running = True
         run = partial(self._run, counted.snapshot, version)

@@ -62,7 +62,7 @@ class StartWriter:
 
     def _forecast(self, world: World) -> None:
         snapshot, unix = world.snapshot, world.unix
-        names = forecast_input.trees_of(snapshot.policies, snapshot)
+        names = forecast_input.trees_of(snapshot.fallback.policies, snapshot)
         contents = {name: world.feed.contents_of(name) for name in names}
         waiting = waiting_in(contents, snapshot, unix - (world.now - snapshot.as_of))
         starts = {

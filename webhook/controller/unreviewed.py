@@ -31,11 +31,11 @@ from webhook.model.faults import Attention
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import Skip
 from webhook.model.signatures import SigningKeys
 from webhook.reconsider import advice, pending_jobs
 from webhook.reconsider.hold_plan import HeldJob
+from webhook.state.snapshot import Snapshot, updated
 
 
 class WatchedJob(NamedTuple):
@@ -182,7 +182,7 @@ class SnapshotHistory:
 
 def _lasting(snapshot: Snapshot) -> Snapshot:
     """Take out what changes with every Workload, and says nothing of which policy applies."""
-    return replace(
+    return updated(
         snapshot,
         held={},
         competing={},
@@ -296,7 +296,7 @@ class Unreviewed:
         """Return the snapshots in all of which one policy must have applied to a Job."""
         past = self._history.since(watched.created - MARGIN_SECONDS)
         namespace = watched.job.namespace if watched.job is not None else ""
-        if any(namespace in snapshot.omitted_namespaces for snapshot in past):
+        if any(namespace in snapshot.fallback.omitted_namespaces for snapshot in past):
             # The webhook was not asked, whatever it knew of: no margin is needed.
             return self._history.since_seen(seen_at)
         return past
@@ -370,6 +370,6 @@ def _applying(job: Job, snapshot: Snapshot, own_namespace: str) -> str | None:
 
 def _is_sent(job: Job, snapshot: Snapshot) -> bool:
     """Return whether our configuration asks for reviews there; True if there is none."""
-    selectors = snapshot.reviewed_namespaces
-    labels = snapshot.namespaces.get(job.namespace, {})
+    selectors = snapshot.fallback.reviewed_namespaces
+    labels = snapshot.cluster.namespaces.get(job.namespace, {})
     return not selectors or any(selector.matches(labels) for selector in selectors)

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from webhook.api.resources import Resource
 from webhook.api.watch import WatchUpdate
-from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
+from webhook.state.snapshot import Snapshot
 
 Lines: TypeAlias = Sequence[str]
 """What happened, for the log."""

@@ -10,7 +10,8 @@ from webhook.cost.flavor_devices import devices_of
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.devices import Device
 from webhook.model.costs.prices import CompiledTariff, Prices
-from webhook.model.queues import Amounts, ResourceFlavor
+from webhook.model.quantity import Amounts
+from webhook.model.queues import ResourceFlavor
 
 NUMBERS: Final[Mapping[str, str]] = {
     "overhead": "spec.overhead",

@@ -7,7 +7,7 @@ and bounded, so that all replicas may use one number that is a minute old.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from statistics import median_low
@@ -17,12 +17,13 @@ from webhook.cost import terms
 from webhook.cost.device_shares import rate_of
 from webhook.cost.terms import Span
 from webhook.kueue.quota import tree_names
-from webhook.kueue.tree_forecast import wait_for
-from webhook.model.costs.prices import DAY, HOUR, NO_PRICES, Prices
+from webhook.kueue.tree_forecast import TreeForecast, wait_for
+from webhook.model.costs.prices import DAY, HOUR, Prices
 from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.strategy import Congestion, CongestionType, LeastCost
-from webhook.model.queues import Amounts, FlavorResource, OffSwitch, Snapshot
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.snapshot_parts import FallbackSetup, KueueSetup, OffSwitch
 
 STEP_SECONDS: Final = 60.0
 """Between two steps."""
@@ -44,8 +45,12 @@ class CellRequest(NamedTuple):
 class Market:
     """What prices are made from, at one moment."""
 
-    snapshot: Snapshot
-    """With forecasts of the trees whose capacity has a price."""
+    setup: KueueSetup
+    fallback: FallbackSetup
+    prices: Prices
+    """Those of this cluster."""
+    forecasts: Mapping[str, TreeForecast]
+    """Those of the trees whose capacity has a price."""
     requests: Sequence[CellRequest]
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -68,20 +73,19 @@ def next_price(price: float, wait: float, base: float, rules: Congestion) -> flo
 
 def next_prices(before: CongestionPrices, market: Market) -> CongestionPrices:
     """Return all prices after one step; those of trees that no policy names any more are gone."""
-    snapshot = market.snapshot
-    if is_off(snapshot.off):
+    if is_off(market.fallback.off):
         return CongestionPrices(at=market.unix, weights=before.weights)
     before = before.at_moment(market.unix)
     asked = _asked(market)
     prices: dict[ScarceCell, float] = {}
     waits: dict[ScarceCell, float] = {}
-    for tree, least_cost in rules_by_tree(snapshot).items():
+    for tree, least_cost in rules_by_tree(market.fallback.policies, market.setup).items():
         rules = least_cost.congestion
         for cell, requests in asked.get(tree, {}).items():
             place = ScarceCell(tree, *cell)
             middle = median_low((amount, name) for amount, name in requests)
             waits[place] = _wait_for(market, cell, *middle)
-            base = base_rate(cell, snapshot.prices.get("", NO_PRICES), least_cost, market.unix)
+            base = base_rate(cell, market.prices, least_cost, market.unix)
             base = base or _by_time(least_cost, cell, middle[0])
             price = next_price(before.prices.get(place, 0.0), waits[place], base, rules)
             if price > 0:
@@ -95,28 +99,28 @@ def is_off(off: OffSwitch | None) -> bool:
 
 
 def by_queue(
-    published: CongestionPrices, snapshot: Snapshot, unix: float
+    published: CongestionPrices, setup: KueueSetup, off: OffSwitch | None, unix: float
 ) -> Mapping[str, Mapping[FlavorResource, float]]:
     """Return what prices add in each ClusterQueue at *unix*, in seconds since 1970."""
-    current = NO_CONGESTION if is_off(snapshot.off) else published.at_moment(unix)
+    current = NO_CONGESTION if is_off(off) else published.at_moment(unix)
     if not current.prices:
         return {}
     by_tree: defaultdict[str, dict[FlavorResource, float]] = defaultdict(dict)
     for place, price in current.prices.items():
         by_tree[place.tree][place.flavor, place.resource] = price
-    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    trees = tree_names(setup.cluster_queues, setup.cohorts)
     return {name: by_tree[tree] for name, tree in trees.items() if tree in by_tree}
 
 
-def rules_by_tree(snapshot: Snapshot) -> Mapping[str, LeastCost]:
+def rules_by_tree(policies: Iterable[FallbackPolicy], setup: KueueSetup) -> Mapping[str, LeastCost]:
     """Return the trees whose capacity has a price, each with the first policy's rules for it."""
-    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    trees = tree_names(setup.cluster_queues, setup.cohorts)
     found: dict[str, LeastCost] = {}
-    for policy in snapshot.policies:
+    for policy in policies:
         least_cost = adaptive(policy)
         if least_cost is None:
             continue
-        for name in _queues_of(policy, snapshot):
+        for name in _queues_of(policy, setup):
             if name in trees:
                 found.setdefault(trees[name], least_cost)
     return found
@@ -130,17 +134,17 @@ def adaptive(policy: FallbackPolicy) -> LeastCost | None:
     return least_cost
 
 
-def _queues_of(policy: FallbackPolicy, snapshot: Snapshot) -> Iterator[str]:
+def _queues_of(policy: FallbackPolicy, setup: KueueSetup) -> Iterator[str]:
     named = {option.queue for option in policy.spec.options if option.queue}
     yield from (option.cluster_queue for option in policy.spec.options if option.cluster_queue)
-    for (_, name), local_queue in snapshot.local_queues.items():
+    for (_, name), local_queue in setup.local_queues.items():
         if name in named:
             yield local_queue.cluster_queue
 
 
 def _asked(market: Market) -> Mapping[str, Mapping[FlavorResource, list[tuple[int, str]]]]:
     """Return for each tree and cell what its newest requests ask for, and in which queue."""
-    trees = tree_names(market.snapshot.cluster_queues, market.snapshot.cohorts)
+    trees = tree_names(market.setup.cluster_queues, market.setup.cohorts)
     asked: defaultdict[str, defaultdict[FlavorResource, list[tuple[int, str]]]]
     asked = defaultdict(lambda: defaultdict(list))
     for request in sorted(market.requests, key=lambda request: -request.created):
@@ -156,11 +160,11 @@ def _wait_for(market: Market, cell: FlavorResource, amount: int, cluster_queue: 
 
     Without a forecast nothing is known to wait.
     """
-    forecast = market.snapshot.forecasts.get(cluster_queue)
+    forecast = market.forecasts.get(cluster_queue)
     if forecast is None:
         return 0.0
     usage = {cell: amount}
-    return wait_for(forecast, cluster_queue, usage, market.snapshot, market.now).seconds
+    return wait_for(forecast, cluster_queue, usage, market.setup, market.now).seconds
 
 
 def base_rate(cell: FlavorResource, prices: Prices, rules: LeastCost, unix: float) -> float:

@@ -11,7 +11,7 @@ from typing import Final
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, Isolation
 from webhook.model.costs.prices import Curve, Prices
-from webhook.model.queues import FlavorResource
+from webhook.model.quantity import FlavorResource
 
 _SHARED: Final = ".shared"
 """Ends the names under which the device plugin counts shares of devices, if told to rename them."""

@@ -12,22 +12,27 @@ from collections.abc import Iterable, Mapping
 
 from webhook.cost.device_shares import fraction, share_of
 from webhook.model.costs.devices import Device
-from webhook.model.queues import Amounts, ClusterQueue, FlavorResource, Snapshot
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import ClusterQueue
+from webhook.model.snapshot_parts import KueueSetup, QueuedWorkloads
 
 NeededMemory = Mapping[int, int]
 """Bytes of one unit that are asked for, to how many units hold or ask for as much."""
 
 
 def needed_memory(
-    names: Iterable[str], snapshot: Snapshot, devices: Mapping[str, Device]
+    names: Iterable[str],
+    setup: KueueSetup,
+    workloads: QueuedWorkloads,
+    devices: Mapping[str, Device],
 ) -> NeededMemory:
     """Return what is held and asked for in these ClusterQueues, by the memory of a unit."""
     needed: Counter[int] = Counter()
     for name in names:
-        queue = snapshot.cluster_queues.get(name)
+        queue = setup.cluster_queues.get(name)
         if queue is None:
             continue
-        for cell, amount in _asked(queue, snapshot).items():
+        for cell, amount in _asked(queue, workloads).items():
             flavor, resource = cell
             memory = share_of(resource, devices.get(flavor)).memory if "/" in resource else None
             if memory is not None and amount > 0:
@@ -35,12 +40,12 @@ def needed_memory(
     return needed
 
 
-def _asked(queue: ClusterQueue, snapshot: Snapshot) -> Counter[FlavorResource]:
+def _asked(queue: ClusterQueue, workloads: QueuedWorkloads) -> Counter[FlavorResource]:
     """Return what a ClusterQueue's Workloads hold, and what they wait for in its first flavor."""
-    held = snapshot.held.get(queue.name)
+    held = workloads.held.get(queue.name)
     asked: Counter[FlavorResource] = Counter(held.usage if held is not None else {})
     first = {resource: group.flavors[0] for group in queue.groups for resource in group.resources}
-    for arrival in snapshot.competing.get(queue.name, ()):
+    for arrival in workloads.competing.get(queue.name, ()):
         for pod_set in arrival.needs:
             for resource, amount in pod_set.total.items():
                 if resource in first:

@@ -32,7 +32,7 @@ from webhook.model.costs.tariff import (
     TariffSpec,
     When,
 )
-from webhook.model.queues import FlavorResource
+from webhook.model.quantity import FlavorResource
 from webhook.model.reasons import TariffReady
 
 HORIZON_DAYS: Final = 10

@@ -15,7 +15,7 @@ from webhook.cost.device_shares import rate_of
 from webhook.model.costs.devices import Device, DeviceUse
 from webhook.model.costs.prices import HOUR, Cost, Curve, Prices
 from webhook.model.forecasts import Forecast, RunTime
-from webhook.model.queues import Amounts, FlavorResource
+from webhook.model.quantity import Amounts, FlavorResource
 
 _CPU: Final = "cpu"
 _BYTES: Final = ("memory", "ephemeral-storage")

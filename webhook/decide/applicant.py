@@ -12,7 +12,6 @@ from functools import cached_property
 
 from webhook.decide import match
 from webhook.decide.wishes import NONE, Wishes, said_seconds, wishes_of
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.learn import job_class
 from webhook.learn.job_class import Mark
@@ -20,9 +19,10 @@ from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Moment:
 
         Who only asks what would be decided could carry a signature elsewhere.
         """
-        return None if self.is_dry_run else snapshot.signing
+        return None if self.is_dry_run else snapshot.fallback.signing
 
     @property
     def draw(self) -> float:
@@ -103,7 +103,7 @@ class Applicant:
             FieldError: a quantity cannot be read.
 
         """
-        uses = self.snapshot.device_uses
+        uses = self.snapshot.learned.device_uses
         return uses.get(self.job_class.key) if uses else None
 
     @property
@@ -127,7 +127,7 @@ class Applicant:
         """
         if self.job.is_endless and self.policy.spec.strategy.forecasts:
             return "restartPolicy Always never ends, so only Threshold fits"
-        what = unmodelled(self.job, self.submitted, self.snapshot)
+        what = unmodelled(self.job, self.submitted, self.snapshot.setup, self.snapshot.cluster)
         # In words of which some end with a comma, to go on, and some are many.
         return f"not modelled: {what.rstrip(',')}" if what else ""
 

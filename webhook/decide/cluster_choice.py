@@ -17,7 +17,6 @@ from webhook.cost import terms
 from webhook.cost.cluster_prices import in_worker
 from webhook.decide import match, objective, remote_options, wishes
 from webhook.kueue import multikueue
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.tree_forecast import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
@@ -27,6 +26,7 @@ from webhook.model.forecasts import Basis, Forecast, JobClass, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
 from webhook.model.policy.strategy import FinishTime, LeastCost
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
+from webhook.state.occupancy import Occupancy
 
 MARGIN_SECONDS: Final = 30.0
 """A cluster that has not taken a Workload so long after its expected start disappoints."""
@@ -132,7 +132,7 @@ def _prospect(
     cluster: InCluster, occupancy: Occupancy, reached: FoundStart | None
 ) -> ClusterProspect:
     name = cluster.cluster
-    if multikueue.inactive(name, occupancy.snapshot):
+    if multikueue.inactive(name, occupancy.snapshot.setup):
         return ClusterProspect(cluster=name, standing=Standing.INACTIVE)
     if name in occupancy.stale:
         return ClusterProspect(cluster=name, standing=Standing.SILENT)
@@ -164,14 +164,14 @@ def _run(
         return None
     snapshot, is_first = occupancy.snapshot, option.name == policy.spec.options[0].name
     expecting = Expecting(
-        run_times=snapshot.run_times,
-        start_delays=snapshot.start_delays,
+        run_times=snapshot.learned.run_times,
+        start_delays=snapshot.learned.start_delays,
         job_class=waiting.job_class,
         policy=policy,
         first_flavors=waiting.flavors if is_first else "",
     )
     if (reached := starts.get(cluster)) is not None:
-        there = replace(expecting, run_times=occupancy.clusters[cluster].snapshot.run_times)
+        there = replace(expecting, run_times=occupancy.clusters[cluster].snapshot.learned.run_times)
         run = expected_runs.estimate(there, option, reached.names)
         if run is not None and run.basis is Basis.LEARNED:
             return run
@@ -211,10 +211,10 @@ def _costs(
 def _place(name: str, reached: FoundStart, occupancy: Occupancy) -> Place:
     manager, there = occupancy.snapshot, occupancy.clusters[name].snapshot
     prices = in_worker(
-        manager.prices.get(name, NO_PRICES),
+        manager.costs.prices.get(name, NO_PRICES),
         reached.usage,
-        there.flavors,
-        manager.accelerator_profiles,
+        there.setup.flavors,
+        manager.costs.accelerator_profiles,
     )
     return Place(usage=reached.usage, prices=prices, congestion={})
 

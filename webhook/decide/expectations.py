@@ -32,9 +32,9 @@ from webhook.model.forecasts import Basis, Delay, Dispatch, Forecast, RunTime, S
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Option, seconds
 from webhook.model.policy.strategy import LeastCost
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import Reason
 from webhook.model.words import figure, span
+from webhook.state.snapshot import Snapshot
 
 PREEMPTION: Final = "preemption"
 """Why a start is not known: Kueue may preempt others for the Job, and then it starts at once."""
@@ -98,13 +98,13 @@ def _begun(applicant: Applicant, assessment: Assessment, option: Option) -> _Beg
         dispatch = expected_runs.dispatch(past, now)
         start = expected_runs.later(start, dispatch) if start is not None else None
         return _Begun(start=start, found=earliest, flavors=flavors, dispatch=dispatch)
-    priority = priority_of(applicant.job, option, snapshot)
+    priority = priority_of(applicant.job, option, snapshot.cluster)
     found = remote_options.reach(applicant.occupancy, assessment, now=now, priority=priority)
     if found is None or start is None:
         return _Begun(start=None, flavors=flavors)
-    queue = snapshot.cluster_queues[assessment.cluster_queue]
+    queue = snapshot.setup.cluster_queues[assessment.cluster_queue]
     # The later of both counts: the worker cannot start what the manager has not sent.
-    sent = _postponed(start, multikueue.asked_after(assessment.cluster, queue, snapshot))
+    sent = _postponed(start, multikueue.asked_after(assessment.cluster, queue, snapshot.setup))
     return _Begun(
         start=_later(sent, found.start),
         found=found,
@@ -123,9 +123,13 @@ def _start(
     snapshot = applicant.snapshot
     return applicant.occupancy.start_times.start_of(
         assessment.cluster_queue,
-        demand(assessment.needs, snapshot.cluster_queues[assessment.cluster_queue], snapshot),
+        demand(
+            assessment.needs,
+            snapshot.setup.cluster_queues[assessment.cluster_queue],
+            snapshot.setup,
+        ),
         now=applicant.moment.now,
-        priority=priority_of(applicant.job, option, snapshot),
+        priority=priority_of(applicant.job, option, snapshot.cluster),
         local_queue=f"{applicant.job.namespace}/{assessment.queue}",
         run_seconds=run_seconds,
         needs=assessment.needs,
@@ -134,10 +138,10 @@ def _start(
 
 def _past(snapshot: Snapshot, name: str, flavors: str) -> Dispatch | None:
     """Return how long AdmissionChecks took of late; None: not known, or these flavors have none."""
-    queue = snapshot.cluster_queues.get(name)
+    queue = snapshot.setup.cluster_queues.get(name)
     if queue is not None and queue.checks and not queue.checks_on(flavors.split(",")):
         return None
-    return snapshot.dispatches.get(name)
+    return snapshot.learned.dispatches.get(name)
 
 
 def _postponed(start: Start, seconds: float) -> Start:
@@ -163,19 +167,19 @@ def _place(applicant: Applicant, assessment: Assessment, begun: _Begun) -> Place
     snapshot, there = applicant.snapshot, begun.there
     if begun.found is None or not begun.found.usage:
         return None
-    prices = snapshot.prices.get(assessment.cluster, NO_PRICES)
+    prices = snapshot.costs.prices.get(assessment.cluster, NO_PRICES)
     if there is not None:
-        usage, profiles = begun.found.usage, snapshot.accelerator_profiles
-        prices = in_worker(prices, usage, there.flavors, profiles)
+        usage, profiles = begun.found.usage, snapshot.costs.accelerator_profiles
+        prices = in_worker(prices, usage, there.setup.flavors, profiles)
     # How often runs of the Job's class there began soon after another's end; 0: unknown.
-    learned = (there or snapshot).run_times.get((applicant.job_class.key, begun.names))
+    learned = (there or snapshot).learned.run_times.get((applicant.job_class.key, begun.names))
     is_here = there is None
     return Place(
         usage=begun.found.usage,
-        prices=terms.metered(prices, snapshot.device_uses.get(applicant.job_class.key)),
-        congestion=snapshot.congestion.get(assessment.cluster_queue, {}) if is_here else {},
+        prices=terms.metered(prices, snapshot.learned.device_uses.get(applicant.job_class.key)),
+        congestion=snapshot.costs.congestion.get(assessment.cluster_queue, {}) if is_here else {},
         warm=learned.warm if learned is not None else 0.0,
-        seen=snapshot.interruptions if is_here else {},
+        seen=snapshot.learned.interruptions if is_here else {},
     )
 
 
@@ -187,8 +191,8 @@ def _runs(
     # Run times in other options follow from the first one's, by ``slowdown`` or by learned runs.
     flavors = begun[0].flavors
     expecting = Expecting(
-        run_times=snapshot.run_times,
-        start_delays=snapshot.start_delays,
+        run_times=snapshot.learned.run_times,
+        start_delays=snapshot.learned.start_delays,
         job_class=applicant.job_class,
         policy=applicant.policy,
         first_flavors=flavors,
@@ -206,7 +210,7 @@ def _runs(
         ]
     parts = [_part(assessment) for assessment in assessments]
     # By their devices a run takes so much longer in each option than in the first.
-    use = snapshot.device_uses.get(applicant.job_class.key)
+    use = snapshot.learned.device_uses.get(applicant.job_class.key)
     bound = use.bound if use is not None else None
     priors = [None, *(guess(parts[0], part, bound) for part in parts[1:])]
     runs = [
@@ -221,7 +225,7 @@ def _runs(
         )
         for assessment, start, part in zip(assessments, begun, parts, strict=True)
     ]
-    return as_placed(expecting, runs, places=places, snapshot=snapshot)
+    return as_placed(expecting, runs, places=places, setup=snapshot.setup)
 
 
 def _part(assessment: Assessment) -> DevicePart | None:
@@ -237,7 +241,7 @@ def _run(
     Runs that were learned in the very worker cluster come before those of the whole queue.
     """
     if begun.there is not None:
-        there = replace(expecting, run_times=begun.there.run_times)
+        there = replace(expecting, run_times=begun.there.learned.run_times)
         run = estimate(there, option, begun.names)
         if run is not None and run.basis is Basis.LEARNED:
             return run
@@ -269,8 +273,8 @@ def _forecast(
 
 def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -> str:
     """Return what makes Kueue's admissions in an option's queue unpredictable; empty: nothing."""
-    queue = snapshot.cluster_queues[assessment.cluster_queue]
-    flavors = demand(assessment.needs, queue, snapshot).flavors
+    queue = snapshot.setup.cluster_queues[assessment.cluster_queue]
+    flavors = demand(assessment.needs, queue, snapshot.setup).flavors
     reasons = {
         # By the counts it preempts, so by the forecast it must, too, and in this cycle.
         PREEMPTION: assessment.fit is Fit.MAY_PREEMPT
@@ -278,8 +282,8 @@ def _unmodelled_rule(snapshot: Snapshot, assessment: Assessment, start: Start) -
         # Each Job whose flavors have a topology needs a domain with room, whether it asks or not.
         "topology": assessment.starts_now
         and not assessment.is_placed
-        and not flavors.isdisjoint(flavors_with_topology(queue, snapshot)),
-        "dispatcher": bool(assessment.clusters) and snapshot.kueue.external_dispatcher,
+        and not flavors.isdisjoint(flavors_with_topology(queue, snapshot.setup)),
+        "dispatcher": bool(assessment.clusters) and snapshot.setup.kueue.external_dispatcher,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -288,7 +292,7 @@ def _delay(
     applicant: Applicant, begun: _Begun, option: Option, run: RunTime | None
 ) -> Delay | None:
     """Return the expected time between start and run that neither contains; None: none."""
-    starts = (begun.there or applicant.snapshot).start_delays
+    starts = (begun.there or applicant.snapshot).learned.start_delays
     started = expected_runs.start_up(starts, applicant.job_class, begun.names)
     on_way = begun.transfer or begun.dispatch
     # ``startDelay`` covers dispatch and start-up together: what is learned of it is taken off
@@ -461,7 +465,7 @@ def _weigh(applicant: Applicant, assessments: Sequence[Assessment], least_cost: 
     unix, weight = applicant.moment.unix, 1.0
     if least_cost.lateness.adapt is not None:
         # How many times the policy's price of lateness counts at present.
-        current = applicant.snapshot.scarcity.at_moment(unix)
+        current = applicant.snapshot.costs.scarcity.at_moment(unix)
         weight = current.weights.get(applicant.policy.name, 1.0)
     places = [assessment.place for assessment in assessments]
     stakes = objective.stakes_of(
@@ -476,8 +480,8 @@ def _add_fragmentation(assessments: Sequence[Assessment], snapshot: Snapshot) ->
     if len(objective.tied(assessments)) < 2:  # noqa: PLR2004 - one is tied with nobody
         return
     names = dict.fromkeys(assessment.cluster_queue for assessment in assessments)
-    devices = snapshot.prices.get("", NO_PRICES).devices
-    needed = needed_memory(names, snapshot, devices)
+    devices = snapshot.costs.prices.get("", NO_PRICES).devices
+    needed = needed_memory(names, snapshot.setup, snapshot.workloads, devices)
     for assessment in assessments:
         cost, place = assessment.cost, assessment.place
         if cost is not None and place is not None and not assessment.cluster:

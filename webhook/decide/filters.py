@@ -19,16 +19,10 @@ from webhook.learn.run_records import FAILURES_THAT_TELL
 from webhook.model.decision import Rejection
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Accelerator, Option
-from webhook.model.queues import (
-    MULTIKUEUE,
-    ClusterQueue,
-    LocalQueue,
-    Snapshot,
-    StopPolicy,
-    namespace_labels,
-)
+from webhook.model.queues import MULTIKUEUE, ClusterQueue, LocalQueue, StopPolicy
 from webhook.model.reasons import Reason
 from webhook.model.words import nearest
+from webhook.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +47,7 @@ def resolve(
     submitted to is meant; if it is none of them, the option is ambiguous.
     """
     if option.queue:
-        local_queue = snapshot.local_queues.get((job.namespace, option.queue))
+        local_queue = snapshot.setup.local_queues.get((job.namespace, option.queue))
         if local_queue is None:
             return _queue_not_found(option.queue, job.namespace, _names(snapshot, job.namespace))
     else:
@@ -62,10 +56,10 @@ def resolve(
         if len(chosen) != 1:
             return _none_or_several(option, job.namespace, chosen)
         local_queue = chosen[0]
-    cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    cluster_queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue)
     if cluster_queue is None:
         detail = f"ClusterQueue {local_queue.cluster_queue} not found"
-        detail += nearest(local_queue.cluster_queue, snapshot.cluster_queues)
+        detail += nearest(local_queue.cluster_queue, snapshot.setup.cluster_queues)
         return Rejection(reason=Reason.CLUSTER_QUEUE_NOT_FOUND, detail=detail)
     return local_queue, cluster_queue
 
@@ -119,8 +113,8 @@ def _inactive(candidate: OptionCandidate) -> Rejection | None:
 def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
     """Refuse a MultiKueue queue if none of its worker clusters is active, in their own words."""
     queue, snapshot = candidate.cluster_queue, candidate.applicant.snapshot
-    names = multikueue.behind(queue, snapshot)
-    why = {name: multikueue.inactive(name, snapshot) for name in names}
+    names = multikueue.behind(queue, snapshot.setup)
+    why = {name: multikueue.inactive(name, snapshot.setup) for name in names}
     # One active cluster is enough: MultiKueue sends a Workload to all, and the first one keeps it.
     if not all(why.values()) or not why:
         return None
@@ -131,7 +125,7 @@ def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
 
 def _namespace_not_selected(candidate: OptionCandidate) -> Rejection | None:
     namespace = candidate.applicant.job.namespace
-    labels = namespace_labels(candidate.applicant.snapshot, namespace)
+    labels = candidate.applicant.snapshot.cluster.labels_of(namespace)
     if candidate.cluster_queue.namespaces.matches(labels):
         return None
     detail = f"ClusterQueue {candidate.cluster_queue.name} does not select namespace {namespace}"
@@ -157,8 +151,8 @@ def _would_not_be_suspended(candidate: OptionCandidate) -> Rejection | None:
     snapshot = candidate.applicant.snapshot
     if (
         candidate.applicant.submitted
-        or snapshot.runs_before_kueue
-        or snapshot.kueue.manage_without_queue
+        or snapshot.fallback.runs_before_kueue
+        or snapshot.setup.kueue.manage_without_queue
     ):
         return None
     detail = "the Job names no queue, and this webhook is not proven to run before Kueue's"
@@ -179,7 +173,7 @@ def _class_missing(candidate: OptionCandidate) -> Rejection | None:
     # The API server refuses such a pod: a Pod at its creation, and every pod of a Job.
     # https://kubernetes.io/docs/concepts/containers/runtime-class/
     name = candidate.option.adaptation.given_runtime_class
-    if not name or name in candidate.applicant.snapshot.overheads or _is_remote(candidate):
+    if not name or name in candidate.applicant.snapshot.cluster.overheads or _is_remote(candidate):
         return None
     detail = f"RuntimeClass {name} does not exist"
     return Rejection(reason=Reason.WOULD_BE_INVALID, detail=detail)
@@ -218,7 +212,8 @@ def _counts_with(candidate: OptionCandidate, namespace: str) -> bool:
         candidate.applicant.snapshot,
     )
     return namespace == own or (
-        shares_with(policy, own, snapshot) and shares_with(policy, namespace, snapshot)
+        shares_with(policy, own, snapshot.cluster)
+        and shares_with(policy, namespace, snapshot.cluster)
     )
 
 
@@ -232,7 +227,7 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
 
     """
     policy, option = candidate.applicant.policy, candidate.option.name
-    failing = candidate.applicant.snapshot.failing
+    failing = candidate.applicant.snapshot.learned.failing
     if not failing:
         return None
     job_class = candidate.applicant.job_class
@@ -241,7 +236,7 @@ def _keeps_failing(candidate: OptionCandidate) -> Rejection | None:
     detail = f"Jobs of its class failed {FAILURES_THAT_TELL} times under option {option} and never"
     detail += " succeeded"
     replaces = candidate.option.adaptation.accelerator is Accelerator.REPLACE
-    known = candidate.applicant.snapshot.run_times
+    known = candidate.applicant.snapshot.learned.run_times
     if not replaces or any(key == job_class.key for key, _ in known):
         detail += "; they do elsewhere"
     return Rejection(reason=Reason.KEEPS_FAILING, detail=detail)
@@ -265,17 +260,17 @@ FILTERS: tuple[Filter, ...] = (
 
 
 def _is_remote(candidate: OptionCandidate) -> bool:
-    return multikueue.is_multikueue(candidate.cluster_queue, candidate.applicant.snapshot)
+    return multikueue.is_multikueue(candidate.cluster_queue, candidate.applicant.snapshot.setup)
 
 
 def _names(snapshot: Snapshot, namespace: str) -> list[str]:
-    return [name for place, name in snapshot.local_queues if place == namespace]
+    return [name for place, name in snapshot.setup.local_queues if place == namespace]
 
 
 def _pointing_to(cluster_queue: str, namespace: str, snapshot: Snapshot) -> list[LocalQueue]:
     return [
         queue
-        for queue in snapshot.local_queues.values()
+        for queue in snapshot.setup.local_queues.values()
         if queue.namespace == namespace and queue.cluster_queue == cluster_queue
     ]
 

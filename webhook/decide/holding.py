@@ -64,13 +64,13 @@ def _refusal(applicant: Applicant, taken: Assessment, forecast: Forecast, rules:
     elsewhere = taken.cluster or taken.clusters or job.managed_by is not None
     if job.kind != PLAIN or elsewhere:
         return "only Jobs of batch/v1 that run in this cluster are"
-    if not snapshot.kueue.is_read:
+    if not snapshot.setup.kueue.is_read:
         return "Kueue's configuration is not known"
-    if not is_on(_GATE_NAME, snapshot.kueue.gates, snapshot.kueue.release):
+    if not is_on(_GATE_NAME, snapshot.setup.kueue.gates, snapshot.setup.kueue.release):
         return f"Kueue's feature gate {_GATE_NAME} is off"
     if forecast.run is None or forecast.run.basis not in _KNOWN:
         return "its run time is neither learned nor said"
-    on_hold = snapshot.jobs_on_hold
+    on_hold = snapshot.workloads.jobs_on_hold
     share = share_of(job.namespace, on_hold, rules.jobs)
     if not share:
         return f"{sum(on_hold.values())} are held, of at most {rules.jobs}"

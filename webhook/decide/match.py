@@ -26,10 +26,11 @@ from webhook.model.pods import EVERYTHING
 from webhook.model.policy import fallback_policy
 from webhook.model.policy.fallback_policy import FallbackPolicy, Match, Only, ValueMatch
 from webhook.model.policy.matching import LabelSelector
-from webhook.model.queues import KueueConfig, Snapshot, namespace_labels
+from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Skip
 from webhook.model.requester import Requester
 from webhook.model.words import clip
+from webhook.state.snapshot import Snapshot, updated
 
 POLICY = OURS + "policy"
 OPT_OUT = "none"
@@ -62,7 +63,7 @@ def submission(job: Job, snapshot: Snapshot) -> str:
     An empty label counts as none.
     """
     # LocalQueueDefaulting: where a namespace has a LocalQueue "default", Kueue labels Jobs with it.
-    has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.local_queues
+    has_default = (job.namespace, DEFAULT_QUEUE) in snapshot.setup.local_queues
     return job.queue or (DEFAULT_QUEUE if has_default else NO_QUEUE)
 
 
@@ -72,7 +73,10 @@ def skip(job: Job, snapshot: Snapshot) -> Skip | None:
     # where the webhook is switched off nothing else matters.
     for reason, applies in (
         (Skip.NOT_SYNCED, snapshot.generation == 0),
-        (Skip.OFF, snapshot.off is not None and snapshot.off.covers(job.namespace)),
+        (
+            Skip.OFF,
+            snapshot.fallback.off is not None and snapshot.fallback.off.covers(job.namespace),
+        ),
         (Skip.OWNER_MANAGED, _owner_is_managed(job, snapshot)),
         (Skip.MULTIKUEUE_ORIGIN, MULTIKUEUE_ORIGIN in job.labels),
         (Skip.PREBUILT_WORKLOAD, _PREBUILT in job.labels or _PREBUILT in job.annotations),
@@ -134,7 +138,7 @@ def named(name: str, namespace: str, snapshot: Snapshot) -> FallbackPolicy | Non
 
 def _candidates(namespace: str, snapshot: Snapshot) -> Sequence[FallbackPolicy]:
     """Return the policies but those of other namespaces' teams, in order."""
-    policies = snapshot.policies
+    policies = snapshot.fallback.policies
     # A review does not go through the policies of all teams: they are ordered by namespace.
     if not policies or not policies[-1].namespace:
         return policies
@@ -161,11 +165,11 @@ def may_match(namespace: str, snapshot: Snapshot, own_namespace: str) -> bool:
 
 def queueing_all(snapshot: Snapshot) -> Snapshot:
     """Return a snapshot in which Kueue queues every kind, where its configuration is not known."""
-    if snapshot.kueue.is_read:
+    if snapshot.setup.kueue.is_read:
         return snapshot
-    kueue = snapshot.kueue
+    kueue = snapshot.setup.kueue
     gates = {kind.gate: True for kind in BY_NAME.values() if kind.gate} | dict(kueue.gates)
-    return replace(snapshot, kueue=replace(kueue, frameworks=FRAMEWORKS, gates=gates))
+    return updated(snapshot, kueue=replace(kueue, frameworks=FRAMEWORKS, gates=gates))
 
 
 def mismatches(
@@ -220,7 +224,7 @@ def class_of(job: Job, policy: FallbackPolicy, snapshot: Snapshot) -> JobClass:
     """
     # A class belongs to one namespace, so what is learned of it tells others nothing, unless the
     # policy shares it (decision 0024).
-    shares = job_class.shares_with(policy, job.namespace, snapshot)
+    shares = job_class.shares_with(policy, job.namespace, snapshot.cluster)
     shared = job_class.shared_home(policy.name) if shares else ""
     by = job_class.ToldApartBy(
         policy.spec.job_class_label, policy.spec.job_class_args, policy.spec.job_class_env
@@ -369,7 +373,7 @@ def _namespace_matches(
     # Jobs of the cluster's own namespaces are matched only by a policy that selects them.
     if match.namespace_selector is None:
         return namespace not in SYSTEM_NAMESPACES and namespace != own_namespace
-    labels = namespace_labels(snapshot, namespace)
+    labels = snapshot.cluster.labels_of(namespace)
     return fallback_policy.selector(match.namespace_selector, EVERYTHING).matches(labels)
 
 
@@ -382,7 +386,7 @@ def _queue_matches(policy: FallbackPolicy, job: Job, submitted: str, snapshot: S
         return submitted in match.queues or job.queue in match.queues
     if submitted in fallback_policy.queues_of(policy):
         return True
-    local_queue = snapshot.local_queues.get((job.namespace, submitted))
+    local_queue = snapshot.setup.local_queues.get((job.namespace, submitted))
     return local_queue is not None and any(
         option.cluster_queue == local_queue.cluster_queue for option in policy.spec.options
     )
@@ -394,7 +398,7 @@ def _wrong_size(match: Match, job: Job, snapshot: Snapshot) -> str:
     if not most and not least:
         return ""
     totals: Counter[str] = Counter()
-    for pod_set in needs(job, snapshot):
+    for pod_set in needs(job, snapshot.cluster, snapshot.setup.kueue):
         totals.update(pod_set.asked)
     for name, limit in fallback_policy.amounts(most).items():
         if totals[name] > limit:
@@ -407,13 +411,15 @@ def _wrong_size(match: Match, job: Job, snapshot: Snapshot) -> str:
 
 
 def _namespace_is_managed(job: Job, snapshot: Snapshot) -> bool:
-    return snapshot.kueue.managed_namespaces.matches(namespace_labels(snapshot, job.namespace))
+    return snapshot.setup.kueue.managed_namespaces.matches(
+        snapshot.cluster.labels_of(job.namespace)
+    )
 
 
 def _kind_is_managed(job: Job, snapshot: Snapshot) -> bool:
     kind = BY_NAME.get(job.kind)
     # A record of what runs may name a kind that is not known.
-    return kind is not None and not integration_off(kind, snapshot.kueue)
+    return kind is not None and not integration_off(kind, snapshot.setup.kueue)
 
 
 def integration_off(kind: JobKind, kueue: KueueConfig) -> str:
@@ -432,5 +438,5 @@ def _owner_is_managed(job: Job, snapshot: Snapshot) -> bool:
     # Kueue's externalFrameworks are written Kind.version.group.
     external = f"{job.owner.kind}.{version}.{group}".lower()
     return (group, job.owner.kind) in _MANAGED_OWNERS or external in map(
-        str.lower, snapshot.kueue.external_frameworks
+        str.lower, snapshot.setup.kueue.external_frameworks
     )

@@ -18,7 +18,6 @@ from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.occupancy import assignment, passes_now, starts_now
 from webhook.kueue.requests import needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
 from webhook.kueue.topology_requests import Placing, requested
@@ -31,8 +30,10 @@ from webhook.model.policy.fallback_policy import (
     TopologyChanges,
     TopologyMode,
 )
-from webhook.model.queues import ClusterQueue, PodSetNeeds, Snapshot
+from webhook.model.queues import ClusterQueue, PodSetNeeds
 from webhook.model.reasons import Reason
+from webhook.state.occupancy import assignment, passes_now, starts_now
+from webhook.state.snapshot import Snapshot
 
 
 def assess(applicant: Applicant) -> tuple[Assessment, ...]:
@@ -92,8 +93,8 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     if isinstance(job, Rejection):
         assessment.rejection = job
         return
-    asked = needs(job, snapshot)
-    priority = priority_of(applicant.job, candidate.option, snapshot)
+    asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
+    priority = priority_of(applicant.job, candidate.option, snapshot.cluster)
     # Quota is judged after recent placements are counted in, so a burst is decided one by one
     # (decision 0003).
     found = assignment(applicant.occupancy, asked, cluster_queue, priority=priority)
@@ -107,7 +108,7 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     if not cluster_queue.checks or found.rejection is not None:
         return
     # Any other AdmissionCheck may take its time after MultiKueue's has passed.
-    passes = multikueue.only_multikueue(cluster_queue, snapshot) and passes_now(
+    passes = multikueue.only_multikueue(cluster_queue, snapshot.setup) and passes_now(
         applicant.occupancy, found, *where, priority=priority
     )
     clusters = remote_options.assess(applicant.occupancy, asked, where, priority=priority)
@@ -128,7 +129,7 @@ def _adapted_for(candidate: OptionCandidate) -> Job | Rejection:
 def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:
     """Return why the API server would not take the *job* as adapted; None: it would."""
     # An adapted Job that the API server refused would fail the user's own create.
-    refusal = validity.refusal(before, job, snapshot.limit_ranges.get(job.namespace, ()))
+    refusal = validity.refusal(before, job, snapshot.cluster.limit_ranges.get(job.namespace, ()))
     if refusal is None and (what := BY_NAME[job.kind].unwritable(before, job)):
         detail = f"a {job.kind} has no field to change {what}"
         return Rejection(reason=Reason.UNSUPPORTED, detail=detail)
@@ -179,12 +180,14 @@ def in_topologies(
     together = _asking_topology(
         after, adaptation, {pod_set.name: required for pod_set in after.pod_sets}
     )
-    there = flavors_with_topology(cluster_queue, snapshot)
+    there = flavors_with_topology(cluster_queue, snapshot.setup)
     flavors = [name for group in cluster_queue.groups for name in group.flavors if name in there]
-    known = [domains for name in flavors if (domains := domains_of(name, snapshot)) is not None]
+    known = [
+        domains for name in flavors if (domains := domains_of(name, snapshot.setup)) is not None
+    ]
     wanted = {
         need.name: _topology_changes(need, adaptation, known) if flavors else _NO_TOPOLOGY
-        for need in needs(together, snapshot)
+        for need in needs(together, snapshot.cluster, snapshot.setup.kueue)
     }
     return _asking_topology(after, adaptation, wanted)
 
@@ -223,7 +226,7 @@ def _asking_topology(
 def _expected_level(assigned: Assignment, asked: Sequence[PodSetNeeds], snapshot: Snapshot) -> str:
     """Return the level of which one domain would have all pods; empty: that is not known."""
     if assigned.fits and assigned.placed:
-        return level_of(assigned.placed, assigned.flavors, snapshot)
+        return level_of(assigned.placed, assigned.flavors, snapshot.setup)
     largest = max(asked, key=lambda need: need.count, default=None)
     wanted = requested(largest.template) if largest is not None else None
     is_demanded = wanted is not None and wanted.placing is Placing.REQUIRED

@@ -30,8 +30,9 @@ from webhook.model.policy.fallback_policy import (
     StrategyType,
     TolerationChanges,
 )
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue
 from webhook.model.reasons import Obstacle
+from webhook.state.snapshot import Snapshot
 
 _CONTAINERS: Final = ("spec", "containers")
 _AT_CREATION = "Kubernetes takes {} at creation only"
@@ -83,7 +84,7 @@ def of_cluster_queues(
     path: str, queues: Iterable[ClusterQueue], snapshot: Snapshot
 ) -> Iterator[PolicyLimit]:
     """List the further limit if a ClusterQueue of the option at *path* is MultiKueue's."""
-    if any(multikueue.is_multikueue(queue, snapshot) for queue in queues):
+    if any(multikueue.is_multikueue(queue, snapshot.setup) for queue in queues):
         why = "for Jobs that it takes or gives away, as MultiKueue fixes at creation who runs them"
         yield _undo(path, why)
 

@@ -12,19 +12,13 @@ from dataclasses import replace
 
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.occupancy import Occupancy, assignment, starts_now
 from webhook.kueue.tree_forecast import FoundStart
 from webhook.model.decision import Assessment, Fit, InCluster, Rejection
 from webhook.model.forecasts import Start
-from webhook.model.queues import (
-    ClusterQueue,
-    LocalQueue,
-    PodSetNeeds,
-    StopPolicy,
-    namespace_labels,
-)
+from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
 from webhook.model.reasons import Reason
 from webhook.model.words import span
+from webhook.state.occupancy import Occupancy, assignment, starts_now
 
 
 def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
@@ -69,11 +63,11 @@ def assess(
     snapshot = occupancy.snapshot
     assessed = (
         (name, _assess(name, occupancy, needs, local_queue, priority))
-        for name in multikueue.behind(cluster_queue, snapshot)
+        for name in multikueue.behind(cluster_queue, snapshot.setup)
     )
     return tuple(
         replace(there, starts_now=False)
-        if there.starts_now and multikueue.asked_after(name, cluster_queue, snapshot)
+        if there.starts_now and multikueue.asked_after(name, cluster_queue, snapshot.setup)
         else there
         for name, there in assessed
     )
@@ -143,8 +137,8 @@ def _begin(
     occupancy: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
 ) -> FoundStart | None:
     there = occupancy.clusters[in_cluster.cluster]
-    queue = there.snapshot.cluster_queues[in_cluster.cluster_queue]
-    wanted = demand(assessment.needs, queue, there.snapshot)
+    queue = there.snapshot.setup.cluster_queues[in_cluster.cluster_queue]
+    wanted = demand(assessment.needs, queue, there.snapshot.setup)
     # MultiKueue creates the Job on the worker with the same namespace and queue name.
     namespace = assessment.job.namespace if assessment.job is not None else ""
     earliest = there.start_times.start_of(
@@ -157,8 +151,8 @@ def _begin(
     )
     if earliest is None:
         return None
-    managers = occupancy.snapshot.cluster_queues[assessment.cluster_queue]
-    asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot)
+    managers = occupancy.snapshot.setup.cluster_queues[assessment.cluster_queue]
+    asked = multikueue.asked_after(in_cluster.cluster, managers, occupancy.snapshot.setup)
     return replace(earliest, start=_from(asked, earliest.start))
 
 
@@ -183,10 +177,10 @@ def at_worker(
     if name not in occupancy.clusters:
         return None
     snapshot = occupancy.clusters[name].snapshot
-    local_queue = snapshot.local_queues.get(place)
-    if local_queue is None or local_queue.cluster_queue not in snapshot.cluster_queues:
+    local_queue = snapshot.setup.local_queues.get(place)
+    if local_queue is None or local_queue.cluster_queue not in snapshot.setup.cluster_queues:
         return None
-    return local_queue, snapshot.cluster_queues[local_queue.cluster_queue]
+    return local_queue, snapshot.setup.cluster_queues[local_queue.cluster_queue]
 
 
 def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
@@ -196,13 +190,13 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
     counts where the fewest Workloads are pending.
     """
     snapshot = occupancy.snapshot
-    local_queue = snapshot.local_queues.get(place)
-    queue = snapshot.cluster_queues.get(local_queue.cluster_queue if local_queue else "")
+    local_queue = snapshot.setup.local_queues.get(place)
+    queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue if local_queue else "")
     if queue is None:
         return ""
     lengths = {
         name: occupancy.clusters[name].held(queues[1].name).pending
-        for name in multikueue.behind(queue, snapshot)
+        for name in multikueue.behind(queue, snapshot.setup)
         # The counts of a cluster that was silent for too long cannot be relied on.
         if name not in occupancy.stale and (queues := at_worker(name, occupancy, place))
     }
@@ -216,7 +210,7 @@ def _assess(
     manager_queue: LocalQueue,
     priority: int,
 ) -> InCluster:
-    refused = multikueue.inactive(name, occupancy.snapshot) or occupancy.stale.get(name, "")
+    refused = multikueue.inactive(name, occupancy.snapshot.setup) or occupancy.stale.get(name, "")
     # Of a cluster that is not watched, nothing is known but that it is active.
     if refused or name not in occupancy.clusters:
         return InCluster(cluster=name, refused=refused)
@@ -254,7 +248,7 @@ def _judged(
 def _closed(occupancy: Occupancy, local_queue: LocalQueue, cluster_queue: ClusterQueue) -> str:
     """Return why Kueue would admit nothing of this namespace there; empty: it would."""
     namespace = local_queue.namespace
-    if not cluster_queue.namespaces.matches(namespace_labels(occupancy.snapshot, namespace)):
+    if not cluster_queue.namespaces.matches(occupancy.snapshot.cluster.labels_of(namespace)):
         return f"has ClusterQueue {cluster_queue.name}, which does not select {namespace}"
     if not cluster_queue.active:
         return f"has ClusterQueue {cluster_queue.name} inactive"

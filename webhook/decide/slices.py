@@ -82,7 +82,7 @@ def _smallest(candidate: OptionCandidate, after: Job) -> DeviceShare:
     by = candidate.option.adaptation.by
     counting = [resource for resource in by if accelerators.counts_devices(resource)] or list(by)
     snapshot = candidate.applicant.snapshot
-    devices = snapshot.prices.get("", NO_PRICES).devices
+    devices = snapshot.costs.prices.get("", NO_PRICES).devices
     shares = [
         _share(resource, by, devices.get(flavor))
         for flavor in _flavors(candidate, after)
@@ -99,7 +99,9 @@ def _flavors(candidate: OptionCandidate, after: Job) -> Sequence[str]:
     By what Kueue counts, whose transformations may have renamed what is asked for. Where it counts
     no devices, any of its flavors may have one; at least one flavor, if only one without a name.
     """
-    pod_sets = needs(after, candidate.applicant.snapshot)
+    pod_sets = needs(
+        after, candidate.applicant.snapshot.cluster, candidate.applicant.snapshot.setup.kueue
+    )
     asked = {resource for pod_set in pod_sets for resource in pod_set.per_pod} - _NOT_DEVICES
     groups = candidate.cluster_queue.groups
     giving = [group for group in groups if not asked.isdisjoint(group.resources)] or groups

@@ -187,7 +187,7 @@ def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> C
     rival = rivals[0] if best is not known[0] else min(rivals, key=_total, default=None)
     said = best.option.cost.said if best.option.cost is not None else ()
     because = (
-        *_compared(best, rival, applicant.snapshot.currency),
+        *_compared(best, rival, applicant.snapshot.costs.currency),
         *(f"{assessments[index].queue}: {why.detail}" for index, why in passed.items()),
         *_first_in_time(taken, applicant.wishes),
         *(("others could use less of it",) if best is not cheapest else ()),

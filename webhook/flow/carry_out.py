@@ -28,8 +28,9 @@ from webhook.model.forecasts import Basis, JobClass
 from webhook.model.holds import gated
 from webhook.model.job import DECISION_ID, JOB_CLASS, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Arrival, PodSetNeeds, Snapshot
+from webhook.model.queues import Arrival, PodSetNeeds
 from webhook.model.signatures import SigningKeys, signed_id, signed_record, unsigned_id
+from webhook.state.snapshot import Snapshot
 
 
 def decided(
@@ -90,7 +91,7 @@ def as_submitted(job: Job, snapshot: Snapshot, *, uid: str) -> Arrival | None:
     """
     arriving, queue = _arriving(job, snapshot), match.submission(job, snapshot)
     # Kueue queues no Workload whose LocalQueue does not exist.
-    if (job.namespace, queue) not in snapshot.local_queues or arriving is None:
+    if (job.namespace, queue) not in snapshot.setup.local_queues or arriving is None:
         return None
     return arriving(
         key=_named(job) if job.name or job.group else _unnamed(job, uid),
@@ -121,7 +122,7 @@ def _named(job: Job) -> str:
 def _arriving(job: Job, snapshot: Snapshot) -> partial[Arrival] | None:
     """Return the arrival of a Job but for its key and its queue; None: its needs are unreadable."""
     try:
-        return _asking(job, needs(job, snapshot), snapshot)
+        return _asking(job, needs(job, snapshot.cluster, snapshot.setup.kueue), snapshot)
     except FieldError:
         return None
 
@@ -132,7 +133,7 @@ def _asking(job: Job, needs: tuple[PodSetNeeds, ...], snapshot: Snapshot) -> par
         count=job.workloads,
         namespace=job.namespace,
         needs=needs,
-        priority=own_priority(job, snapshot),
+        priority=own_priority(job, snapshot.cluster),
     )
 
 
@@ -156,7 +157,7 @@ def apply(
         return replace(left(case, decision, keys), warnings=said)
     class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
-    held = warning.held(decision.hold, snapshot.currency, kind=case.kind, job=case.current)
+    held = warning.held(decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current)
     after = under(
         taken.job, applicant.policy, taken, decision_id=decision.id, class_text=class_text
     )

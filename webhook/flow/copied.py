@@ -17,7 +17,6 @@ from webhook.decide.applicant import Applicant, Moment, read_applicant
 from webhook.decide.decision_record import Recorded
 from webhook.flow import carry_out
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model import marks
 from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Rejection, Skipped
@@ -29,6 +28,7 @@ from webhook.model.marks import MARKS
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.reasons import LeftAlone, Obstacle, Skip
 from webhook.model.signatures import unsigned_id
+from webhook.state.occupancy import Occupancy
 
 REINVOCATION_SECONDS: Final = 30.0
 """A decision older than this counts as one that came with the manifest, whatever else it says."""
@@ -155,7 +155,7 @@ def _changed_since(incoming: DecidedJob, occupancy: Occupancy) -> RecoveredJob |
     snapshot, submitted = occupancy.snapshot, case.submitted
     if is_as_left and options.invalid(submitted, after, snapshot) is None:
         queue = match.submission(submitted, snapshot)
-        return case if unmodelled(submitted, queue, snapshot) else None
+        return case if unmodelled(submitted, queue, snapshot.setup, snapshot.cluster) else None
     return case
 
 

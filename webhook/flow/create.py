@@ -18,8 +18,6 @@ from webhook.decide.warning import Differences
 from webhook.flow import carry_out, copied, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind, kind_of
-from webhook.kueue.counted_arrivals import occupancy_of
-from webhook.kueue.occupancy import Occupancy
 from webhook.model import marks
 from webhook.model.decision import (
     Assessment,
@@ -32,10 +30,12 @@ from webhook.model.decision import (
 from webhook.model.fields import FieldError
 from webhook.model.holds import Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
 from webhook.model.requester import Requester
 from webhook.model.words import clip, rfc3339, span
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot
 
 _NEVER_QUEUED: Final = frozenset(
     {
@@ -116,8 +116,8 @@ def consider(
 
     """
     snapshot = occupancy.snapshot
-    source = kind.completed(source, snapshot.training_runtimes)
-    incoming = decided_job.read(source, kind, snapshot.signing)
+    source = kind.completed(source, snapshot.cluster.training_runtimes)
+    incoming = decided_job.read(source, kind, snapshot.fallback.signing)
     if not all(pod_set.template.containers for pod_set in incoming.current.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
     if before := copied.repeated(incoming, occupancy, moment):

@@ -14,12 +14,13 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from webhook.decide import remote_options
-from webhook.kueue import counted_arrivals
-from webhook.kueue.live_occupancy import LiveOccupancy
-from webhook.kueue.occupancy import Occupancy
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
+from webhook.state import counted_arrivals
+from webhook.state.live_occupancy import LiveOccupancy
+from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update, apply_update
-from webhook.state.seen_workload import OF_A_JOB, SeenWorkload
+from webhook.state.snapshot import Snapshot
+from webhook.state.workload import OF_A_JOB, SeenWorkload
 
 UNNAMED = "gen:"
 """``gen:<namespace>/<generateName>/<n>``: a Job left as submitted whose name came later."""
@@ -423,5 +424,5 @@ class ClusterViews:
 
 def _is_long(here: Occupancy, seen: SeenWorkload) -> bool:
     """Return whether any Workload waits in the ClusterQueue that it is for."""
-    queue = here.snapshot.local_queues.get((seen.namespace, seen.local_queue))
+    queue = here.snapshot.setup.local_queues.get((seen.namespace, seen.local_queue))
     return queue is not None and here.held(queue.cluster_queue).pending > 0

@@ -26,17 +26,18 @@ from webhook.flow.create import Rules
 from webhook.flow.decided_job import DecidedJob, RecoveredJob, Refusal
 from webhook.jobs import JobKind
 from webhook.kueue import multikueue
-from webhook.kueue.occupancy import Occupancy
 from webhook.model import fields, marks
 from webhook.model import job as jobs
 from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Moved, Stay, Undone
 from webhook.model.job import Job, left_written
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import MULTIKUEUE, Snapshot
+from webhook.model.queues import MULTIKUEUE
 from webhook.model.reasons import Obstacle, Skip
 from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys, signed_words
 from webhook.model.words import clip
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot
 
 UNASKED = "as asked"
 """The reason of a move that was asked for without one."""
@@ -163,7 +164,7 @@ def _carried_out(
 ) -> Moved | Refusal:
     kind, raw = case.kind, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
-    blocked = applicant.snapshot.obstacles.get((raw.namespace, raw.reference))
+    blocked = applicant.snapshot.workloads.obstacles.get((raw.namespace, raw.reference))
     class_text = applicant.class_text
     signed = carry_out.signed(decision, class_text, case.submitted, keys)
     after = carry_out.under(
@@ -243,7 +244,9 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
         return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
     # What an old state says of Workloads counts no more: the Job alone decides.
     is_current = moment.now - snapshot.as_of <= rules.max_state_age_seconds
-    blocked = snapshot.obstacles.get((raw.namespace, raw.reference)) if is_current else None
+    blocked = (
+        snapshot.workloads.obstacles.get((raw.namespace, raw.reference)) if is_current else None
+    )
     after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
         return Refusal(obstacle=after)
@@ -258,12 +261,12 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
 
 def _would_cross(raw: Job, clean: Job, snapshot: Snapshot) -> bool:
     """Return whether the Job would enter a MultiKueue queue without having been created in one."""
-    local_queue = snapshot.local_queues.get((raw.namespace, clean.queue))
+    local_queue = snapshot.setup.local_queues.get((raw.namespace, clean.queue))
     # Kueue sets spec.managedBy for MultiKueue at creation; it is immutable afterwards.
     if local_queue is None or raw.queue == clean.queue or raw.managed_by == MULTIKUEUE:
         return False
-    cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
-    return cluster_queue is not None and multikueue.is_multikueue(cluster_queue, snapshot)
+    cluster_queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue)
+    return cluster_queue is not None and multikueue.is_multikueue(cluster_queue, snapshot.setup)
 
 
 def put_back(

@@ -21,7 +21,6 @@ from webhook.flow import decided_job, moving
 from webhook.flow.create import Rules
 from webhook.flow.decided_job import DecidedJob, Refusal
 from webhook.jobs import JobKind
-from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import Declined, Moved, Restored, Undone, UpdateOutcome
 from webhook.model.edits import (
     KEYED_BY_NAME,
@@ -37,6 +36,7 @@ from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Obstacle
 from webhook.model.requester import Requester
 from webhook.model.signatures import SigningKeys
+from webhook.state.occupancy import Occupancy
 
 
 def respond(
@@ -55,7 +55,7 @@ def respond(
         PatchError: the decided values cannot be put back.
 
     """
-    keys = occupancy.snapshot.signing
+    keys = occupancy.snapshot.fallback.signing
     wanted = asked(old, new)
     edits: tuple[Edit, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ def respond(
         return Restored(edits=edits, warnings=warnings)
     # What is asked for is done to the Job as it is with the decided values put back.
     source = patch.patched(new, edits, kind.allowed)
-    source = kind.completed(source, occupancy.snapshot.training_runtimes)
+    source = kind.completed(source, occupancy.snapshot.cluster.training_runtimes)
     job = decided_job.read_stored(source, kind, keys)
     outcome = _obeyed(wanted, job, occupancy, moment, rules)
     # A value that comes back and is then changed by the move gets one edit.

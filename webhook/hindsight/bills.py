@@ -11,7 +11,7 @@ from webhook.decide.wishes import read_wishes
 from webhook.hindsight.journal import JournalEntry
 from webhook.model.costs.prices import Cost, Prices
 from webhook.model.faults import attempted
-from webhook.model.queues import Amounts
+from webhook.model.quantity import Amounts
 from webhook.simulate.results import JobResult
 
 KINDS: Final = ("money", "kwh", "grams")

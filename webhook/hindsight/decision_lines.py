@@ -22,8 +22,8 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
 from webhook.model.job import PLAIN, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
-from webhook.model.queues import Snapshot
 from webhook.simulate.scenario import Scenario, Submission, emptied, templates_of
+from webhook.state.snapshot import Snapshot
 
 NAME: Final = "decisions"
 NEAR_SECONDS: Final = 60.0
@@ -89,8 +89,8 @@ def read(
         )
     return Scenario(
         name=NAME,
-        snapshot=replace(world.snapshot, policies=()),
-        policies=world.snapshot.policies,
+        snapshot=world.snapshot.with_policies(()),
+        policies=world.snapshot.fallback.policies,
         templates=templates,
         submissions=tuple(submissions),
         workers=world.workers,
@@ -154,8 +154,8 @@ def _job(source: Mapping[str, Any]) -> Job:
 def _is_queued(job: Job, snapshot: Snapshot) -> bool:
     if not job.pod_sets:
         return False
-    place = snapshot.local_queues.get((job.namespace, match.submission(job, snapshot)))
-    return place is not None and place.cluster_queue in snapshot.cluster_queues
+    place = snapshot.setup.local_queues.get((job.namespace, match.submission(job, snapshot)))
+    return place is not None and place.cluster_queue in snapshot.setup.cluster_queues
 
 
 def _runs_as_ended(
@@ -180,7 +180,7 @@ def _runs_as_expected(
     if first is None:
         return {}
     slowed = _slowed(line.job, policy, first, snapshot)
-    return {**dict.fromkeys(snapshot.flavors, first), **slowed, **known}
+    return {**dict.fromkeys(snapshot.setup.flavors, first), **slowed, **known}
 
 
 def _expected(line: _Line, world: LookBackInput) -> Iterator[tuple[str, float]]:
@@ -190,7 +190,7 @@ def _expected(line: _Line, world: LookBackInput) -> Iterator[tuple[str, float]]:
             yield flavor, expected
     (container, *_) = line.job.pod_sets[0].template.containers
     job_class = JobClass(container.image, "")
-    for flavor in snapshot.flavors:
+    for flavor in snapshot.setup.flavors:
         known = learned_on(world.learned.estimates, job_class, flavor)
         if known is not None:
             yield flavor, known.seconds
@@ -220,8 +220,8 @@ def _said(policy: FallbackPolicy | None) -> float | None:
 
 
 def _flavors(namespace: str, queue: str, snapshot: Snapshot) -> Sequence[str]:
-    place = snapshot.local_queues.get((namespace, queue))
-    cluster_queue = snapshot.cluster_queues.get(place.cluster_queue) if place else None
+    place = snapshot.setup.local_queues.get((namespace, queue))
+    cluster_queue = snapshot.setup.cluster_queues.get(place.cluster_queue) if place else None
     return (
         [flavor for group in cluster_queue.groups for flavor in group.flavors]
         if cluster_queue

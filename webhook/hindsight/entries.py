@@ -41,9 +41,8 @@ from webhook.model.job_manifest import said_to_kueue
 from webhook.model.pods import Container
 from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys
-from webhook.state.workload_charges import read_charge
-from webhook.state.workload_owner import read_owner
-from webhook.state.workload_shapes import USED_OF_SPEC
+from webhook.state.workload import read_owner
+from webhook.state.workload_pods import USED_OF_SPEC, read_charge
 
 _NONE: Final = Named()
 _KEPT_OF_CONTAINERS: Final = ("name", "resources", "restartPolicy")

@@ -25,9 +25,10 @@ from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.hindsight.savings_record import Gained, added
 from webhook.model.job import PLAIN
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue
 from webhook.model.words import span
 from webhook.simulate.results import JobResult
+from webhook.state.snapshot import Snapshot
 
 _DAY: Final = 86_400.0
 _SHORT_DAYS: Final = 2.0
@@ -261,8 +262,8 @@ def _others(
 ) -> Sequence[_Other]:
     """Return the other queues that each of the namespaces has, the same accelerators first."""
     targets: dict[str, list[ClusterQueue]] = defaultdict(list)
-    for (namespace, name), local_queue in snapshot.local_queues.items():
-        cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    for (namespace, name), local_queue in snapshot.setup.local_queues.items():
+        cluster_queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue)
         if namespace in namespaces and name != queue and cluster_queue is not None:
             targets[name].append(cluster_queue)
     everywhere = {name: found for name, found in targets.items() if len(found) == len(namespaces)}

@@ -27,10 +27,10 @@ from webhook.model.faults import attempted
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
 from webhook.model.namespace_shares import has_place
-from webhook.model.queues import Snapshot
 from webhook.model.signatures import SigningKeys
 from webhook.state.forecast_input import queues_of
 from webhook.state.run_records_reader import path_of
+from webhook.state.snapshot import Snapshot
 
 WRITE_SECONDS: Final = 20.0
 """Between two writes."""
@@ -199,7 +199,7 @@ class Journal:
         """Turn finished Workloads of queues that policies use into entries, by slot."""
         unix = self._unix()
         queues, oldest = queues_of(snapshot), journal.oldest_kept(unix, self._days)
-        named = match.named_by(snapshot.policies)
+        named = match.named_by(snapshot.fallback.policies)
         fetched = 0
         while self._ended and self._ended[0][0] <= unix - GRACE_SECONDS and fetched < MOST_FETCHED:
             _, ended = self._ended.popleft()
@@ -207,7 +207,7 @@ class Journal:
             if slot < oldest or (ended.namespace, ended.queue) not in queues:
                 continue
             fetched += ended.kind != PLAIN
-            if (entry := self._entry(ended, snapshot.signing, named)) is not None:
+            if (entry := self._entry(ended, snapshot.fallback.signing, named)) is not None:
                 self._due.setdefault(slot, []).append(entry)
         for slot in [slot for slot in self._due if slot < oldest]:
             del self._due[slot]

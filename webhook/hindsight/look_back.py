@@ -35,7 +35,7 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.job import QUEUE_LABEL, Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
 from webhook.simulate.scenario import (
@@ -48,6 +48,7 @@ from webhook.simulate.scenario import (
     enforced,
     templates_of,
 )
+from webhook.state.snapshot import Snapshot
 
 
 class Rests(StrEnum):
@@ -81,7 +82,7 @@ def elsewhere(
 ) -> Elsewhere:
     """Return the Job's run time on every flavor; on its own ones, the *own_seconds* it took."""
     # A replay may find that it asks for no quota, and so for no flavor.
-    seconds = dict.fromkeys((*snapshot.flavors, ""), own_seconds)
+    seconds = dict.fromkeys((*snapshot.setup.flavors, ""), own_seconds)
     rests: dict[str, Rests] = {}
     options = policy.spec.options if policy else ()
     own = _own(entry, options)
@@ -129,9 +130,9 @@ def _ratio(
 def _cluster_queue(option: Option, namespace: str, snapshot: Snapshot) -> ClusterQueue | None:
     name = option.cluster_queue or ""
     if option.queue:
-        place = snapshot.local_queues.get((namespace, option.queue))
+        place = snapshot.setup.local_queues.get((namespace, option.queue))
         name = place.cluster_queue if place else ""
-    return snapshot.cluster_queues.get(name)
+    return snapshot.setup.cluster_queues.get(name)
 
 
 def _flavors(queue: ClusterQueue) -> Iterator[str]:
@@ -231,7 +232,7 @@ def _scenario(
     )
     return Scenario(
         name="journal",
-        snapshot=replace(world.snapshot, policies=()),
+        snapshot=world.snapshot.with_policies(()),
         policies=(),
         templates=templates,
         submissions=submissions,
@@ -335,15 +336,15 @@ def look_back(
         if job is not None
     ]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
-    besides = max(0.0, handover - world.snapshot.kueue.requeue_seconds)
+    besides = max(0.0, handover - world.snapshot.setup.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
 
     replayed = _replayed(jobs, runs, world, progress)
     return Hindsight(
         jobs=tuple(_without_guesses(replayed, world)),
         left_out=len(latest) - len(jobs),
-        prices=world.snapshot.prices,
-        currency=world.snapshot.currency,
+        prices=world.snapshot.costs.prices,
+        currency=world.snapshot.costs.currency,
     )
 
 
@@ -371,7 +372,7 @@ def _replayed(
     if any(job.is_enforced for job in jobs):
         static = run(submitted, Arm(name=STATIC))
     if any(job.policy and not job.is_enforced for job in jobs):
-        arm = enforced("as policies say", world.snapshot.policies)
+        arm = enforced("as policies say", world.snapshot.fallback.policies)
         promised = run(submitted, arm, _known_before(jobs, world))
     return [
         replace(
@@ -421,12 +422,14 @@ def _unseen(job: ReplayedJob, world: LookBackInput) -> tuple[str, ...]:
         job.submitted_queue,
         *(option.queue for option in options if option.queue),
     }
-    places = (snapshot.local_queues.get((entry.namespace, name or "")) for name in names)
+    places = (snapshot.setup.local_queues.get((entry.namespace, name or "")) for name in names)
     queues = {place.cluster_queue for place in places if place is not None}
     queues |= {option.cluster_queue for option in options if option.cluster_queue}
     clusters = {entry.cluster} - {""} - world.workers.keys()
-    for name in queues & snapshot.cluster_queues.keys():
-        clusters.update(multikueue.unknown(snapshot.cluster_queues[name], snapshot, world.workers))
+    for name in queues & snapshot.setup.cluster_queues.keys():
+        clusters.update(
+            multikueue.unknown(snapshot.setup.cluster_queues[name], snapshot.setup, world.workers)
+        )
     return tuple(sorted(clusters))
 
 
@@ -488,8 +491,8 @@ def _replayed_job(entry: JournalEntry, world: LookBackInput) -> ReplayedJob | No
         return None
     queue = match.submission(job, snapshot)
     for name in {queue, entry.queue}:
-        place = snapshot.local_queues.get((entry.namespace, name))
-        if place is None or place.cluster_queue not in snapshot.cluster_queues:
+        place = snapshot.setup.local_queues.get((entry.namespace, name))
+        if place is None or place.cluster_queue not in snapshot.setup.cluster_queues:
             return None
     policy = _policy(entry, job, snapshot)
     known = elsewhere(
@@ -509,7 +512,7 @@ def _is_whole(job: Job, snapshot: Snapshot) -> bool:
         FieldError: a quantity cannot be read.
 
     """
-    needs(job, snapshot)
+    needs(job, snapshot.cluster, snapshot.setup.kueue)
     return all(pod_set.template.containers for pod_set in job.pod_sets)
 
 

@@ -17,7 +17,7 @@ from webhook.hindsight.repartition import USABLE
 from webhook.model.costs.device_table import slice_by_name
 from webhook.model.costs.devices import Device, DeviceSlice, DeviceUse
 from webhook.model.costs.prices import NO_PRICES
-from webhook.model.queues import Snapshot
+from webhook.state.snapshot import Snapshot
 
 _HOUR: Final = 3600.0
 _ANY_QUEUE: Final = "a-queue-of-slices"
@@ -63,7 +63,7 @@ def most_saving(
     entries: Iterable[JournalEntry], uses: Mapping[str, DeviceUse], snapshot: Snapshot
 ) -> SliceOptions | None:
     """Return the options on the model where they would save most; None: nothing would be saved."""
-    devices = snapshot.prices.get("", NO_PRICES).devices
+    devices = snapshot.costs.prices.get("", NO_PRICES).devices
     hours: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for entry in entries:
         if not (entry.admitted and entry.finished):
@@ -137,8 +137,8 @@ def _smallest(device: Device, need: int, queues: Mapping[str, str]) -> DeviceSli
 def _queues(snapshot: Snapshot) -> Mapping[str, str]:
     """Return a LocalQueue for each resource that its ClusterQueue covers; the first by name."""
     found: dict[str, str] = {}
-    for _, local_queue in sorted(snapshot.local_queues.items()):
-        queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    for _, local_queue in sorted(snapshot.setup.local_queues.items()):
+        queue = snapshot.setup.cluster_queues.get(local_queue.cluster_queue)
         for group in queue.groups if queue is not None else ():
             for resource in group.resources:
                 found.setdefault(resource, local_queue.name)

@@ -25,10 +25,11 @@ from webhook.model.queues import (
     NEVER,
     PREEMPTION_OVER_BORROWING,
     ClusterQueue,
+    Held,
     KueueRelease,
     PodSetNeeds,
-    Snapshot,
 )
+from webhook.model.snapshot_parts import KueueSetup
 from webhook.model.topologies import PODS, PlacedPods
 
 _DELAYING: Final = frozenset({MULTIKUEUE, "kueue.x-k8s.io/provisioning-request"})
@@ -379,7 +380,7 @@ def assign_placed(
     needs: Sequence[PodSetNeeds],
     parts: Parts,
     claimant: Claimant,
-    snapshot: Snapshot,
+    setup: KueueSetup,
     occupied: OccupiedDomains,
 ) -> Assignment:
     """Assign flavors as ``assign`` does, of those in whose domains the pods have room.
@@ -389,10 +390,10 @@ def assign_placed(
 
     """
     first = assigned = search(parts, claimant, lambda one: has_its_turn(one, claimant))
-    if not snapshot.topologies:
+    if not setup.topologies:
         return first
     while assigned.fits:
-        wanted = _wanted(needs, assigned, claimant.queue, snapshot)
+        wanted = _wanted(needs, assigned, claimant.queue, setup)
         placed = None if wanted is None else _placed(wanted, occupied)
         if placed is None or placed.has_room:
             is_placed = placed is not None and placed.is_sure
@@ -409,16 +410,16 @@ def assign_placed(
 class DomainsInUse:
     """What is in use in the domains of Topologies, as Workloads come and go."""
 
-    def __init__(self, snapshot: Snapshot, occupied: OccupiedDomains) -> None:
+    def __init__(self, setup: KueueSetup, occupied: OccupiedDomains) -> None:
         self.occupied = occupied
-        self._snapshot = snapshot
+        self._setup = setup
 
     def assigned(
         self, needs: Sequence[PodSetNeeds], parts: Parts, claimant: Claimant
     ) -> Assignment:
         """As ``assign_placed``; who cannot be read is not placed, and does not fit."""
         try:
-            return assign_placed(needs, parts, claimant, self._snapshot, self.occupied)
+            return assign_placed(needs, parts, claimant, self._setup, self.occupied)
         except FieldError:
             return Assignment(mode=PreemptionMode.WAITS)
 
@@ -427,28 +428,28 @@ class DomainsInUse:
         self.occupied = shifted(self.occupied, pods, step)
 
 
-def held_elsewhere(snapshot: Snapshot, queues: Container[str]) -> OccupiedDomains:
+def held_elsewhere(held_by: Mapping[str, Held], queues: Container[str]) -> OccupiedDomains:
     """Return what the Workloads of other ClusterQueues than these hold in domains."""
     occupied: OccupiedDomains = {}
-    for name, held in snapshot.held.items():
+    for name, held in held_by.items():
         if name not in queues:
             occupied = shifted(occupied, held.placed, 1)
     return occupied
 
 
 def _wanted(
-    needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, snapshot: Snapshot
+    needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, setup: KueueSetup
 ) -> Mapping[str, tuple[FlavorDomains, list[PodSetNeeds]]] | None:
     """Return the pod sets to place by flavor; None: that, or where they have room, is not known."""
-    with_topology = flavor_plan.flavors_with_topology(queue, snapshot)
-    if not with_topology or _is_delayed(assigned, queue, snapshot):
+    with_topology = flavor_plan.flavors_with_topology(queue, setup)
+    if not with_topology or _is_delayed(assigned, queue, setup):
         return None
     found: dict[str, tuple[FlavorDomains, list[PodSetNeeds]]] = {}
-    for need, flavors in _flavors(needs, assigned, queue, snapshot):
+    for need, flavors in _flavors(needs, assigned, queue, setup):
         names = with_topology & flavors
         if not (names or asks_for_topology(need.template)) or not need.count:
             continue
-        domains = topology_placement.domains_of(next(iter(names), ""), snapshot)
+        domains = topology_placement.domains_of(next(iter(names), ""), setup)
         if domains is None or len(names) > 1:
             return None
         found.setdefault(domains.flavor.name, (domains, []))[1].append(need)
@@ -456,10 +457,10 @@ def _wanted(
 
 
 def _flavors(
-    needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, snapshot: Snapshot
+    needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, setup: KueueSetup
 ) -> Iterator[tuple[PodSetNeeds, frozenset[str]]]:
     """Yield each pod set with the flavors of its resource groups."""
-    plans = [flavor_plan.of(need, queue, snapshot) for need in needs]
+    plans = [flavor_plan.of(need, queue, setup) for need in needs]
     of_pod_set: list[set[str]] = [set() for _ in needs]
     owners = flavor_plan.owners(needs, plans)
     for flavor, numbers in zip(assigned.flavors, owners, strict=True):
@@ -468,8 +469,8 @@ def _flavors(
     return ((need, frozenset(of_pod_set[number])) for number, need in enumerate(needs))
 
 
-def _is_delayed(assigned: Assignment, queue: ClusterQueue, snapshot: Snapshot) -> bool:
-    checks = (snapshot.checks.get(name) for name in queue.checks_on(assigned.flavors))
+def _is_delayed(assigned: Assignment, queue: ClusterQueue, setup: KueueSetup) -> bool:
+    checks = (setup.checks.get(name) for name in queue.checks_on(assigned.flavors))
     return any(check is not None and check.controller in _DELAYING for check in checks)
 
 

@@ -19,7 +19,8 @@ from typing import Generic, Protocol, TypeAlias, TypeVar
 from webhook.kueue.queue_lines import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.model import quantity
-from webhook.model.queues import AdmissionFairSharing, Snapshot
+from webhook.model.queues import AdmissionFairSharing
+from webhook.model.snapshot_parts import KueueSetup
 
 _MILLI = 1000
 
@@ -344,19 +345,19 @@ class LocalQueueUse:
 
 
 def use_of(
-    snapshot: Snapshot, tree: UsageTree, *, unix: float | None = None
+    setup: KueueSetup, tree: UsageTree, *, unix: float | None = None
 ) -> LocalQueueUse | None:
     """Return what LocalQueues have used; None: no ClusterQueue of the tree orders them by it.
 
     *unix* is when the schedule begins, in seconds since 1970; None: it is not known.
     """
-    rules, queues = snapshot.kueue.admission_fair_sharing, snapshot.cluster_queues
+    rules, queues = setup.kueue.admission_fair_sharing, setup.cluster_queues
     if rules is None or not any(queues[name].usage_based for name in tree.leaves):
         return None
-    weightless_last = snapshot.kueue.release.weightless_last
+    weightless_last = setup.kueue.release.weightless_last
     members = {
-        f"{namespace}/{name}": (snapshot.consumed.get((namespace, name)), local_queue)
-        for (namespace, name), local_queue in snapshot.local_queues.items()
+        f"{namespace}/{name}": (setup.consumed.get((namespace, name)), local_queue)
+        for (namespace, name), local_queue in setup.local_queues.items()
         if local_queue.cluster_queue in tree.leaves
         and queues[local_queue.cluster_queue].usage_based
     }

@@ -20,16 +20,10 @@ from webhook.kueue.topology_requests import Placing, TopologyRequest, asks_for_t
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
-from webhook.model.queues import (
-    Amounts,
-    ClusterQueue,
-    FlavorResource,
-    PodSetNeeds,
-    ResourceFlavor,
-    ResourceGroup,
-    Snapshot,
-)
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import ClusterQueue, PodSetNeeds, ResourceFlavor, ResourceGroup
 from webhook.model.reasons import Reason
+from webhook.model.snapshot_parts import KueueSetup
 
 T = TypeVar("T")
 _Fitting = TypeVar("_Fitting")
@@ -70,26 +64,32 @@ class Plan:
     """Why the ClusterQueue can never take the pod set; None: it can, as far as is known here."""
 
 
-def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
+def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: KueueSetup) -> Plan:
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
-    return _recalled(_plan, pod_set, cluster_queue, snapshot)
+    return _recalled(_plan, pod_set, cluster_queue, setup)
 
 
 def _recalled(
-    work: Callable[[PodSetNeeds, ClusterQueue, Snapshot], T],
+    work: Callable[[PodSetNeeds, ClusterQueue, KueueSetup], T],
     pod_set: PodSetNeeds,
     cluster_queue: ClusterQueue,
-    snapshot: Snapshot,
+    setup: KueueSetup,
 ) -> T:
     """Return the result of *work*, which may use only what a ``Plan`` depends on."""
-    depends_on = work, cluster_queue, snapshot.flavors, snapshot.kueue, snapshot.topologies
+    depends_on = (
+        work,
+        cluster_queue,
+        setup.flavors,
+        setup.kueue,
+        setup.topologies,
+    )
     key = tuple(map(id, depends_on))
     cached = pod_set.known.get(key)
     if cached is None:
         if len(pod_set.known) >= _KEPT:
             pod_set.known.clear()
         # The cache keeps these objects alive, so that no other object can get one of their ids.
-        cached = pod_set.known[key] = depends_on, work(pod_set, cluster_queue, snapshot)
+        cached = pod_set.known[key] = depends_on, work(pod_set, cluster_queue, setup)
     return cast("T", cached[1])
 
 
@@ -131,11 +131,11 @@ def _together(left: Flavor, right: Flavor) -> Flavor:
     )
 
 
-def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Plan:
+def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: KueueSetup) -> Plan:
     if pod_set.is_refused:
         return Plan(rejection=_REFUSED)
     total = pod_set.total
-    rejection = _uncovered(total, cluster_queue, snapshot)
+    rejection = _uncovered(total, cluster_queue, setup)
     if rejection is not None:
         return Plan(rejection=rejection)
     groups = []
@@ -143,18 +143,18 @@ def _plan(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot)
         wanted = _wanted(pod_set, total, group)
         if wanted:
             flavors = (
-                _flavor(pod_set, name, wanted, cluster_queue, snapshot) for name in group.flavors
+                _flavor(pod_set, name, wanted, cluster_queue, setup) for name in group.flavors
             )
             groups.append(tuple(flavors))
     return Plan(groups=tuple(groups))
 
 
 def _uncovered(
-    total: Mapping[str, int], cluster_queue: ClusterQueue, snapshot: Snapshot
+    total: Mapping[str, int], cluster_queue: ClusterQueue, setup: KueueSetup
 ) -> Rejection | None:
     """Reject a pod set that asks for a resource which no group covers; None: all are covered."""
     # The setting lets Kueue leave out what no resource group covers.
-    if snapshot.kueue.ignore_undeclared:
+    if setup.kueue.ignore_undeclared:
         return None
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
     missing = [name for name, amount in total.items() if amount and name not in covered]
@@ -178,7 +178,7 @@ def _flavor(
     name: str,
     wanted: Mapping[str, int],
     cluster_queue: ClusterQueue,
-    snapshot: Snapshot,
+    setup: KueueSetup,
 ) -> Flavor:
     amounts = {
         # Of a pod set in which a slice shrinks, the rest is free only once it has replaced another.
@@ -188,8 +188,8 @@ def _flavor(
     try:
         refusal = (
             _unlike(_other_flavor(pod_set, name, wanted))
-            or _outside_topology(pod_set, name, cluster_queue, snapshot)
-            or _unlike(_unmatched(pod_set, name, snapshot))
+            or _outside_topology(pod_set, name, cluster_queue, setup)
+            or _unlike(_unmatched(pod_set, name, setup))
         )
     except FieldError as error:
         return Flavor(amounts=amounts, unreadable=error)
@@ -209,64 +209,64 @@ def _unlike(detail: str | None) -> Rejection | None:
     return Rejection(reason=Reason.NO_FLAVOR, detail=detail) if detail else None
 
 
-def _unmatched(pod_set: PodSetNeeds, name: str, snapshot: Snapshot) -> str | None:
-    flavor = snapshot.flavors.get(name)
+def _unmatched(pod_set: PodSetNeeds, name: str, setup: KueueSetup) -> str | None:
+    flavor = setup.flavors.get(name)
     return None if flavor is None else mismatch(pod_set.template, flavor)
 
 
 def _outside_topology(
-    pod_set: PodSetNeeds, name: str, cluster_queue: ClusterQueue, snapshot: Snapshot
+    pod_set: PodSetNeeds, name: str, cluster_queue: ClusterQueue, setup: KueueSetup
 ) -> Rejection | None:
     """Return why Kueue would not consider a flavor by its Topology, or the lack of it."""
     # The rule of Kueue's ``checkPodSetAndFlavorMatchForTAS``.
-    flavor = snapshot.flavors.get(name)
+    flavor = setup.flavors.get(name)
     if flavor is None:
         return _unlike(f"ResourceFlavor {name} not found")
     if not asks_for_topology(pod_set.template):
-        if not flavor.topology or _only_topologies(cluster_queue, snapshot):
+        if not flavor.topology or _only_topologies(cluster_queue, setup):
             return None
         detail = f"flavor {name} serves only Jobs that ask for a topology"
         return Rejection(reason=Reason.TOPOLOGY_NEEDED, detail=detail)
     if not flavor.topology:
         detail = f"flavor {name} has no topology"
         return Rejection(reason=Reason.TOPOLOGY_LEVEL_MISSING, detail=detail)
-    topology, asked = snapshot.topologies.get(flavor.topology), requested(pod_set.template)
+    topology, asked = setup.topologies.get(flavor.topology), requested(pod_set.template)
     if topology is None or asked is None:
         return None
     missing = next((level for level in asked.levels if level not in topology.levels), "")
     if not missing:
-        return _too_large(pod_set, asked, flavor, snapshot)
+        return _too_large(pod_set, asked, flavor, setup)
     detail = f"Topology {topology.name} of flavor {name} has no level {missing}"
     return Rejection(reason=Reason.TOPOLOGY_LEVEL_MISSING, detail=detail)
 
 
 def _too_large(
-    pod_set: PodSetNeeds, asked: TopologyRequest, flavor: ResourceFlavor, snapshot: Snapshot
+    pod_set: PodSetNeeds, asked: TopologyRequest, flavor: ResourceFlavor, setup: KueueSetup
 ) -> Rejection | None:
     """Refuse a pod set that no domain could ever hold, as far as Nodes are known."""
     if asked.placing is not Placing.REQUIRED:
         return None
-    domains = domains_of(flavor.name, snapshot)
+    domains = domains_of(flavor.name, setup)
     if domains is None or could_hold(pod_set, domains):
         return None
     detail = f"no domain of {asked.level} in flavor {flavor.name} could ever hold"
     return Rejection(reason=Reason.EXCEEDS_DOMAIN, detail=f"{detail} {pod_set.count} pods")
 
 
-def flavors_with_topology(cluster_queue: ClusterQueue, snapshot: Snapshot) -> frozenset[str]:
+def flavors_with_topology(cluster_queue: ClusterQueue, setup: KueueSetup) -> frozenset[str]:
     """Return the flavors of a ClusterQueue that have a topology."""
-    flavors = snapshot.flavors
+    flavors = setup.flavors
     names = (name for group in cluster_queue.groups for name in group.flavors)
     return frozenset(name for name in names if name in flavors and flavors[name].topology)
 
 
-def _only_topologies(cluster_queue: ClusterQueue, snapshot: Snapshot) -> bool:
+def _only_topologies(cluster_queue: ClusterQueue, setup: KueueSetup) -> bool:
     """Return whether every flavor of a ClusterQueue has a topology.
 
     Kueue then treats each Workload there as if it asked for one (``isTASImplied``).
     """
     names = {name for group in cluster_queue.groups for name in group.flavors}
-    return names == flavors_with_topology(cluster_queue, snapshot)
+    return names == flavors_with_topology(cluster_queue, setup)
 
 
 _COMBINATIONS = 16
@@ -317,27 +317,25 @@ NOWHERE = Demand(parts=((),), combinations=())
 """The demand of a Workload that the ClusterQueue can never admit."""
 
 
-def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
+def demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, setup: KueueSetup) -> Demand:
     """Return the flavors that each pod set may get; ``NOWHERE`` if one can never be admitted.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    # The demand with fewer pods is worked out when it is asked for, and needs the whole snapshot.
+    # The demand with fewer pods is worked out when it is asked for, and needs all of the setup.
     if len(needs) == 1 and needs[0].min_count is None:
-        return _recalled(_demand_of_one, needs[0], cluster_queue, snapshot)
-    return _demand(needs, cluster_queue, snapshot)
+        return _recalled(_demand_of_one, needs[0], cluster_queue, setup)
+    return _demand(needs, cluster_queue, setup)
 
 
-def _demand_of_one(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, snapshot: Snapshot) -> Demand:
-    return _demand((pod_set,), cluster_queue, snapshot)
+def _demand_of_one(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: KueueSetup) -> Demand:
+    return _demand((pod_set,), cluster_queue, setup)
 
 
-def _demand(
-    needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, snapshot: Snapshot
-) -> Demand:
-    plans = [of(pod_set, cluster_queue, snapshot) for pod_set in needs]
+def _demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, setup: KueueSetup) -> Demand:
+    plans = [of(pod_set, cluster_queue, setup) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return NOWHERE
     choices = tuple(tuple(_choices(flavors)) for flavors in parts(needs, plans))
@@ -345,7 +343,7 @@ def _demand(
 
     def without(missing: int) -> Demand:
         fewer = with_missing(needs, missing)
-        return demand([replace(need, min_count=None) for need in fewer], cluster_queue, snapshot)
+        return demand([replace(need, min_count=None) for need in fewer], cluster_queue, setup)
 
     return Demand(
         parts=choices,

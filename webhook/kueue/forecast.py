@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 from webhook.kueue import flavor_plan, quota
 from webhook.kueue.cycle_log import CycleLog
-from webhook.kueue.durations import RunTimeOf
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Demand
 from webhook.kueue.queue_lines import PendingGroup
@@ -42,15 +41,9 @@ from webhook.kueue.tree_workloads import (
     prepare,
 )
 from webhook.model.forecasts import Start
-from webhook.model.queues import (
-    LOWER_PRIORITY,
-    NEVER,
-    ClusterQueue,
-    FlavorResource,
-    Snapshot,
-    StopPolicy,
-    namespace_labels,
-)
+from webhook.model.quantity import FlavorResource
+from webhook.model.queues import LOWER_PRIORITY, NEVER, ClusterQueue, StopPolicy
+from webhook.model.snapshot_parts import ClusterObjects, KueueSetup
 
 _HORIZON = 3.0
 """For how long Workloads are expected to come, as a multiple of how long those take that are there:
@@ -69,22 +62,19 @@ class _Planned:
     """The same if those come who are expected; empty: none are."""
 
 
-def forecast(  # noqa: PLR0913 - all that a forecast starts from
-    snapshot: Snapshot,
+def forecast(
+    case: ForecastGivens,
     running: Sequence[Running],
     waiting: Sequence[PendingGroup],
-    run_time_of: RunTimeOf,
-    now: float,
     only: Collection[str] | None = None,
     *,
     expected: Sequence[ExpectedArrivals] = (),
 ) -> Mapping[str, TreeForecast]:
     """Return by ClusterQueue the forecast of its tree: of all trees, or of those of *only*.
 
-    *now* is on the clock of ``Snapshot.as_of``, in seconds; *waiting* is in Kueue's order. Where
-    Workloads are *expected*, a forecast has another log with them (``TreeForecast.later``).
+    *waiting* is in Kueue's order. Where Workloads are *expected*, a forecast has another log with
+    them (``TreeForecast.later``).
     """
-    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
     forecasts: dict[str, TreeForecast] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
         planned = _of_tree(case, contents, prepare(case, contents), expected)
@@ -92,12 +82,10 @@ def forecast(  # noqa: PLR0913 - all that a forecast starts from
     return forecasts
 
 
-def pending_starts(  # noqa: PLR0913 - as for ``forecast``
-    snapshot: Snapshot,
+def pending_starts(
+    case: ForecastGivens,
     running: Sequence[Running],
     waiting: Sequence[PendingGroup],
-    run_time_of: RunTimeOf,
-    now: float,
     only: Collection[str] | None = None,
     *,
     expected: Sequence[ExpectedArrivals] = (),
@@ -107,7 +95,6 @@ def pending_starts(  # noqa: PLR0913 - as for ``forecast``
     The arguments are as for ``forecast``, and the key of each group is its own. A group that
     competes nowhere is left out.
     """
-    case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
     starts: dict[str, tuple[Start, ...]] = {}
     for contents in _Trees(case, running, only).with_waiting(waiting):
         prepared = prepare(case, contents)
@@ -123,15 +110,13 @@ class PlannedStarts:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        case: ForecastGivens,
         running: Sequence[Running],
         waiting: Sequence[PendingGroup],
-        run_time_of: RunTimeOf,
-        now: float,
         only: Collection[str] | None = None,
     ) -> None:
         """Forecast what is pending; the arguments are as for ``forecast``."""
-        self._case = ForecastGivens(snapshot=snapshot, run_time_of=run_time_of, now=now)
+        self._case = case
         self._trees = _Trees(self._case, running, only)
         self._known = [
             (contents, prepare(self._case, contents))
@@ -233,15 +218,15 @@ class _Trees:
     def __init__(
         self, case: ForecastGivens, running: Sequence[Running], only: Collection[str] | None
     ) -> None:
-        snapshot = case.snapshot
-        self._targets = _Targets(snapshot)
-        roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
+        setup = case.setup
+        self._targets = _Targets(setup, case.cluster)
+        roots = quota.tree_names(setup.cluster_queues, setup.cohorts)
         wanted = (
             set(roots.values()) if only is None else {roots[name] for name in only if name in roots}
         )
         self._roots = {name: root for name, root in roots.items() if root in wanted}
-        queues = {name: snapshot.cluster_queues[name] for name in self._roots}
-        self._trees = quota.plant(queues, snapshot.cohorts).trees
+        queues = {name: setup.cluster_queues[name] for name in self._roots}
+        self._trees = quota.plant(queues, setup.cohorts).trees
         # A group is kept beside its id: a freed one's id could be given to another.
         self._placed: dict[int, PlacedGroup] = {}
         self._running: defaultdict[str, list[Running]] = defaultdict(list)
@@ -268,8 +253,8 @@ class _Trees:
 class _Targets:
     """Finds the ClusterQueue in which those of a LocalQueue compete; "": they compete in none."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, setup: KueueSetup, cluster: ClusterObjects) -> None:
+        self._setup, self._cluster = setup, cluster
         self._known: dict[str, str] = {}
 
     def of(self, local_queue: str) -> str:
@@ -279,13 +264,13 @@ class _Targets:
         return self._known[local_queue]
 
     def _find(self, namespace: str, name: str) -> str:
-        snapshot = self._snapshot
-        local_queue = snapshot.local_queues.get((namespace, name))
+        setup = self._setup
+        local_queue = setup.local_queues.get((namespace, name))
         if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
             return ""
         # Kueue keeps Workloads pending whose namespace the ClusterQueue's selector leaves out.
-        queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
-        labels = namespace_labels(snapshot, namespace)
+        queue = setup.cluster_queues.get(local_queue.cluster_queue)
+        labels = self._cluster.labels_of(namespace)
         return queue.name if queue is not None and queue.namespaces.matches(labels) else ""
 
 
@@ -299,9 +284,7 @@ def _of_tree(
     simulation, log = _simulated(case, contents, prepared)
     # Who comes later may come first, but not before it is there.
     horizon = _HORIZON * max(log.times[-1], _LEAST_HORIZON_SECONDS)
-    coming = tuple(
-        expected_groups(expected, contents, prepared, snapshot=case.snapshot, horizon=horizon)
-    )
+    coming = tuple(expected_groups(expected, contents, prepared, case=case, horizon=horizon))
     begun_later: Sequence[StartedWorkloads] = ()
     later, rate = None, 0.0
     if coming:
@@ -345,8 +328,8 @@ def _outlooks(
     prepared: PreparedWorkloads,
     simulation: Simulation,
 ) -> dict[str, QueueOutlook]:
-    snapshot, run_times = case.snapshot, prepared.run_times
-    members = [snapshot.cluster_queues[name] for name in contents.tree.leaves]
+    setup, run_times = case.setup, prepared.run_times
+    members = [setup.cluster_queues[name] for name in contents.tree.leaves]
     # After too many tries nobody preempted any more, so all ranges are widened.
     bound = ("depth",) if simulation.gave_up else ()
     unordered = _all_unordered(contents.queued)
@@ -356,13 +339,13 @@ def _outlooks(
         queue.name: QueueOutlook(
             waits=waits[queue.name],
             unknown_seconds=run_times.unknown_seconds(queue.name),
-            unordered=unordered or _unordered(queue, with_pending, snapshot),
+            unordered=unordered or _unordered(queue, with_pending, setup),
             uncertain=(
-                *_uncertain(queue, members, snapshot),
+                *_uncertain(queue, members, setup),
                 *(("runTimes",) if queue.name in run_times.unknown else ()),
                 *bound,
             ),
-            outranked_below=_outranked_below(queue, contents, snapshot),
+            outranked_below=_outranked_below(queue, contents, case.cluster),
         )
         for queue in members
     }
@@ -382,7 +365,7 @@ def _waits(simulation: Simulation) -> Mapping[str, float]:
 
 def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str]:
     """Return the LocalQueues that have used less than any other with pending Workloads."""
-    use = use_of(case.snapshot, contents.tree)
+    use = use_of(case.setup, contents.tree)
     if use is None:
         return frozenset()
     least: dict[str, float] = {}
@@ -396,13 +379,15 @@ def _first_by_use(case: ForecastGivens, contents: TreeContents) -> frozenset[str
     )
 
 
-def _outranked_below(queue: ClusterQueue, contents: TreeContents, snapshot: Snapshot) -> int | None:
+def _outranked_below(
+    queue: ClusterQueue, contents: TreeContents, cluster: ClusterObjects
+) -> int | None:
     """Return below which priority a newcomer may be preempted by others of its ClusterQueue."""
     if queue.preemption.within_cluster_queue == NEVER:
         return None
     waiting = {int(group.priority) for _, group in contents.queued}
     holding = {run.priority for run in contents.running if run.priority is not None}
-    highest = max(waiting | holding | set(newcomer_priorities(snapshot)))
+    highest = max(waiting | holding | set(newcomer_priorities(cluster)))
     # Under the other policy, those of its own priority that are older may preempt it, too.
     return highest + (queue.preemption.within_cluster_queue != LOWER_PRIORITY)
 
@@ -417,10 +402,10 @@ def _all_unordered(queued: Sequence[PlacedGroup]) -> str:
     return "concurrentAdmission" if any(group.is_variant for _, group in queued) else ""
 
 
-def _unordered(queue: ClusterQueue, with_pending: Collection[str], snapshot: Snapshot) -> str:
+def _unordered(queue: ClusterQueue, with_pending: Collection[str], setup: KueueSetup) -> str:
     """Say the same of one ClusterQueue by itself; *with_pending*: those in which some wait."""
     # A weight without Kueue's configuration of shares: whether they decide is not known.
-    may_decide = queue.fair_sharing and not snapshot.kueue.fair_sharing
+    may_decide = queue.fair_sharing and not setup.kueue.fair_sharing
     reasons = {
         "fairSharing": may_decide and any(name != queue.name for name in with_pending),
     }
@@ -428,7 +413,7 @@ def _unordered(queue: ClusterQueue, with_pending: Collection[str], snapshot: Sna
 
 
 def _uncertain(
-    queue: ClusterQueue, tree: Sequence[ClusterQueue], snapshot: Snapshot
+    queue: ClusterQueue, tree: Sequence[ClusterQueue], setup: KueueSetup
 ) -> tuple[str, ...]:
     """Say why a ClusterQueue's forecast is uncertain; each reason widens its ranges."""
     # The event loop preempts, but knows nothing of those who are still to come.
@@ -436,16 +421,16 @@ def _uncertain(
     others_reclaim = any(
         member.preemption.reclaim_within_cohort != NEVER for member in tree if member is not queue
     )
-    is_fair = snapshot.kueue.fair_sharing or queue.fair_sharing
+    is_fair = setup.kueue.fair_sharing or queue.fair_sharing
     reasons = {
         PREEMPTION: preempts,
         "fairSharing": is_fair and len(tree) > 1,
         "cohortReclaim": others_reclaim,
         "admissionFairSharing": queue.usage_based,
         "admissionChecks": bool(queue.checks),
-        "podsReady": snapshot.kueue.block_admission,
+        "podsReady": setup.kueue.block_admission,
         # When a domain has room is known for those of whom it is known which domains they have.
-        "topology": bool(flavor_plan.flavors_with_topology(queue, snapshot)),
+        "topology": bool(flavor_plan.flavors_with_topology(queue, setup)),
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

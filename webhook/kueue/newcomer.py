@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from webhook.kueue import assignment, queue_lines
@@ -20,7 +20,6 @@ from webhook.kueue.assignment import (
     DomainsInUse,
     Level,
     PreemptionMode,
-    held_elsewhere,
 )
 from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank, ServedHead
@@ -30,7 +29,10 @@ from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
-from webhook.model.queues import Amounts, ClusterQueue, PodSetNeeds, Snapshot
+from webhook.kueue.topology_placement import OccupiedDomains
+from webhook.model.quantity import Amounts
+from webhook.model.queues import ClusterQueue, PodSetNeeds
+from webhook.model.snapshot_parts import KueueSetup
 
 _MOMENT = 1e-6
 """Seconds by which the same moment may differ on two clocks, as sums of times are rounded."""
@@ -49,6 +51,8 @@ class Newcomer:
     """``namespace/name``, which counts where LocalQueues are served by their use."""
     needs: Sequence[PodSetNeeds] = ()
     """What its pods ask for of the domains of Topologies."""
+    elsewhere: OccupiedDomains = field(default_factory=dict)
+    """What Workloads of other trees use of these domains."""
     age: float = NEWEST
     """Its place by age among those that wait, as in the simulation."""
 
@@ -89,36 +93,34 @@ class Replay:
         tree: UsageTree,
         log: CycleLog,
         newcomer: Newcomer,
-        snapshot: Snapshot,
+        setup: KueueSetup,
         placements: Sequence[PlacedJob] = (),
         *,
         began: float = 0.0,
     ) -> None:
         """*tree*: with nothing used. The log *began* then, on the clock of ``Snapshot.as_of``."""
         self._tree, self._log, self._newcomer = tree.copy(), log, newcomer
-        self._kueue = snapshot.kueue
+        self._kueue = setup.kueue
         self._leaf = tree.leaves[newcomer.queue.name]
         self._shape = queue_lines.shape_of(tree, self._leaf, newcomer.demand)
         self._is_strict = queue_lines.is_strict(newcomer.queue)
         self._overlay = _Overlay(tree, placements, began)
         if self._is_strict:
             self._overlay.keep_behind(newcomer, placements)
-        self._holders = self._all_holders(snapshot)
+        self._holders = self._all_holders(setup)
         self._may_preempt = may_preempt(newcomer.queue)
         self._domains: DomainsInUse | None = None
-        if newcomer.needs and flavors_with_topology(newcomer.queue, snapshot):
-            self._domains = DomainsInUse(snapshot, held_elsewhere(snapshot, tree.leaves))
+        if newcomer.needs and flavors_with_topology(newcomer.queue, setup):
+            self._domains = DomainsInUse(setup, newcomer.elsewhere)
         self._applied = -1
         """The entry as whose cycle begins the usage *_used* is."""
         self._used: Sequence[int] = ()
         self._needed = self._least_needed()
         self._way: Iterator[tuple[int, float, bool]] = iter(())
 
-    def _all_holders(self, snapshot: Snapshot) -> Preemptions | None:
+    def _all_holders(self, setup: KueueSetup) -> Preemptions | None:
         """Return who may be preempted, nobody at first; None: nobody of the tree preempts."""
-        members = {
-            leaf: snapshot.cluster_queues.get(name) for name, leaf in self._tree.leaves.items()
-        }
+        members = {leaf: setup.cluster_queues.get(name) for name, leaf in self._tree.leaves.items()}
         policies = {leaf: queue.preemption for leaf, queue in members.items() if queue is not None}
         if not any(queue is not None and may_preempt(queue) for queue in members.values()):
             return None

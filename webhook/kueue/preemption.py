@@ -20,8 +20,8 @@ from webhook.model.queues import (
     LOWER_PRIORITY,
     NEVER,
     Preemption,
-    Snapshot,
 )
+from webhook.model.snapshot_parts import KueueSetup
 
 HolderOrder: TypeAlias = tuple[bool, float, float, str, str]
 
@@ -92,10 +92,10 @@ def preempts_while_borrowing(policy: Preemption, *, fair_sharing: bool) -> bool:
     return by_shares or policy.borrow_within_cohort != NEVER
 
 
-def candidates_in(snapshot: Snapshot) -> frozenset[str]:
+def candidates_in(setup: KueueSetup) -> frozenset[str]:
     """Return the ClusterQueues in which some policy of their tree may preempt a Workload."""
-    trees = tree_names(snapshot.cluster_queues, snapshot.cohorts)
-    queues = snapshot.cluster_queues.values()
+    trees = tree_names(setup.cluster_queues, setup.cohorts)
+    queues = setup.cluster_queues.values()
     reclaimed = {
         trees[queue.name] for queue in queues if queue.preemption.reclaim_within_cohort != NEVER
     }

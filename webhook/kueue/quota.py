@@ -14,7 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.model.queues import Amounts, ClusterQueue, Cohort, FlavorResource, Quota, ResourceGroup
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import ClusterQueue, Cohort, Quota, ResourceGroup
 
 Taken: TypeAlias = tuple[tuple[int, int], ...]
 """What one Workload uses: (index of the cell, amount). A cell is one resource of one flavor."""

@@ -22,7 +22,8 @@ from webhook.model.job import PRIORITY_LABEL, Job, PodSet, of_pod_sets
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import Option
-from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Snapshot, Transformation
+from webhook.model.queues import KueueConfig, LimitRangeItem, PodSetNeeds, Transformation
+from webhook.model.snapshot_parts import ClusterObjects, KueueSetup
 
 _Nanos: TypeAlias = "dict[str, int | Fraction]"
 """Resource to an exact amount in billionths of its unit; it is rounded once, at the end."""
@@ -30,15 +31,15 @@ _Nanos: TypeAlias = "dict[str, int | Fraction]"
 _POD_LEVEL = frozenset({"cpu", "memory"})
 
 
-def needs(job: Job, snapshot: Snapshot) -> tuple[PodSetNeeds, ...]:
+def needs(job: Job, cluster: ClusterObjects, kueue: KueueConfig) -> tuple[PodSetNeeds, ...]:
     """Return what each pod set of *job* asks for, in the order of its pod sets.
 
     Raises:
         FieldError: a quantity cannot be read.
 
     """
-    limit_ranges = snapshot.limit_ranges.get(job.namespace, ())
-    return of_pod_sets(_needs, job.pod_sets, limit_ranges, snapshot.overheads, snapshot.kueue)
+    limit_ranges = cluster.limit_ranges.get(job.namespace, ())
+    return of_pod_sets(_needs, job.pod_sets, limit_ranges, cluster.overheads, kueue)
 
 
 def _needs(
@@ -428,14 +429,14 @@ def _outputs(rule: Transformation, amount: int | Fraction) -> _Nanos:
     }
 
 
-def priority_of(job: Job, option: Option, snapshot: Snapshot) -> int:
+def priority_of(job: Job, option: Option, cluster: ClusterObjects) -> int:
     """Return the priority of the Job's Workload if the Job takes an option."""
     # The option's class becomes the Job's label, so it comes before the Job's own.
     given = option.given_priority
-    return snapshot.priority_classes.get(given, 0) if given else own_priority(job, snapshot)
+    return cluster.priority_classes.get(given, 0) if given else own_priority(job, cluster)
 
 
-def own_priority(job: Job, snapshot: Snapshot) -> int:
+def own_priority(job: Job, cluster: ClusterObjects) -> int:
     """Return the priority that the Job itself asks for.
 
     This is the value of the WorkloadPriorityClass in its label, else of the PriorityClass that a
@@ -445,34 +446,34 @@ def own_priority(job: Job, snapshot: Snapshot) -> int:
     # left as submitted (``unmodelled``).
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
-        return snapshot.priority_classes.get(name, 0)
+        return cluster.priority_classes.get(name, 0)
     name = job.pod_priority_class
-    return snapshot.pod_priorities.get(name, 0) if name else snapshot.default_priority
+    return cluster.pod_priorities.get(name, 0) if name else cluster.default_priority
 
 
-def unknown_class(job: Job, snapshot: Snapshot) -> str:
+def unknown_class(job: Job, cluster: ClusterObjects) -> str:
     """Return the kind and name of the Job's priority class where it does not exist; else "".
 
     A Job that names no class uses the default, which always exists.
     """
     name = job.labels.get(PRIORITY_LABEL, "")
     if name:
-        return "" if name in snapshot.priority_classes else f"WorkloadPriorityClass {name}"
+        return "" if name in cluster.priority_classes else f"WorkloadPriorityClass {name}"
     name = job.pod_priority_class
-    return f"PriorityClass {name}" if name and name not in snapshot.pod_priorities else ""
+    return f"PriorityClass {name}" if name and name not in cluster.pod_priorities else ""
 
 
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 
 
-def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
+def unmodelled(job: Job, queue: str, setup: KueueSetup, cluster: ClusterObjects) -> str:
     """Return what is not modelled about a Job in a LocalQueue, in words; empty: nothing.
 
     Raises:
         FieldError: a quantity of the Job cannot be read.
 
     """
-    if name := unknown_class(job, snapshot):
+    if name := unknown_class(job, cluster):
         return f"the priority of {name}, which is not there,"
     if any(_claims(pod_set.template) for pod_set in job.pod_sets):
         return "the use of resource claims"
@@ -481,7 +482,7 @@ def unmodelled(job: Job, queue: str, snapshot: Snapshot) -> str:
         return f"its annotation {MIN_PARALLELISM}"
     if job.unmodelled:
         return job.unmodelled
-    return _mapped_device(job, queue, snapshot)
+    return _mapped_device(job, queue, setup, cluster)
 
 
 def _claims(template: PodTemplate) -> bool:
@@ -489,7 +490,7 @@ def _claims(template: PodTemplate) -> bool:
     return template.claims or any(container.claims for container in containers)
 
 
-def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
+def _mapped_device(job: Job, queue: str, setup: KueueSetup, cluster: ClusterObjects) -> str:
     """Return an extended resource that Kueue may count as devices of a DeviceClass; empty: none.
 
     A resource that no quota covers by its own name may be covered by that of a DeviceClass that was
@@ -500,13 +501,15 @@ def _mapped_device(job: Job, queue: str, snapshot: Snapshot) -> str:
 
     """
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/dra/extended_resources.go
-    local_queue = snapshot.local_queues.get((job.namespace, queue))
+    local_queue = setup.local_queues.get((job.namespace, queue))
     name = local_queue.cluster_queue if local_queue is not None else ""
-    cluster_queue = snapshot.cluster_queues.get(name)
-    if cluster_queue is None or not snapshot.kueue.device_mappings:
+    cluster_queue = setup.cluster_queues.get(name)
+    if cluster_queue is None or not setup.kueue.device_mappings:
         return ""
     covered = {resource for group in cluster_queue.groups for resource in group.resources}
-    asked = {resource for pod_set in needs(job, snapshot) for resource in pod_set.per_pod}
+    asked = {
+        resource for pod_set in needs(job, cluster, setup.kueue) for resource in pod_set.per_pod
+    }
     # The name of an extended resource has a domain, and so a slash.
     mapped = sorted(resource for resource in asked - covered if "/" in resource)
     return f"{mapped[0]} by deviceClassMappings" if mapped else ""

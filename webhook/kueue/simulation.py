@@ -30,7 +30,8 @@ from webhook.kueue.queue_lines import (
 )
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
-from webhook.model.queues import NEVER, Amounts, ClusterQueue, KueueConfig, StopPolicy
+from webhook.model.quantity import Amounts
+from webhook.model.queues import NEVER, ClusterQueue, KueueConfig, StopPolicy
 from webhook.model.topologies import PlacedPods
 
 EVICTION_SECONDS: Final = 1.0

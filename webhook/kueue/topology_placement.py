@@ -18,7 +18,8 @@ from webhook.kueue.topology_requests import Placing, TopologyRequest, asks_for_t
 from webhook.model.fields import EMPTY
 from webhook.model.kueue_support import is_on
 from webhook.model.pods import PodTemplate
-from webhook.model.queues import PodSetNeeds, ResourceFlavor, Snapshot
+from webhook.model.queues import PodSetNeeds, ResourceFlavor
+from webhook.model.snapshot_parts import KueueSetup
 from webhook.model.topologies import HOSTNAME, PODS, Domain, PlacedPods, Topology, TopologyNode
 
 
@@ -49,12 +50,12 @@ class DomainTree:
         return self.values[leaf][: level + 1]
 
 
-def tree_of(flavor: ResourceFlavor, snapshot: Snapshot) -> DomainTree | None:
+def tree_of(flavor: ResourceFlavor, setup: KueueSetup) -> DomainTree | None:
     """Return the domains of a flavor, kept beside its Topology.
 
     None: its Topology is not known, or it has no Nodes, or Nodes are not watched.
     """
-    topology = snapshot.topologies.get(flavor.topology)
+    topology = setup.topologies.get(flavor.topology)
     if topology is None or not topology.nodes:
         return None
     key = tuple(sorted(flavor.node_labels.items()))
@@ -437,10 +438,10 @@ class FlavorDomains:
     """Pods that may be anywhere go where the least room is (``TASProfileMixed``)."""
 
 
-def domains_of(name: str, snapshot: Snapshot) -> FlavorDomains | None:
+def domains_of(name: str, setup: KueueSetup) -> FlavorDomains | None:
     """Return the domains of a flavor; None: they are not known, or not how Kueue uses them."""
-    flavor, kueue = snapshot.flavors.get(name), snapshot.kueue
-    tree = tree_of(flavor, snapshot) if flavor is not None and flavor.topology else None
+    flavor, kueue = setup.flavors.get(name), setup.kueue
+    tree = tree_of(flavor, setup) if flavor is not None and flavor.topology else None
     if flavor is None or tree is None:
         return None
     if any(is_on(gate, kueue.gates, kueue.release) for gate in _UNMODELLED):
@@ -509,7 +510,7 @@ def _take(left: list[Mapping[str, int]], need: PodSetNeeds, given: Given) -> Non
         left[leaf] = minus(left[leaf], of_pods(need, count))
 
 
-def level_of(placed: Sequence[PlacedPods], flavors: Iterable[str], snapshot: Snapshot) -> str:
+def level_of(placed: Sequence[PlacedPods], flavors: Iterable[str], setup: KueueSetup) -> str:
     """Return the lowest level of which one domain has all of several pods; ``SPREAD``: none has.
 
     Empty: that is not known, or it is one pod alone.
@@ -517,8 +518,8 @@ def level_of(placed: Sequence[PlacedPods], flavors: Iterable[str], snapshot: Sna
     if sum(dict(pods.amounts).get(PODS, 0) for pods in placed) < _SEVERAL:
         return ""
     for name in flavors:
-        flavor = snapshot.flavors.get(name)
-        tree = tree_of(flavor, snapshot) if flavor is not None and flavor.topology else None
+        flavor = setup.flavors.get(name)
+        tree = tree_of(flavor, setup) if flavor is not None and flavor.topology else None
         if tree is not None:
             leaves = {tree.leaves.get(pods.domain) for pods in placed}
             return _common_level([leaf for leaf in leaves if leaf is not None], tree, len(leaves))

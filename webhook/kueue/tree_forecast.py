@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import hypot, inf, sqrt
 
+from webhook.kueue.assignment import held_elsewhere
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import learned_on, of_any_class, remaining
 from webhook.kueue.flavor_plan import Demand, demand, demand_of, flavors_with_topology
@@ -19,8 +20,18 @@ from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import EVICTION_SECONDS
 from webhook.kueue.tree_workloads import age_of
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import SIGMAS_OF_A_SIDE, RunTime, Start, Unseen, home_of, of_queue
-from webhook.model.queues import Amounts, Arrival, PodSetNeeds, Snapshot
+from webhook.model.forecasts import (
+    SIGMAS_OF_A_SIDE,
+    Estimates,
+    RunTime,
+    Start,
+    Unseen,
+    home_of,
+    of_queue,
+)
+from webhook.model.quantity import Amounts
+from webhook.model.queues import Arrival, Held, PodSetNeeds
+from webhook.model.snapshot_parts import KueueSetup
 
 _WIDER = 1.5
 """Factor by which each reason for uncertainty widens a range."""
@@ -117,7 +128,7 @@ class FoundStart:
 def start_of(
     forecast: TreeForecast,
     newcomer: Newcomer,
-    snapshot: Snapshot,
+    setup: KueueSetup,
     *,
     now: float,
     among: Sequence[PlacedJob] = (),
@@ -130,7 +141,7 @@ def start_of(
     *run_seconds* it is the start from which it runs to its end though others may preempt it.
     """
     elapsed = max(0.0, now - forecast.computed_at)
-    asked = _Asked(forecast, newcomer, snapshot, elapsed, among)
+    asked = _Asked(forecast, newcomer, setup, elapsed, among)
     found = asked.start(forecast.log, run_seconds)
     if forecast.later is None or found.start.seconds in (0.0, inf):
         return found
@@ -145,7 +156,7 @@ class _Asked:
 
     forecast: TreeForecast
     newcomer: Newcomer
-    snapshot: Snapshot
+    setup: KueueSetup
     elapsed: float
     among: Sequence[PlacedJob]
 
@@ -176,7 +187,7 @@ class _Asked:
                 self.forecast.tree,
                 log,
                 self.newcomer,
-                self.snapshot,
+                self.setup,
                 self.among,
                 began=self.forecast.computed_at,
             )
@@ -208,7 +219,7 @@ class _Asked:
         Each Job whose flavors have a Topology does, whether it asks for it or not.
         """
         queue, asked = self.newcomer.queue, self.newcomer.demand
-        if asked.flavors.isdisjoint(flavors_with_topology(queue, self.snapshot)):
+        if asked.flavors.isdisjoint(flavors_with_topology(queue, self.setup)):
             return ""
         is_known = begin is not None and begin.assigned.placed and not queue.checks
         return "" if is_known else "topology"
@@ -249,12 +260,12 @@ def wait_for(
     forecast: TreeForecast,
     cluster_queue: str,
     usage: Amounts,
-    snapshot: Snapshot,
+    setup: KueueSetup,
     now: float,
 ) -> Start:
     """Return when a new Job would get this quota of one flavor, after all that are pending."""
-    newcomer = Newcomer(queue=snapshot.cluster_queues[cluster_queue], demand=demand_of(usage))
-    return start_of(forecast, newcomer, snapshot, now=now).start
+    newcomer = Newcomer(queue=setup.cluster_queues[cluster_queue], demand=demand_of(usage))
+    return start_of(forecast, newcomer, setup, now=now).start
 
 
 def pending_start(outlook: QueueOutlook, seconds: float, spread: float, *, priority: int) -> Start:
@@ -304,18 +315,18 @@ def overtaken(start: Start, later: Start, per_second: float) -> Start:
 class StartTimes:
     """Published forecasts with the placements that they lack; each change returns another value."""
 
-    snapshot: Snapshot = field(default_factory=Snapshot)
+    setup: KueueSetup = field(default_factory=KueueSetup)
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """ClusterQueue to what it holds."""
+    run_times: Estimates = field(default_factory=dict)
+    forecasts: Mapping[str, TreeForecast] = field(default_factory=dict)
+    """ClusterQueue to the forecast of its tree."""
     placed: Mapping[str, tuple[PlacedJob, ...]] = field(default_factory=dict)
     """By the key of an arrival what it adds to the forecasts, the oldest first."""
 
-    def adopt(self, snapshot: Snapshot) -> StartTimes:
-        """Return the same placements beside the forecasts of *snapshot*."""
-        return replace(self, snapshot=snapshot)
-
     def forecast(self, cluster_queue: str) -> TreeForecast | None:
         """Return the forecast of a ClusterQueue's tree; None: there is none."""
-        found: TreeForecast | None = self.snapshot.forecasts.get(cluster_queue)
-        return found
+        return self.forecasts.get(cluster_queue)
 
     def start_of(  # noqa: PLR0913 - what one asks of a forecast
         self,
@@ -338,7 +349,7 @@ class StartTimes:
         1970; None: it is new.
         """
         forecast = self.forecast(cluster_queue)
-        queue = self.snapshot.cluster_queues.get(cluster_queue)
+        queue = self.setup.cluster_queues.get(cluster_queue)
         if forecast is None or queue is None:
             return None
         newcomer = Newcomer(
@@ -347,12 +358,13 @@ class StartTimes:
             priority=priority,
             local_queue=local_queue,
             needs=needs,
+            elsewhere=held_elsewhere(self.held, forecast.tree.leaves) if needs else {},
             age=NEWEST if created is None else float(age_of(created)),
         )
         return start_of(
             forecast,
             newcomer,
-            self.snapshot,
+            self.setup,
             now=now,
             among=[placement for of_one in self.placed.values() for placement in of_one],
             run_seconds=run_seconds,
@@ -364,16 +376,16 @@ class StartTimes:
         The same value is returned where its ClusterQueue is not known or has no forecast, or a
         template cannot be read.
         """
-        local_queue = self.snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        local_queue = self.setup.local_queues.get((arrival.namespace, arrival.local_queue))
         name = local_queue.cluster_queue if local_queue is not None else ""
-        forecast, queue = self.forecast(name), self.snapshot.cluster_queues.get(name)
+        forecast, queue = self.forecast(name), self.setup.cluster_queues.get(name)
         if forecast is None or queue is None:
             return self
         try:
-            asked = demand(arrival.needs, queue, self.snapshot)
+            asked = demand(arrival.needs, queue, self.setup)
         except FieldError:
             return self
-        run = _run_of(arrival, name, asked, self.snapshot)
+        run = _run_of(arrival, name, asked, self.run_times)
         unknown = forecast.queues[name].unknown_seconds
         seconds, spread = (unknown, unknown) if run is None else remaining(run)
         added = self._without_ended(now)
@@ -421,17 +433,17 @@ class StartTimes:
 
 
 def _run_of(
-    arrival: Arrival, cluster_queue: str, asked: Demand, snapshot: Snapshot
+    arrival: Arrival, cluster_queue: str, asked: Demand, run_times: Estimates
 ) -> RunTime | None:
     """Return how long it is expected to run; None: that is not known."""
     # Without a decision only time limits are known of its run; what its class took comes first.
     if arrival.run is None or arrival.job_class is not None:
-        return _learned(arrival, cluster_queue, asked, snapshot) or arrival.run
+        return _learned(arrival, cluster_queue, asked, run_times) or arrival.run
     return arrival.run
 
 
 def _learned(
-    arrival: Arrival, cluster_queue: str, asked: Demand, snapshot: Snapshot
+    arrival: Arrival, cluster_queue: str, asked: Demand, run_times: Estimates
 ) -> RunTime | None:
     """Return the run time learned of its class, or else of any class in the ClusterQueue.
 
@@ -439,7 +451,7 @@ def _learned(
     """
     for flavors in asked.combinations[:1]:
         job_class = arrival.job_class
-        known = job_class and learned_on(snapshot.run_times, job_class, flavors)
+        known = job_class and learned_on(run_times, job_class, flavors)
         home = home_of(job_class.key) if job_class else arrival.namespace
-        return known or of_any_class(snapshot.run_times, of_queue(cluster_queue, home), flavors)
+        return known or of_any_class(run_times, of_queue(cluster_queue, home), flavors)
     return None

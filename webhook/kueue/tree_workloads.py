@@ -23,7 +23,9 @@ from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import Running, Simulation
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
-from webhook.model.queues import Amounts, Arrival, FlavorResource, PodSetNeeds, Queueing, Snapshot
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import Arrival, Held, PodSetNeeds, Queueing
+from webhook.model.snapshot_parts import ClusterObjects, KueueSetup
 
 EXACT: Final = 20_000
 """Where pending Workloads of a tree, times the ClusterQueues in which they wait, are no more, no
@@ -52,7 +54,10 @@ PlacedGroup: TypeAlias = tuple[str, PendingGroup]
 class ForecastGivens:
     """What the forecasts of all trees have in common."""
 
-    snapshot: Snapshot
+    setup: KueueSetup
+    cluster: ClusterObjects
+    held: Mapping[str, Held]
+    """ClusterQueue to what it holds."""
     run_time_of: RunTimeOf
     now: float
     """On the clock of ``Snapshot.as_of``."""
@@ -88,7 +93,7 @@ def prepare(
     case: ForecastGivens, contents: TreeContents, before: PreparedWorkloads | None = None
 ) -> PreparedWorkloads:
     """Return the Workloads of a tree with their run times; *before*: what most of them are."""
-    demands = before.demands if before is not None else TreeDemands(case.snapshot)
+    demands = before.demands if before is not None else TreeDemands(case.setup)
     asked = [
         (name, group, demands.of(name, group.needs))
         for name, group in contents.queued
@@ -186,14 +191,14 @@ def filled(
     tree = contents.tree.copy()
     simulation = Simulation(
         tree,
-        [case.snapshot.cluster_queues[name] for name in tree.leaves],
+        [case.setup.cluster_queues[name] for name in tree.leaves],
         grain=prepared.grain,
-        kueue=case.snapshot.kueue,
-        domains=domains_of(case.snapshot, tree),
+        kueue=case.setup.kueue,
+        domains=domains_of(case, tree),
     )
     simulation.shapes, simulation.log = prepared.shapes, log
     simulation.most_tries = MOST_TRIES
-    if (use := use_of(case.snapshot, tree)) is not None:
+    if (use := use_of(case.setup, tree)) is not None:
         simulation.order_by_use(use)
     for run in prepared.running:
         simulation.add_running(run)
@@ -208,15 +213,15 @@ def filled(
     return simulation
 
 
-def domains_of(snapshot: Snapshot, tree: UsageTree) -> DomainsInUse | None:
+def domains_of(case: ForecastGivens, tree: UsageTree) -> DomainsInUse | None:
     """Return the domains in which Workloads of a tree are placed; None: in none.
 
     What other trees hold there is in use.
     """
-    members = (snapshot.cluster_queues[name] for name in tree.leaves)
-    if not any(flavors_with_topology(queue, snapshot) for queue in members):
+    members = (case.setup.cluster_queues[name] for name in tree.leaves)
+    if not any(flavors_with_topology(queue, case.setup) for queue in members):
         return None
-    return DomainsInUse(snapshot, held_elsewhere(snapshot, tree.leaves))
+    return DomainsInUse(case.setup, held_elsewhere(case.held, tree.leaves))
 
 
 def age_of(created: int) -> int:
@@ -285,8 +290,8 @@ def _waiting(
 class TreeDemands:
     """Finds what pod sets may use in a ClusterQueue, once for all that need the same."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, setup: KueueSetup) -> None:
+        self._setup = setup
         # The needs are kept beside their id: a freed object's id could be given to another.
         self._known: dict[tuple[str, int], tuple[tuple[PodSetNeeds, ...], Demand | None]] = {}
 
@@ -294,9 +299,9 @@ class TreeDemands:
         """Return what pod sets may use; None: a template of them cannot be read."""
         key = cluster_queue, id(needs)
         if key not in self._known:
-            queue = self._snapshot.cluster_queues[cluster_queue]
+            queue = self._setup.cluster_queues[cluster_queue]
             try:
-                asked = demand(needs, queue, self._snapshot)
+                asked = demand(needs, queue, self._setup)
             except FieldError:
                 asked = None
             self._known[key] = needs, asked
@@ -331,7 +336,7 @@ def expected_groups(
     contents: TreeContents,
     prepared: PreparedWorkloads,
     *,
-    snapshot: Snapshot,
+    case: ForecastGivens,
     horizon: float,
 ) -> Iterator[PendingGroup]:
     """Yield the Workloads that are expected to come to a tree, by time, at even intervals."""
@@ -339,19 +344,19 @@ def expected_groups(
         *(
             _row(arrivals, prepared, horizon)
             for arrivals in expected
-            if arrivals.cluster_queue in contents.tree.leaves and _may_overtake(arrivals, snapshot)
+            if arrivals.cluster_queue in contents.tree.leaves and _may_overtake(arrivals, case)
         ),
         key=attrgetter("at"),
     )
     yield from islice(rows, _MOST_EXPECTED)
 
 
-def _may_overtake(arrivals: ExpectedArrivals, snapshot: Snapshot) -> bool:
+def _may_overtake(arrivals: ExpectedArrivals, case: ForecastGivens) -> bool:
     """Return whether those who come later may come before anybody who is there."""
     # Under StrictFIFO nobody overtakes those of his own priority, however wide they are.
-    queue = snapshot.cluster_queues[arrivals.cluster_queue]
+    queue = case.setup.cluster_queues[arrivals.cluster_queue]
     return queue.queueing is not Queueing.STRICT or arrivals.priority > min(
-        newcomer_priorities(snapshot)
+        newcomer_priorities(case.cluster)
     )
 
 
@@ -398,7 +403,7 @@ def _expected_group(
     )
 
 
-def newcomer_priorities(snapshot: Snapshot) -> Collection[int]:
+def newcomer_priorities(cluster: ClusterObjects) -> Collection[int]:
     """Return the priorities that a newcomer may have: those of all priority classes, and 0."""
-    classes = snapshot.priority_classes.values(), snapshot.pod_priorities.values()
-    return {0, snapshot.default_priority}.union(*classes)
+    classes = cluster.priority_classes.values(), cluster.pod_priorities.values()
+    return {0, cluster.default_priority}.union(*classes)

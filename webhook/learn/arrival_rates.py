@@ -15,7 +15,7 @@ from statistics import median_low
 from typing import Final, NamedTuple, TypeAlias
 
 from webhook.model.forecasts import JobClass
-from webhook.model.queues import FlavorResource
+from webhook.model.quantity import FlavorResource
 
 MOST_ARRIVED: Final = 256
 """Workloads kept of one ClusterQueue, the newest: some hundred bytes each."""

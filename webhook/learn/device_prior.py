@@ -12,7 +12,7 @@ from math import hypot, log
 from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
-from webhook.model.queues import Amounts
+from webhook.model.quantity import Amounts
 
 _DATA_TYPES: Final = ("bf16", "fp16", "fp32")
 _HALF: Final = 0.5

@@ -34,7 +34,8 @@ from webhook.model.forecasts import (
 )
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, seconds
-from webhook.model.queues import AdmissionCheck, ClusterQueue, Snapshot
+from webhook.model.queues import AdmissionCheck, ClusterQueue
+from webhook.model.snapshot_parts import KueueSetup
 from webhook.model.words import span
 
 MAX_EXECUTION = "kueue.x-k8s.io/max-exec-time-seconds"
@@ -471,7 +472,7 @@ def lent(
     to worker clusters count. Where a cluster's own runs are few, those in all clusters together are
     taken if they are more.
     """
-    behind = multikueue.flavors_behind(Snapshot(cluster_queues=cluster_queues, checks=checks))
+    behind = multikueue.flavors_behind(KueueSetup(cluster_queues=cluster_queues, checks=checks))
     by_cluster: dict[str, dict[str, RunTime]] = {"": {}, **{name: {} for name in names}}
     for (job_class, place), run_time in recorded.items():
         flavors, cluster = split_place(place)

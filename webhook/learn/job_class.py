@@ -22,7 +22,7 @@ from webhook.model.forecasts import JobClass
 from webhook.model.job import PLAIN, Job, PodSet, of_pod_sets
 from webhook.model.pods import EVERYTHING
 from webhook.model.policy.fallback_policy import FallbackPolicy, selector
-from webhook.model.queues import Snapshot, namespace_labels
+from webhook.model.snapshot_parts import ClusterObjects
 
 COARSE = "~"
 """Prefix of the names of coarse classes."""
@@ -67,12 +67,12 @@ def sharing_policy(home: str) -> str:
     return home.removeprefix(_SHARED) if home.startswith(_SHARED) else ""
 
 
-def shares_with(policy: FallbackPolicy, namespace: str, snapshot: Snapshot) -> bool:
+def shares_with(policy: FallbackPolicy, namespace: str, cluster: ClusterObjects) -> bool:
     """Return whether a namespace shares run times and guest counts of this policy with others."""
     shared = policy.spec.shared_namespaces
     if shared is None:
         return False
-    return selector(shared, EVERYTHING).matches(namespace_labels(snapshot, namespace))
+    return selector(shared, EVERYTHING).matches(cluster.labels_of(namespace))
 
 
 class ToldApartBy(NamedTuple):

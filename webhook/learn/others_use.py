@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from math import exp
 from typing import Final, NamedTuple, TypeAlias
 
-from webhook.model.queues import Amounts, FlavorResource, Held
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import Held
 
 HOURS: Final = 24
 QueueCell: TypeAlias = tuple[str, FlavorResource]

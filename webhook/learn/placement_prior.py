@@ -16,7 +16,7 @@ from webhook.learn.expected_runs import Expecting, estimate, guessed, without_st
 from webhook.learn.run_records import at_level
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.policy.fallback_policy import Option
-from webhook.model.queues import Snapshot
+from webhook.model.snapshot_parts import KueueSetup
 
 _SPREAD_TIMES: Final = 1.5
 _SPREAD_SIGMA: Final = 0.5
@@ -44,7 +44,7 @@ def as_placed(
     runs: Sequence[RunTime | None],
     *,
     places: Sequence[GangPlace],
-    snapshot: Snapshot,
+    setup: KueueSetup,
 ) -> list[RunTime | None]:
     """Return the runs in a policy's options, guessed where the class has never run so placed.
 
@@ -53,7 +53,7 @@ def as_placed(
     first, *others = places
     rest = zip(expecting.policy.spec.options[1:], runs[1:], others, strict=True)
     found = [
-        _guessed(expecting, option, run, (first, here), snapshot)
+        _guessed(expecting, option, run, (first, here), setup)
         if run is not None and here.level and option.slowdown is None
         else run
         for option, run, here in rest
@@ -66,7 +66,7 @@ def _guessed(
     option: Option,
     run: RunTime,
     places: tuple[GangPlace, GangPlace],
-    snapshot: Snapshot,
+    setup: KueueSetup,
 ) -> RunTime:
     """Return the run as guessed, where its pods will be otherwise than those it is known from.
 
@@ -74,11 +74,11 @@ def _guessed(
     which devices' speeds lead here.
     """
     first, here = places
-    if any(_seen(expecting, _levels(here, snapshot, spread=here.is_spread))):
+    if any(_seen(expecting, _levels(here, setup, spread=here.is_spread))):
         return run
     own, there = (run if first.level else None), _loss(first.part, spread=first.is_spread)
     if run.basis is Basis.LEARNED:
-        others = _seen(expecting, _levels(here, snapshot, spread=not here.is_spread))
+        others = _seen(expecting, _levels(here, setup, spread=not here.is_spread))
         most = _most(estimate(expecting, option, other) for other in others)
         own = None if most is None else without_start(expecting, most, here.flavors)
         there = _loss(here.part, spread=not here.is_spread)
@@ -97,14 +97,14 @@ def _loss(part: DevicePart | None, *, spread: bool) -> float:
     return _SPREAD_TIMES if spread and _is_linked(part) else 1.0
 
 
-def _levels(place: GangPlace, snapshot: Snapshot, *, spread: bool) -> Iterator[str]:
+def _levels(place: GangPlace, setup: KueueSetup, *, spread: bool) -> Iterator[str]:
     """Yield what runs there are kept by: those that were spread, or those in one domain."""
     if spread:
         yield from at_level(place.flavors, SPREAD)
         return
     for name in place.flavors.split(","):
-        flavor = snapshot.flavors.get(name)
-        topology = snapshot.topologies.get(flavor.topology) if flavor is not None else None
+        flavor = setup.flavors.get(name)
+        topology = setup.topologies.get(flavor.topology) if flavor is not None else None
         for level in topology.levels if topology is not None else ():
             yield from at_level(place.flavors, level)
 

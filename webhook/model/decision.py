@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -17,19 +17,16 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from webhook.model.costs.prices import Cost, Place
+from webhook.model.edits import Edit, Original
 from webhook.model.fields import FieldError, seconds_since_1970
+from webhook.model.forecasts import Forecast
 from webhook.model.holds import Hold, hold_json, read_hold
+from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.reasons import LeftAlone
+from webhook.model.queues import Arrival, PodSetNeeds
+from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
 from webhook.model.words import harmless, plain_number
-
-if TYPE_CHECKING:
-    from webhook.model.costs.prices import Cost, Place
-    from webhook.model.edits import Edit, Original
-    from webhook.model.forecasts import Forecast
-    from webhook.model.job import Job
-    from webhook.model.queues import Arrival, PodSetNeeds
-    from webhook.model.reasons import Explained, Obstacle, Reason, Skip, Stayed
 
 
 class Fit(IntEnum):

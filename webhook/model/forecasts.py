@@ -12,7 +12,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple, TypeAlias
 
-from webhook.model.queues import FlavorResource
+from webhook.model.quantity import FlavorResource
 from webhook.model.words import span
 
 ENOUGH_RUNS = 3

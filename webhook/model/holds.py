@@ -14,7 +14,7 @@ from typing import Any, Final
 from webhook.model.faults import attempted
 from webhook.model.fields import seconds_since_1970
 from webhook.model.job import OURS, Job
-from webhook.model.queues import Amounts
+from webhook.model.quantity import Amounts
 from webhook.model.words import rfc3339, three_digits
 
 GATE: Final = "kueue.x-k8s.io/admission-gated-by"

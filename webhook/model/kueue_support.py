@@ -12,44 +12,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import islice
-from operator import is_not
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from webhook.model.fields import child
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import KueueRelease, Snapshot
+from webhook.model.queues import Effect, Gate, KueueConfig, KueueRelease
 from webhook.model.reasons import Explained
-
-if TYPE_CHECKING:
-    from webhook.model.queues import KueueConfig
-
 
 _MOST_NAMED: Final = 10
 _MOST_KEPT: Final = 100
 _MOST_FIELDS: Final = 10_000
 """Most fields of a configuration that are read; Kueue has about a hundred."""
 _LONGEST_NAME: Final = 80
-
-
-class Effect(Enum):
-    """What something in Kueue does to that on which decisions rest."""
-
-    NOTHING = "nothing"
-    MODELLED = "modelled"
-    """It is read, and decisions follow it."""
-    JOB_BY_JOB = "job by job"
-    """It matters to Jobs or queues that are left alone each for itself, whatever it says."""
-    UNMODELLED = "unmodelled"
-    """With a value other than the default, what Kueue does is not what is forecast."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    default: bool | None
-    """None: to say anything is to change something."""
-    effect: Effect
 
 
 _NOTHING, _MODELLED = Effect.NOTHING, Effect.MODELLED
@@ -499,45 +473,3 @@ def _some(names: Iterable[str]) -> list[str]:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"
-
-
-class Restraint:
-    """Restrains snapshots; what has not changed since the last one stays the same object."""
-
-    def __init__(self, *, stated_version: str = "", enforces: bool = False) -> None:
-        """Judge with *stated_version*, Kueue's version as the settings have it; empty: none.
-
-        *enforces*: doubts are reported, and policies keep their modes all the same.
-        """
-        self._stated_version = stated_version
-        self._enforces = enforces
-        self._judged: tuple[object, ...] = ()
-        self._answer: dict[str, Any] = {}
-
-    def __call__(self, snapshot: Snapshot) -> Snapshot:
-        """Return the snapshot with doubts about its Kueue, and with policies restrained by them."""
-        # Snapshots come several times a second, and Kueue's configuration hardly ever changes.
-        asked = (snapshot.kueue, snapshot.kueue_manager, snapshot.policies)
-        if not self._answer or any(map(is_not, asked, self._judged)):
-            self._judged, self._answer = asked, self._judge(snapshot)
-        return replace(snapshot, **self._answer)
-
-    def _judge(self, snapshot: Snapshot) -> dict[str, Any]:
-        reasons = doubts(snapshot.kueue, snapshot.kueue_manager, self._stated_version)
-        if not reasons or self._enforces:
-            return {"doubts": reasons, "is_restrained": False}
-        # Forecasts follow Kueue's rules in the versions that were tested: with others they would
-        # be guesses (decision 0019).
-        policies = tuple(restrained(policy, reasons[0]) for policy in snapshot.policies)
-        return {"doubts": reasons, "is_restrained": True, "policies": policies}
-
-
-def restrained(policy: FallbackPolicy, doubt: Doubt) -> FallbackPolicy:
-    """Return a policy that only observes in the place of one that enforces.
-
-    A policy that advises stays as it is, because it changes nothing that runs.
-    """
-    if policy.spec.mode is not Mode.ENFORCE:
-        return policy
-    spec = policy.spec.model_copy(update={"mode": Mode.OBSERVE})
-    return policy.model_copy(update={"spec": spec, "restrained": doubt.message})

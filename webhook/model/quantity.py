@@ -6,11 +6,16 @@ The grammar is that of ``resource.ParseQuantity``; rounding is Kueue's (``Resour
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
+from typing import TypeAlias
 
 from webhook.model.fields import FieldError
 
+FlavorResource: TypeAlias = tuple[str, str]
+"""(ResourceFlavor's name, resource's name)"""
+Amounts: TypeAlias = Mapping[FlavorResource, int]
 CPU = "cpu"
 NANO = 1_000_000_000
 LONGEST = 64

@@ -1,4 +1,4 @@
-"""Kueue's queues and what they hold at one instant: the snapshot that decisions are made on.
+"""Kueue's queues and what they hold at one instant.
 
 Amounts are ints as in ``model.quantity``. Mappings are never changed after construction.
 """
@@ -7,24 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import Enum, StrEnum
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from webhook.model.costs.devices import DeviceUse
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
-from webhook.model.pods import EVERYTHING, NOTHING, Selector, Taint, Toleration
-
-if TYPE_CHECKING:
-    from webhook.model.costs.accelerator_profile import AcceleratorProfile
-    from webhook.model.costs.prices import CompiledTariff, Prices, SeenInterruptions
-    from webhook.model.forecasts import Dispatch, Estimates, JobClass, RunTime
-    from webhook.model.kueue_support import Doubt, Gate, KueueManager
-    from webhook.model.pods import PodTemplate
-    from webhook.model.policy.fallback_policy import FallbackPolicy
-    from webhook.model.reasons import Obstacle
-    from webhook.model.signatures import SigningKeys
-from webhook.model.topologies import PlacedPods, Topology
+from webhook.model.forecasts import JobClass, RunTime
+from webhook.model.pods import EVERYTHING, NOTHING, PodTemplate, Selector, Taint, Toleration
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.topologies import PlacedPods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +27,6 @@ class WorkerCluster:
     """The Active condition's message while it is not True."""
 
 
-FlavorResource: TypeAlias = tuple[str, str]
-"""(ResourceFlavor's name, resource's name)"""
-Amounts: TypeAlias = Mapping[FlavorResource, int]
 Guest: TypeAlias = tuple[str, str, str]
 """(policy, option, namespace)"""
 Trial: TypeAlias = tuple[str, str, str]
@@ -208,6 +195,25 @@ class Transformation:
     outputs: Mapping[str, str]
     replace: bool = False
     multiply_by: str = ""
+
+
+class Effect(Enum):
+    """What something in Kueue does to that on which decisions rest."""
+
+    NOTHING = "nothing"
+    MODELLED = "modelled"
+    """It is read, and decisions follow it."""
+    JOB_BY_JOB = "job by job"
+    """It matters to Jobs or queues that are left alone each for itself, whatever it says."""
+    UNMODELLED = "unmodelled"
+    """With a value other than the default, what Kueue does is not what is forecast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    default: bool | None
+    """None: to say anything is to change something."""
+    effect: Effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -436,114 +442,6 @@ class Reservation(NamedTuple):
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffSwitch:
-    """The ConfigMap ``kueue-fallback-off``; no namespaces: everywhere."""
-
-    namespaces: frozenset[str] = frozenset()
-
-    @property
-    def is_everywhere(self) -> bool:
-        return not self.namespaces
-
-    def covers(self, namespace: str) -> bool:
-        return self.is_everywhere or namespace in self.namespaces
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Queues, what they hold, and policies at one instant."""
-
-    cluster_queues: Mapping[str, ClusterQueue] = field(default_factory=dict)
-    local_queues: Mapping[tuple[str, str], LocalQueue] = field(default_factory=dict)
-    consumed: Mapping[tuple[str, str], ConsumedResources] = field(default_factory=dict)
-    """LocalQueue to what it has used of late; apart, because Kueue writes it again and again."""
-    cohorts: Mapping[str, Cohort] = field(default_factory=dict)
-    flavors: Mapping[str, ResourceFlavor] = field(default_factory=dict)
-    node_labels: tuple[Mapping[str, str], ...] = ()
-    """What tells flavors and devices of Nodes, each different set once; empty: not watched."""
-    topologies: Mapping[str, Topology] = field(default_factory=dict)
-    checks: Mapping[str, AdmissionCheck] = field(default_factory=dict)
-    multikueue_configs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """MultiKueueConfig to the names of its clusters."""
-    worker_clusters: Mapping[str, WorkerCluster] = field(default_factory=dict)
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Namespace to its labels."""
-    limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
-    training_runtimes: Mapping[tuple[str, str], Mapping[str, Any]] = field(default_factory=dict)
-    """TrainingRuntimes, by namespace and name, and ClusterTrainingRuntimes, without namespace, as
-    the API server has them: ``webhook.jobs`` reads them together with a TrainJob."""
-    overheads: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """RuntimeClass to ``overhead.podFixed``; a RuntimeClass without overhead maps to {}."""
-    priority_classes: Mapping[str, int] = field(default_factory=dict)
-    """WorkloadPriorityClass to its value."""
-    pod_priorities: Mapping[str, int] = field(default_factory=dict)
-    """PriorityClass to its value."""
-    default_priority: int = 0
-    """That of pods that name no PriorityClass."""
-    policies: tuple[FallbackPolicy, ...] = ()
-    """The valid ones in their order: the one that applies first at the front, teams' at the end."""
-    accelerator_profiles: tuple[AcceleratorProfile, ...] = ()
-    """The valid ones, by name."""
-    tariffs: tuple[CompiledTariff, ...] = ()
-    """Likewise, over the next days."""
-    prices: Mapping[str, Prices] = field(default_factory=dict)
-    """Worker cluster, or "" for this one, to what resources cost there."""
-    currency: str = ""
-    """What money is in; empty: not known."""
-    scarcity: CongestionPrices = NO_CONGESTION
-    """As published last, however long ago."""
-    congestion: Mapping[str, Mapping[FlavorResource, float]] = field(default_factory=dict)
-    """ClusterQueue to money for one unit and hour of what is scarce there now, beside its rate."""
-    signing: SigningKeys | None = None
-    """What decisions are signed with; None: they are not, and all are believed."""
-    kueue: KueueConfig = field(default_factory=KueueConfig)
-    kueue_manager: KueueManager | None = None
-    """None: it was not read."""
-    doubts: tuple[Doubt, ...] = ()
-    """Why this Kueue is untested; see ``model.kueue_support``."""
-    is_restrained: bool = False
-    """Policies that enforce only observe, because of the doubts."""
-    runs_before_kueue: bool = True
-    """Our mutating webhook is proven to run before Kueue's (it suspends what we give a queue)."""
-    reviewed_namespaces: tuple[Selector, ...] = ()
-    """Of our webhooks for new Jobs, one each: whose Jobs the API server asks us about."""
-    omitted_namespaces: frozenset[str] = frozenset()
-    """Those of them of which it is not to ask, as long as no policy can match there."""
-    off: OffSwitch | None = None
-    held: Mapping[str, Held] = field(default_factory=dict)
-    """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
-    competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
-    """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
-    reserving: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
-    """ClusterQueue from which Kueue may preempt to its Workloads with quota, in the order in which
-    it would; of very many the first (``state.queue_counts.MOST_RESERVATIONS``)."""
-    forecasts: Mapping[str, Any] = field(default_factory=dict)
-    """ClusterQueue to the forecast of its tree (``kueue.tree_forecast.TreeForecast``)."""
-    run_times: Estimates = field(default_factory=dict)
-    start_delays: Estimates = field(default_factory=dict)
-    dispatches: Mapping[str, Dispatch] = field(default_factory=dict)
-    device_uses: Mapping[str, DeviceUse] = field(default_factory=dict)
-    """Job class to what its runs were measured to use of devices."""
-    interruptions: Mapping[str, SeenInterruptions] = field(default_factory=dict)
-    """ResourceFlavor to what was seen of runs there that were evicted as Nodes were lost."""
-    failing: frozenset[tuple[str, str, str]] = frozenset()
-    """(job class, policy, option) whose runs keep failing."""
-    obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)
-    """(namespace, name) of Jobs to what of their Workloads keeps them from being moved."""
-    jobs_on_hold: Mapping[str, int] = field(default_factory=dict)
-    """Namespace to how many of its Jobs our own gate keeps from admission."""
-    generation: int = 0
-    as_of: float = 0.0
-    """Seconds on the monotonic clock (files: on the clock that ``now`` is read from) of the last
-    sign of life of the watch that has been silent the longest."""
-
-    @property
-    def arrivals(self) -> tuple[Arrival, ...]:
-        """List the pending Workloads that compete in any queue, in Kueue's order."""
-        return in_order(self.competing[name] for name in sorted(self.competing))
-
-
 def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:
     """Return the arrivals of several queues in the order of Kueue: by priority, then by age."""
     return tuple(sorted(chain.from_iterable(arrivals), key=_rank))
@@ -551,8 +449,3 @@ def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:
 
 def _rank(arrival: Arrival) -> tuple[int, int]:
     return -arrival.priority, arrival.created
-
-
-def namespace_labels(snapshot: Snapshot, namespace: str) -> Mapping[str, str]:
-    """Find a Namespace's labels; the one that the API server puts on each is always there."""
-    return snapshot.namespaces.get(namespace, {"kubernetes.io/metadata.name": namespace})

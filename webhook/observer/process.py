@@ -27,9 +27,7 @@ from webhook.api.clock import ClockOffset
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower, WatchUpdate
 from webhook.console.console import THREADS, Console
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.model.faults import OBSERVER_PARTS, Failures, logged
-from webhook.model.kueue_support import Restraint
 from webhook.observer.certificates import Certifier
 from webhook.server import lifecycle
 from webhook.server.tls import Certificates
@@ -37,7 +35,9 @@ from webhook.settings import Settings
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update
+from webhook.state.restraint import Restraint
 from webhook.state.run_records_reader import RunRecordsReader
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import proven, signing_keys, training_runtimes, watched

@@ -16,7 +16,6 @@ from webhook.decide import expectations, match, objective
 from webhook.decide.strategies import GUESSED_TIMES
 from webhook.decide.wishes import ALLOW, CHECKPOINT, Wishes
 from webhook.kueue.durations import remaining
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import unmodelled
 from webhook.model.costs.prices import Stakes
 from webhook.model.decision import Assessment
@@ -34,6 +33,7 @@ from webhook.reconsider.offers import (
     MoveQuestion,
     ReconsiderInput,
 )
+from webhook.state.occupancy import Occupancy
 from webhook.state.workload import Workload
 
 TIMES_MINIMUM: Final = 2.0
@@ -105,7 +105,9 @@ def advise(
 
 
 def _questions(jobs: Iterable[Pending], world: ReconsiderInput) -> Iterator[MoveQuestion]:
-    policies = {policy.name: policy for policy in world.snapshot.policies if is_advised(policy)}
+    policies = {
+        policy.name: policy for policy in world.snapshot.fallback.policies if is_advised(policy)
+    }
     numbers = AlikeNumbers()
     for job in jobs:
         policy, workload = policies.get(job.policy), _running(world.workloads.get(job.key, ()))
@@ -138,7 +140,12 @@ def _running(workloads: Sequence[Workload]) -> Workload | None:
 def _of_job(question: MoveQuestion, world: ReconsiderInput, catalog: MoveOptions) -> Advice | None:
     """Return the advice for one Job; None: it is best where it is, or that cannot be known."""
     try:
-        if unmodelled(question.pending.job, question.pending.queue, world.snapshot):
+        if unmodelled(
+            question.pending.job,
+            question.pending.queue,
+            world.snapshot.setup,
+            world.snapshot.cluster,
+        ):
             return None
         applicant, assessments = catalog.assessed(question)
     except FieldError:

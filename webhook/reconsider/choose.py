@@ -15,8 +15,6 @@ from math import inf
 from webhook.decide import match, wishes
 from webhook.kueue import forecast
 from webhook.kueue.flavor_plan import demand
-from webhook.kueue.live_occupancy import LiveOccupancy
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
@@ -29,7 +27,7 @@ from webhook.model.policy.fallback_policy import (
     Reconsider,
     seconds,
 )
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.model.reasons import Obstacle, Skip
 from webhook.reconsider import plan
 from webhook.reconsider.offers import (
@@ -50,6 +48,10 @@ from webhook.reconsider.plan import (
     Way,
 )
 from webhook.state import forecast_input
+from webhook.state.forecast_input import forecast_givens
+from webhook.state.live_occupancy import LiveOccupancy
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot
 from webhook.state.workload import Workload
 
 
@@ -83,7 +85,10 @@ class Lineup:
         """Rank to the number of its pending Workloads."""
         self._waiting = [self._ranked(self._with_class(group)) for group in self._waiting]
         self._starts = forecast.PlannedStarts(
-            world.snapshot, self._running, self._waiting, self._run_times, world.now, world.contents
+            forecast_givens(world.snapshot, self._run_times, world.now),
+            self._running,
+            self._waiting,
+            world.contents,
         )
         self._as_it_is = self._prospect(self._starts.begun)
         self._ways: dict[str, tuple[Way, ...]] = {}
@@ -106,7 +111,7 @@ class Lineup:
         name, snapshot = way.cluster_queue, self._world.snapshot
         found = self.occupancy.start_times.start_of(
             name,
-            demand(way.arrival.needs, snapshot.cluster_queues[name], snapshot),
+            demand(way.arrival.needs, snapshot.setup.cluster_queues[name], snapshot.setup),
             now=self._world.now,
             priority=way.arrival.priority,
             local_queue=way.arrival.local_queue_key,
@@ -225,7 +230,7 @@ def policies_of(snapshot: Snapshot) -> tuple[FallbackPolicy, ...]:
     # moved (decision 0019).
     return tuple(
         policy
-        for policy in snapshot.policies
+        for policy in snapshot.fallback.policies
         if policy.spec.reconsider is not None and policy.spec.mode is Mode.ENFORCE
     )
 
@@ -283,7 +288,9 @@ def _passes_in(answer: tuple[str, Obstacle], pending: Pending, world: Reconsider
         return world.workloads[pending.key][0].requeue_at - world.unix
     if obstacle is not Obstacle.TOO_SOON:
         return inf
-    policy = next(policy for policy in world.snapshot.policies if policy.name == policy_name)
+    policy = next(
+        policy for policy in world.snapshot.fallback.policies if policy.name == policy_name
+    )
     rules = policy.spec.reconsider or Reconsider()
     return max(pending.created, pending.changed) + seconds(rules.after) - world.unix
 
@@ -295,7 +302,9 @@ class _Questions:
         self._world = world
         self._alike = AlikeNumbers()
         self._skips: dict[tuple[int, Owner | None, str | None], Skip | None] = {}
-        self._policies = {policy.name: policy for policy in reversed(world.snapshot.policies)}
+        self._policies = {
+            policy.name: policy for policy in reversed(world.snapshot.fallback.policies)
+        }
 
     def of(self, pending: Pending) -> MoveQuestion | tuple[str, Obstacle] | None:
         """Return the question where a Job may be moved to, or its policy's name and the obstacle.
@@ -354,7 +363,7 @@ def _option_by_queue(pending: Pending, policy: FallbackPolicy, snapshot: Snapsho
 
     An option that changes more than the queue does not count: the Job lacks its changes.
     """
-    local_queue = snapshot.local_queues.get((pending.job.namespace, pending.queue))
+    local_queue = snapshot.setup.local_queues.get((pending.job.namespace, pending.queue))
     for option in policy.spec.options:
         is_there = option.queue == pending.queue or (
             local_queue is not None and option.cluster_queue == local_queue.cluster_queue

@@ -21,7 +21,9 @@ from webhook.model.costs.prices import Prices
 from webhook.model.holds import SLOT_SECONDS, Hold
 from webhook.model.namespace_shares import in_turn
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Amounts, FlavorResource, Held, Snapshot
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import Held
+from webhook.state.snapshot import Snapshot
 
 MOST_PLANNED: Final = 500
 """Jobs that are planned anew at a time, the most urgent of each namespace first; the others keep
@@ -146,11 +148,11 @@ def reason(job: HeldJob, snapshot: Snapshot, start: float, unix: float) -> Relea
         return Release.UNKNOWN
     if job.refuses:
         return Release.ASKED
-    if snapshot.off is not None and snapshot.off.covers(job.namespace):
+    if snapshot.fallback.off is not None and snapshot.fallback.off.covers(job.namespace):
         return Release.OFF
     if _rules(job, snapshot) is None:
         return Release.POLICY
-    if (job.hold.job_class, job.policy, job.option) in snapshot.failing:
+    if (job.hold.job_class, job.policy, job.option) in snapshot.learned.failing:
         return Release.FAILING
     if unix >= job.hold.latest:
         return Release.LATEST
@@ -193,7 +195,7 @@ def _fits_now(
 ) -> bool:
     """Return whether a Job has room in its ClusterQueue's own quota now, and leaves some."""
     queue, quotas = cluster_queue_of(job, snapshot), _quotas(job, snapshot)
-    held = snapshot.held.get(queue, Held())
+    held = snapshot.workloads.held.get(queue, Held())
     for cell, wanted in _usage(job).items():
         quota = quotas.get(cell)
         if quota is None or wanted > quota:
@@ -209,7 +211,9 @@ def _fits_now(
 
 def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:
     """Return the policy of a Job, if it still holds Jobs."""
-    policy = next((policy for policy in snapshot.policies if policy.name == job.policy), None)
+    policy = next(
+        (policy for policy in snapshot.fallback.policies if policy.name == job.policy), None
+    )
     return policy if policy is not None and _holds(policy) else None
 
 
@@ -264,7 +268,7 @@ def _cheapest(job: HeldJob, hold: Hold, costs: Mapping[float, float], room: _Roo
 
 def _costs(job: HeldJob, hold: Hold, snapshot: Snapshot, unix: float) -> Mapping[float, float]:
     """Return what a Job would cost by its start, the earliest first; empty: it is not known."""
-    prices, policy = snapshot.prices.get(""), _rules(job, snapshot)
+    prices, policy = snapshot.costs.prices.get(""), _rules(job, snapshot)
     if prices is None or policy is None or policy.spec.strategy.least_cost is None:
         return {}
     carbon_price = float(policy.spec.strategy.least_cost.carbon_price)
@@ -331,22 +335,24 @@ def contents_of_holding_queues(snapshot: Snapshot) -> Mapping[str, Held]:
     """Return what the ClusterQueues hold to which policies with `hold` lead."""
     queues = {
         option.queue
-        for policy in snapshot.policies
+        for policy in snapshot.fallback.policies
         if _holds(policy)
         for option in policy.spec.options
     }
     names = {
-        place.cluster_queue for (_, name), place in snapshot.local_queues.items() if name in queues
+        place.cluster_queue
+        for (_, name), place in snapshot.setup.local_queues.items()
+        if name in queues
     }
-    return {name: snapshot.held.get(name, Held()) for name in sorted(names)}
+    return {name: snapshot.workloads.held.get(name, Held()) for name in sorted(names)}
 
 
 def cluster_queue_of(job: HeldJob, snapshot: Snapshot) -> str:
-    place = snapshot.local_queues.get((job.namespace, job.queue))
+    place = snapshot.setup.local_queues.get((job.namespace, job.queue))
     return place.cluster_queue if place is not None else ""
 
 
 def _quotas(job: HeldJob, snapshot: Snapshot) -> Mapping[FlavorResource, int]:
-    queue = snapshot.cluster_queues.get(cluster_queue_of(job, snapshot))
+    queue = snapshot.setup.cluster_queues.get(cluster_queue_of(job, snapshot))
     groups = queue.groups if queue is not None else ()
     return {cell: quota.nominal for group in groups for cell, quota in group.quotas.items()}

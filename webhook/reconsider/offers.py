@@ -17,7 +17,6 @@ from webhook.decide.objective import late_cost, sigma_of
 from webhook.decide.strategies import GUESSED_TIMES, margin
 from webhook.decide.wishes import Wishes
 from webhook.jobs import BY_NAME
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.requests import priority_of, unmodelled
 from webhook.learn import expected_runs
 from webhook.model import marks
@@ -28,11 +27,13 @@ from webhook.model.forecasts import Basis
 from webhook.model.job import Job, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Reconsider, seconds
 from webhook.model.policy.strategy import MoveSaving
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.model.reasons import Obstacle
 from webhook.reconsider.plan import MoveCandidate, Pricing, Rank, Way
 from webhook.state import forecast_input
-from webhook.state.queue_contents import QueueContents
+from webhook.state.occupancy import Occupancy
+from webhook.state.queue_counts import QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.workload import Workload
 
 
@@ -135,7 +136,9 @@ class MoveOptions:
         """Return what Jobs have in common that differ only in name and age."""
         pending, policy = question.pending, question.policy
         try:
-            if unmodelled(pending.job, pending.queue, self._world.snapshot):
+            if unmodelled(
+                pending.job, pending.queue, self._world.snapshot.setup, self._world.snapshot.cluster
+            ):
                 return Obstacle.UNMODELLED
             applicant, assessments = self.assessed(question)
             by_option = {assessment.option: assessment for assessment in assessments}
@@ -246,7 +249,7 @@ class MoveOptions:
                 namespace=job.namespace,
                 local_queue=there.queue,
                 needs=there.needs,
-                priority=priority_of(job, option, self._world.snapshot),
+                priority=priority_of(job, option, self._world.snapshot.cluster),
                 policy=policy.name,
                 option=there.option,
             ),

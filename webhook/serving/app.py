@@ -104,7 +104,7 @@ class _WorkerProcess:
             sys.stdout,
             self.metrics.log_dropped.inc,
             pass_on=self._link.tell,
-            named=lambda: match.named_by(self.handler.snapshot.policies),
+            named=lambda: match.named_by(self.handler.snapshot.fallback.policies),
         )
         self.handler = Handler(
             create.Rules(

@@ -22,18 +22,19 @@ from webhook.decide.applicant import Moment
 from webhook.flow import create, update
 from webhook.flow.ledger import ClusterView, ClusterViews, RepeatedReviews
 from webhook.jobs import KINDS, JobKind
-from webhook.kueue.occupancy import Occupancy
 from webhook.model.decision import (
     CreateOutcome,
     Outcome,
     Skipped,
 )
 from webhook.model.edits import Operation
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.model.reasons import Skip
 from webhook.model.words import rfc3339
 from webhook.serving.server_metrics import BLIND, TOO_MANY, UNSEEN, Metrics
+from webhook.state.occupancy import Occupancy
 from webhook.state.pipe import Update
+from webhook.state.snapshot import Snapshot
 
 _VISIBLE_KEPT = 10_000
 """Keys of Workloads observed lately, kept to tell a copied Job from a reinvocation."""

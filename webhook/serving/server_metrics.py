@@ -18,8 +18,8 @@ from webhook.metric_table import (
 from webhook.model.faults import OBSERVER_PARTS
 from webhook.model.kueue_support import KueueTested
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
-from webhook.model.queues import Snapshot
 from webhook.model.reasons import LeftAlone, Obstacle, Reason, Skip
+from webhook.state.snapshot import Snapshot
 
 REVIEW_BUCKETS: Final = (
     0.0001,
@@ -215,16 +215,16 @@ class Metrics:
 
     def show(self, snapshot: Snapshot, *, placements: int, forecast_age: float) -> None:
         """Set the gauges that are computed only at a scrape; *forecast_age* is in seconds."""
-        off = snapshot.off
+        off = snapshot.fallback.off
         self.forecasts.set(len(snapshot.forecasts))
         self.forecast_age.set(forecast_age)
         self.ledger.set(placements)
         self.off.labels("everywhere").set(off is not None and off.is_everywhere)
         self.off.labels("namespaces").set(off is not None and not off.is_everywhere)
-        doubts = {doubt.reason for doubt in snapshot.doubts}
+        doubts = {doubt.reason for doubt in snapshot.setup.doubts}
         for reason in UNTESTED:
             self.untested.labels(reason).set(reason in doubts)
-        self._forget_all_but(snapshot.policies)
+        self._forget_all_but(snapshot.fallback.policies)
 
     def show_clusters(self, ages: Mapping[str, float]) -> None:
         """Set the age in seconds of each worker cluster's state; remove clusters that are gone."""

@@ -16,11 +16,12 @@ from webhook.model.decision import Decision
 from webhook.model.holds import SLOT_SECONDS
 from webhook.model.job import Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Arrival, Snapshot
+from webhook.model.queues import Arrival
 from webhook.reconsider import choose, hold_plan, offers
 from webhook.reconsider.hold_plan import HeldJob
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
 from webhook.simulate.scenario_spec import Holding
+from webhook.state.snapshot import Snapshot
 
 RELEASE_SECONDS: Final = 60.0
 """Between two looks at held Jobs, as in the controller."""

@@ -21,7 +21,6 @@ from webhook.flow import create
 from webhook.flow.carry_out import as_submitted
 from webhook.jobs import reduced
 from webhook.kueue import requests
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.learn import job_class
 from webhook.learn.estimates import RunTimeLearner
@@ -31,7 +30,8 @@ from webhook.model.decision import Decided, Decision
 from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.job import Job
-from webhook.model.queues import Amounts, Arrival, FlavorResource, Snapshot
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import Arrival
 from webhook.model.reasons import why_stayed
 from webhook.model.words import rfc3339
 from webhook.simulate.leader import Holds, Moving
@@ -39,6 +39,8 @@ from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
 from webhook.simulate.results import JobResult, LostRun, Result, costed
 from webhook.simulate.scenario import Arm, Scenario, Submission
 from webhook.simulate.site import UNTIL_ENDED, Site, TrueRunTimes, Workers, amounts
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot, updated
 
 _RULES = create.Rules()
 
@@ -69,7 +71,7 @@ MOST_PREEMPTED = 1000
 class _Replay:
     def __init__(self, scenario: Scenario, arm: Arm, run_times: RunTimeLearner) -> None:
         self._scenario, self._arm = scenario, arm
-        snapshot = replace(scenario.snapshot, policies=arm.policies)
+        snapshot = scenario.snapshot.with_policies(arm.policies)
         self._forecasts = Forecasts(snapshot, run_times, prices=scenario.prices)
         self._holds = Holds(arm.policies, scenario.holding, self._forecasts.unix)
         # What becomes of a Workload that is preempted while it runs in a worker is not modelled.
@@ -78,7 +80,7 @@ class _Replay:
         # While Workloads are dispatched to workers, forecasts change by the clock alone.
         self._moving = Moving(snapshot, self._forecasts, is_quiet=not scenario.workers)
         self._policies = {policy.name: policy for policy in arm.policies}
-        self._devices = snapshot.prices.get("", NO_PRICES).devices
+        self._devices = snapshot.costs.prices.get("", NO_PRICES).devices
         self._own = len(self._here.simulations)
         self._simulations = self._here.simulations + self._workers.simulations
         """First the own cluster's, then the workers'."""
@@ -193,7 +195,7 @@ class _Replay:
         view = self._workers.around(self._here.view(job, now), job, now)
         if not self._holds.count:
             return view
-        return replace(view, snapshot=replace(view.snapshot, jobs_on_hold=self._holds.counts))
+        return replace(view, snapshot=updated(view.snapshot, jobs_on_hold=self._holds.counts))
 
     def _queued(self, submission: Submission, job: Job, arrival: Arrival) -> QueuedJob:
         policy = self._policies.get(arrival.policy)
@@ -314,7 +316,7 @@ def accelerators_of(job: Job, snapshot: Snapshot) -> int:
     """Return how many accelerators a Job needs, all its pods together."""
     return sum(
         amount
-        for need in requests.needs(job, snapshot)
+        for need in requests.needs(job, snapshot.cluster, snapshot.setup.kueue)
         for resource, amount in need.asked.items()
         if is_accelerator(resource)
     )

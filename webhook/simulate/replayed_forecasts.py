@@ -17,7 +17,6 @@ from webhook.cost.congestion import STEP_SECONDS, Market, by_queue, next_prices,
 from webhook.decide import match
 from webhook.decide.wishes import said_seconds
 from webhook.kueue.flavor_plan import NOWHERE, Demand
-from webhook.kueue.occupancy import NO_START_TIMES, Occupancy
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import StartTimes
@@ -25,12 +24,13 @@ from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
-from webhook.model.costs.prices import Prices
+from webhook.model.costs.prices import NO_PRICES, Prices
 from webhook.model.costs.scarcity import LASTS_SECONDS, NO_CONGESTION
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
-from webhook.model.queues import Amounts, Arrival, Snapshot, Stage
+from webhook.model.quantity import Amounts
+from webhook.model.queues import Arrival, Stage
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import choose
 from webhook.simulate.scenario import EPOCH, ReplayedPrices, Submission
@@ -41,7 +41,9 @@ from webhook.state.forecast_input import (
     running_in,
     watched,
 )
-from webhook.state.queue_contents import Group, QueueContents
+from webhook.state.occupancy import NO_START_TIMES, Occupancy, beside
+from webhook.state.queue_counts import Group, QueueContents
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.workload import Workload, arrived
 
 
@@ -189,7 +191,7 @@ class Forecasts:
         self._congestion = NO_CONGESTION
         self._ruling, self._known_too = ruling or snapshot, known
         self._watched = watched(snapshot) | choose.trees(snapshot)
-        self._trees_with_prices = rules_by_tree(self._ruling)
+        self._trees_with_prices = rules_by_tree(self._ruling.fallback.policies, self._ruling.setup)
         self._forecast_inputs = ForecastInputs()
         self._run_times = run_times
         self._queues: defaultdict[str, _Queue] = defaultdict(_Queue)
@@ -210,20 +212,22 @@ class Forecasts:
             return replace(self._snapshot, as_of=now)
         if now >= self._fresh_until and self._has_choice(job):
             self._forecast(now)
-        published = replace(self.published, as_of=now, dispatches=self._dispatched.step())
+        published = updated(self.published, as_of=now, dispatches=self._dispatched.step())
         return self._priced(published, now)
 
     def _priced(self, snapshot: Snapshot, now: float) -> Snapshot:
         """Return a snapshot with what resources cost at a moment."""
         unix = self.unix(now)
-        priced = replace(snapshot, prices=self._prices_at(unix))
+        priced = updated(snapshot, prices=self._prices_at(unix))
         if not self._trees_with_prices:
             return priced
         self._let_prices_follow(priced, now)
-        return replace(priced, congestion=by_queue(self._congestion, priced, unix))
+        return updated(
+            priced, congestion=by_queue(self._congestion, priced.setup, priced.fallback.off, unix)
+        )
 
     def _prices_at(self, unix: float) -> Mapping[str, Prices]:
-        return self._snapshot.prices if self._prices is None else self._prices.at(unix)
+        return self._snapshot.costs.prices if self._prices is None else self._prices.at(unix)
 
     def _let_prices_follow(self, snapshot: Snapshot, now: float) -> None:
         """Take the steps that the leading controller would have taken since the last time."""
@@ -234,14 +238,20 @@ class Forecasts:
             request
             for name in self._watched
             for request in requests_in(
-                name, self._queues[name].contents_of(), snapshot.cluster_queues[name]
+                name, self._queues[name].contents_of(), snapshot.setup.cluster_queues[name]
             )
         )
         first = max(self._congestion.at, unix - LASTS_SECONDS)
         for step in range(int((unix - first) // STEP_SECONDS) - 1, -1, -1):
             behind = step * STEP_SECONDS
             market = Market(
-                snapshot=snapshot, requests=requests, now=now - behind, unix=unix - behind
+                setup=snapshot.setup,
+                fallback=snapshot.fallback,
+                prices=snapshot.costs.prices.get("", NO_PRICES),
+                forecasts=snapshot.forecasts,
+                requests=requests,
+                now=now - behind,
+                unix=unix - behind,
             )
             self._congestion = next_prices(self._congestion, market)
 
@@ -263,7 +273,7 @@ class Forecasts:
     def snapshot(self, now: float) -> Snapshot:
         """Return the queues with what is learned of runs and of the delays before them."""
         run_times, starts = self.learned()
-        return replace(
+        return updated(
             self._snapshot,
             as_of=now,
             run_times=run_times,
@@ -408,7 +418,7 @@ class Forecasts:
 
     def _forecast(self, now: float) -> None:
         run_times, starts = self.learned()
-        snapshot = replace(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
+        snapshot = updated(self._snapshot, as_of=now, run_times=run_times, start_delays=starts)
         forecast_input = ForecastInput(
             snapshot=snapshot,
             counted={name: self._queues[name].contents_of() for name in self._changed},
@@ -419,7 +429,7 @@ class Forecasts:
         self._changed.clear()
         forecasts = self._forecast_inputs.forecasts(forecast_input)
         self.published = replace(snapshot, forecasts=forecasts)
-        self._start_times = NO_START_TIMES.adopt(self.published)
+        self._start_times = beside(NO_START_TIMES, self.published)
         horizon = max((of_tree.log.times[-1] for of_tree in forecasts.values()), default=0.0)
         self._fresh_until = now + max(FRESH_SECONDS, FRESH_PART * horizon)
 

@@ -18,7 +18,7 @@ from webhook.decide.wishes import Wishes
 from webhook.model.costs.prices import HOUR, Prices
 from webhook.model.policy.fallback_policy import FallbackPolicy
 from webhook.model.policy.strategy import LeastCost
-from webhook.model.queues import Amounts, FlavorResource
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.simulate.scenario import ReplayedPrices
 
 _NOTICED_SECONDS = 0.5

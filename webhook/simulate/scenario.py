@@ -27,9 +27,9 @@ from webhook.model.policy.fallback_policy import (
     StrategyType,
     sort_key,
 )
-from webhook.model.queues import Snapshot
 from webhook.simulate.scenario_spec import Holding
 from webhook.state.price_compiler import PriceCompiler, PriceSources
+from webhook.state.snapshot import Snapshot, updated
 
 STATIC = "static"
 """The strategy that decides nothing: every Job runs where it was submitted."""
@@ -321,7 +321,7 @@ def templates_of(
 
 def emptied(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with empty queues and no off switch, as a replay begins."""
-    return replace(
+    return updated(
         snapshot, off=None, held={}, competing={}, reserving={}, forecasts={}, dispatches={}
     )
 

@@ -29,7 +29,6 @@ from webhook.model.policy.fallback_policy import (
     PolicyError,
     seconds,
 )
-from webhook.model.queues import Snapshot
 from webhook.simulate import arrivals, scenario_spec
 from webhook.simulate.scenario import (
     EPOCH,
@@ -50,6 +49,7 @@ from webhook.simulate.scenario_spec import (
     validated,
 )
 from webhook.state.price_compiler import PriceSources
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.snapshot_file import objects_in, snapshot_of
 
 Object: TypeAlias = Mapping[str, Any]
@@ -205,26 +205,26 @@ def _worker(
     # Decisions are made at the manager: policies of a worker apply to its own users.
     placed = [entry for entry in listed(spec, path, read_text) if entry[0].get("kind") != KIND]
     snapshot = snapshot_of(with_namespaces(placed, templates))
-    return Worker(snapshot=replace(snapshot, policies=()), watched=spec.watched)
+    return Worker(snapshot=snapshot.with_policies(()), watched=spec.watched)
 
 
 def _check_name(name: str, before: Collection[str], manager: Snapshot, path: str) -> None:
     if name in before:
         raise FieldError(path, f"{name} is there twice")
-    reached = multikueue.reached(manager)
+    reached = multikueue.reached(manager.setup)
     if name not in reached:
         there = ", ".join(reached) or "none"
         message = f"no ClusterQueue in `cluster` leads to {name} through MultiKueue; there is "
         raise FieldError(path, message + there)
-    if name not in manager.worker_clusters:
-        there = ", ".join(manager.worker_clusters) or "none"
+    if name not in manager.setup.worker_clusters:
+        there = ", ".join(manager.setup.worker_clusters) or "none"
         raise FieldError(path, f"no MultiKueueCluster {name} in `cluster`; there is {there}")
 
 
 def _check_all(described: Collection[str], manager: Snapshot) -> None:
     """Reject a scenario with a worker cluster that Jobs would go to and that is not described."""
-    for queue in manager.cluster_queues.values():
-        for name in multikueue.unknown(queue, manager, described):
+    for queue in manager.setup.cluster_queues.values():
+        for name in multikueue.unknown(queue, manager.setup, described):
             raise FieldError("clusters", f"expected {name} too: a ClusterQueue leads there")
 
 
@@ -334,7 +334,7 @@ def _scenario(spec: ScenarioSpec, read_text: ReadText, seed: int) -> Scenario:
     _check_rows(submissions, templates, snapshot)
     return Scenario(
         name=spec.name,
-        snapshot=replace(snapshot, policies=()),
+        snapshot=snapshot.with_policies(()),
         objects=tuple(source for source, _ in placed),
         policies=policies,
         policy_objects=tuple(source for source, _ in ruling),
@@ -397,7 +397,7 @@ def _prices(
         sources=PriceSources(
             tariffs={tariff.name: tariff for tariff in tariffs},
             profiles=tuple(profiles),
-            flavors=snapshot.flavors,
+            flavors=snapshot.setup.flavors,
             series=dict(_series(*entry) for entry in placed if _is(entry, "ConfigMap")),
         ),
     )
@@ -433,11 +433,11 @@ def _queueing(templates: Mapping[str, Object], snapshot: Snapshot) -> Snapshot:
     snapshot = match.queueing_all(snapshot)
     for name, job in templates.items():
         kind = kind_of(job)
-        if kind.framework not in snapshot.kueue.frameworks:
+        if kind.framework not in snapshot.setup.kueue.frameworks:
             message = f"{kind.framework} is not among the frameworks of Kueue's configuration"
             raise FieldError(f"jobs.{name}", message)
     # Where the scenario has no configuration, Kueue's defaults are what it is replayed with.
-    return replace(snapshot, kueue=replace(snapshot.kueue, is_read=True))
+    return updated(snapshot, kueue=replace(snapshot.setup.kueue, is_read=True))
 
 
 def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> None:
@@ -446,13 +446,13 @@ def _check_templates(templates: Mapping[str, Object], snapshot: Snapshot) -> Non
         metadata = job["metadata"]
         queue = fields.texts(metadata, "labels", f"jobs.{name}").get(QUEUE_LABEL)
         _check_queue((metadata["namespace"], queue or DEFAULT_QUEUE), snapshot, f"jobs.{name}")
-        if missing := requests.unknown_class(kind_of(job).read(job), snapshot):
+        if missing := requests.unknown_class(kind_of(job).read(job), snapshot.cluster):
             raise FieldError(f"jobs.{name}", f"no {missing} in `cluster`")
 
 
 def _check_queue(key: tuple[str, str], snapshot: Snapshot, path: str) -> None:
-    if key not in snapshot.local_queues:
-        there = [queue_name for space, queue_name in snapshot.local_queues if space == key[0]]
+    if key not in snapshot.setup.local_queues:
+        there = [queue_name for space, queue_name in snapshot.setup.local_queues if space == key[0]]
         message = f"no LocalQueue {key[1]} in namespace {key[0]}; there is "
         raise FieldError(path, message + (", ".join(there) or "none"))
 
@@ -476,8 +476,8 @@ def _check_rows(
             namespace = templates[submission.template]["metadata"]["namespace"]
             _check_queue((namespace, changes.queue), snapshot, changes.place)
         name = changes.priority_class
-        if name and name not in snapshot.priority_classes:
-            known = ", ".join(snapshot.priority_classes) or "none"
+        if name and name not in snapshot.cluster.priority_classes:
+            known = ", ".join(snapshot.cluster.priority_classes) or "none"
             message = f"no WorkloadPriorityClass {name} in `cluster`; there is {known}"
             raise FieldError(changes.place, message)
 
@@ -496,7 +496,7 @@ def _check_keys(
     """Reject run times that no Job could ever have."""
     options = {option.name for policy in policies for option in policy.spec.options}
     clusters = (snapshot, *(worker.snapshot for worker in workers.values()))
-    flavors = list(dict.fromkeys(name for cluster in clusters for name in cluster.flavors))
+    flavors = list(dict.fromkeys(name for cluster in clusters for name in cluster.setup.flavors))
     for name, job in spec.jobs.items():
         for key in job.run_times:
             if key in options or set(key.split(",")) <= set(flavors):

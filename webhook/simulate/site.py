@@ -13,10 +13,8 @@ from math import inf
 from typing import TypeAlias
 
 from webhook.decide import remote_options
-from webhook.kueue import counted_arrivals, multikueue, quota
-from webhook.kueue.counted_arrivals import occupancy_of
+from webhook.kueue import multikueue, quota
 from webhook.kueue.flavor_plan import NOWHERE, Demand, demand
-from webhook.kueue.occupancy import Occupancy
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import PreemptedWorkloads, Simulation
@@ -26,22 +24,23 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import (
-    Amounts,
     Arrival,
     ClusterQueue,
-    FlavorResource,
     Guest,
     Held,
     Preemption,
     Queueing,
-    Snapshot,
     StopPolicy,
     Trial,
-    namespace_labels,
 )
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
 from webhook.simulate.scenario import Worker
+from webhook.state import counted_arrivals
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import Occupancy
+from webhook.state.snapshot import Snapshot, updated
 
 
 @dataclass(slots=True)
@@ -80,11 +79,11 @@ class KnownOccupancy:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._view = occupancy_of(snapshot)
-        self._counts_of = {name: _QueueCounts() for name in snapshot.cluster_queues}
+        self._counts_of = {name: _QueueCounts() for name in snapshot.setup.cluster_queues}
         self._changed: set[str] = set()
         self._with_heads = frozenset(
             name
-            for name, queue in snapshot.cluster_queues.items()
+            for name, queue in snapshot.setup.cluster_queues.items()
             if queue.queueing is Queueing.STRICT
         )
 
@@ -135,11 +134,11 @@ class KnownOccupancy:
         *heads*: the first pending Workload of each StrictFIFO ClusterQueue that admits any.
         """
         names = self._changed | self._with_heads
-        held = {**self._view.snapshot.held}
+        held = {**self._view.snapshot.workloads.held}
         for name in names:
             queue_held = self._counts_of[name].held()
             held[name] = replace(queue_held, pending=0) if name in heads else queue_held
-        snapshot = replace(snapshot, held=held)
+        snapshot = updated(snapshot, held=held)
         view = counted_arrivals.as_held(replace(self._view, snapshot=snapshot), names)
         self._changed.clear()
         for name, head in heads.items():
@@ -189,10 +188,10 @@ class Site:
 
     def cluster_queue(self, arrival: Arrival) -> ClusterQueue | None:
         """Return where a Workload waits; None: Kueue does not queue it."""
-        place = self.snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+        place = self.snapshot.setup.local_queues.get((arrival.namespace, arrival.local_queue))
         if place is None or place.stop_policy is not StopPolicy.NONE:
             return None
-        return self.snapshot.cluster_queues.get(place.cluster_queue)
+        return self.snapshot.setup.cluster_queues.get(place.cluster_queue)
 
     def join(self, queued: QueuedJob, runs: Runs, now: float) -> int | None:
         """Add a pending Workload.
@@ -270,11 +269,11 @@ class Site:
         }
 
     def _is_selected(self, arrival: Arrival, queue: ClusterQueue) -> bool:
-        return queue.namespaces.matches(namespace_labels(self.snapshot, arrival.namespace))
+        return queue.namespaces.matches(self.snapshot.cluster.labels_of(arrival.namespace))
 
     def _demand(self, arrival: Arrival, queue: ClusterQueue) -> Demand:
         try:
-            asked = demand(arrival.needs, queue, self.snapshot)
+            asked = demand(arrival.needs, queue, self.snapshot.setup)
         except FieldError:
             # Kueue cannot assign it either: it stays pending.
             asked = NOWHERE
@@ -307,13 +306,13 @@ def _simulations(snapshot: Snapshot, *, preempts: bool) -> Iterator[Simulation]:
     """Yield a simulation for each tree, with empty queues."""
     queues = [
         queue if preempts else replace(queue, preemption=Preemption())
-        for queue in snapshot.cluster_queues.values()
+        for queue in snapshot.setup.cluster_queues.values()
     ]
-    for tree in quota.plant(snapshot.cluster_queues, snapshot.cohorts).trees:
+    for tree in quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts).trees:
         simulation = Simulation(
             tree,
             queues,
-            kueue=snapshot.kueue,
+            kueue=snapshot.setup.kueue,
             came_one_by_one=False,
         )
         simulation.step()
@@ -348,15 +347,15 @@ class Workers:
             self._add(name, worker)
 
     def _add(self, name: str, worker: Worker) -> None:
-        policies = self._manager.snapshot.policies if worker.watched else ()
-        snapshot = replace(worker.snapshot, policies=policies)
+        policies = self._manager.snapshot.fallback.policies if worker.watched else ()
+        snapshot = worker.snapshot.with_policies(policies)
 
         def known(*own: Estimates) -> tuple[Estimates, Estimates]:
             here = self._manager.snapshot
-            given = (here.worker_clusters, here.cluster_queues, here.checks)
+            given = (here.setup.worker_clusters, here.setup.cluster_queues, here.setup.checks)
             runs, starts = (
                 expected_runs.together(
-                    expected_runs.lent(learned, *given)[name], mine, snapshot.cluster_queues
+                    expected_runs.lent(learned, *given)[name], mine, snapshot.setup.cluster_queues
                 )
                 for learned, mine in zip(self._manager.forecasts.learned(), own, strict=True)
             )
@@ -382,9 +381,9 @@ class Workers:
         if not self._clusters:
             return False
         here = self._manager.snapshot
-        queue = here.cluster_queues[cluster_queue]
-        return multikueue.is_multikueue(queue, here) and not multikueue.unknown(
-            queue, here, self._clusters
+        queue = here.setup.cluster_queues[cluster_queue]
+        return multikueue.is_multikueue(queue, here.setup) and not multikueue.unknown(
+            queue, here.setup, self._clusters
         )
 
     def around(self, here: Occupancy, job: Job, now: float) -> Occupancy:
@@ -417,9 +416,13 @@ class Workers:
             sent=begun.at,
             comes=begun.at + self._delay(queued),
         )
-        for name in multikueue.behind(here.cluster_queues[queued.cluster_queue], here):
+        for name in multikueue.behind(here.setup.cluster_queues[queued.cluster_queue], here.setup):
             cluster = self._clusters.get(name)
-            if cluster is None or multikueue.inactive(name, here) or not cluster.site.simulations:
+            if (
+                cluster is None
+                or multikueue.inactive(name, here.setup)
+                or not cluster.site.simulations
+            ):
                 continue
             cluster.coming[queued.key] = coming
             yield coming.comes, cluster.first

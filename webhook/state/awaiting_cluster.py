@@ -15,7 +15,7 @@ from webhook.model import fields
 from webhook.model.queues import Stage
 from webhook.model.signatures import SigningKeys
 from webhook.state.workload import Workload, read_workload
-from webhook.state.workload_shapes import read_shape
+from webhook.state.workload_pods import read_shape
 
 KUEUES_MANAGER: Final = "kueue-admission"
 """The field manager by which Kueue writes, and takes away, what belongs to an admission:

@@ -20,18 +20,18 @@ import yaml
 
 from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, NotServed
 from webhook.api.watch import Follower, WatchUpdate
-from webhook.kueue.live_occupancy import OccupancyOfSnapshots
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import NOTHING_LENT
 from webhook.model import fields
 from webhook.model.faults import Attention
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.fallback_policy import FallbackPolicy
-from webhook.model.queues import Snapshot
 from webhook.state.feed import Counted, Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
+from webhook.state.live_occupancy import OccupancyOfSnapshots
 from webhook.state.pipe import Update
 from webhook.state.signing_keys import KeyRing
+from webhook.state.snapshot import Snapshot, updated
 from webhook.state.watched import proven, watched_on_worker
 
 PREFIX: Final = "kueue-fallback-worker-"
@@ -249,12 +249,12 @@ class ClusterWatch:
         return self._feed.counted
 
     def _complete(self, snapshot: Snapshot) -> Snapshot:
-        queues = snapshot.cluster_queues
-        return replace(
+        queues = snapshot.setup.cluster_queues
+        return updated(
             self._with_occupancy(snapshot),
             policies=self.policies,
-            run_times=self._run_times(self.lent, snapshot.run_times, queues),
-            start_delays=self._starts(self.lent_starts, snapshot.start_delays, queues),
+            run_times=self._run_times(self.lent, snapshot.learned.run_times, queues),
+            start_delays=self._starts(self.lent_starts, snapshot.learned.start_delays, queues),
         )
 
     def _sleep(self, seconds: float) -> None:
@@ -308,15 +308,15 @@ class ClusterWatches:
         """
         if manager is None:
             return
-        names = tuple(manager.worker_clusters)
+        names = tuple(manager.setup.worker_clusters)
         if names != self._names:
             self._names = names
             self._asked.set()
-        known = self._names, manager.cluster_queues, manager.checks
-        lent = self._lent(manager.run_times, *known)
-        starts = self._lent_starts(manager.start_delays, *known)
+        known = self._names, manager.setup.cluster_queues, manager.setup.checks
+        lent = self._lent(manager.learned.run_times, *known)
+        starts = self._lent_starts(manager.learned.start_delays, *known)
         for name, watch in self._watches.items():
-            watch.policies = manager.policies
+            watch.policies = manager.fallback.policies
             watch.lent = lent.get(name, NOTHING_LENT)
             watch.lent_starts = starts.get(name, NOTHING_LENT)
 

@@ -15,13 +15,11 @@ from webhook.api.watch import WatchUpdate
 from webhook.kueue.tree_forecast import TreeForecast
 from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import Attention
-from webhook.model.queues import Snapshot
 from webhook.state.pipe import Update, changes
-from webhook.state.queue_contents import QueueContents
-from webhook.state.queue_counts import Admitted
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.queue_counts import Admitted, QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
-from webhook.state.workload import Workload
+from webhook.state.workload import SeenWorkload, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +157,7 @@ class Feed:
 
         Those reported in the ClusterQueues of *later* are kept for the call that names these.
         """
-        queues = self._published.local_queues if self._published is not None else {}
+        queues = self._published.setup.local_queues if self._published is not None else {}
         now: list[SeenWorkload] = []
         rest: list[SeenWorkload] = []
         for workload in self._not_reported:

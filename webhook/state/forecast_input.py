@@ -16,13 +16,13 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeAlias
 
 from webhook.cost.congestion import CellRequest
-from webhook.kueue.durations import learned_on, of_any_class
+from webhook.kueue.durations import RunTimeOf, learned_on, of_any_class
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
+from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, ForecastGivens
 from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
@@ -33,13 +33,13 @@ from webhook.model.forecasts import (
     is_of_queue,
 )
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
-from webhook.model.queues import ClusterQueue, Snapshot
+from webhook.model.queues import ClusterQueue
 from webhook.model.topologies import PlacedPods
-from webhook.state.queue_contents import Group, QueueContents
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.queue_counts import Group, QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
-from webhook.state.workload import Workload
-from webhook.state.workload_charges import Charge
+from webhook.state.workload import SeenWorkload, Workload
+from webhook.state.workload_pods import Charge
 
 _BETWEEN = "\n"
 _created = attrgetter("created")
@@ -103,7 +103,7 @@ class ForecastInputs:
         Return by ClusterQueue the forecast of its tree.
         """
         clock = forecast_input.now - forecast_input.unix
-        self._forget_all_but(forecast_input.snapshot.cluster_queues.keys())
+        self._forget_all_but(forecast_input.snapshot.setup.cluster_queues.keys())
         for name, contents in forecast_input.counted.items():
             self._running[name] = tuple(running_in(name, contents.holding, clock))
             self._waiting[name] = tuple(queued(contents.waiting, clock))
@@ -115,11 +115,11 @@ class ForecastInputs:
         pending_groups = [group for name in names for group in self._waiting[name]]
         pending_groups.sort(key=lambda group: group.created)
         return forecast(
-            forecast_input.snapshot,
+            forecast_givens(
+                forecast_input.snapshot, LentRunTimes(forecast_input.snapshot), forecast_input.now
+            ),
             [run for name in names for run in self._running[name]],
             pending_groups,
-            LentRunTimes(forecast_input.snapshot),
-            forecast_input.now,
             only=asked,
             expected=[
                 arrivals
@@ -132,6 +132,17 @@ class ForecastInputs:
         for kept in (self._running, self._waiting, self._came):
             for name in kept.keys() - names:
                 del kept[name]
+
+
+def forecast_givens(snapshot: Snapshot, run_time_of: RunTimeOf, now: float) -> ForecastGivens:
+    """Return what forecasts take of a snapshot; *now* is on the clock of ``Snapshot.as_of``."""
+    return ForecastGivens(
+        setup=snapshot.setup,
+        cluster=snapshot.cluster,
+        held=snapshot.workloads.held,
+        run_time_of=run_time_of,
+        now=now,
+    )
 
 
 def with_forecasts(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
@@ -150,7 +161,7 @@ def with_forecasts(state: State, snapshot: Snapshot, unix: float) -> Snapshot:
 
 def watched(snapshot: Snapshot) -> frozenset[str]:
     """Return the ClusterQueues that must be counted: the trees that decisions need forecasts of."""
-    policies = (policy for policy in snapshot.policies if policy.spec.strategy.forecasts)
+    policies = (policy for policy in snapshot.fallback.policies if policy.spec.strategy.forecasts)
     return trees_of(policies, snapshot)
 
 
@@ -162,19 +173,19 @@ def trees_of(policies: Iterable[FallbackPolicy], snapshot: Snapshot) -> frozense
     roots = _trees(snapshot)
     trees = {roots[name] for name in wanted if name in roots}
     return frozenset(
-        name for name in snapshot.cluster_queues if name in wanted or roots.get(name) in trees
+        name for name in snapshot.setup.cluster_queues if name in wanted or roots.get(name) in trees
     )
 
 
 def _trees(snapshot: Snapshot) -> Mapping[str, str]:
-    return tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    return tree_names(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
 
 
 def queues_of(snapshot: Snapshot) -> frozenset[tuple[str, str]]:
     """Return the LocalQueues of all ClusterQueues that share quota with an option of a policy."""
-    wanted = trees_of(snapshot.policies, snapshot)
+    wanted = trees_of(snapshot.fallback.policies, snapshot)
     return frozenset(
-        key for key, queue in snapshot.local_queues.items() if queue.cluster_queue in wanted
+        key for key, queue in snapshot.setup.local_queues.items() if queue.cluster_queue in wanted
     )
 
 
@@ -185,11 +196,11 @@ def cluster_queues_of(
     options = tuple(options)
     named = {option.queue for option in options if option.queue}
     if policy.namespace:
-        own = (snapshot.local_queues.get((policy.namespace, name)) for name in named)
+        own = (snapshot.setup.local_queues.get((policy.namespace, name)) for name in named)
         return {queue.cluster_queue for queue in own if queue is not None}
     cluster_queues = {option.cluster_queue for option in options if option.cluster_queue}
     return cluster_queues | {
-        queue.cluster_queue for queue in snapshot.local_queues.values() if queue.name in named
+        queue.cluster_queue for queue in snapshot.setup.local_queues.values() if queue.name in named
     }
 
 
@@ -397,7 +408,7 @@ class LentRunTimes:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
-        self._policies = {policy.name: policy for policy in snapshot.policies}
+        self._policies = {policy.name: policy for policy in snapshot.fallback.policies}
         self._first: dict[str, tuple[str, ...]] = {}
         self._known: dict[tuple[str, str], RunTime | None] = {}
         self._believing: dict[str, _Believers] = {}
@@ -410,7 +421,7 @@ class LentRunTimes:
         return self._known[key]
 
     def _look_up(self, job_class: str, flavors: str) -> RunTime | None:
-        run_times = self._snapshot.run_times
+        run_times = self._snapshot.learned.run_times
         if is_of_queue(job_class):
             return of_any_class(run_times, job_class, flavors)
         key, coarse, policy_name, option_name, said = job_class.split(_BETWEEN)
@@ -425,7 +436,7 @@ class LentRunTimes:
             job_class=of_class,
             policy=policy,
             first_flavors=self._first_flavors(policy, of_class),
-            start_delays=self._snapshot.start_delays,
+            start_delays=self._snapshot.learned.start_delays,
         )
         own_word = float(said) or None
         of_all = (
@@ -454,14 +465,17 @@ class LentRunTimes:
         )
 
     def _believers(self, home: str) -> _Believers:
-        local_queues, policy = self._snapshot.local_queues, self._policies.get(sharing_policy(home))
+        local_queues, policy = (
+            self._snapshot.setup.local_queues,
+            self._policies.get(sharing_policy(home)),
+        )
         namespaces = (
             frozenset({home})
             if policy is None
             else frozenset(
                 namespace
                 for namespace in {namespace for namespace, _ in local_queues}
-                if shares_with(policy, namespace, self._snapshot)
+                if shares_with(policy, namespace, self._snapshot.cluster)
             )
         )
         theirs = [others for others in self._may_wait if not namespaces.isdisjoint(others)]
@@ -472,7 +486,7 @@ class LentRunTimes:
     def _may_wait(self) -> Sequence[set[str]]:
         """Return for each tree the namespaces with LocalQueues that lead there."""
         roots, of_trees = _trees(self._snapshot), defaultdict[str, set[str]](set)
-        for (namespace, _), queue in self._snapshot.local_queues.items():
+        for (namespace, _), queue in self._snapshot.setup.local_queues.items():
             of_trees[roots.get(queue.cluster_queue, queue.cluster_queue)].add(namespace)
         return tuple(of_trees.values())
 
@@ -481,14 +495,14 @@ class LentRunTimes:
         if policy.name not in self._first:
             self._first[policy.name] = tuple(self._flavors_of(policy))
         candidates: Collection[str] = self._first[policy.name]
-        run_times = self._snapshot.run_times
+        run_times = self._snapshot.learned.run_times
         known = (flavors for flavors in candidates if learned_on(run_times, job_class, flavors))
         return next(known, "")
 
     def _flavors_of(self, policy: FallbackPolicy) -> Iterator[str]:
         names = cluster_queues_of(policy, policy.spec.options[:1], self._snapshot)
-        for name in sorted(names & self._snapshot.cluster_queues.keys()):
-            groups = self._snapshot.cluster_queues[name].groups
+        for name in sorted(names & self._snapshot.setup.cluster_queues.keys()):
+            groups = self._snapshot.setup.cluster_queues[name].groups
             yield ",".join(sorted({flavor for group in groups for flavor in group.flavors[:1]}))
             for group in groups:
                 yield from group.flavors

@@ -17,10 +17,10 @@ from itertools import accumulate, chain
 
 from webhook.kueue.tree_forecast import TreeForecast
 from webhook.model import faults
-from webhook.model.queues import Snapshot
 from webhook.state.feed import Feed
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, Trees, watched
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import Snapshot
+from webhook.state.workload import SeenWorkload
 
 DUTY = 0.25
 """Largest part of one CPU: publishing what has changed must not wait."""
@@ -186,20 +186,22 @@ class Forecaster:
     def _size(self, root: str, snapshot: Snapshot) -> int:
         """Return the number of Workloads of a tree."""
         names = self._trees.members(root)
-        contents = (snapshot.held.get(name) for name in names)
+        contents = (snapshot.workloads.held.get(name) for name in names)
         counted = sum(held.pending + held.reserving for held in contents if held is not None)
-        competing = chain.from_iterable(snapshot.competing.get(name, ()) for name in names)
+        competing = chain.from_iterable(
+            snapshot.workloads.competing.get(name, ()) for name in names
+        )
         return counted + sum(arrival.count for arrival in competing)
 
     def _start(self, snapshot: Snapshot, now: float) -> None:
         """Find the queues to forecast; all are forecast again if more than counts has changed."""
         depends_on = (
-            snapshot.policies,
-            snapshot.cluster_queues,
-            snapshot.local_queues,
-            snapshot.cohorts,
-            snapshot.flavors,
-            snapshot.kueue,
+            snapshot.fallback.policies,
+            snapshot.setup.cluster_queues,
+            snapshot.setup.local_queues,
+            snapshot.setup.cohorts,
+            snapshot.setup.flavors,
+            snapshot.setup.kueue,
         )
         known = zip(self._depends_on, depends_on, strict=False)
         if self._depends_on and all(a is b for a, b in known):

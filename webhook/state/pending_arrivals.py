@@ -14,9 +14,8 @@ from webhook.kueue.requests import is_refused, min_count, on_node, per_pod
 from webhook.model.faults import attempted
 from webhook.model.job import PodSet
 from webhook.model.queues import Arrival, KueueConfig, LimitRangeItem, PodSetNeeds
-from webhook.state.seen_workload import key_of_placement
-from webhook.state.workload import Workload
-from webhook.state.workload_charges import Charge, KueueCounts
+from webhook.state.workload import Workload, key_of_placement
+from webhook.state.workload_pods import Charge, KueueCounts
 
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _SHAPES_KEPT = 4096

@@ -7,12 +7,12 @@ snapshot is read in a tenth of a millisecond.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from webhook.model.queues import Snapshot
 from webhook.server.tls import Certificates
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import FIELDS, Snapshot, updated, value_of
+from webhook.state.workload import SeenWorkload
 
 _CARRIED_APART = "as_of"
 _AS_DELTAS = frozenset(
@@ -29,7 +29,7 @@ class Update:
     """What has changed since the last update; the first one of an observer is complete."""
 
     changed: Mapping[str, Any] = field(default_factory=dict)
-    """Field of Snapshot to its new value; of what queues hold, only what has changed."""
+    """One of ``snapshot.FIELDS`` to its new value; of what queues hold, only what has changed."""
     seen: tuple[SeenWorkload, ...] = ()
     """Workloads that this update is the first to count."""
     reserved: tuple[SeenWorkload, ...] = ()
@@ -77,19 +77,15 @@ class Delta:
 
 def changes(before: Snapshot | None, after: Snapshot) -> dict[str, Any]:
     """Return the fields of *after* that are other objects than in *before*; None: all of them."""
-    names = (
-        snapshot_field.name
-        for snapshot_field in fields(Snapshot)
-        if snapshot_field.name != _CARRIED_APART
-    )
+    names = (name for name in FIELDS if name != _CARRIED_APART)
     changed = {
-        name: getattr(after, name)
+        name: value_of(after, name)
         for name in names
-        if before is None or getattr(after, name) is not getattr(before, name)
+        if before is None or value_of(after, name) is not value_of(before, name)
     }
     if before is not None:
         for name in _AS_DELTAS & changed.keys():
-            changed[name] = _delta(getattr(before, name), changed[name])
+            changed[name] = _delta(value_of(before, name), changed[name])
     return changed
 
 
@@ -100,10 +96,10 @@ def apply_update(snapshot: Snapshot, update: Update) -> Snapshot:
     fresher.
     """
     changed: dict[str, Any] = {
-        name: value.applied(getattr(snapshot, name)) if isinstance(value, Delta) else value
+        name: value.applied(value_of(snapshot, name)) if isinstance(value, Delta) else value
         for name, value in update.changed.items()
     }
-    return replace(snapshot, as_of=update.as_of if update.synced else snapshot.as_of, **changed)
+    return updated(snapshot, as_of=update.as_of if update.synced else snapshot.as_of, **changed)
 
 
 def _delta(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Delta:

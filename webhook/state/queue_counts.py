@@ -14,11 +14,13 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
+from webhook.learn.arrival_rates import Arrived
 from webhook.learn.dispatches import WaitingDispatches
-from webhook.model.queues import Amounts, FlavorResource, Guest, Held, Reservation, Stage, Trial
+from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.queues import Arrival, Guest, Held, Reservation, Stage, Trial
 from webhook.model.topologies import PlacedPods
 from webhook.state.workload import Workload
-from webhook.state.workload_charges import Charge, KueueCounts
+from webhook.state.workload_pods import Charge, KueueCounts
 
 _Group: TypeAlias = tuple[str, str, int, str, str, int, KueueCounts, tuple[Charge, ...]]
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
@@ -264,3 +266,24 @@ def _age(workload: Workload) -> tuple[int, str, str]:
 
 def _rank(workload: Workload) -> tuple[int, int, str, str]:
     return -workload.priority, *_age(workload)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContents:
+    holding: tuple[Workload, ...] = ()
+    """Those with quota reserved."""
+    waiting: tuple[Group, ...] = ()
+    arrived: tuple[Arrived, ...] = ()
+    """Those that got quota, the newest of them whether they are still there or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pending Workloads that differ in nothing but name, class and age."""
+
+    arrival: Arrival
+    """The oldest of them."""
+    members: tuple[Workload, ...]
+    """In no order."""
+    competes: bool = True
+    """False: they are in backoff after an eviction."""

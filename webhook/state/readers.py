@@ -28,6 +28,7 @@ from webhook.model.pods import (
     read_toleration,
 )
 from webhook.model.policy.fallback_policy import read_policy, read_team_policy
+from webhook.model.quantity import FlavorResource
 from webhook.model.queues import (
     BORROWING_OVER_PREEMPTION,
     NEVER,
@@ -35,10 +36,8 @@ from webhook.model.queues import (
     ClusterQueue,
     Cohort,
     ConsumedResources,
-    FlavorResource,
     LimitRangeItem,
     LocalQueue,
-    OffSwitch,
     Preemption,
     Queueing,
     Quota,
@@ -48,6 +47,7 @@ from webhook.model.queues import (
     WorkerCluster,
 )
 from webhook.model.signatures import SigningKeys
+from webhook.model.snapshot_parts import OffSwitch
 from webhook.model.topologies import TopologyNode
 from webhook.state.kueue_config import read_kueue_config, read_kueue_manager
 from webhook.state.published_congestion import read_congestion

@@ -26,9 +26,9 @@ from webhook.learn.estimates import Learned
 from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.custom_object import PolicyError
-from webhook.model.queues import Snapshot
 from webhook.model.yaml_loader import FastLoader
 from webhook.state.readers import READERS, read
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 from webhook.state.watched import NODES_WITH_ROOM, run_times, series, training_runtimes, watched
 

@@ -22,16 +22,15 @@ from webhook.learn.estimates import AT_ONCE, Learned, RunTimeLearner, remembered
 from webhook.learn.failing import Failing
 from webhook.learn.run_records import ClassRecord
 from webhook.model.faults import attempted
-from webhook.model.queues import Arrival, Held, Reservation, Snapshot, StopPolicy
+from webhook.model.queues import Arrival, Held, Reservation, StopPolicy
 from webhook.model.reasons import Obstacle
 from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.price_compiler import PriceCompiler, PriceSources
-from webhook.state.queue_contents import Group, QueueContents
-from webhook.state.queue_counts import Admitted
+from webhook.state.queue_counts import Admitted, Group, QueueContents
 from webhook.state.readers import read
-from webhook.state.seen_workload import SeenWorkload
+from webhook.state.snapshot import Snapshot, updated, value_of
 from webhook.state.snapshot_fields import BUILDERS, COMPARED, STATED_VERSION
-from webhook.state.workload import Workload
+from webhook.state.workload import SeenWorkload, Workload
 from webhook.state.workloads import Workloads
 
 SHAPES_PER_QUEUE = 64
@@ -117,10 +116,10 @@ class State:
                 built = build(self._tables)
                 # A LocalQueue's status must not let all queues count as changed, nor a Node's; nor
                 # must a condition that is renewed.
-                if name not in COMPARED or built != getattr(self._snapshot, name):
+                if name not in COMPARED or built != value_of(self._snapshot, name):
                     fresh[name] = built
         self._changed.clear()
-        built = replace(self._snapshot, as_of=now, **fresh)
+        built = updated(self._snapshot, as_of=now, **fresh)
         recounted = frozenset(self._workloads.dirty)
         built = self._with_workloads(built)
         built = self._with_runs(built, unix)
@@ -129,8 +128,8 @@ class State:
         built = self._with_congestion(self._with_prices(built, unix), unix)
         if (
             fresh
-            or built.held is not self._snapshot.held
-            or built.prices is not self._snapshot.prices
+            or built.workloads.held is not self._snapshot.workloads.held
+            or built.costs.prices is not self._snapshot.costs.prices
         ):
             built = replace(built, generation=built.generation + 1)
         self._snapshot = built
@@ -139,9 +138,9 @@ class State:
     def _with_prices(self, snapshot: Snapshot, unix: float) -> Snapshot:
         sources = PriceSources(
             tariffs=dict(self._of_kind(kinds.TARIFFS)),
-            profiles=snapshot.accelerator_profiles,
-            flavors=snapshot.flavors,
-            node_labels=snapshot.node_labels,
+            profiles=snapshot.costs.accelerator_profiles,
+            flavors=snapshot.setup.flavors,
+            node_labels=snapshot.setup.node_labels,
             series=dict(
                 entry
                 for kind in self._tables
@@ -152,12 +151,12 @@ class State:
         tariffs, prices = self._prices.compile(sources, unix)
         said = next((t.tariff.printed_in for t in tariffs if t.tariff.printed_in), "")
         currency = self._currency or said
-        return replace(snapshot, tariffs=tariffs, prices=prices, currency=currency)
+        return updated(snapshot, tariffs=tariffs, prices=prices, currency=currency)
 
     def _with_obstacles(self, built: Snapshot) -> Snapshot:
         obstacles = self._workloads.obstacles()
-        held = self._snapshot.jobs_on_hold
-        if obstacles is not self._snapshot.obstacles:
+        held = self._snapshot.workloads.jobs_on_hold
+        if obstacles is not self._snapshot.workloads.obstacles:
             counted = Counter(
                 namespace
                 for (namespace, _), obstacle in obstacles.items()
@@ -165,14 +164,14 @@ class State:
             )
             # What is equal stays the same object, so that it is not published again.
             held = held if counted == held else dict(counted)
-        return replace(built, obstacles=obstacles, jobs_on_hold=held)
+        return updated(built, obstacles=obstacles, jobs_on_hold=held)
 
     def _with_congestion(self, snapshot: Snapshot, unix: float) -> Snapshot:
         """Add what is scarce; published prices count for a while only."""
-        current = by_queue(snapshot.scarcity, snapshot, unix)
-        if current == snapshot.congestion:
+        current = by_queue(snapshot.costs.scarcity, snapshot.setup, snapshot.fallback.off, unix)
+        if current == snapshot.costs.congestion:
             return snapshot
-        return replace(snapshot, congestion=current)
+        return updated(snapshot, congestion=current)
 
     def _of_kind(self, kind: str) -> Iterator[tuple[str, Any]]:
         return ((name, value) for (_, name), value in self._tables[kind].items())
@@ -192,7 +191,7 @@ class State:
 
     def learned(self, unix: float) -> Learned:
         """Return what the last snapshot knew of runs, with the refusals at *unix*."""
-        return remembered(self._run_times, self._snapshot.policies, unix)
+        return remembered(self._run_times, self._snapshot.fallback.policies, unix)
 
     def take_seen(self) -> tuple[SeenWorkload, ...]:
         """Return the Workloads that appeared since the last call."""
@@ -268,16 +267,19 @@ class State:
 
     def _with_runs(self, snapshot: Snapshot, unix: float) -> Snapshot:
         for ended in self._workloads.take_ended():
-            level = level_of(ended.placed, ended.flavors.split(","), snapshot)
+            level = level_of(ended.placed, ended.flavors.split(","), snapshot.setup)
             self._learn(partial(self._run_times.add, ended._replace(level=level)))
         for begun in self._workloads.take_begun():
             self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
         failing = self._failing.step(
-            self._run_times.records, self._run_times.take_changed(), snapshot.policies, unix
+            self._run_times.records,
+            self._run_times.take_changed(),
+            snapshot.fallback.policies,
+            unix,
         )
         estimates = self._run_times.estimates(self._at_once)
         uses = self._run_times.uses()
-        return replace(
+        return updated(
             snapshot,
             run_times=estimates,
             failing=failing,
@@ -301,7 +303,7 @@ class State:
             clock=clock,
         )
         starts = delays.starts(self._at_once)
-        return replace(snapshot, start_delays=starts, dispatches=dispatches)
+        return updated(snapshot, start_delays=starts, dispatches=dispatches)
 
     def _table(self, kind: str) -> dict[Key, Any]:
         if kind.startswith(kinds.SERIES):
@@ -341,14 +343,17 @@ class State:
             del self._problems[place]
 
     def _with_workloads(self, snapshot: Snapshot) -> Snapshot:
-        self._workloads.order_by_eviction(by_eviction=snapshot.kueue.requeues_by_eviction)
+        self._workloads.order_by_eviction(by_eviction=snapshot.setup.kueue.requeues_by_eviction)
         dirty = self._workloads.dirty
         self._note_changed_rules(snapshot)
         if not dirty:
             return snapshot
-        self._arrivals.adopt(snapshot.limit_ranges, snapshot.overheads, snapshot.kueue)
-        held, competing = dict(snapshot.held), dict(snapshot.competing)
-        reserving = dict(snapshot.reserving)
+        self._arrivals.adopt(
+            snapshot.cluster.limit_ranges, snapshot.cluster.overheads, snapshot.setup.kueue
+        )
+        before = snapshot.workloads
+        held, competing = dict(before.held), dict(before.competing)
+        reserving = dict(before.reserving)
         self._admitted = dict(self._admitted)
         self._recounted |= dirty
         for name in dirty:
@@ -358,11 +363,11 @@ class State:
             else:
                 reserving.pop(name, None)
         dirty.clear()
-        return replace(
+        return updated(
             snapshot,
             held=held,
-            competing=snapshot.competing if competing == snapshot.competing else competing,
-            reserving=reserving if reserving or snapshot.reserving else snapshot.reserving,
+            competing=before.competing if competing == before.competing else competing,
+            reserving=reserving if reserving or before.reserving else before.reserving,
         )
 
     def _note_changed_rules(self, snapshot: Snapshot) -> None:
@@ -370,17 +375,17 @@ class State:
         counts_of, dirty = self._workloads.counts_of, self._workloads.dirty
         before = self._snapshot
         needs_changed = (
-            snapshot.limit_ranges is not before.limit_ranges
-            or snapshot.overheads is not before.overheads
-            or snapshot.kueue is not before.kueue
+            snapshot.cluster.limit_ranges is not before.cluster.limit_ranges
+            or snapshot.cluster.overheads is not before.cluster.overheads
+            or snapshot.setup.kueue is not before.setup.kueue
         )
         if needs_changed:
             dirty.update(name for name, counts in counts_of.items() if counts.competing)
         if (
-            snapshot.cluster_queues is not before.cluster_queues
-            or snapshot.cohorts is not before.cohorts
+            snapshot.setup.cluster_queues is not before.setup.cluster_queues
+            or snapshot.setup.cohorts is not before.setup.cohorts
         ):
-            preemptible = candidates_in(snapshot)
+            preemptible = candidates_in(snapshot.setup)
             dirty.update(self._preemptible ^ preemptible)
             self._preemptible = preemptible
 
@@ -404,7 +409,7 @@ class State:
             self._admitted.pop(name, None)
             return
         self._admitted[name] = counts.of_admitted()
-        queue = snapshot.cluster_queues.get(name)
+        queue = snapshot.setup.cluster_queues.get(name)
         takes = queue is not None and queue.active and queue.stop_policy is StopPolicy.NONE
         first = counts.in_order(SHAPES_PER_QUEUE) if takes else ()
         known = tuple(
@@ -414,7 +419,7 @@ class State:
         )
         trying = {
             policy.name
-            for policy in snapshot.policies
+            for policy in snapshot.fallback.policies
             if policy.spec.strategy.least_cost is not None
         }
         held[name] = counts.held(((workload, arrival.count) for workload, arrival in known), trying)

@@ -15,9 +15,9 @@ from webhook.kueue.forecast import pending_starts
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
 from webhook.model.forecasts import Start
-from webhook.model.queues import Snapshot
 from webhook.state import forecast_input
-from webhook.state.queue_contents import QueueContents
+from webhook.state.queue_counts import QueueContents
+from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 from webhook.state.workload import Workload
 
@@ -80,7 +80,7 @@ _NEVER = Start(seconds=inf, low=inf, high=inf)
 
 def all_waiting(state: State, snapshot: Snapshot, unix: float) -> tuple[WaitingWorkload, ...]:
     """Return all that wait in the ClusterQueues of a snapshot of *state*; as ``waiting_in``."""
-    contents = {name: state.contents_of(name) for name in snapshot.cluster_queues}
+    contents = {name: state.contents_of(name) for name in snapshot.setup.cluster_queues}
     return waiting_in(contents, snapshot, unix)
 
 
@@ -88,15 +88,15 @@ def waiting_of(
     state: State, snapshot: Snapshot, unix: float, key: str
 ) -> tuple[WaitingWorkload, ...]:
     """Return the Workloads of one Job that wait; *key* is as in ``WaitingWorkload``."""
-    roots = tree_names(snapshot.cluster_queues, snapshot.cohorts)
+    roots = tree_names(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
     trees = {
         roots.get(queue.cluster_queue)
         for workload in state.workloads()
         if f"{workload.namespace}/{workload.job or workload.name}" == key
-        for queue in [snapshot.local_queues.get((workload.namespace, workload.queue))]
+        for queue in [snapshot.setup.local_queues.get((workload.namespace, workload.queue))]
         if queue is not None
     }
-    members = (name for name in snapshot.cluster_queues if roots.get(name) in trees)
+    members = (name for name in snapshot.setup.cluster_queues if roots.get(name) in trees)
     contents = {name: state.contents_of(name) for name in members}
     return tuple(each for each in waiting_in(contents, snapshot, unix) if each.key == key)
 
@@ -113,15 +113,15 @@ def waiting_in(
     queued = [group for of_queue in groups.values() for group in of_queue]
     queued.sort(key=lambda group: group.created)
     starts = pending_starts(
-        snapshot,
+        forecast_input.forecast_givens(
+            snapshot, forecast_input.LentRunTimes(snapshot), snapshot.as_of
+        ),
         [
             run
             for name in groups
             for run in forecast_input.running_in(name, contents[name].holding, clock)
         ],
         queued,
-        forecast_input.LentRunTimes(snapshot),
-        snapshot.as_of,
         only=contents,
         expected=[
             arrivals

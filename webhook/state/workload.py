@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from sys import intern
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from webhook.api.resources import KUEUE_GROUP
 from webhook.learn.arrival_rates import Arrived
@@ -42,19 +42,28 @@ from webhook.model.job import (
     DECISION_ID,
     ELASTIC,
     JOB_CLASS,
+    LONGEST_KIND,
+    MULTIKUEUE_ORIGIN,
     OPTION_LABEL,
     OURS,
     PodSet,
+    reference_of,
 )
 from webhook.model.pods import Memo
 from webhook.model.queues import Stage
 from webhook.model.reasons import Obstacle
 from webhook.model.signatures import SigningKeys
 from webhook.model.topologies import PlacedPods
-from webhook.state.topology_assignment import read_placed
-from webhook.state.workload_charges import Charge, KueueCounts, read_charge, read_counted, read_held
-from webhook.state.workload_owner import read_owner
-from webhook.state.workload_shapes import likeness, recall_shape
+from webhook.state.workload_pods import (
+    Charge,
+    KueueCounts,
+    likeness,
+    read_charge,
+    read_counted,
+    read_held,
+    read_placed,
+    recall_shape,
+)
 
 _KUEUE = "kueue.x-k8s.io/"
 _NOT_READY_IN_TIME = "PodsReadyTimeout"
@@ -65,6 +74,12 @@ _LONGEST_UID = 64
 _UNTIL_GIVEN_BACK = 1
 _ALLOWED_FLAVORS = _KUEUE + "workload-allowed-resource-flavors"
 _PARENT = _KUEUE + "concurrent-admission-parent"
+_OF_GROUP = "kueue.x-k8s.io/is-group-workload"
+_NOT_CONTROLLING = frozenset({"LeaderWorkerSet", "StatefulSet"})
+"""Kinds that own their Workloads without being marked as their controllers."""
+_HASH = len("-a0cfe")
+OF_A_JOB = "job:"
+"""Begins the key of a placement that names its Job, as it has no decision's id."""
 REPAIR = OURS + "repair"
 """Annotation of a Workload that was deactivated because it held quota in a queue that it had left:
 the ClusterQueue's name."""
@@ -370,3 +385,70 @@ def _parent(metadata: Mapping[str, Any]) -> str:
         if owner.get("kind") == "Workload" and group == KUEUE_GROUP:
             return fields.text(owner, "name", here)[:_LONGEST_KEY]
     return ""
+
+
+class WorkloadOwner(NamedTuple):
+    """The Job that a Workload belongs to; all texts are empty where none is known."""
+
+    kind: str = ""
+    """In small letters where only the Workload's name tells it."""
+    name: str = ""
+    uid: str = ""
+
+    @property
+    def reference(self) -> str:
+        return reference_of(self.kind, self.name) if self.name else ""
+
+
+NO_OWNER: Final = WorkloadOwner()
+
+
+def read_owner(metadata: Mapping[str, Any]) -> WorkloadOwner:
+    if fields.mapping(metadata, "annotations", "metadata").get(_OF_GROUP) == "true":
+        # Each of its pods owns it; it goes by the group's name, as a Pod would.
+        return WorkloadOwner("Pod", fields.text(metadata, "name", "metadata"))
+    for owner, here in fields.objects(metadata, "ownerReferences", "metadata"):
+        kind = owner.get("kind")
+        if not isinstance(kind, str) or len(kind) > LONGEST_KIND:
+            continue
+        # The Workload of a variant is owned by another Workload.
+        if kind in _NOT_CONTROLLING or (kind != "Workload" and owner.get("controller") is True):
+            name, uid = (fields.text(owner, key, here) for key in ("name", "uid"))
+            return WorkloadOwner(intern(kind), name, uid)
+    if MULTIKUEUE_ORIGIN in fields.mapping(metadata, "labels", "metadata"):
+        return _owner_by_name(fields.text(metadata, "name", "metadata"))
+    return NO_OWNER
+
+
+def _owner_by_name(name: str) -> WorkloadOwner:
+    """Return the Job of a Workload that MultiKueue created, before the Job itself exists here.
+
+    Kueue names a Workload ``<kind>-<name>-<hash>``; a long name is cut, and its Job is not found.
+    """
+    kind, _, rest = name.partition("-")
+    return WorkloadOwner(intern(kind), rest[:-_HASH]) if len(rest) > _HASH else NO_OWNER
+
+
+class SeenWorkload(NamedTuple):
+    """A Workload that was observed, with what identifies its Job even without decision or name."""
+
+    key: str
+    """The decision's id, or ``job:<namespace>/<name>``."""
+    namespace: str = ""
+    job_name: str = ""
+    local_queue: str = ""
+
+
+def as_seen(workload: Workload) -> SeenWorkload | None:
+    """Return the Workload as one that was observed; None: neither decision nor Job is known."""
+    key = key_of_placement(workload)
+    if not key:
+        return None
+    return SeenWorkload(key, workload.namespace, workload.job, workload.queue)
+
+
+def key_of_placement(workload: Workload) -> str:
+    """Return the key of its placement: the decision's id, else its Job; empty: it has neither."""
+    if workload.decision_id:
+        return workload.decision_id
+    return f"{OF_A_JOB}{workload.namespace}/{workload.job}" if workload.job else ""

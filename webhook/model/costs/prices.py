@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
-from webhook.model.queues import Amounts, FlavorResource
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.reasons import TariffReady
 
 HOUR: Final = 3600.0

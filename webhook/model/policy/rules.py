@@ -6,18 +6,14 @@ Each rule stands here twice: in CEL, for the CRD, and in Python, for whoever has
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from pydantic.alias_generators import to_snake
 
 from webhook.model import quantity
 from webhook.model.policy.patterns import ENV_NAME, LABEL, LONGEST_LABEL, QUALIFIED_NAME
-
-if TYPE_CHECKING:
-    from webhook.model.policy.changes import ResourceChanges
-    from webhook.model.policy.spec import Option, Spec
 
 REQUIRED: Final = "FieldValueRequired"
 FORBIDDEN: Final = "FieldValueForbidden"
@@ -101,7 +97,18 @@ def _matching(name: str, pattern: str, length: int, message: str) -> Rule:
     )
 
 
-def option_name(option: Option) -> str:
+class _Named(Protocol):
+    """What an option's name is told by."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def cluster_queue(self) -> str: ...
+
+
+def option_name(option: _Named) -> str:
     """Tell an option's name: its own, or its queue's."""
     return option.name or option.queue or option.cluster_queue
 
@@ -114,8 +121,8 @@ _TEAMS_OWN_NAME: Final = "(has({0}.name) ? {0}.name : {0}.queue)"
 """An option's name in CEL; of a team's option, too, which must have a queue."""
 
 
-def _names(spec: Spec) -> list[str]:
-    return [option_name(option) for option in spec.options]
+def _names(options: Iterable[_Named]) -> list[str]:
+    return [option_name(option) for option in options]
 
 
 def _above_limit(resource: str) -> Rule:
@@ -132,7 +139,7 @@ def _above_limit(resource: str) -> Rule:
         cel=f"!({given} && '{resource}' in self.limits) || "
         f"type({request}) != int && !isQuantity({request}) || "
         f"!({_quantity_cel(request)}).isGreaterThan({_quantity_cel(limit)})",
-        holds=lambda it: not _exceeds(it, resource),
+        holds=lambda it: not _exceeds(it.requests.get(resource), it.limits.get(resource)),
         message=f"{resource}: above the limit given beside it",
         field=".requests",
     )
@@ -142,8 +149,7 @@ def _quantity_cel(value: str) -> str:
     return f"type({value}) == int ? quantity('0').add({value}) : quantity({value})"
 
 
-def _exceeds(changes: ResourceChanges, resource: str) -> bool:
-    request, limit = changes.requests.get(resource), changes.limits.get(resource)
+def _exceeds(request: str | None, limit: str | None) -> bool:
     if request is None or limit is None:
         return False
     return quantity.exact(request) > quantity.exact(limit)
@@ -480,7 +486,7 @@ def _spec(name: str) -> tuple[Rule, ...]:
         Rule(
             cel="self.options.all(a, self.options.exists_one(b, "
             f"{name.format('b')} == {name.format('a')}))",
-            holds=lambda spec: len(set(_names(spec))) == len(spec.options),
+            holds=lambda spec: len(set(_names(spec.options))) == len(spec.options),
             message="names of options must be unique; an option without a name has its queue's",
             field=".options",
         ),
@@ -495,7 +501,7 @@ def _spec(name: str) -> tuple[Rule, ...]:
             cel="!has(self.strategy.threshold) || self.strategy.threshold.all(r, "
             f"self.options.exists(o, {name.format('o')} == r.option))",
             holds=lambda spec: all(
-                rule.option in _names(spec) for rule in spec.strategy.threshold or ()
+                rule.option in _names(spec.options) for rule in spec.strategy.threshold or ()
             ),
             message="each rule must name an option of this policy",
             field=".strategy.threshold",
@@ -618,7 +624,7 @@ _TARIFF = (
 )
 
 
-def _endless(spec: Spec) -> list[str]:
+def _endless(spec: Any) -> list[str]:
     return [kind for kind in spec.match.kinds if kind in ENDLESS]
 
 

@@ -12,12 +12,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from webhook.kueue import counted_arrivals, quota
-from webhook.kueue.counted_arrivals import occupancy_of
+from webhook.kueue import quota
 from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.topology_requests import ANNOTATIONS
 from webhook.kueue.tree_forecast import StartTimes
-from webhook.model.queues import Arrival, PodSetNeeds, Snapshot, in_order
+from webhook.model.queues import Arrival, PodSetNeeds, in_order
+from webhook.state import counted_arrivals
+from webhook.state.counted_arrivals import occupancy_of
+from webhook.state.occupancy import beside
+from webhook.state.snapshot import Snapshot, updated
 
 _RUNS_IN_ORDER = 16
 """With so many runs in a tree, a placement joins any earlier run of its shape: as with Workloads
@@ -60,13 +63,13 @@ class LiveOccupancy:
     def adopt(self, snapshot: Snapshot) -> None:
         """Replace the snapshot, and count again the trees that it or ``drop`` has changed."""
         before = self.occupancy.snapshot
-        start_times = self.occupancy.start_times.adopt(snapshot)
+        start_times = beside(self.occupancy.start_times, snapshot)
         self.occupancy = replace(self.occupancy, snapshot=snapshot, start_times=start_times)
         if not _same_topology(before, snapshot):
             self._plant(snapshot)
         else:
-            self._note(before.held, snapshot.held)
-            self._note(before.competing, snapshot.competing)
+            self._note(before.workloads.held, snapshot.workloads.held)
+            self._note(before.workloads.competing, snapshot.workloads.competing)
         if not self._stale.isdisjoint(self._topological):
             # Trees share no quota, but may share Nodes.
             self._stale |= self._topological
@@ -141,7 +144,7 @@ class LiveOccupancy:
         runs = self._runs[root] = [run for run in self._runs[root] if run.count]
         names = self._members.get(root) or (root,)
         held = counted_arrivals.as_held(self.occupancy, names)
-        competing = held.snapshot.competing
+        competing = held.snapshot.workloads.competing
         waiting = in_order(competing[name] for name in sorted(names) if name in competing)
         # Placements come last: their Workloads are younger than all that have been observed.
         served = counted_arrivals.with_pending(held, waiting)
@@ -151,15 +154,19 @@ class LiveOccupancy:
         """Build all trees again, because more than the counts has changed."""
         start_times = self.occupancy.start_times
         self.occupancy = replace(counted_arrivals.idle(snapshot), start_times=start_times)
-        self._roots = quota.tree_names(snapshot.cluster_queues, snapshot.cohorts)
+        self._roots = quota.tree_names(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
         members: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
-        for name in {**snapshot.cluster_queues, **snapshot.held, **snapshot.competing}:
+        for name in {
+            **snapshot.setup.cluster_queues,
+            **snapshot.workloads.held,
+            **snapshot.workloads.competing,
+        }:
             members[self._root_of_queue(name)] += (name,)
         self._members = dict(members)
         self._topological = {
             self._root_of_queue(name)
-            for name, queue in snapshot.cluster_queues.items()
-            if flavors_with_topology(queue, snapshot)
+            for name, queue in snapshot.setup.cluster_queues.items()
+            if flavors_with_topology(queue, snapshot.setup)
         }
         self._stale = set(members)
         # Placements are added one by one, in the order in which they were made, because those of
@@ -184,7 +191,7 @@ class LiveOccupancy:
     def _root_of(self, arrival: Arrival) -> str:
         """Return the name of an arrival's tree; without a LocalQueue, any name would do."""
         place = arrival.namespace, arrival.local_queue
-        queue = self.occupancy.snapshot.local_queues.get(place)
+        queue = self.occupancy.snapshot.setup.local_queues.get(place)
         return self._root_of_queue(queue.cluster_queue if queue is not None else "")
 
     def _root_of_queue(self, cluster_queue: str) -> str:
@@ -221,13 +228,13 @@ def _same_topology(before: Snapshot, after: Snapshot) -> bool:
     """Return whether two snapshots differ in counts alone."""
     # Identity is enough: equal objects that are not the same only cost a needless recount.
     return (
-        before.cluster_queues is after.cluster_queues
-        and before.local_queues is after.local_queues
-        and before.cohorts is after.cohorts
-        and before.flavors is after.flavors
-        and before.topologies is after.topologies
-        and before.namespaces is after.namespaces
-        and before.kueue is after.kueue
+        before.setup.cluster_queues is after.setup.cluster_queues
+        and before.setup.local_queues is after.setup.local_queues
+        and before.setup.cohorts is after.setup.cohorts
+        and before.setup.flavors is after.setup.flavors
+        and before.setup.topologies is after.setup.topologies
+        and before.cluster.namespaces is after.cluster.namespaces
+        and before.setup.kueue is after.setup.kueue
     )
 
 
@@ -244,4 +251,4 @@ class OccupancyOfSnapshots:
     def __call__(self, snapshot: Snapshot) -> Snapshot:
         """Return *snapshot* with ``competing`` counted into ``held`` as Kueue would decide."""
         self._live.adopt(snapshot)
-        return replace(snapshot, held=self._live.occupancy.holdings, competing=_NOBODY)
+        return updated(snapshot, held=self._live.occupancy.holdings, competing=_NOBODY)

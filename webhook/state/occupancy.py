@@ -35,22 +35,21 @@ from webhook.kueue.tree_forecast import StartTimes
 from webhook.model import quantity
 from webhook.model.decision import Fit, Rejection
 from webhook.model.fields import FieldError
+from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import (
     ANY,
     NEVER,
-    Amounts,
     ClusterQueue,
-    FlavorResource,
     Held,
     LocalQueue,
     PodSetNeeds,
     Queueing,
     Reservation,
-    Snapshot,
     StopPolicy,
-    namespace_labels,
 )
 from webhook.model.reasons import Reason
+from webhook.model.snapshot_parts import ClusterObjects, KueueSetup
+from webhook.state.snapshot import Snapshot
 
 _NOT_LOOKED_AT = "; its topology is not looked at"
 EMPTY = Held()
@@ -89,6 +88,17 @@ class Occupancy:
         return self.holdings.get(cluster_queue, EMPTY)
 
 
+def beside(start_times: StartTimes, snapshot: Snapshot) -> StartTimes:
+    """Return the same placements beside the forecasts of a snapshot."""
+    return replace(
+        start_times,
+        setup=snapshot.setup,
+        held=snapshot.workloads.held,
+        run_times=snapshot.learned.run_times,
+        forecasts=snapshot.forecasts,
+    )
+
+
 def assignment(
     occupancy: Occupancy,
     needs: Sequence[PodSetNeeds],
@@ -107,7 +117,7 @@ def assignment(
         # Kueue leaves it out of its cycles.
         detail = f"the cohorts of ClusterQueue {cluster_queue.name} form a cycle"
         return refused(Rejection(reason=Reason.INACTIVE, detail=detail))
-    found = explained(needs, place, occupancy.snapshot, occupancy.occupied)
+    found = explained(needs, place, occupancy.snapshot.setup, occupancy.occupied)
     held = occupancy.held(cluster_queue.name)
     if found.fit is Fit.MAY_PREEMPT and (
         is_behind(held, cluster_queue, priority) or place.is_kept_out(found.assignment)
@@ -145,15 +155,15 @@ def _are_domains_claimed(occupancy: Occupancy, cluster_queue: ClusterQueue) -> b
     """
     # ``updateAssignmentForTAS``, and ``LastAssignment.PendingFlavors``:
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/scheduler.go#L925
-    snapshot = occupancy.snapshot
+    setup = occupancy.snapshot.setup
     return any(
         occupancy.held(name).pending > 0
-        and bool(flavors_with_topology(queue, snapshot))
+        and bool(flavors_with_topology(queue, setup))
         and (
             any(len(group.flavors) > 1 for group in queue.groups)
             or (queue.queueing is Queueing.STRICT and queue is not cluster_queue)
         )
-        for name, queue in snapshot.cluster_queues.items()
+        for name, queue in setup.cluster_queues.items()
     )
 
 
@@ -187,8 +197,8 @@ def claimant(
         leaf=leaf,
         queue=cluster_queue,
         oracle=targets.possibility,
-        fair_sharing=occupancy.snapshot.kueue.fair_sharing,
-        release=occupancy.snapshot.kueue.release,
+        fair_sharing=occupancy.snapshot.setup.kueue.fair_sharing,
+        release=occupancy.snapshot.setup.kueue.release,
         victims=targets.victims,
         is_kept_out=is_kept_out,
     )
@@ -212,7 +222,7 @@ def reserves_now(
         assigned.fits
         and is_open(cluster_queue)
         and local_queue.stop_policy is StopPolicy.NONE
-        and is_namespace_selected(occupancy.snapshot, local_queue, cluster_queue)
+        and is_namespace_selected(occupancy.snapshot.cluster, local_queue, cluster_queue)
         and not is_behind(occupancy.held(cluster_queue.name), cluster_queue, priority)
         and _has_room_at_its_turn(occupancy, assigned, cluster_queue, priority)
     )
@@ -258,13 +268,13 @@ def passes_now(
     # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/cache/scheduler/cache.go#L241
     return reserves_now(
         occupancy, assigned.assignment, local_queue, cluster_queue, priority=priority
-    ) and not (occupancy.snapshot.kueue.block_admission and _somebody_is_unready(occupancy))
+    ) and not (occupancy.snapshot.setup.kueue.block_admission and _somebody_is_unready(occupancy))
 
 
 def is_namespace_selected(
-    snapshot: Snapshot, local_queue: LocalQueue, cluster_queue: ClusterQueue
+    cluster: ClusterObjects, local_queue: LocalQueue, cluster_queue: ClusterQueue
 ) -> bool:
-    return cluster_queue.namespaces.matches(namespace_labels(snapshot, local_queue.namespace))
+    return cluster_queue.namespaces.matches(cluster.labels_of(local_queue.namespace))
 
 
 def is_behind(held: Held, cluster_queue: ClusterQueue, priority: int) -> bool:
@@ -355,13 +365,13 @@ class PreemptionTargets:
         names = self._candidates()
         if not all(_are_known(self._occupancy, name) for name in names):
             return None
-        snapshot, tree = self._occupancy.snapshot, self._tree.copy()
-        use, is_fair = use_of(snapshot, tree), snapshot.kueue.fair_sharing
+        setup, tree = self._occupancy.snapshot.setup, self._tree.copy()
+        use, is_fair = use_of(setup, tree), setup.kueue.fair_sharing
         return Preemptions(
             tree,
             {self._preemptor.leaf: self._queue.preemption},
             (holder for name in names for holder in self._holders(name)),
-            strategies=snapshot.kueue.preemption_strategies if is_fair else None,
+            strategies=setup.kueue.preemption_strategies if is_fair else None,
             queue_usages=use.amounts if use is not None else None,
         )
 
@@ -381,7 +391,10 @@ class PreemptionTargets:
         occupancy, preemptor, tree = self._occupancy, self._preemptor, self._tree
         policy, leaf = self._queue.preemption, tree.leaves[name]
         is_any = leaf != preemptor.leaf and policy.reclaim_within_cohort == ANY
-        known = (*occupancy.snapshot.reserving.get(name, ()), *occupancy.reserved.get(name, ()))
+        known = (
+            *occupancy.snapshot.workloads.reserving.get(name, ()),
+            *occupancy.reserved.get(name, ()),
+        )
         for reservation in known:
             if is_any or reservation.priority <= preemptor.priority:
                 namespace = reservation.key.partition("/")[0]
@@ -414,7 +427,7 @@ def _are_known(occupancy: Occupancy, name: str) -> bool:
     """Return whether the snapshot names who holds quota in a ClusterQueue, if only the first."""
     snapshot = occupancy.snapshot
     observed = occupancy.held(name).reserving - len(occupancy.reserved.get(name, ()))
-    return not observed or name in snapshot.reserving
+    return not observed or name in snapshot.workloads.reserving
 
 
 NOWHERE = Assignment(mode=PreemptionMode.EXCEEDS)
@@ -440,7 +453,7 @@ class ExplainedAssignment:
 def explained(
     needs: Sequence[PodSetNeeds],
     claimant: Claimant,
-    snapshot: Snapshot,
+    setup: KueueSetup,
     occupied: OccupiedDomains = NOTHING_PLACED,
 ) -> ExplainedAssignment:
     """Assign a flavor to each resource group of each pod set.
@@ -451,18 +464,18 @@ def explained(
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    plans = [flavor_plan.of(pod_set, claimant.queue, snapshot) for pod_set in needs]
+    plans = [flavor_plan.of(pod_set, claimant.queue, setup) for pod_set in needs]
     for plan in plans:
         if plan.rejection is not None:
             return refused(plan.rejection)
     groups = flavor_plan.parts(needs, plans)
     choices = _choices(groups, claimant.tree)
-    assigned = assign_placed(needs, choices, claimant, snapshot, occupied)
+    assigned = assign_placed(needs, choices, claimant, setup, occupied)
     if assigned.mode is PreemptionMode.EXCEEDS:
         return refused(_rejection(assigned, groups, claimant))
     if assigned.mode is PreemptionMode.FITS:
         usage = claimant.tree.amounts(assigned.taken)
-        detail = _taken(usage, snapshot, is_placed=assigned.is_placed)
+        detail = _taken(usage, setup, is_placed=assigned.is_placed)
         return ExplainedAssignment(fit=Fit.FITS, usage=usage, detail=detail, assignment=assigned)
     if assigned.is_placed:
         detail = f"no domain of flavor {_names(assigned.flavors)} has room"
@@ -492,10 +505,10 @@ def refused(rejection: Rejection) -> ExplainedAssignment:
 
 
 def parts_of(
-    needs: Sequence[PodSetNeeds], claimant: Claimant, snapshot: Snapshot
+    needs: Sequence[PodSetNeeds], claimant: Claimant, setup: KueueSetup
 ) -> Sequence[Sequence[Choice]]:
     """Translate needs into the indices of a tree, without the flavors that can never serve."""
-    plans = [flavor_plan.of(pod_set, claimant.queue, snapshot) for pod_set in needs]
+    plans = [flavor_plan.of(pod_set, claimant.queue, setup) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return ((),)
     return _choices(flavor_plan.parts(needs, plans), claimant.tree)
@@ -559,9 +572,9 @@ def _names(flavors: Iterable[str]) -> str:
     return ", ".join(sorted(set(flavors)))
 
 
-def _taken(usage: Amounts, snapshot: Snapshot, *, is_placed: bool) -> str:
+def _taken(usage: Amounts, setup: KueueSetup, *, is_placed: bool) -> str:
     names = {flavor for flavor, _ in usage}
     text = f"flavor {_names(names)}" if names else "asks for nothing"
-    if not is_placed and any(snapshot.flavors[name].topology for name in names):
+    if not is_placed and any(setup.flavors[name].topology for name in names):
         text += _NOT_LOOKED_AT
     return text

@@ -24,27 +24,14 @@ from webhook.kueue.assignment import (
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import NOWHERE as UNSERVABLE
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.occupancy import (
-    EMPTY,
-    NO_START_TIMES,
-    NOWHERE,
-    Occupancy,
-    PreemptionTargets,
-    at_its_turn,
-    claimant,
-    is_behind,
-    is_namespace_selected,
-    parts_of,
-    reserves_now,
-)
 from webhook.kueue.preemption import Preemptor, candidates_in
 from webhook.kueue.queue_lines import ClusterQueueHeads, PendingGroup
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Simulation, is_open
 from webhook.kueue.tree_workloads import TreeDemands
+from webhook.model.quantity import Amounts
 from webhook.model.queues import (
-    Amounts,
     Arrival,
     ClusterQueue,
     Guest,
@@ -54,34 +41,51 @@ from webhook.model.queues import (
     PodSetNeeds,
     Queueing,
     Reservation,
-    Snapshot,
     StopPolicy,
     Trial,
 )
+from webhook.model.snapshot_parts import KueueSetup
 from webhook.model.topologies import PlacedPods
+from webhook.state.occupancy import (
+    EMPTY,
+    NO_START_TIMES,
+    NOWHERE,
+    Occupancy,
+    PreemptionTargets,
+    at_its_turn,
+    beside,
+    claimant,
+    is_behind,
+    is_namespace_selected,
+    parts_of,
+    reserves_now,
+)
+from webhook.state.snapshot import Snapshot
 
 
 def occupancy_of(snapshot: Snapshot, placements: Sequence[Arrival] = ()) -> Occupancy:
     """Return the occupancy of a snapshot: its arrivals counted in, then *placements*, in order."""
-    occupancy = with_pending(as_held(idle(snapshot), snapshot.held), snapshot.arrivals)
+    occupancy = with_pending(
+        as_held(idle(snapshot), snapshot.workloads.held), snapshot.workloads.arrivals
+    )
     return with_arrivals(occupancy, placements)
 
 
 def idle(snapshot: Snapshot) -> Occupancy:
     """Return an occupancy in which the ClusterQueues hold nothing."""
-    forest = quota.plant(snapshot.cluster_queues, snapshot.cohorts)
+    forest = quota.plant(snapshot.setup.cluster_queues, snapshot.setup.cohorts)
     return Occupancy(
         snapshot=snapshot,
         forest=forest,
         holdings={},
-        preemptible=candidates_in(snapshot),
-        start_times=NO_START_TIMES.adopt(snapshot),
+        preemptible=candidates_in(snapshot.setup),
+        start_times=beside(NO_START_TIMES, snapshot),
     )
 
 
 def as_held(occupancy: Occupancy, cluster_queues: Collection[str]) -> Occupancy:
     """Reset some ClusterQueues to what the snapshot says they hold, without any arrivals."""
-    held, holdings = occupancy.snapshot.held, dict(occupancy.holdings)
+    held, holdings = occupancy.snapshot.workloads.held, dict(occupancy.holdings)
     changes: dict[str, Amounts] = {}
     occupied = occupancy.occupied
     heads = {name for name in occupancy.heads if name not in cluster_queues}
@@ -115,7 +119,7 @@ def with_pending(occupancy: Occupancy, pending: Iterable[Arrival]) -> Occupancy:
     """Count in Workloads that Kueue has queued, in its order, as its cycles serve them."""
     of_trees: defaultdict[int, list[Arrival]] = defaultdict(list)
     for arrival in pending:
-        queues = _queues_of(occupancy.snapshot, arrival)
+        queues = _queues_of(occupancy.snapshot.setup, arrival)
         if queues is not None:
             of_trees[occupancy.forest.places.get(queues[1].name, -1)].append(arrival)
     for index, arrivals in of_trees.items():
@@ -141,7 +145,7 @@ def _with_cycles(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arriv
     names = {leaf: name for name, leaf in tree.leaves.items()}
     joined: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival, count in zip(arrivals, left, strict=True):
-        queues = _queues_of(occupancy.snapshot, arrival)
+        queues = _queues_of(occupancy.snapshot.setup, arrival)
         if count and queues is not None:
             joined[queues[1].name].append(replace(arrival, count=count))
     for name, of_queue in joined.items():
@@ -175,18 +179,18 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
 
     simulation = Simulation(
         tree.copy(),
-        [snapshot.cluster_queues[name] for name in tree.leaves],
-        kueue=snapshot.kueue,
+        [snapshot.setup.cluster_queues[name] for name in tree.leaves],
+        kueue=snapshot.setup.kueue,
         came_one_by_one=False,
         oracle_of=oracle_of,
         domains=_domains(occupancy, tree),
     )
-    if (use := use_of(snapshot, tree)) is not None:
+    if (use := use_of(snapshot.setup, tree)) is not None:
         simulation.order_by_use(use)
-    demands = TreeDemands(snapshot)
+    demands = TreeDemands(snapshot.setup)
     for number, arrival in enumerate(arrivals):
-        queues = _queues_of(snapshot, arrival)
-        if queues is None or not is_namespace_selected(snapshot, *queues):
+        queues = _queues_of(snapshot.setup, arrival)
+        if queues is None or not is_namespace_selected(snapshot.cluster, *queues):
             # Kueue does not keep others waiting for one whose namespace is not selected.
             continue
         local_queue, cluster_queue = queues
@@ -208,11 +212,11 @@ def _stepped(occupancy: Occupancy, tree: UsageTree, arrivals: Sequence[Arrival])
 
 def _domains(occupancy: Occupancy, tree: UsageTree) -> DomainsInUse | None:
     """Return the domains in which Workloads of a tree are placed; None: in none."""
-    snapshot = occupancy.snapshot
-    members = (snapshot.cluster_queues[name] for name in tree.leaves)
-    if not any(flavors_with_topology(queue, snapshot) for queue in members):
+    setup = occupancy.snapshot.setup
+    members = (setup.cluster_queues[name] for name in tree.leaves)
+    if not any(flavors_with_topology(queue, setup) for queue in members):
         return None
-    return DomainsInUse(snapshot, occupancy.occupied)
+    return DomainsInUse(setup, occupancy.occupied)
 
 
 def _naming_begun(
@@ -239,7 +243,7 @@ def with_arrivals(occupancy: Occupancy, arrivals: Iterable[Arrival]) -> Occupanc
     """Count in arrivals one after another; in a long queue most have no room, and cost little."""
     joined: defaultdict[str, list[Arrival]] = defaultdict(list)
     for arrival in arrivals:
-        queues = _queues_of(occupancy.snapshot, arrival)
+        queues = _queues_of(occupancy.snapshot.setup, arrival)
         if queues is None:
             continue
         name = queues[1].name
@@ -260,19 +264,19 @@ def _with_joined(occupancy: Occupancy, name: str, joined: Sequence[Arrival]) -> 
     return _holding(occupancy, name, _joined(occupancy.held(name), joined)) if joined else occupancy
 
 
-def _queues_of(snapshot: Snapshot, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
+def _queues_of(setup: KueueSetup, arrival: Arrival) -> tuple[LocalQueue, ClusterQueue] | None:
     """Return the queues of an arrival; None: they do not exist, or its LocalQueue is stopped."""
-    local_queue = snapshot.local_queues.get((arrival.namespace, arrival.local_queue))
+    local_queue = setup.local_queues.get((arrival.namespace, arrival.local_queue))
     # Kueue does not queue the Workloads of a stopped LocalQueue.
     if local_queue is None or local_queue.stop_policy is not StopPolicy.NONE:
         return None
-    cluster_queue = snapshot.cluster_queues.get(local_queue.cluster_queue)
+    cluster_queue = setup.cluster_queues.get(local_queue.cluster_queue)
     return None if cluster_queue is None else (local_queue, cluster_queue)
 
 
 def with_arrival(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     """Count in Workloads of one shape: each reserves quota if it could at once, or is pending."""
-    queues = _queues_of(occupancy.snapshot, arrival)
+    queues = _queues_of(occupancy.snapshot.setup, arrival)
     if queues is None:
         return occupancy
     if not _may_reserve(occupancy, arrival, queues[1]):
@@ -359,7 +363,7 @@ def _with_reserved(
 
 def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
     """Return whether Kueue would leave some of an arrival's Workloads pending."""
-    queues = _queues_of(occupancy.snapshot, arrival)
+    queues = _queues_of(occupancy.snapshot.setup, arrival)
     if queues is None:
         return False
     name = queues[1].name
@@ -369,7 +373,7 @@ def is_kept_waiting(occupancy: Occupancy, arrival: Arrival) -> bool:
 
 def with_waiting(occupancy: Occupancy, arrival: Arrival) -> Occupancy:
     """Count in Workloads of one shape as pending, because Kueue has tried them and they wait."""
-    queues = _queues_of(occupancy.snapshot, arrival)
+    queues = _queues_of(occupancy.snapshot.setup, arrival)
     if queues is None:
         return occupancy
     assigned = _assigned(occupancy, arrival, queues[1])
@@ -418,7 +422,7 @@ def _waiting(
     if (
         cluster_queue.queueing is not Queueing.STRICT
         or not is_open(cluster_queue)
-        or not is_namespace_selected(occupancy.snapshot, *queues)
+        or not is_namespace_selected(occupancy.snapshot.cluster, *queues)
         or is_behind(before, cluster_queue, arrival.priority)
     ):
         return occupancy
@@ -437,11 +441,11 @@ def _assigned(occupancy: Occupancy, arrival: Arrival, cluster_queue: ClusterQueu
     place = claimant(occupancy, cluster_queue, priority=arrival.priority, queued_at=queued_at)
     if place is None:
         return NOWHERE
-    needs, snapshot = arrival.needs, occupancy.snapshot
+    needs, setup = arrival.needs, occupancy.snapshot.setup
 
     def assigned(wanted: Sequence[PodSetNeeds]) -> Assignment:
-        parts = parts_of(wanted, place, snapshot)
-        return assign_placed(wanted, parts, place, snapshot, occupancy.occupied)
+        parts = parts_of(wanted, place, setup)
+        return assign_placed(wanted, parts, place, setup, occupancy.occupied)
 
     def served(wanted: Sequence[PodSetNeeds]) -> Assignment | None:
         found = assigned(wanted)
