@@ -27,7 +27,7 @@ from tests.state.kueue import deployment
 from webhook.api.resources import KUEUE_DEPLOYMENT
 from webhook.hindsight import savings_record
 from webhook.hindsight.savings_record import Gained, SavingsRecord
-from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
+from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.state.published_congestion import config_map_of
 from webhook.state.readers import OUR_WEBHOOK
 

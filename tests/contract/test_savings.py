@@ -10,6 +10,7 @@ from webhook.api.resources import SAVINGS
 from webhook.controller import look_back_process, savings_publisher
 from webhook.controller.savings_publisher import SavingsPublisher
 from webhook.hindsight.savings_record import read_savings
+from webhook.model.faults import Failures
 from webhook.model.policy.fallback_policy import Mode
 from webhook.state.run_records_reader import path_of
 
@@ -23,9 +24,9 @@ def test_the_journal_is_read_object_by_object_and_what_was_saved_is_written(tmp_
             Client(kubeconfig),
             OURS,
             is_leader=lambda: True,
-            survive=None,
-            log=print,
+            failures=Failures(print),
             look_back=partial(look_back_process.run, str(kubeconfig)),
+            journal_version=lambda: 0,
         )
         assert publisher.publish(world(Mode.OBSERVE))
 

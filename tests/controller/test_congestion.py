@@ -13,7 +13,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.controller.congestion_publisher import RETRY_SECONDS, CongestionPublisher
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.cost.congestion import STEP_SECONDS
-from webhook.model.costs.scarcity import LASTS_SECONDS, ScarceCell
+from webhook.model.costs.prices import LASTS_SECONDS, ScarceCell
 from webhook.model.fields import FieldError
 from webhook.state.pipe import apply_update
 from webhook.state.published_congestion import read_congestion

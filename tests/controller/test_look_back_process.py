@@ -13,13 +13,14 @@ from tests.commands.apiserver import serving
 from tests.hindsight.journal_server import OURS, STATIC, UNIX, Server, answering, world
 from webhook.api.kubernetes_api import ClusterError
 from webhook.controller import look_back_process
-from webhook.controller.look_back_process import LookBackError, LookBackTask, run, saved
+from webhook.controller.look_back_process import LookBackError, run, saved
+from webhook.hindsight.look_back import LookBackInput
 from webhook.hindsight.savings_record import config_map, read_savings
 from webhook.model.policy.fallback_policy import Mode
 
 
 def told():
-    return LookBackTask(namespace=OURS, unix=UNIX, snapshot=world(Mode.OBSERVE))
+    return OURS, LookBackInput(snapshot=world(Mode.OBSERVE), now=UNIX)
 
 
 def program(text):
@@ -30,9 +31,9 @@ def test_it_tells_what_was_saved_as_this_process_would(tmp_path):
     server = Server(STATIC)
     server.writes.clear()
     with serving(answering(server), tmp_path) as kubeconfig:
-        packed = run(str(kubeconfig), told())
+        packed = run(str(kubeconfig), *told())
 
-    assert read_savings(config_map(packed)) == read_savings(config_map(saved(told(), server)))
+    assert read_savings(config_map(packed)) == read_savings(config_map(saved(*told(), server)))
     assert server.writes == []
 
 
@@ -43,7 +44,7 @@ def test_what_the_api_server_refuses_is_an_error_of_the_cluster(tmp_path):
         serving(answering(server), tmp_path) as kubeconfig,
         pytest.raises(ClusterError, match="you may not get configmaps"),
     ):
-        run(str(kubeconfig), told())
+        run(str(kubeconfig), *told())
 
 
 @pytest.mark.parametrize(
@@ -59,14 +60,14 @@ def test_what_the_api_server_refuses_is_an_error_of_the_cluster(tmp_path):
 )
 def test_whatever_becomes_of_it_is_an_error_that_says_so(text, message):
     with pytest.raises(LookBackError) as error:
-        run("", told(), command=program(text))
+        run("", *told(), command=program(text))
 
     assert str(error.value) == message
 
 
 def test_one_that_takes_too_long_is_killed():
     with pytest.raises(LookBackError) as error:
-        run("", told(), command=program("sys.stdin.close(); input()"), longest_seconds=0)
+        run("", *told(), command=program("sys.stdin.close(); input()"), longest_seconds=0)
 
     assert str(error.value) == "it took longer than 0 s"
 
@@ -77,7 +78,7 @@ def test_a_failure_is_named_by_its_place_and_never_by_its_text(monkeypatch, caps
         raise error("s3cret")
 
     monkeypatch.setattr(look_back_process, "saved", fail)
-    said = look_back_process.said(told(), Server(STATIC))
+    said = look_back_process.said(*told(), Server(STATIC))
 
     is_memory = error is MemoryError
     words = "it needs more memory than it may have" if is_memory else f"{error.__name__} at "

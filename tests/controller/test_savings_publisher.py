@@ -53,8 +53,8 @@ class Leader:
             journal_version=lambda: self.version,
         )
 
-    def _look_back(self, task):
-        saved = look_back_process.saved(task, self.server)
+    def _look_back(self, namespace, world):
+        saved = look_back_process.saved(namespace, world, self.server)
         self.clock += self.slowly
         self.meanwhile()
         return saved

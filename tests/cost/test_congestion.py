@@ -12,8 +12,14 @@ from webhook.cost.congestion import (
     next_price,
     next_prices,
 )
-from webhook.model.costs.prices import NO_PRICES, Prices, curve
-from webhook.model.costs.scarcity import LASTS_SECONDS, CongestionPrices, ScarceCell
+from webhook.model.costs.prices import (
+    LASTS_SECONDS,
+    NO_PRICES,
+    CongestionPrices,
+    Prices,
+    ScarceCell,
+    curve,
+)
 from webhook.model.policy.strategy import Congestion
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated

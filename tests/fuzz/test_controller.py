@@ -12,7 +12,8 @@ from tests.fuzz.objects import NOON, OURS, good, hostile, hostile_jobs, journal,
 from tests.fuzz.observing import Observed
 from tests.fuzz.values import anything, decisions, deep, mutated
 from webhook.api import resources as kinds
-from webhook.controller.look_back_process import LookBackTask, saved
+from webhook.controller.look_back_process import saved
+from webhook.hindsight.look_back import LookBackInput
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back():
     place = f"/api/v1/namespaces/{OURS}/configmaps/{base['metadata']['name']}"
     snapshot = Observed().feed.published
     written = {key: base[key] for key in ("data", "binaryData")}
-    task = LookBackTask(namespace=OURS, unix=NOON, snapshot=snapshot)
+    world = LookBackInput(snapshot=snapshot, now=NOON)
 
     class Server(Objects):
         def kueue_version(self):
@@ -120,6 +121,6 @@ def test_a_stranger_in_the_journal_keeps_nobody_from_looking_back():
         server.held[place] = {"metadata": base["metadata"], **found}
         # No API server gives objects without metadata.
         server.workloads = [source] if isinstance(source.get("metadata"), dict) else []
-        saved(task, server)
+        saved(OURS, world, server)
 
     hold()

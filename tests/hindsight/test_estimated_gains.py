@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.hindsight import journals
-from webhook.hindsight.estimated_gains import as_json, as_text, estimate, undecided
+from webhook.hindsight.estimated_gains import as_json, as_text, estimate
 from webhook.hindsight.look_back import look_back
 
 GIVEN = journals.scenario("burst")
@@ -15,7 +15,7 @@ DECIDED = journals.happened(GIVEN, "FinishTime")
 def estimated(strategy):
     world = journals.world(GIVEN, strategy, mode="Observe")
     entries = journals.entries(GIVEN, DECIDED, mode="Enforce")
-    return estimate(look_back(undecided(entries), world))
+    return estimate(look_back(entries, world, as_observed=True))
 
 
 @pytest.mark.parametrize("strategy", ["FinishTime", "Threshold"])

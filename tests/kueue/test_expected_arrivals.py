@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tests.builders import arrival, cluster_queue, needs, snapshot
-from webhook.kueue.flavor_plan import demand
+from webhook.kueue.flavor_plan import demand, demand_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.newcomer import Newcomer, PlacedJob
-from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
+from webhook.kueue.tree_workloads import ExpectedArrivals
 from webhook.model.forecasts import Basis, RunTime
 from webhook.state.forecast_input import forecast_givens
 from webhook.state.snapshot import updated
@@ -43,7 +43,7 @@ def running(seconds_ago, queue="gpu-cq", gpus=1):
 
 
 def expected(priority=1000, *, every=50.0, seconds=1e6, gpus=1, queue="gpu-cq", job_class="long"):
-    kind = ExpectedKind(asks={CELL: gpus}, job_class=job_class)
+    kind = PendingGroup(demand=demand_of({CELL: gpus}), job_class=job_class)
     return ExpectedArrivals(
         cluster_queue=queue,
         priority=priority,

@@ -21,8 +21,9 @@ from tests.kueue.newcomers import (
     run_time_of,
 )
 from webhook.kueue.forecast import forecast
+from webhook.kueue.queue_lines import pending_group
 from webhook.kueue.tree_forecast import start_of
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
+from webhook.kueue.tree_workloads import ExpectedArrivals
 from webhook.state.forecast_input import forecast_givens
 
 NEAR = {"rel": 0.25, "abs": 5.0}
@@ -99,7 +100,7 @@ def test_who_comes_after_all_have_started_overtakes_none_of_hundreds():
         priority=0,
         per_second=1.0 / last,
         seconds=1.5 * last,
-        kinds=(ExpectedKind(asks=asked, job_class="60"),),
+        kinds=(pending_group(asked, job_class="60"),),
     )
 
     coming = forecast(*given, expected=[one])

@@ -6,10 +6,11 @@ from dataclasses import replace
 from math import inf
 
 from tests.builders import arrival, cluster_queue, snapshot
+from webhook.kueue.flavor_plan import demand_of
 from webhook.kueue.forecast import forecast, pending_starts
-from webhook.kueue.queue_lines import pending_group
+from webhook.kueue.queue_lines import PendingGroup, pending_group
 from webhook.kueue.simulation import Running
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind
+from webhook.kueue.tree_workloads import ExpectedArrivals
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import Preemption, Queueing
 from webhook.state.forecast_input import forecast_givens
@@ -98,7 +99,7 @@ def test_an_unknown_run_that_holds_quota_counts_for_all():
 
 def test_who_comes_later_delays_only_those_it_outranks():
     queues = state(1, queueing=Queueing.STRICT)
-    kind = ExpectedKind(asks={CELL: 1}, job_class="known", limit_seconds=0)
+    kind = PendingGroup(demand=demand_of({CELL: 1}), job_class="known")
     coming = [
         ExpectedArrivals(
             cluster_queue="gpu-cq", priority=100, per_second=1 / 50, seconds=1e6, kinds=(kind,) * 9

@@ -4,26 +4,10 @@ import random
 
 import pytest
 
-from webhook.learn import arrival_rates
 from webhook.learn.arrival_rates import (
-    MOST_ARRIVED,
     ArrivalRate,
-    Arrived,
-    ArrivedWorkloads,
     steady_rate,
 )
-
-
-def arrived(created, priority=0):
-    return Arrived(
-        created=created,
-        priority=priority,
-        charge=((("t4", "nvidia.com/gpu"), 1),),
-        job_class=None,
-        policy="",
-        option="",
-        limit_seconds=0,
-    )
 
 
 def test_what_comes_at_even_intervals_has_that_rate_for_as_long_as_it_was_seen():
@@ -63,25 +47,3 @@ def test_what_is_to_come_only_is_not_counted():
     assert steady_rate([*range(0, 170, 10), 500, 600], 160) == ArrivalRate(
         per_second=0.1, seen_seconds=160
     )
-
-
-def test_the_newest_of_a_queue_are_kept_whatever_order_they_are_read_in():
-    times = list(range(MOST_ARRIVED + 50))
-    random.Random(1).shuffle(times)
-    kept = ArrivedWorkloads()
-
-    for time in times:
-        kept.note("gpu-cq", arrived(time))
-
-    assert [each.created for each in kept.of("gpu-cq")] == list(range(50, MOST_ARRIVED + 50))
-    assert kept.of("cpu-cq") == ()
-
-
-def test_queues_to_which_nobody_comes_any_more_make_room(monkeypatch):
-    monkeypatch.setattr(arrival_rates, "MOST_QUEUES", 2)
-    kept = ArrivedWorkloads()
-
-    for time, name in enumerate(("a", "b", "a", "c")):
-        kept.note(name, arrived(time))
-
-    assert [len(kept.of(name)) for name in "abc"] == [2, 0, 1]

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.controller import stepping
 from tests.controller.hostile import DECIDED, job
 from tests.controller.journals import WORLD
 from tests.controller.objects import Objects
@@ -262,7 +263,7 @@ def test_any_other_object_with_anything_in_it_is_read_or_said_to_be_unreadable(g
 def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
     _, source = given
     server = Objects()
-    events = JobEvents(server, is_leader=lambda: True, unix=lambda: 0.0, clock=lambda: 0.0)
+    events = JobEvents(server, is_leader=lambda: True, unix=lambda: 0.0)
     journal = Journal(server, "ours", is_leader=lambda: True, unix=lambda: 0.0)
 
     seen = told(JOBS.read(JOBS.kind, source))
@@ -271,4 +272,4 @@ def test_a_job_with_anything_in_it_is_followed_or_said_to_be_unreadable(given):
 
     message = WatchUpdate(kind="jobs", at=0.0, event=("ADDED", seen))
     assert (events.take(message), journal.take_jobs(message)) == ((), ())
-    assert events.step() == ()
+    assert events.step(stepping.at()) == ()

@@ -17,7 +17,7 @@ from tests.servers import Server, paper_snapshot
 from webhook.admission.patch import PatchError
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.metric_table import Kind
-from webhook.model.costs.scarcity import CongestionPrices, ScarceCell
+from webhook.model.costs.prices import CongestionPrices, ScarceCell
 from webhook.model.reasons import Obstacle
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.state.snapshot import updated
@@ -156,8 +156,8 @@ def test_the_controllers_metrics_are_in_its_table():
     metrics.show({"light-gpu": True, "another": False})
     metrics.show_failing({("light-gpu", "cpu"): 2}, snapshot.fallback.policies)
     for name in ("light-gpu", "another"):
-        obstacles = {(name, Obstacle.TOO_SOON): 3}
-        metrics.show_moves({(name, "moved"): 1}, {name: 20.0}, obstacles)
+        metrics.count_move(name, "moved", gained=20.0)
+    metrics.show_obstacles({(name, Obstacle.TOO_SOON): 3 for name in ("light-gpu", "another")})
     metrics.unreviewed.labels("another").inc()
     metrics.writes.labels("written").inc()
     moved = ran(decision=expecting(EXPECTED, policy="light-gpu"))
@@ -263,7 +263,7 @@ def test_what_a_namespaces_own_policies_lack_is_no_alert_for_administrators():
     metrics = ControllerMetrics()
     metrics.show({"light-gpu": True, "team/light": False})
     metrics.show_failing({("team/light", "cpu"): 2}, (team_policy(),))
-    metrics.show_moves({("team/light", "repaired"): 1}, {}, None)
+    metrics.count_move("team/light", "repaired")
     metrics.expect(updated(paper_snapshot(), policies=(team_policy(),)))
 
     value = metrics.registry.get_sample_value

@@ -19,6 +19,7 @@ from tests.state.objects import (
     workload,
 )
 from webhook.api import resources as kinds
+from webhook.kueue.flavor_plan import demand_of
 from webhook.kueue.queue_lines import pending_group
 from webhook.model.forecasts import Basis, RunTime
 from webhook.model.queues import LocalQueue
@@ -222,7 +223,7 @@ def test_workloads_that_have_come_tell_of_those_who_are_to_come(are_over):
     assert (arrivals.cluster_queue, arrivals.priority) == ("gpu-cq", 1000)
     assert arrivals.per_second == pytest.approx(0.1, rel=0.1)
     assert arrivals.seconds == 160.0
-    assert {tuple(kind.asks.items()) for kind in arrivals.kinds} == {((("a100", "cpu"), 4000),)}
+    assert {kind.demand for kind in arrivals.kinds} == {demand_of({("a100", "cpu"): 4000})}
 
 
 def test_those_who_wait_tell_it_too_and_nobody_counts_twice():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from webhook.learn.others_use import HOURS, OthersUse, ReleasedJob
-from webhook.model.costs.scarcity import NO_CONGESTION
+from webhook.model.costs.prices import NO_CONGESTION
 from webhook.model.fields import FieldError
 from webhook.state.published_congestion import read_congestion
 from webhook.state.published_use import MOST, merge_patch_of, read_use

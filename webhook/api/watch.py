@@ -104,6 +104,15 @@ def list_pages(
         del page  # which may take megabytes, before the next one is read
 
 
+def get_by_list(transport: KubernetesApi, path: str, name: str) -> Mapping[str, Any] | None:
+    """Return one object of a collection; None: there is none.
+
+    It is asked for in a list, so that only the right to list is needed.
+    """
+    items = transport.get(path, {"fieldSelector": f"metadata.name={name}"}).get("items") or ()
+    return next(iter(items), None)
+
+
 def _is_list(page: Mapping[str, Any]) -> bool:
     """Return whether it is a list, not what something else than an API server may answer with."""
     items = page.get("items") or []

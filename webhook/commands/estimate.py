@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from webhook.commands.history import ClusterHistory
     from webhook.hindsight.estimated_gains import Suggestion
     from webhook.model.policy.fallback_policy import FallbackPolicy
-    from webhook.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +112,9 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         _fail(["No policy can be suggested: no Job with accelerators, or no other queue for it."])
         return
     unended = [entry for entry in past.entries if not entry.outcome]
-    entries = estimated_gains.undecided([*ended, *unended])
-    observing = replace(world, snapshot=_observing(world.snapshot, policies))
-    found = estimated_gains.estimate(
-        look_back.look_back(entries, observing), left_out=past.left_out + len(past.unread)
-    )
+    world = world.ruled_by(policies)
+    hindsight = look_back.look_back([*ended, *unended], world, as_observed=True)
+    found = estimated_gains.estimate(hindsight, left_out=past.left_out + len(past.unread))
     if asked.output in ("text", "wide"):
         terminal.tell(estimated_gains.as_text(found), output=asked.output)
         if suggestion is not None:
@@ -142,17 +139,6 @@ def _read(files: Sequence[str]) -> list[FallbackPolicy]:
     from webhook.commands.manifest import read_policies
 
     return [policy for file in files for policy in read_policies(file)]
-
-
-def _observing(snapshot: Snapshot, policies: Sequence[FallbackPolicy]) -> Snapshot:
-    """Return the snapshot with these policies alone, as if they had observed."""
-    from webhook.model.policy.fallback_policy import Mode, sort_key
-
-    observing = [
-        policy.model_copy(update={"spec": policy.spec.model_copy(update={"mode": Mode.OBSERVE})})
-        for policy in policies
-    ]
-    return snapshot.with_policies(tuple(sorted(observing, key=sort_key)))
 
 
 def _suggested(suggestion: Suggestion) -> str:

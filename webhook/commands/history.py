@@ -22,7 +22,6 @@ from webhook.model import fields
 from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
-from webhook.model.policy.fallback_policy import FallbackPolicy, sort_key
 from webhook.simulate.scenario import Worker, emptied
 from webhook.state.readers import read as read_object
 from webhook.state.snapshot import Snapshot
@@ -63,13 +62,9 @@ class ClusterHistory:
         self,
         until: float,
         *,
-        policies: Sequence[FallbackPolicy] | None = None,
         clusters: Sequence[str] = (),
     ) -> LookBackInput | None:
-        """Return what replays start from; None: it is not known.
-
-        *policies* take the place of those that are there; *clusters* are worker clusters as
-        NAME=FILE.
+        """Return what replays start from, with worker clusters as NAME=FILE; None: not known.
 
         Raises:
             FieldError: a worker cluster's file cannot be read, or no queue leads to it.
@@ -78,8 +73,6 @@ class ClusterHistory:
         if self.state is None:
             return None
         snapshot = match.queueing_all(self.state.snapshot(0.0, until))
-        if policies is not None:
-            snapshot = snapshot.with_policies(tuple(sorted(policies, key=sort_key)))
         return LookBackInput(
             snapshot=snapshot,
             learned=self.state.learned(until),

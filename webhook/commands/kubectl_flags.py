@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,8 @@ import click
 from webhook.api.cluster_access import ClusterAccess
 from webhook.commands import completion
 from webhook.commands.connect import Scope
+from webhook.model.fields import FieldError
+from webhook.model.pods import Expression, Operator, Selector
 
 
 def _is_there(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -124,6 +127,43 @@ recursive_option: Callable[[Any], Any] = click.option(
 selector_option: Callable[[Any], Any] = click.option(
     "-l", "--selector", metavar="QUERY", default="", help="Label query, as in -l team=ml,env!=dev."
 )
+_KEY: Final = r"[A-Za-z0-9][-A-Za-z0-9_./]*"
+_VALUE: Final = r"[A-Za-z0-9]?[-A-Za-z0-9_.]*"
+_SET: Final = re.compile(rf"({_KEY})\s+(in|notin)\s*\(([^()]*)\)")
+_EQUAL: Final = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})")
+_PRESENT: Final = re.compile(rf"(!?)\s*({_KEY})")
+_PARTS: Final = re.compile(r",(?![^(]*\))")
+"""Commas, but for those between parentheses."""
+_SETS: Final = {"in": Operator.IN, "notin": Operator.NOT_IN}
+_SIGNS: Final = {"=": Operator.IN, "==": Operator.IN, "!=": Operator.NOT_IN}
+
+
+def read_query(text: str) -> Selector:
+    """Read the query of -l, such as ``team=ml,env!=dev,tier in (a, b),!legacy``; empty: everything.
+
+    It is for what is not asked of an API server, which reads queries itself.
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
+
+    Raises:
+        FieldError: it is none.
+
+    """
+    parts = _PARTS.split(text) if text.strip() else []
+    return Selector(labels={}, expressions=tuple(_expression(part.strip()) for part in parts))
+
+
+def _expression(part: str) -> Expression:
+    if found := _SET.fullmatch(part):
+        values = tuple(value.strip() for value in found[3].split(","))
+        return Expression(key=found[1], operator=_SETS[found[2]], values=values)
+    if found := _EQUAL.fullmatch(part):
+        return Expression(key=found[1], operator=_SIGNS[found[2]], values=(found[3],))
+    if found := _PRESENT.fullmatch(part):
+        operator = Operator.DOES_NOT_EXIST if found[1] else Operator.EXISTS
+        return Expression(key=found[2], operator=operator)
+    raise FieldError("--selector", f"expected a label query such as team=ml,env!=dev, got {part!r}")
+
+
 FOR_PROGRAMS: Final = ("json", "yaml", "name")
 output_of_jobs_option: Callable[[Any], Any] = click.option(
     "-o",

@@ -18,11 +18,11 @@ from webhook.commands.kubectl_flags import (
     all_namespaces_option,
     namespace_option,
     output_option,
+    read_query,
     release_namespace_option,
     scope_options,
     selector_option,
 )
-from webhook.commands.label_query import read_query
 from webhook.commands.terminal import Line
 from webhook.learn.estimates import Learned
 from webhook.learn.run_records import unpack_runs

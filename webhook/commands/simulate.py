@@ -46,10 +46,11 @@ def scenario(
 
     """
     past = history.from_file(snapshot)
-    given = [policy for path in policies for policy in _policies(path)] if policies else None
-    world = past.world(past.until, policies=given, clusters=clusters)
+    world = past.world(past.until, clusters=clusters)
     if world is None:
         raise FieldError(snapshot, "expected queues")
+    if policies:
+        world = world.ruled_by(policy for path in policies for policy in _policies(path))
     return decision_lines.read(
         _lines(log),
         world,

@@ -120,13 +120,7 @@ def _sums(gained: int, lost: int) -> str:
 class GainRow:
     """One namespace's Jobs of one policy, over the last day; places are in percent of the bar."""
 
-    namespace: str
-    policy: str
-    mode: str
-    jobs: int
-    slower: int
-    saved: str
-    is_lost: bool
+    gain: Gained
     x: float
     width: float
 
@@ -158,15 +152,5 @@ def gain_rows(gained: Sequence[Gained]) -> GainRows:
 
 def _gain_row(gain: Gained, zero: float, reach: float) -> GainRow:
     width = 100 * abs(gain.saved_seconds) / reach
-    is_lost = gain.saved_seconds < 0
-    return GainRow(
-        namespace=gain.namespace,
-        policy=gain.policy,
-        mode=gain.mode,
-        jobs=gain.jobs,
-        slower=gain.slower,
-        saved=span(gain.saved_seconds),
-        is_lost=is_lost,
-        x=round(zero - width if is_lost else zero, 2),
-        width=round(width, 2),
-    )
+    x = zero - width if gain.saved_seconds < 0 else zero
+    return GainRow(gain=gain, x=round(x, 2), width=round(width, 2))

@@ -13,7 +13,7 @@ from typing import Final
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.watch import WatchUpdate
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import Happening, event
+from webhook.controller.job_events import Happening, event_on_job, post_event
 from webhook.controller.unreviewed import Fetch
 from webhook.controller.world import World
 from webhook.cost.congestion import is_off
@@ -183,15 +183,14 @@ class Adviser:
             how = _COMMAND.format(found.job.job.reference, found.job.job.namespace)
             text = f"{found.sentence(snapshot.costs.currency)}; {how}"
             happening = Happening(EventReason.ADVISED, text, begun)
-            written = event(where, found.job.uid, happening, unix=unix)
             try:
-                self._transport.post(f"/api/v1/namespaces/{where[0]}/events", written)
+                post_event(
+                    self._transport, event_on_job(where, found.job.uid, happening, unix=unix)
+                )
             except ClusterError as error:
-                if not error.is_conflict:
-                    yield Attention(f"Job {key}: no Event written: {error}")
-                    continue
-                # Before a restart, or by another leader.
-            self._told[key] = begun
+                yield Attention(f"Job {key}: no Event written: {error}")
+            else:
+                self._told[key] = begun
 
     def _savings(self) -> Mapping[str, float]:
         savings: dict[str, float] = {}

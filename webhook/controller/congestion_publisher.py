@@ -16,8 +16,7 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.cost.congestion import STEP_SECONDS, Market, adaptive, is_off, next_prices
 from webhook.cost.late_share import LateShares, weighted
-from webhook.model.costs.prices import NO_PRICES
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
+from webhook.model.costs.prices import NO_CONGESTION, NO_PRICES, CongestionPrices
 from webhook.model.faults import Attention
 from webhook.state import run_records_reader
 from webhook.state.forecast_input import ForecastInput, ForecastInputs, requests_in, trees_of

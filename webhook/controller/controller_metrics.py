@@ -27,8 +27,7 @@ from webhook.metric_table import (
     series,
 )
 from webhook.model.costs.devices import DeviceSample
-from webhook.model.costs.prices import CompiledTariff, Curve, Prices
-from webhook.model.costs.scarcity import CongestionPrices
+from webhook.model.costs.prices import CompiledTariff, CongestionPrices, Curve, Prices
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.model.job import QUEUE_LABEL
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode

@@ -23,10 +23,10 @@ from webhook.model.costs.accelerator_profile import (
     AcceleratorProfile,
     read_accelerator_profile,
 )
-from webhook.model.costs.prices import CompiledTariff, Curve, Prices, TariffProblem
+from webhook.model.costs.prices import CompiledTariff, Curve, Prices
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.policy.fallback_policy import PolicyError
-from webhook.model.reasons import ProfileReady, TariffReady
+from webhook.model.reasons import ProfileReady, StatusProblem, TariffReady
 from webhook.state.snapshot import Snapshot
 
 _LONGEST_MESSAGE: Final = 32768
@@ -156,13 +156,13 @@ def _time(unix: float) -> str:
     return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffProblem]:
+def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[StatusProblem]:
     tariff = compiled.tariff
     for index, cluster in enumerate(tariff.spec.clusters):
         if cluster and cluster not in snapshot.setup.worker_clusters:
             message = f"no MultiKueueCluster {cluster}"
             path = f"spec.clusters[{index}]"
-            yield TariffProblem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
+            yield StatusProblem(reason=TariffReady.UNKNOWN_CLUSTER, path=path, message=message)
     # The flavors of worker clusters are not known where these are not watched.
     if "" in tariff.spec.clusters:
         for index, entry in enumerate(tariff.spec.rates):
@@ -173,17 +173,17 @@ def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[TariffP
             yield from _said_before(compiled, other)
 
 
-def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[TariffProblem]:
+def _flavors(path: str, names: Sequence[str], snapshot: Snapshot) -> Iterator[StatusProblem]:
     for index, name in enumerate(names):
         if name not in snapshot.setup.flavors:
-            yield TariffProblem(
+            yield StatusProblem(
                 reason=TariffReady.NO_FLAVOR,
                 path=f"{path}[{index}]",
                 message=f"no ResourceFlavor {name}",
             )
 
 
-def _said_before(compiled: CompiledTariff, other: CompiledTariff) -> Iterator[TariffProblem]:
+def _said_before(compiled: CompiledTariff, other: CompiledTariff) -> Iterator[StatusProblem]:
     """Find what a tariff that comes first by name says of the same cluster."""
     name, prices, theirs = other.tariff.name, compiled.prices, other.prices
     if prices.electricity is not None and theirs.electricity is not None:
@@ -199,10 +199,10 @@ def _said_before(compiled: CompiledTariff, other: CompiledTariff) -> Iterator[Ta
                 yield _ambiguous(f"spec.rates[{index}].flavors", name, flavor)
 
 
-def _ambiguous(path: str, other: str, flavor: str = "") -> TariffProblem:
+def _ambiguous(path: str, other: str, flavor: str = "") -> StatusProblem:
     of_what = f" of ResourceFlavor {flavor}" if flavor else ""
     message = f"Tariff {other} says it{of_what} for the same cluster, and counts"
-    return TariffProblem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
+    return StatusProblem(reason=TariffReady.AMBIGUOUS, path=path, message=message)
 
 
 def _now(prices: Prices, unix: float) -> Mapping[str, Any]:

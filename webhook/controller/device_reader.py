@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import cycle
-from typing import Final, NamedTuple
+from typing import Final
 
 from webhook.adapt import accelerators
 from webhook.api import prometheus
@@ -24,20 +24,13 @@ from webhook.cost.device_shares import share_of
 from webhook.hindsight.entries import FinishedRun
 from webhook.learn.device_meter import REACH_SECONDS, DeviceMeter, MeasuredRun
 from webhook.learn.run_records import ClassRecord
-from webhook.model.costs.devices import Device, DeviceMeasure, DeviceSample, Isolation
+from webhook.model.costs.devices import Device, DeviceMeasure, Isolation
 from webhook.model.costs.prices import NO_PRICES
 from webhook.model.faults import Failures
 from webhook.settings import PrometheusSettings
 
 ASK_SECONDS: Final = REACH_SECONDS
 MOST_JOBS: Final = 50_000
-
-
-class SamplesAsked(NamedTuple):
-    measure: DeviceMeasure
-    samples: tuple[DeviceSample, ...]
-    asked: float
-    """Seconds since 1970."""
 
 
 class DeviceReader:
@@ -57,7 +50,8 @@ class DeviceReader:
         others = [measure for measure in DeviceMeasure if measure is not DeviceMeasure.MEMORY]
         self._others = cycle([m for m in others if getattr(settings.queries, m)] or [None])
         self._meter = DeviceMeter()
-        self._answers: queue.SimpleQueue[SamplesAsked] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What the loop does with each answer, once it comes by."""
         self._due = 0.0
         self._is_asking = False
         self._devices: Mapping[str, Device] = {}
@@ -103,8 +97,7 @@ class DeviceReader:
             threading.Thread(target=self._ask, name="prometheus", daemon=True).start()
         taken = False
         while not self._answers.empty():
-            answer = self._answers.get_nowait()
-            self._meter.take(answer.measure, answer.samples, answer.asked)
+            self._answers.get_nowait()()
             taken = True
         if taken:
             for key, record in self._meter.take_ended(self._names()):
@@ -131,7 +124,7 @@ class DeviceReader:
         asked = self._unix()
         samples = prometheus.ask(self._settings, measure)
         self._metrics.count_samples(samples)
-        self._answers.put(SamplesAsked(measure, samples, asked))
+        self._answers.put(partial(self._meter.take, measure, samples, asked))
 
     def _measured(self, run: FinishedRun) -> MeasuredRun | None:
         """Return what is needed of a run that had whole devices here; None: it had not."""

@@ -13,7 +13,7 @@ from typing import Final
 from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import CONGESTION
-from webhook.api.watch import WatchUpdate
+from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.world import World
 from webhook.jobs import JOB
@@ -131,10 +131,10 @@ class HoldKeeper:
         return ()
 
     def _read(self) -> OthersUse:
-        # By name in a list, as the watch of the same ConfigMap may do.
-        listed = self._transport.get(self._place, {"fieldSelector": f"metadata.name={CONGESTION}"})
+        # The watch of the same ConfigMap needs the right to list it, too.
+        stored = get_by_list(self._transport, self._place, CONGESTION)
         try:
-            return read_use((listed.get("items") or [{}])[0])
+            return read_use(stored or {})
         except FieldError:
             return OthersUse()
 

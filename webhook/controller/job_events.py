@@ -55,6 +55,8 @@ MOST_AT_ONCE: Final = 20
 EVENTS_A_MINUTE: Final = 240
 MOST_WAITING: Final = 1000
 """Shared by the namespaces (``namespace_shares``)."""
+CLUSTER_SCOPED: Final = "default"
+"""The namespace of Events on cluster-scoped objects."""
 _LONGEST: Final = 1024
 """Characters of an Event's message."""
 
@@ -196,43 +198,69 @@ class JobEvents:
             ClusterError: no Event can be written now. What only this Event is refused for (its
                 namespace is being deleted, say) must not hold up the others, so it is not raised.
         """
-        namespace, reference = due.key
-        path = f"/api/v1/namespaces/{namespace}/events"
         try:
-            self._transport.post(path, event(due.key, due.uid, due.happening, unix=now))
+            post_event(self._transport, event_on_job(due.key, due.uid, due.happening, unix=now))
         except (Refused, Forbidden, NotServed) as error:
             if isinstance(error, Forbidden) and error.is_lack_of_rights:
                 raise
-            # An Event of the same name was written before a restart, or by another leader.
-            if not error.is_conflict:
-                return [f"Job {namespace}/{reference}: no Event written: {error}"]
+            return [f"Job {'/'.join(due.key)}: no Event written: {error}"]
         return []
 
 
-def event(
+def post_event(transport: KubernetesApi, written: Mapping[str, Any]) -> None:
+    """Write an Event, unless one of the same name is there already.
+
+    Raises:
+        ClusterError: it cannot be written.
+
+    """
+    try:
+        transport.post(f"/api/v1/namespaces/{written['metadata']['namespace']}/events", written)
+    except ClusterError as error:
+        # It was written before a restart, or by another leader.
+        if not error.is_conflict:
+            raise
+
+
+def event_on_job(
     key: tuple[str, str], uid: str, happening: Happening, *, unix: float
 ) -> Mapping[str, Any]:
-    """Return the Event of a Job; for the same happening it has the same name.
+    """Return the Event of a Job; *key* is its namespace and reference."""
+    kind, name = referred(key[1])
+    involved = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "namespace": key[0],
+        "name": name,
+        "uid": uid,
+    }
+    return event(
+        involved, happening.reason, happening.message, cause=f"{uid} {happening.mark}", unix=unix
+    )
 
-    *key* is the Job's namespace and reference.
-    """
-    namespace, (kind, name) = key[0], referred(key[1])
-    at = rfc3339(unix)
-    cause = blake2b(f"{uid} {happening.mark}".encode(), digest_size=8).hexdigest()
+
+def event(
+    involved: Mapping[str, str],
+    reason: EventReason,
+    message: str,
+    *,
+    cause: str,
+    unix: float,
+    warns: bool = False,
+) -> Mapping[str, Any]:
+    """Return the Event of an object; for the same *cause* it has the same name."""
+    at, digest = rfc3339(unix), blake2b(cause.encode(), digest_size=8).hexdigest()
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"{name[:200]}.{cause}", "namespace": namespace},
-        "involvedObject": {
-            "apiVersion": kind.api_version,
-            "kind": kind.kind,
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
+        "metadata": {
+            "name": f"{involved['name'][:200]}.{digest}",
+            "namespace": involved.get("namespace", CLUSTER_SCOPED),
         },
-        "type": "Normal",
-        "reason": str(happening.reason),
-        "message": happening.message[:_LONGEST],
+        "involvedObject": involved,
+        "type": "Warning" if warns else "Normal",
+        "reason": str(reason),
+        "message": message[:_LONGEST],
         "count": 1,
         "firstTimestamp": at,
         "lastTimestamp": at,

@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -28,7 +27,6 @@ from webhook.decide import match
 from webhook.hindsight import entries, gains, journal, savings_record
 from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import LookBackInput, look_back
-from webhook.learn.estimates import Learned
 from webhook.model.faults import attempted
 from webhook.model.flags import Named
 from webhook.server import lifecycle
@@ -50,19 +48,9 @@ NICENESS: Final = 10
 COMMAND: Final = (sys.executable, "-P", "-m", "webhook.controller.look_back_process")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookBackTask:
-    """What the process is told."""
-
-    namespace: str
-    """Where the journal is."""
-    unix: float
-    """Now, in seconds since 1970."""
-    snapshot: Snapshot
-
-
-LookBack: TypeAlias = Callable[[LookBackTask], "bytes | None"]
-"""Returns what was saved, packed (``savings_record.packed``); None: the journal is empty."""
+LookBack: TypeAlias = Callable[[str, LookBackInput], "bytes | None"]
+"""Replays a namespace's journal; returns what was saved, packed (``savings_record.packed``), or
+None if it is empty."""
 
 
 class LookBackError(Exception):
@@ -71,12 +59,15 @@ class LookBackError(Exception):
 
 def run(
     kubeconfig: str,
-    task: LookBackTask,
+    namespace: str,
+    world: LookBackInput,
     *,
     command: Sequence[str] = COMMAND,
     longest_seconds: float = LONGEST_SECONDS,
 ) -> bytes | None:
-    """Replay the journal in a new process, which connects by *kubeconfig*, and wait for its end.
+    """Replay a namespace's journal in a new process, and wait for its end.
+
+    The process connects by *kubeconfig*.
 
     Raises:
         ClusterError: the journal cannot be read.
@@ -85,7 +76,8 @@ def run(
     """
     with _started(command) as child:
         try:
-            written, _ = child.communicate(pickle.dumps((kubeconfig, task)), longest_seconds)
+            told = pickle.dumps((kubeconfig, namespace, world))
+            written, _ = child.communicate(told, longest_seconds)
         except subprocess.TimeoutExpired:
             child.kill()
             raise LookBackError(f"it took longer than {longest_seconds:.0f} s") from None
@@ -116,8 +108,8 @@ def _answer(written: bytes) -> bytes | None:
 
 def main() -> None:
     limit_process()
-    kubeconfig, task = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by our own parent
-    sys.stdout.write(json.dumps(said(task, Client(kubeconfig))))
+    kubeconfig, namespace, world = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
+    sys.stdout.write(json.dumps(said(namespace, world, Client(kubeconfig))))
 
 
 def limit_process() -> None:
@@ -129,39 +121,41 @@ def limit_process() -> None:
     os.nice(NICENESS)
 
 
-def said(task: LookBackTask, transport: KubernetesApi) -> Mapping[str, str | None]:
+def said(
+    namespace: str, world: LookBackInput, transport: KubernetesApi
+) -> Mapping[str, str | None]:
     """Return the process's answer, as JSON: what was saved, or why it came to nothing."""
     try:
-        answer, problem = attempted(partial(_answered, task, transport))
+        answer, problem = attempted(partial(_answered, namespace, world, transport))
     except MemoryError:
         answer, problem = None, "it needs more memory than it may have"
     return {"failed": problem} if answer is None else answer
 
 
-def _answered(task: LookBackTask, transport: KubernetesApi) -> Mapping[str, str | None]:
+def _answered(
+    namespace: str, world: LookBackInput, transport: KubernetesApi
+) -> Mapping[str, str | None]:
     try:
-        packed = saved(task, transport)
+        packed = saved(namespace, world, transport)
     except ClusterError as error:
         return {"unreachable": str(error)}
     return {"saved": None if packed is None else base64.b64encode(packed).decode()}
 
 
-def saved(task: LookBackTask, transport: KubernetesApi) -> bytes | None:
-    """Replay the journal; return what was saved, packed, or None if it is empty.
+def saved(namespace: str, world: LookBackInput, transport: KubernetesApi) -> bytes | None:
+    """Replay a namespace's journal; return what was saved, packed, or None if it is empty.
 
     Raises:
         ClusterError: the journal, or what runs, cannot be read.
 
     """
-    over = journal.newest(transport, task.namespace, task.unix, MOST_ENTRIES).entries
+    over = journal.newest(transport, namespace, world.now, MOST_ENTRIES).entries
     if not over:
         return None
-    journal_entries = {entry.key: entry for entry in _running(transport, task.snapshot)}
+    journal_entries = {entry.key: entry for entry in _running(transport, world.snapshot)}
     journal_entries |= {entry.key: entry for entry in over}
-    learned = Learned(records={}, estimates=task.snapshot.learned.run_times, refusals={})
-    world = LookBackInput(snapshot=task.snapshot, learned=learned, now=task.unix)
     hindsight = look_back(journal_entries.values(), world)
-    return savings_record.packed(gains.summed_up(hindsight, now=task.unix))
+    return savings_record.packed(gains.summed_up(hindsight, now=world.now))
 
 
 def _running(transport: KubernetesApi, snapshot: Snapshot) -> Iterator[JournalEntry]:

@@ -18,6 +18,7 @@ from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi, NotServed, Refused
 from webhook.api.resources import POLICIES, TEAM_POLICIES, full_name, key_of, our_path
 from webhook.api.watch import LimitedReads, list_pages
+from webhook.controller.job_events import CLUSTER_SCOPED
 from webhook.decide import match, policy_limits
 from webhook.decide.match import SYSTEM_NAMESPACES
 from webhook.decide.policy_limits import PolicyLimit
@@ -37,7 +38,7 @@ from webhook.model.policy.fallback_policy import (
     selector,
 )
 from webhook.model.queues import LocalQueue
-from webhook.model.reasons import Explained, Ready
+from webhook.model.reasons import Explained, Ready, StatusProblem
 from webhook.model.words import rfc3339
 from webhook.state.snapshot import Snapshot
 from webhook.state.watched import OF_TEAMS
@@ -93,13 +94,6 @@ class KnownKinds:
 ALL_KINDS: Final = KnownKinds()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Finding:
-    reason: Ready
-    path: str
-    message: str
-
-
 def condition_of(
     policy: FallbackPolicy,
     snapshot: Snapshot,
@@ -130,7 +124,7 @@ def condition_of(
         )
     return Condition(
         reason=findings[0].reason,
-        message=_joined(f"{finding.path}: {finding.message}" for finding in findings),
+        message=_joined(map(str, findings)),
         generation=policy.generation,
     )
 
@@ -229,11 +223,11 @@ def _selected(policy: FallbackPolicy, snapshot: Snapshot, own_namespace: str) ->
 
 def _findings(
     policy: FallbackPolicy, snapshot: Snapshot, namespaces: frozenset[str]
-) -> Iterator[_Finding]:
+) -> Iterator[StatusProblem]:
     if not namespaces:
         reason = Ready.NO_NAMESPACE
         path = "metadata.namespace" if policy.namespace else "spec.match.namespaceSelector"
-        yield _Finding(reason=reason, path=path, message=reason.meaning)
+        yield StatusProblem(reason=reason, path=path, message=reason.meaning)
         return
     queues = [
         queue for queue in snapshot.setup.local_queues.values() if queue.namespace in namespaces
@@ -247,17 +241,19 @@ def _findings(
         yield from _classes(option, path, snapshot)
 
 
-def _kinds(policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds) -> Iterator[_Finding]:
+def _kinds(
+    policy: FallbackPolicy, snapshot: Snapshot, kinds: KnownKinds
+) -> Iterator[StatusProblem]:
     for index, name in enumerate(policy.spec.match.kinds):
         path, kind = f"spec.match.kinds[{index}]", BY_NAME[name]
         if name not in kinds.switched_on:
             message = f"{name} is not among the chart's kinds, so no review is sent of any"
-            yield _Finding(reason=Ready.KIND_NOT_SWITCHED_ON, path=path, message=message)
+            yield StatusProblem(reason=Ready.KIND_NOT_SWITCHED_ON, path=path, message=message)
         elif name in kinds.unserved:
             message = f"the cluster serves no {kind.plural} of {kind.api_version}"
-            yield _Finding(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
+            yield StatusProblem(reason=Ready.KIND_NOT_SERVED, path=path, message=message)
         elif message := match.integration_off(kind, snapshot.setup.kueue):
-            yield _Finding(reason=Ready.KIND_NOT_MANAGED, path=path, message=message)
+            yield StatusProblem(reason=Ready.KIND_NOT_MANAGED, path=path, message=message)
 
 
 def _of_queues(
@@ -277,49 +273,47 @@ def _of_queues(
 
 def _queue(
     option: Option, path: str, queues: list[LocalQueue], snapshot: Snapshot
-) -> Iterator[_Finding]:
+) -> Iterator[StatusProblem]:
     targets = {queue.cluster_queue for queue in queues if queue.name == option.queue}
     here = f"{path}.queue"
     if not targets:
         message = f"no LocalQueue {option.queue} in any selected namespace"
-        yield _Finding(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
+        yield StatusProblem(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
     elif not targets & set(snapshot.setup.cluster_queues):
         names = ", ".join(sorted(targets))
         message = f"LocalQueue {option.queue} points to no ClusterQueue that exists: {names}"
-        yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
+        yield StatusProblem(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
 
 
 def _cluster_queue(
     option: Option, path: str, queues: list[LocalQueue], snapshot: Snapshot
-) -> Iterator[_Finding]:
+) -> Iterator[StatusProblem]:
     name, here = option.cluster_queue, f"{path}.clusterQueue"
     if name not in snapshot.setup.cluster_queues:
         message = f"no ClusterQueue {name}"
-        yield _Finding(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
+        yield StatusProblem(reason=Ready.CLUSTER_QUEUE_NOT_FOUND, path=here, message=message)
     elif not any(queue.cluster_queue == name for queue in queues):
         message = f"no LocalQueue of any selected namespace points to ClusterQueue {name}"
-        yield _Finding(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
+        yield StatusProblem(reason=Ready.QUEUE_NOT_FOUND, path=here, message=message)
 
 
-def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[_Finding]:
+def _classes(option: Option, path: str, snapshot: Snapshot) -> Iterator[StatusProblem]:
     priority = option.given_priority
     if priority and priority not in snapshot.cluster.priority_classes:
-        yield _Finding(
+        yield StatusProblem(
             reason=Ready.PRIORITY_CLASS_NOT_FOUND,
             path=f"{path}.{'' if option.priority_class else 'guests.'}priorityClass",
             message=f"no WorkloadPriorityClass {priority}",
         )
     runtime = option.adaptation.given_runtime_class
     if runtime and runtime not in snapshot.cluster.overheads:
-        yield _Finding(
+        yield StatusProblem(
             reason=Ready.RUNTIME_CLASS_NOT_FOUND,
             path=f"{path}.adaptation.runtimeClassName",
             message=f"no RuntimeClass {runtime}",
         )
 
 
-CLUSTER_SCOPED: Final = "default"
-"""The namespace of Events on cluster-scoped objects."""
 PATH: Final = our_path(POLICIES)
 
 
@@ -405,71 +399,51 @@ def reconcile_policies(
         ClusterError: the policies cannot be read.
 
     """
-    stored = _stored(transport, POLICIES, read_policy)
+
+    def judge_now(policy: FallbackPolicy) -> Condition:
+        return judge(policy, snapshot)
+
+    judged = _judged(transport, POLICIES, read_policy, judge_now)
     if of_teams:
-        stored = chain(stored, _stored(transport, TEAM_POLICIES, read_team_policy))
+        judged = chain(judged, _judged(transport, TEAM_POLICIES, read_team_policy, judge_now))
     report = StatusReport()
     # One after the other: together they may be as large as their authors like.
-    for each in stored:
-        condition = _judge(each, snapshot, judge)
-        report.ready[each.name] = condition.ready
-        before = each.source.get("status") or {}
-        status = status_of(condition, snapshot, before, now=clock())
+    for source, condition in judged:
+        name = full_name(key_of(source))
+        report.ready[name] = condition.ready
+        status = status_of(condition, snapshot, source.get("status") or {}, now=clock())
         if status is not None and is_leader():
-            place = reference_of(each.name)
+            place = reference_of(name)
             path = f"{place.collection}/{place.name}"
-            write = partial(published.write_status, transport, path, each.source, status)
-            report.note(each.name, condition, write, Refused)
+            write = partial(published.write_status, transport, path, source, status)
+            report.note(name, condition, write, Refused)
     return report
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stored:
-    source: Mapping[str, Any]
-    policy: FallbackPolicy | PolicyError | None
-    """The error where it cannot be read; None: it is left out, as there are too many."""
-
-    @property
-    def name(self) -> str:
-        return full_name(key_of(self.source))
-
-
-def _stored(
-    transport: KubernetesApi, plural: str, read: Callable[[Mapping[str, Any]], FallbackPolicy]
-) -> Iterator[_Stored]:
+def _judged(
+    transport: KubernetesApi,
+    plural: str,
+    read: Callable[[Mapping[str, Any]], FallbackPolicy],
+    judge: Callable[[FallbackPolicy], Condition],
+) -> Iterator[tuple[Mapping[str, Any], Condition]]:
+    """Yield each object of policies as it is stored, and its condition."""
     # As in the watches, so that what is said of a policy is what holds for it.
     limited = LimitedReads(OF_TEAMS if plural == TEAM_POLICIES else None)
     with contextlib.suppress(NotServed):
         for page in list_pages(transport, our_path(plural)):
             # The items of a list carry neither kind nor apiVersion; reading needs neither.
             for source in page.get("items") or ():
-                policy: FallbackPolicy | PolicyError | None = None
-                if limited.left_out(source) is None:
-                    policy = _read_or_error(read, source)
-                yield _Stored(source=source, policy=policy)
+                generation = source["metadata"].get("generation", 0)
+                if limited.left_out(source) is not None:
+                    yield source, _too_many(generation)
+                    continue
+                try:
+                    policy = read(source)
+                except PolicyError as error:
+                    yield source, invalid(error, generation)
+                    continue
+                yield source, judge(policy)
             del page  # which may take megabytes, before the next one is read
-
-
-def _read_or_error(
-    read: Callable[[Mapping[str, Any]], FallbackPolicy], source: Mapping[str, Any]
-) -> FallbackPolicy | PolicyError:
-    try:
-        return read(source)
-    except PolicyError as error:
-        return error
-
-
-def _judge(
-    stored: _Stored,
-    snapshot: Snapshot,
-    judge: Callable[[FallbackPolicy, Snapshot], Condition],
-) -> Condition:
-    generation = stored.source["metadata"].get("generation", 0)
-    if stored.policy is None:
-        return _too_many(generation)
-    if isinstance(stored.policy, PolicyError):
-        return invalid(stored.policy, generation)
-    return judge(stored.policy, snapshot)
 
 
 def _too_many(generation: int) -> Condition:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, Final
 
 from webhook.api import published
 from webhook.api.client import Client
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import KUEUE_GROUP, WORKLOADS, ReadObject, Resource, read_by
-from webhook.api.watch import WatchUpdate
+from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.policy_status import CLUSTER_SCOPED, reference_of
+from webhook.controller.job_events import event, post_event
+from webhook.controller.policy_status import reference_of
 from webhook.controller.world import World
 from webhook.hindsight import bills, entries
 from webhook.hindsight.entries import FinishedRun
@@ -237,18 +237,25 @@ class Teller:
         return lines
 
     def _write(self, refusal: Refusal, text: str, end: float, unix: float) -> list[str]:
-        place = reference_of(refusal[1])
-        selected = {"fieldSelector": f"metadata.name={place.name}"}
+        key, policy, option = refusal
+        place = reference_of(policy)
         try:
-            items = self._transport.get(place.collection, selected)["items"]
-            if items:
-                uid = items[0]["metadata"]["uid"]
-                made = event(refusal, text, uid=uid, end=end, unix=unix)
-                self._transport.post(place.events, made)
+            stored = get_by_list(self._transport, place.collection, place.name)
+            if stored is None:
+                return []
+            uid = stored["metadata"]["uid"]
+            involved = {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": place.kind,
+                "name": place.name,
+                **({"namespace": place.namespace} if place.namespace else {}),
+                "uid": uid,
+            }
+            cause, reason = f"{uid} {key} {option} {end:.0f}", EventReason.KEEPS_FAILING
+            made = event(involved, reason, text, cause=cause, unix=unix, warns=True)
+            post_event(self._transport, made)
         except ClusterError as error:
-            if not error.is_conflict:
-                return [Attention(f"{place}: no Event written: {error}")]
-            # An Event of the same name was written before a restart, or by another controller.
+            return [Attention(f"{place}: no Event written: {error}")]
         return []
 
 
@@ -258,9 +265,8 @@ def message(refusal: Refusal, record: ClassRecord, end: float) -> str:
     home, _, name = key.rpartition("/") if "=" not in key else key.partition("/")
     what = f"{name} ({record.name})" if record.name else name
     return (
-        f"option {option} is refused to Jobs of class {what} until {_time(end)}: they failed there"
-        f" {FAILURES_THAT_TELL} times and never succeeded{elsewhere}"
-        f"{_owners(home)}"
+        f"option {option} is refused to Jobs of class {what} until {rfc3339(end)}: they failed"
+        f" there {FAILURES_THAT_TELL} times and never succeeded{elsewhere}{_owners(home)}"
     )
 
 
@@ -268,40 +274,6 @@ def _owners(home: str) -> str:
     if not home:
         return ""
     return " (of namespaces that share)" if home.startswith("*") else f" (of namespace {home})"
-
-
-def event(refusal: Refusal, text: str, *, uid: str, end: float, unix: float) -> Mapping[str, Any]:
-    """Return the Event; for the same failures it has the same name."""
-    key, policy, option = refusal
-    place = reference_of(policy)
-    cause = f"{uid} {key} {option} {end:.0f}".encode()
-    at = _time(unix)
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": f"{place.name[:200]}.{blake2b(cause, digest_size=8).hexdigest()}",
-            "namespace": place.namespace or CLUSTER_SCOPED,
-        },
-        "involvedObject": {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": place.kind,
-            "name": place.name,
-            **({"namespace": place.namespace} if place.namespace else {}),
-            "uid": uid,
-        },
-        "type": "Warning",
-        "reason": str(EventReason.KEEPS_FAILING),
-        "message": text,
-        "count": 1,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "source": {"component": "kueue-fallback"},
-    }
-
-
-def _time(unix: float) -> str:
-    return rfc3339(unix)
 
 
 _MOST_LATE: Final = 1_000

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import kueue_path
+from webhook.api.watch import get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
-from webhook.controller.job_events import Happening, event
+from webhook.controller.job_events import Happening, event_on_job, post_event
 from webhook.controller.world import World
 from webhook.learn.workload_runs import admitted_at, is_true, read_conditions, since
 from webhook.model import fields
@@ -128,15 +129,12 @@ class Repairs:
             f"sent to LocalQueue {job.queue} just when Kueue gave it quota in ClusterQueue "
             f"{workload.cluster_queue}: it goes on there"
         )
-        namespace, reference = job.job.namespace, job.job.reference
+        where = job.job.namespace, job.job.reference
         lost = Happening(EventReason.MOVE_LOST, text, job.left.unix if job.left else 0.0)
-        written = event((namespace, reference), job.uid, lost, unix=unix)
         try:
-            self._transport.post(f"/api/v1/namespaces/{namespace}/events", written)
+            post_event(self._transport, event_on_job(where, job.uid, lost, unix=unix))
         except ClusterError as error:
-            if not error.is_conflict:
-                return [f"Job {job.key}: no Event written: {error}"]
-            # Another leader has written it.
+            return [f"Job {job.key}: no Event written: {error}"]
         return [f"Job {job.key}: {text}"]
 
 
@@ -208,10 +206,7 @@ def to_workload(transport: KubernetesApi, workload: Workload, wanted: Mapping[st
 
 def read_anew(transport: KubernetesApi, workload: Workload) -> Mapping[str, Any] | None:
     """Return a Workload as it is now, read by the right to list them; None: it was deleted."""
-    named = {"fieldSelector": f"metadata.name={workload.name}"}
-    page = transport.get(workloads_path(transport, workload), named)
-    items: Sequence[Mapping[str, Any]] = page.get("items") or ()
-    return items[0] if items else None
+    return get_by_list(transport, workloads_path(transport, workload), workload.name)
 
 
 def workloads_path(transport: KubernetesApi, workload: Workload) -> str:

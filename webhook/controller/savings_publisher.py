@@ -15,9 +15,11 @@ from typing import Final
 
 from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
-from webhook.controller.look_back_process import LookBack, LookBackError, LookBackTask
+from webhook.controller.look_back_process import LookBack, LookBackError
 from webhook.controller.world import World
 from webhook.hindsight import savings_record
+from webhook.hindsight.look_back import LookBackInput
+from webhook.learn.estimates import Learned
 from webhook.model.faults import Attention, Failures
 from webhook.state import run_records_reader
 from webhook.state.snapshot import Snapshot
@@ -109,8 +111,9 @@ class SavingsPublisher:
             LookBackError: the journal was not replayed.
 
         """
-        task = LookBackTask(namespace=self._namespace, unix=time.time(), snapshot=snapshot)
-        packed = self._look_back(task)
+        learned = Learned(records={}, estimates=snapshot.learned.run_times, refusals={})
+        world = LookBackInput(snapshot=snapshot, learned=learned, now=time.time())
+        packed = self._look_back(self._namespace, world)
         if packed is None:
             return False
         if self._is_leader():

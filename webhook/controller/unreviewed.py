@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import NAMESPACES, POLICIES, TEAM_POLICIES, Resource
-from webhook.api.watch import WatchUpdate
+from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.job_events import Happening, RateLimit, happening_of
 from webhook.controller.policy_status import reference_of
@@ -135,10 +135,7 @@ def fetching(client: KubernetesApi) -> Fetch:
 
     def fetch(namespace: str, reference: str) -> Mapping[str, Any] | None:
         kind, name = referred(reference)
-        # As a list of one, so that only the right to list Jobs is needed.
-        params = {"fieldSelector": f"metadata.name={name}"}
-        items = client.get(kind.path(namespace), params).get("items")
-        return items[0] if items else None
+        return get_by_list(client, kind.path(namespace), name)
 
     return fetch
 

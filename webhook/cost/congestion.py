@@ -18,8 +18,14 @@ from webhook.cost.device_shares import rate_of
 from webhook.cost.terms import Span
 from webhook.kueue.quota import tree_names
 from webhook.kueue.tree_forecast import TreeForecast, wait_for
-from webhook.model.costs.prices import DAY, HOUR, Prices
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
+from webhook.model.costs.prices import (
+    DAY,
+    HOUR,
+    NO_CONGESTION,
+    CongestionPrices,
+    Prices,
+    ScarceCell,
+)
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.strategy import Congestion, CongestionType, LeastCost
 from webhook.model.quantity import Amounts, FlavorResource

@@ -1,7 +1,7 @@
 """Compiles Tariffs into curves: what each hour of the next days costs, in a time zone of its own.
 
 Of the entries that hold at a moment the last counts. Daylight saving time is kept: an entry holds
-by the clock on the wall. What cannot be used is a ``TariffProblem``, and the rest goes on.
+by the clock on the wall. What cannot be used is a ``StatusProblem``, and the rest goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from webhook.model.costs.prices import (
     CompiledTariff,
     Curve,
     Prices,
-    TariffProblem,
     curve,
 )
 from webhook.model.costs.tariff import (
@@ -33,7 +32,7 @@ from webhook.model.costs.tariff import (
     When,
 )
 from webhook.model.quantity import FlavorResource
-from webhook.model.reasons import TariffReady
+from webhook.model.reasons import StatusProblem, TariffReady
 
 HORIZON_DAYS: Final = 10
 """Eight to come, and before them ``PAST_DAYS``, where a ``PriceCompiler`` asks."""
@@ -64,7 +63,7 @@ class SeriesPoints:
     """Those of flavors' resources; what no series is for is not there."""
     electricity: Points | None = None
     carbon: Points | None = None
-    problems: tuple[TariffProblem, ...] = ()
+    problems: tuple[StatusProblem, ...] = ()
     """Why a series that it names is not usable."""
 
     @property
@@ -126,13 +125,13 @@ def compile_tariff(
 _WITHOUT_MONEY: Final[Mapping[str, object]] = {"rates": (), "electricity": (), "transfer": "0"}
 
 
-def _currency_problems(tariff: Tariff, currency: str) -> tuple[TariffProblem, ...]:
+def _currency_problems(tariff: Tariff, currency: str) -> tuple[StatusProblem, ...]:
     theirs = tariff.spec.currency
     if not theirs or not currency or theirs == currency:
         return ()
     reason = TariffReady.CURRENCY_DIFFERS
     message = f"{theirs}, but money is in {currency} here, and is not converted"
-    return (TariffProblem(reason=reason, path="spec.currency", message=message),)
+    return (StatusProblem(reason=reason, path="spec.currency", message=message),)
 
 
 def _interruptions(spec: TariffSpec) -> Mapping[str, float]:
@@ -144,11 +143,11 @@ def _interruptions(spec: TariffSpec) -> Mapping[str, float]:
     return dict.fromkeys(sorted(named), per_hour) if per_hour else {}
 
 
-def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[TariffProblem, ...]:
+def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[StatusProblem, ...]:
     if zone is not None:
         return ()
     message = f"there is no time zone {tariff.spec.time_zone}; only entries that always apply count"
-    return (TariffProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
+    return (StatusProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
 
 
 def _price(entry: PriceEntry) -> float:

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeAlias
 
 from webhook.cost.rates import Points, SeriesPoints
 from webhook.model import fields
-from webhook.model.costs.prices import TariffProblem
 from webhook.model.costs.tariff import SeriesFormat, SeriesSource, Tariff
 from webhook.model.fields import FieldError, child
-from webhook.model.reasons import TariffReady
+from webhook.model.reasons import StatusProblem, TariffReady
 
 LONGEST: Final = 1 << 20
 """Characters of a series; a ConfigMap has no more."""
@@ -42,7 +41,7 @@ def series_of(tariff: Tariff, texts: SeriesTexts, unix: float) -> SeriesPoints:
     *unix* is now, in seconds since 1970: a series that ended before is not used.
     """
     sources = tariff.spec.series
-    problems: list[TariffProblem] = []
+    problems: list[StatusProblem] = []
     rates = {
         (flavor, source.resource): points
         for number, source in enumerate(sources.rates)
@@ -61,7 +60,7 @@ def _usable(
     name: str,
     texts: SeriesTexts,
     unix: float,
-    problems: list[TariffProblem],
+    problems: list[StatusProblem],
 ) -> Points | None:
     """Return the points of a series; None: it is not usable, and *problems* gets why."""
     if source is None:
@@ -80,7 +79,7 @@ def _usable(
                 return points
             reason = TariffReady.SERIES_ENDED
             message = f"the last point of {where} ended at {_time(points.end)}"
-    problems.append(TariffProblem(reason=reason, path=path, message=message))
+    problems.append(StatusProblem(reason=reason, path=path, message=message))
     return None
 
 

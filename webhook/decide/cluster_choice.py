@@ -21,7 +21,7 @@ from webhook.kueue.tree_forecast import FoundStart
 from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
 from webhook.model.costs.prices import NO_PRICES, Place
-from webhook.model.decision import Assessment, InCluster
+from webhook.model.decision import Assessment
 from webhook.model.forecasts import Basis, Forecast, JobClass, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
 from webhook.model.policy.strategy import FinishTime, LeastCost
@@ -88,21 +88,19 @@ def prospects(
 
     """
     arrival = waiting.arrival
-    clusters = remote_options.assess(
-        occupancy, arrival.needs, waiting.queues, priority=arrival.priority
-    )
     assessment = Assessment(
         option=arrival.option,
         queue=arrival.local_queue,
         cluster_queue=waiting.queues[1].name,
-        clusters=clusters,
         needs=arrival.needs,
     )
+    remote_options.assess(occupancy, assessment, waiting.queues, priority=arrival.priority)
     starts = remote_options.forecast_starts(
         occupancy, assessment, now=now, priority=arrival.priority
     )
     found = tuple(
-        _prospect(cluster, occupancy, starts.get(cluster.cluster)) for cluster in clusters
+        _prospect(cluster, occupancy, starts.get(cluster.cluster))
+        for cluster in assessment.clusters
     )
     policy, option = decided_by(arrival, occupancy)
     if policy is None or option is None or not policy.spec.strategy.forecasts:
@@ -129,14 +127,14 @@ def decided_by(
 
 
 def _prospect(
-    cluster: InCluster, occupancy: Occupancy, reached: FoundStart | None
+    cluster: Assessment, occupancy: Occupancy, reached: FoundStart | None
 ) -> ClusterProspect:
     name = cluster.cluster
     if multikueue.inactive(name, occupancy.snapshot.setup):
         return ClusterProspect(cluster=name, standing=Standing.INACTIVE)
     if name in occupancy.stale:
         return ClusterProspect(cluster=name, standing=Standing.SILENT)
-    if cluster.refused:
+    if cluster.rejection is not None:
         return ClusterProspect(cluster=name, standing=Standing.REFUSED)
     if cluster.starts_now:
         return ClusterProspect(cluster=name, standing=Standing.KNOWN, starts_in=0.0)

@@ -31,7 +31,6 @@ from webhook.model.decision import (
     Decision,
     DecisionWith,
     Fit,
-    InCluster,
     ShownText,
     Skipped,
 )
@@ -97,22 +96,23 @@ def _cost(given: Any) -> Cost | None:
 _Cost = Annotated[Cost | None, BeforeValidator(_cost), PlainSerializer(cost_json, dict[str, Any])]
 
 
-def _cluster_json(in_cluster: InCluster) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": in_cluster.cluster}
-    if in_cluster.cluster_queue:
-        entry["clusterQueue"] = in_cluster.cluster_queue
-    if in_cluster.fit is not None:
-        entry |= {"fits": in_cluster.fit is Fit.FITS, "pending": in_cluster.pending}
+def _cluster_json(there: Assessment) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": there.cluster}
+    if there.cluster_queue:
+        entry["clusterQueue"] = there.cluster_queue
+    if there.fit is not None:
+        entry |= {"fits": there.fit is Fit.FITS, "pending": there.pending}
     # JSON has no number for infinity: what never starts is left out.
-    if in_cluster.starts_in is not None and in_cluster.starts_in < inf:
-        entry["startsIn"] = _seconds(in_cluster.starts_in)
-    if in_cluster.refused:
-        entry["rejected"] = in_cluster.refused
+    if there.forecast is not None and there.forecast.start.seconds < inf:
+        entry["startsIn"] = _seconds(there.forecast.start.seconds)
+    if there.rejection is not None:
+        entry["rejected"] = there.rejection.detail
     return entry
 
 
 _Clusters = Annotated[
-    tuple[InCluster, ...],
+    # Assessments, of which no JSON is read.
+    tuple[Any, ...],
     BeforeValidator(lambda _: ()),
     PlainSerializer(lambda clusters: list(map(_cluster_json, clusters))),
 ]

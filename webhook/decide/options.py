@@ -21,7 +21,7 @@ from webhook.kueue.flavor_plan import flavors_with_topology
 from webhook.kueue.requests import needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
 from webhook.kueue.topology_requests import Placing, requested
-from webhook.model.decision import Assessment, InCluster, Rejection
+from webhook.model.decision import Assessment, Rejection
 from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.policy.fallback_policy import (
     Adaptation,
@@ -111,8 +111,9 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     passes = multikueue.only_multikueue(cluster_queue, snapshot.setup) and passes_now(
         applicant.occupancy, found, *where, priority=priority
     )
-    clusters = remote_options.assess(applicant.occupancy, asked, where, priority=priority)
-    _count_in_best(assessment, clusters, passes=passes)
+    remote_options.assess(applicant.occupancy, assessment, where, priority=priority)
+    if assessment.clusters:
+        _count_in_best(assessment, passes=passes)
 
 
 def _adapted_for(candidate: OptionCandidate) -> Job | Rejection:
@@ -136,16 +137,12 @@ def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:
     return refusal
 
 
-def _count_in_best(
-    assessment: Assessment, clusters: tuple[InCluster, ...], *, passes: bool
-) -> None:
+def _count_in_best(assessment: Assessment, *, passes: bool) -> None:
     """Count the option in its best worker cluster.
 
     *passes*: the manager would send the Job to its workers now.
     """
-    assessment.clusters = clusters
-    if not clusters:
-        return
+    clusters = assessment.clusters
     best = remote_options.best(clusters)
     if best is None:
         assessment.rejection = remote_options.refusal(clusters, assessment.cluster_queue)
@@ -161,7 +158,7 @@ def _count_in_best(
     # Where it also needs quota at a worker, it does not start by preempting here alone.
     assessment.preempts = 0
     # Those that wait at the manager have not come to the worker yet.
-    assessment.pending = (assessment.pending or 0) + best.pending
+    assessment.pending = (assessment.pending or 0) + (best.pending or 0)
     assessment.reserving = best.reserving
 
 

@@ -13,8 +13,8 @@ from dataclasses import replace
 from webhook.kueue import multikueue
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.tree_forecast import FoundStart
-from webhook.model.decision import Assessment, Fit, InCluster, Rejection
-from webhook.model.forecasts import Start
+from webhook.model.decision import Assessment, Fit, Rejection
+from webhook.model.forecasts import Forecast, Start
 from webhook.model.queues import ClusterQueue, LocalQueue, PodSetNeeds, StopPolicy
 from webhook.model.reasons import Reason
 from webhook.model.words import span
@@ -48,37 +48,35 @@ def fresh(occupancy: Occupancy, now: float, limit_seconds: float) -> Occupancy:
 
 def assess(
     occupancy: Occupancy,
-    needs: Sequence[PodSetNeeds],
+    assessment: Assessment,
     queues: tuple[LocalQueue, ClusterQueue],
     *,
     priority: int,
-) -> tuple[InCluster, ...]:
-    """Assess each worker cluster behind the manager's *queues*; empty: they are not MultiKueue's.
+) -> None:
+    """Assess an option in each worker cluster behind the manager's *queues*, if there are any.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
     local_queue, cluster_queue = queues
-    snapshot = occupancy.snapshot
-    assessed = (
-        (name, _assess(name, occupancy, needs, local_queue, priority))
-        for name in multikueue.behind(cluster_queue, snapshot.setup)
+    assessment.clusters = tuple(
+        Assessment(option=assessment.option, queue=local_queue.name, cluster=name)
+        for name in multikueue.behind(cluster_queue, occupancy.snapshot.setup)
     )
-    return tuple(
-        replace(there, starts_now=False)
-        if there.starts_now and multikueue.asked_after(name, cluster_queue, snapshot.setup)
-        else there
-        for name, there in assessed
-    )
+    for there in assessment.clusters:
+        _assess(there, occupancy, assessment.needs, local_queue, priority)
+        # A cluster that is asked after others starts nothing now.
+        if multikueue.asked_after(there.cluster, cluster_queue, occupancy.snapshot.setup):
+            there.starts_now = False
 
 
-def best(clusters: Sequence[InCluster]) -> InCluster | None:
+def best(clusters: Sequence[Assessment]) -> Assessment | None:
     """Return the cluster that would start the Job soonest by its free quota; None: all refuse it.
 
     A cluster where it would have to wait ranks after one whose queues are not known.
     """
-    usable = [in_cluster for in_cluster in clusters if not in_cluster.refused]
+    usable = [there for there in clusters if there.rejection is None]
     return max(usable, key=_promise, default=None)
 
 
@@ -95,20 +93,17 @@ def reach(
 
     """
     known = forecast_starts(occupancy, assessment, now=now, priority=priority)
-    assessment.clusters = tuple(
-        replace(in_cluster, starts_in=known[in_cluster.cluster].start.seconds)
-        if in_cluster.cluster in known
-        else in_cluster
-        for in_cluster in assessment.clusters
-    )
-    by_name = {in_cluster.cluster: in_cluster for in_cluster in assessment.clusters}
+    by_name = {there.cluster: there for there in assessment.clusters}
+    for name, found in known.items():
+        by_name[name].forecast = Forecast(start=found.start)
     before = after = by_name[assessment.cluster]
     # What starts now by the counts needs no forecast: the counts are newer (decision 0010).
     if known and not assessment.starts_now:
         after = by_name[min(known, key=lambda name: _soonest(known[name].start))]
     assessment.cluster = after.cluster
     # What waits at the manager stays counted; only the worker's part is exchanged.
-    assessment.pending = (assessment.pending or 0) - before.pending + after.pending
+    assessment.pending = (assessment.pending or 0) - (before.pending or 0)
+    assessment.pending += after.pending or 0
     assessment.reserving = after.reserving
     return known.get(after.cluster)
 
@@ -121,9 +116,9 @@ def forecast_starts(
     It counts from when the manager reserves quota. *now* and errors as for ``reach``.
     """
     starts = {
-        in_cluster.cluster: _begin(occupancy, assessment, in_cluster, now, priority)
-        for in_cluster in assessment.clusters
-        if not in_cluster.refused and in_cluster.fit is not None
+        there.cluster: _begin(occupancy, assessment, there, now, priority)
+        for there in assessment.clusters
+        if there.rejection is None and there.fit is not None
     }
     return {name: found for name, found in starts.items() if found is not None}
 
@@ -134,7 +129,7 @@ def _soonest(start: Start) -> tuple[bool, float]:
 
 
 def _begin(
-    occupancy: Occupancy, assessment: Assessment, in_cluster: InCluster, now: float, priority: int
+    occupancy: Occupancy, assessment: Assessment, in_cluster: Assessment, now: float, priority: int
 ) -> FoundStart | None:
     there = occupancy.clusters[in_cluster.cluster]
     queue = there.snapshot.setup.cluster_queues[in_cluster.cluster_queue]
@@ -164,10 +159,12 @@ def _from(seconds: float, start: Start) -> Start:
     return replace(start, **later)
 
 
-def refusal(clusters: Sequence[InCluster], cluster_queue: str) -> Rejection:
-    why = "; ".join(f"{in_cluster.cluster} {in_cluster.refused}" for in_cluster in clusters)
+def refusal(clusters: Sequence[Assessment], cluster_queue: str) -> Rejection:
+    why = "; ".join(
+        f"{there.cluster} {there.rejection.detail}" for there in clusters if there.rejection
+    )
     detail = f"no cluster of ClusterQueue {cluster_queue} would take it: {why}"
-    return Rejection(reason=Reason.NO_CLUSTER_FITS, detail=detail)
+    return _no_fit(detail)
 
 
 def at_worker(
@@ -204,45 +201,38 @@ def likely(occupancy: Occupancy, place: tuple[str, str]) -> str:
 
 
 def _assess(
-    name: str,
+    there: Assessment,
     occupancy: Occupancy,
     needs: Sequence[PodSetNeeds],
     manager_queue: LocalQueue,
     priority: int,
-) -> InCluster:
+) -> None:
+    name = there.cluster
     refused = multikueue.inactive(name, occupancy.snapshot.setup) or occupancy.stale.get(name, "")
-    # Of a cluster that is not watched, nothing is known but that it is active.
-    if refused or name not in occupancy.clusters:
-        return InCluster(cluster=name, refused=refused)
     # MultiKueue creates the Job on the worker with the same namespace and queue name.
     place = manager_queue.namespace, manager_queue.name
-    queues = at_worker(name, occupancy, place)
+    queues = at_worker(name, occupancy, place) if not refused else None
+    # Of a cluster that is not watched, nothing is known but that it is active.
+    if not refused and queues is None and name in occupancy.clusters:
+        refused = f"has no LocalQueue {manager_queue.name} in namespace {manager_queue.namespace}"
+    if refused:
+        there.rejection = _no_fit(refused)
     if queues is None:
-        missing = f"has no LocalQueue {manager_queue.name} in namespace {manager_queue.namespace}"
-        return InCluster(cluster=name, refused=missing)
-    return _judged(name, occupancy.clusters[name], needs, queues, priority)
-
-
-def _judged(
-    name: str,
-    occupancy: Occupancy,
-    needs: Sequence[PodSetNeeds],
-    queues: tuple[LocalQueue, ClusterQueue],
-    priority: int,
-) -> InCluster:
+        return
     local_queue, cluster_queue = queues
-    assigned = assignment(occupancy, needs, cluster_queue, priority=priority)
-    held = occupancy.held(cluster_queue.name)
-    return InCluster(
-        cluster=name,
-        cluster_queue=cluster_queue.name,
-        fit=assigned.fit,
-        starts_now=starts_now(occupancy, assigned, local_queue, cluster_queue, priority=priority),
-        pending=held.pending,
-        reserving=held.reserving,
-        detail=assigned.detail,
-        refused=_closed(occupancy, local_queue, cluster_queue) or _detail(assigned.rejection),
-    )
+    worker = occupancy.clusters[name]
+    found = assignment(worker, needs, cluster_queue, priority=priority)
+    held = worker.held(cluster_queue.name)
+    there.cluster_queue = cluster_queue.name
+    there.fit, there.detail = found.fit, found.detail
+    there.starts_now = starts_now(worker, found, local_queue, cluster_queue, priority=priority)
+    there.pending, there.reserving = held.pending, held.reserving
+    closed = _closed(worker, local_queue, cluster_queue)
+    there.rejection = _no_fit(closed) if closed else found.rejection
+
+
+def _no_fit(detail: str) -> Rejection:
+    return Rejection(reason=Reason.NO_CLUSTER_FITS, detail=detail)
 
 
 def _closed(occupancy: Occupancy, local_queue: LocalQueue, cluster_queue: ClusterQueue) -> str:
@@ -258,11 +248,7 @@ def _closed(occupancy: Occupancy, local_queue: LocalQueue, cluster_queue: Cluste
     return ""
 
 
-def _detail(rejection: Rejection | None) -> str:
-    return rejection.detail if rejection is not None else ""
-
-
-def _promise(in_cluster: InCluster) -> tuple[float, bool, int]:
+def _promise(there: Assessment) -> tuple[float, bool, int]:
     # Unknown ranks between a queue without free quota and one where Kueue may preempt.
-    fit = float(in_cluster.fit) if in_cluster.fit is not None else (Fit.WAITS + Fit.MAY_PREEMPT) / 2
-    return fit, in_cluster.starts_now, -in_cluster.pending
+    fit = float(there.fit) if there.fit is not None else (Fit.WAITS + Fit.MAY_PREEMPT) / 2
+    return fit, there.starts_now, -(there.pending or 0)

@@ -29,6 +29,7 @@ from webhook.model.holds import gated
 from webhook.model.job import DECISION_ID, JOB_CLASS, Job, reference_of
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import Arrival, PodSetNeeds
+from webhook.model.reasons import LeftAlone
 from webhook.model.signatures import SigningKeys, signed_id, signed_record, unsigned_id
 from webhook.state.snapshot import Snapshot
 
@@ -178,11 +179,26 @@ def left(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> De
     return Decided(
         decision=decision,
         edits=case.kind.edits(case.current, recorded),
-        warnings=warning.decided(
-            decision, Differences(), submitted="", kind=case.kind, job=case.current
-        ),
+        warnings=_unchanged(case, decision),
         job=case.submitted,
     )
+
+
+def without_edits(case: RecoveredJob, decision: Decision, what: str) -> Decided:
+    """Return the outcome of a decision whose edits would make *what* of the Job too large."""
+    decision = replace(
+        decision,
+        option=None,
+        left_alone=LeftAlone.TOO_LARGE,
+        reason=f"left as submitted: {what}",
+        changed=(),
+    )
+    return Decided(decision=decision, warnings=_unchanged(case, decision), job=case.submitted)
+
+
+def _unchanged(case: RecoveredJob, decision: Decision) -> tuple[str, ...]:
+    nothing = Differences()
+    return warning.decided(decision, nothing, submitted="", kind=case.kind, job=case.current)
 
 
 def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
@@ -270,7 +286,6 @@ def _changed(
     return Decided(
         decision=decision,
         edits=edits,
-        original=original,
         arrival=arrival,
         job=case.submitted,
     )

@@ -14,7 +14,6 @@ from typing import Any, Final
 from webhook.admission import patch
 from webhook.decide import holding, match, options, remote_options, strategies, warning
 from webhook.decide.applicant import Applicant, Moment, read_applicant
-from webhook.decide.warning import Differences
 from webhook.flow import carry_out, copied, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind, kind_of
@@ -151,7 +150,10 @@ def _outcome(
     if isinstance(policy, Skipped):
         return replace(policy, warnings=(*said, *policy.warnings)) if said else policy
     # Options, the choice of one, and the edits that carry it out.
-    outcome = _if_it_fits(case, _decided(case, policy, occupancy, moment, rules))
+    outcome = _decided(case, policy, occupancy, moment, rules)
+    if what := patch.too_large(case.source, outcome.edits):
+        # The Job would be too large to store, so it stays as it is.
+        outcome = carry_out.without_edits(case, outcome.decision, what)
     warnings = warning.by_policy(policy.spec, outcome.warnings)
     warnings = (*said, *warnings) if policy.spec.warn else warnings
     return outcome if warnings == outcome.warnings else replace(outcome, warnings=warnings)
@@ -260,21 +262,3 @@ def _held(chosen: Decision, applicant: Applicant, *, may_hold: bool) -> Decision
     if _STARTS_NOW not in chosen.reason:
         told = f"{chosen.reason}; {until}"
     return replace(chosen, hold=hold, reason=clip(told))
-
-
-def _if_it_fits(case: RecoveredJob, outcome: Decided) -> Decided:
-    """Return the outcome, or one without edits where they would make the Job too large to store."""
-    what = patch.too_large(case.source, outcome.edits)
-    if not what:
-        return outcome
-    decision = replace(
-        outcome.decision,
-        option=None,
-        left_alone=LeftAlone.TOO_LARGE,
-        reason=f"left as submitted: {what}",
-        changed=(),
-    )
-    warnings = warning.decided(
-        decision, Differences(), submitted="", kind=case.kind, job=case.current
-    )
-    return Decided(decision=decision, warnings=warnings, job=case.submitted)

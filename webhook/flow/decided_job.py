@@ -19,6 +19,7 @@ from webhook.decide import decision_record, warning
 from webhook.decide.decision_record import Recorded
 from webhook.jobs import JobKind
 from webhook.model import fields
+from webhook.model.decision import Declined
 from webhook.model.edits import Original, Path
 from webhook.model.fields import FieldError
 from webhook.model.job import DECISION, Job
@@ -205,14 +206,7 @@ def _name_digest(namespace: str, name: str) -> str:
     return f"{zlib.crc32(f'{namespace}/{name}'.encode()):08x}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    obstacle: Obstacle
-    detail: str = ""
-    """Why, in this case; empty: the obstacle's own words say it."""
-
-
-def recover(job: DecidedJob) -> RecoveredJob | Refusal:
+def recover(job: DecidedJob) -> RecoveredJob | Declined:
     """Return a pending Job as it was submitted, or why its decision cannot be changed.
 
     Raises:
@@ -221,7 +215,7 @@ def recover(job: DecidedJob) -> RecoveredJob | Refusal:
     """
     if job.doubt is not None:
         unread = "its decision cannot be read" if job.doubt is Obstacle.UNREADABLE else ""
-        return Refusal(obstacle=job.doubt, detail=unread)
+        return Declined(obstacle=job.doubt, detail=unread)
     if obstacle := job.kind.held_back(job.source):
-        return Refusal(obstacle=obstacle)
+        return Declined(obstacle=obstacle)
     return job.recovered()

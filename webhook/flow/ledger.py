@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from webhook.decide import remote_options
+from webhook.jobs import JobKind
 from webhook.model.queues import Arrival
 from webhook.state import counted_arrivals
 from webhook.state.live_occupancy import LiveOccupancy
@@ -203,6 +204,17 @@ class RepeatedReviews:
     def __init__(self) -> None:
         self._expected: dict[str, deque[float]] = {}
         self._order: deque[tuple[float, str]] = deque()
+
+    def repeats(self, source: Mapping[str, Any], kind: JobKind, now: float) -> bool:
+        """Return whether a Job without a mark of ours was reviewed before in the same creation."""
+        # Kueue's webhook suspends a Job that names a queue; the API server may then call us again.
+        metadata = source["metadata"]
+        name = metadata.get("name") or metadata.get("generateName")
+        key = f"{kind.kind}/{metadata['namespace']}/{name}"
+        if kind.is_suspended(source):
+            return self.is_repeated(key, now)
+        self.expect(key, now)
+        return False
 
     def expect(self, name: str, now: float) -> None:
         """Note an unsuspended Job; *name* is its name or generateName with its namespace."""

@@ -23,12 +23,20 @@ from webhook.decide.decision_record import Recorded
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import carry_out, decided_job
 from webhook.flow.create import Rules
-from webhook.flow.decided_job import DecidedJob, RecoveredJob, Refusal
+from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind
 from webhook.kueue import multikueue
 from webhook.model import fields, marks
 from webhook.model import job as jobs
-from webhook.model.decision import HISTORY_KEPT, Assessment, Decision, Moved, Stay, Undone
+from webhook.model.decision import (
+    HISTORY_KEPT,
+    Assessment,
+    Decision,
+    Declined,
+    Moved,
+    Stay,
+    Undone,
+)
 from webhook.model.job import Job, left_written
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.queues import MULTIKUEUE
@@ -52,7 +60,7 @@ _SKIPPED: Mapping[Skip, Obstacle] = {
 """Any other reason to skip a Job means that it is not ours to move."""
 
 
-def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Moved | Refusal:
+def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) -> Moved | Declined:
     """Return the outcome that moves a Job to the option its annotation ``move-to`` names.
 
     Raises:
@@ -61,17 +69,17 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
 
     """
     case = decided_job.recover(job)
-    if isinstance(case, Refusal):
+    if isinstance(case, Declined):
         return case
     snapshot = occupancy.snapshot
     if skipped := match.skip(case.submitted, snapshot):
         obstacle = _SKIPPED.get(skipped, Obstacle.NOT_OURS)
-        return Refusal(obstacle=obstacle, detail=skipped.meaning)
+        return Declined(obstacle=obstacle, detail=skipped.meaning)
     age = moment.now - snapshot.as_of
     if age > rules.max_state_age_seconds:
-        return Refusal(obstacle=Obstacle.STALE)
+        return Declined(obstacle=Obstacle.STALE)
     policy = _policy(case, snapshot, rules, moment.requester)
-    if isinstance(policy, Refusal):
+    if isinstance(policy, Declined):
         return policy
     created = fields.created_unix(case.source)
     applicant = read_applicant(
@@ -86,7 +94,7 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
     option = case.current.annotations[jobs.MOVE_TO]
     taken = next(assessment for assessment in assessments if assessment.option == option)
     if taken.rejection is not None or taken.job is None:
-        return Refusal(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
+        return Declined(obstacle=Obstacle.OPTION_REFUSED, detail=str(taken.rejection))
     decision = _decision(case, policy, taken, moment)
     age = round(max(0.0, age), 3)
     decision = replace(decision, options=assessments, state_age_seconds=age)
@@ -95,7 +103,7 @@ def move(job: DecidedJob, occupancy: Occupancy, moment: Moment, rules: Rules) ->
 
 def _policy(
     case: RecoveredJob, snapshot: Snapshot, rules: Rules, requester: Requester | None
-) -> FallbackPolicy | Refusal:
+) -> FallbackPolicy | Declined:
     """Find the policy that decided the Job, or that matches it; or say why it cannot move it."""
     recorded, option = case.recorded, case.current.annotations[jobs.MOVE_TO]
     if recorded is None:
@@ -105,16 +113,16 @@ def _policy(
     else:
         policy = match.named(recorded.policy, case.current.namespace, snapshot)
     if policy is None:
-        return Refusal(obstacle=Obstacle.NO_POLICY)
+        return Declined(obstacle=Obstacle.NO_POLICY)
     # Beside a Kueue that is not tested, policies only observe (decision 0019).
     if policy.restrained:
-        return Refusal(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
+        return Declined(obstacle=Obstacle.UNTESTED_KUEUE, detail=policy.restrained)
     if policy.spec.mode is not Mode.ENFORCE:
-        return Refusal(obstacle=Obstacle.NOT_ENFORCED)
+        return Declined(obstacle=Obstacle.NOT_ENFORCED)
     if option not in [known.name for known in policy.spec.options]:
-        return Refusal(obstacle=Obstacle.NO_SUCH_OPTION)
+        return Declined(obstacle=Obstacle.NO_SUCH_OPTION)
     if _is_in(option, recorded):
-        return Refusal(obstacle=Obstacle.ALREADY_THERE)
+        return Declined(obstacle=Obstacle.ALREADY_THERE)
     return policy
 
 
@@ -161,7 +169,7 @@ def _carried_out(
     taken: Assessment,
     *,
     keys: SigningKeys | None,
-) -> Moved | Refusal:
+) -> Moved | Declined:
     kind, raw = case.kind, case.current
     # Kueue takes up a changed Job only as long as its Workload has no quota (decision 0018).
     blocked = applicant.snapshot.workloads.obstacles.get((raw.namespace, raw.reference))
@@ -173,15 +181,15 @@ def _carried_out(
     after = movable_env.still_movable(case.current, after)
     changes = kind.edits(case.current, after)
     if obstacle := kind.obstacle_to(changes, workload=blocked):
-        return Refusal(obstacle=obstacle)
+        return Declined(obstacle=obstacle)
     # Kueue takes over a changed queue alone, but not changed marks on the template: where nothing
     # else changes there, the old marks stay, and with them the old signature.
     if not kind.changes_template(changes):
         if after.queue == case.current.queue:
-            return Refusal(obstacle=Obstacle.ALREADY_THERE)
+            return Declined(obstacle=Obstacle.ALREADY_THERE)
         # Guests are counted by the policy's mark, which such a move cannot add (decision 0013).
         if marks.would_be_uncounted(applicant.policy, taken.option, marks.decided_by(case.current)):
-            return Refusal(obstacle=Obstacle.UNCOUNTED_GUEST)
+            return Declined(obstacle=Obstacle.UNCOUNTED_GUEST)
         after = replace(after, pod_sets=case.current.pod_sets)
     else:
         decision = signed
@@ -194,7 +202,7 @@ def _recorded(
     after: Job,
     taken: Assessment,
     keys: SigningKeys | None,
-) -> Moved | Refusal:
+) -> Moved | Declined:
     """Return the outcome of a move to *after*, with the record that takes it back."""
     now, before = case.current, case.submitted
     # What earlier options changed stays on record: they may have left an empty parent there.
@@ -206,11 +214,10 @@ def _recorded(
     final = carry_out.annotated(after, decision, patch.original_json(original), keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
-        return Refusal(obstacle=Obstacle.TOO_LARGE, detail=what)
+        return Declined(obstacle=Obstacle.TOO_LARGE, detail=what)
     return Moved(
         decision=decision,
         edits=edits,
-        original=original,
         warnings=warning.moved(taken, changed, left=now.queue, kind=case.kind, job=now),
     )
 
@@ -219,7 +226,7 @@ _CROSSING = "its queue is MultiKueue's, and who runs a Job (managedBy) is fixed 
 _PINNED = f"decided no more ({POLICY}: {OPT_OUT})"
 
 
-def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> Undone | Refusal:
+def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> Undone | Declined:
     """Return the outcome that takes back a decision and its moves, and pins the Job.
 
     *snapshot* gives the signing keys, the queues that are MultiKueue's and what in the Job's
@@ -234,14 +241,14 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
         sentence = f"nothing to undo, as it has no decision; {_PINNED}"
         return _pinned(raw, _unasked(raw), kind, sentence)
     case = decided_job.recover(job)
-    if isinstance(case, Refusal):
+    if isinstance(case, Declined):
         return case
     if raw.queue and not case.submitted.queue:
         # Without the label, Kueue would keep the Job suspended for ever; and where the namespace
         # has a default queue, Kueue does not let the label be removed.
-        return Refusal(obstacle=Obstacle.NO_QUEUE)
+        return Declined(obstacle=Obstacle.NO_QUEUE)
     if _would_cross(raw, case.submitted, snapshot):
-        return Refusal(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
+        return Declined(obstacle=Obstacle.MANAGED_BY, detail=_CROSSING)
     # What an old state says of Workloads counts no more: the Job alone decides.
     is_current = moment.now - snapshot.as_of <= rules.max_state_age_seconds
     blocked = (
@@ -249,7 +256,7 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
     )
     after = put_back(raw, case.submitted, kind, blocked=blocked)
     if isinstance(after, Obstacle):
-        return Refusal(obstacle=after)
+        return Declined(obstacle=after)
     where = f"in {after.queue} " if after.queue else ""
     sentence = f"undone: {where}as submitted, and {_PINNED}"
     after = replace(

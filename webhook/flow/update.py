@@ -19,7 +19,7 @@ from webhook.decide.applicant import Moment
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.flow import decided_job, moving
 from webhook.flow.create import Rules
-from webhook.flow.decided_job import DecidedJob, Refusal
+from webhook.flow.decided_job import DecidedJob
 from webhook.jobs import JobKind
 from webhook.model.decision import Declined, Moved, Restored, Undone, UpdateOutcome
 from webhook.model.edits import (
@@ -149,20 +149,20 @@ def _obeyed(
 ) -> Moved | Undone | Declined:
     """Return the outcome of the move or the undo that is asked for, or why it is not made."""
     if wanted is Asked.DECISION_CHANGED:
-        return _declined(job, Refusal(obstacle=Obstacle.DECISION_CHANGED))
-    outcome: Moved | Undone | Refusal
+        return _declined(job, Declined(obstacle=Obstacle.DECISION_CHANGED))
+    outcome: Moved | Undone | Declined
     try:
         if wanted is Asked.UNDO:
             outcome = moving.undo(job, occupancy.snapshot, moment, rules)
         else:
             outcome = moving.move(job, occupancy, moment, rules)
     except FieldError as error:
-        outcome = Refusal(obstacle=Obstacle.UNREADABLE, detail=str(error))
-    return _declined(job, outcome) if isinstance(outcome, Refusal) else outcome
+        outcome = Declined(obstacle=Obstacle.UNREADABLE, detail=str(error))
+    return _declined(job, outcome) if isinstance(outcome, Declined) else outcome
 
 
-def _declined(job: DecidedJob, refusal: Refusal) -> Declined:
-    """Return the outcome that takes ``move-to`` off a Job and warns why it is not obeyed."""
+def _declined(job: DecidedJob, declined: Declined) -> Declined:
+    """Return it with edits that take ``move-to`` off the Job, and with a warning that says why."""
     raw = job.current
     wish = (MOVE_TO, MOVE_REASON)
     annotations = {name: text for name, text in raw.annotations.items() if name not in wish}
@@ -171,12 +171,9 @@ def _declined(job: DecidedJob, refusal: Refusal) -> Declined:
         # The asker set the option label only so that the API server sends the Job here: the
         # webhook's objectSelector leaves out updates of Jobs without it.
         left = replace(left, labels=moving.asked_about(left))
-    why = refusal.detail or refusal.obstacle.meaning
-    return Declined(
-        edits=job.kind.edits(raw, left),
-        warnings=warning.refused(raw.annotations[MOVE_TO], why),
-        obstacle=refusal.obstacle,
-    )
+    why = declined.detail or declined.obstacle.meaning
+    warnings = warning.refused(raw.annotations[MOVE_TO], why)
+    return replace(declined, edits=job.kind.edits(raw, left), warnings=warnings)
 
 
 def _took_no_option(job: DecidedJob) -> bool:

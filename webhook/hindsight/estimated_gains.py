@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from webhook.adapt.accelerators import is_accelerator
@@ -24,7 +24,6 @@ from webhook.hindsight.journal import JournalEntry
 from webhook.hindsight.look_back import Hindsight, ReplayedJob
 from webhook.hindsight.savings_record import Gained, added
 from webhook.model.job import PLAIN
-from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import ClusterQueue
 from webhook.model.words import span
 from webhook.simulate.results import JobResult
@@ -56,25 +55,13 @@ class Estimate:
     """What keeps it from saying more."""
 
 
-def undecided(entries: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Return entries that are all compared with how they went, whoever decided them."""
-    # What was enforced would else be compared with no decision, and the rest with how it went.
-    return [
-        entry
-        if entry.decision is None
-        else replace(entry, decision=replace(entry.decision, mode=Mode.OBSERVE))
-        for entry in entries
-    ]
-
-
 def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
-    """Sum up what the policies of a look back, which all observe, would have changed.
+    """Sum up what the policies of a look back would have changed.
 
-    Its entries are ``undecided``, so that every figure has the same baseline.
+    It is one *as_observed*, so that every figure has the same baseline.
 
     *left_out*: Jobs of which nothing could be read.
     """
-    hindsight = _all_replayed(hindsight)
     confidence = confidence_of([job for job in hindsight.jobs if is_replayed(job)])
     each = gains_of(hindsight.jobs, confidence, {})
     compared = [pair for pair in zip(hindsight.jobs, each, strict=True) if pair[1].jobs]
@@ -100,14 +87,6 @@ def estimate(hindsight: Hindsight, *, left_out: int = 0) -> Estimate:
         confidence=confidence,
         doubts=tuple(doubts),
     )
-
-
-def _all_replayed(hindsight: Hindsight) -> Hindsight:
-    """Return a look back in which all go as they went where nothing was replayed for anybody."""
-    if any(job.policy is not None for job in hindsight.jobs):
-        return hindsight
-    same = tuple(replace(job, promised=job.happened) for job in hindsight.jobs)
-    return replace(hindsight, jobs=same)
 
 
 def _waited(result: JobResult | None) -> float:

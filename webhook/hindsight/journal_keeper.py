@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from webhook.api import published
 from webhook.api.kubernetes_api import ClusterError, KubernetesApi
 from webhook.api.resources import ReadObject
-from webhook.api.watch import WatchUpdate
+from webhook.api.watch import WatchUpdate, get_by_list
 from webhook.decide import match
 from webhook.hindsight import entries, journal
 from webhook.hindsight.entries import FinishedRun
@@ -232,14 +232,11 @@ class Journal:
         kind = BY_NAME.get(ended.kind)
         if kind is None or kind.kind == PLAIN or not ended.uid:
             return None
-        # As a list of one, so that only the right to list them is needed.
-        params = {"fieldSelector": f"metadata.name={ended.name}"}
         try:
-            items = self._transport.get(kind.path(ended.namespace), params).get("items") or ()
+            job = get_by_list(self._transport, kind.path(ended.namespace), ended.name)
         except ClusterError:
             return None
-        same = (item for item in items if item["metadata"].get("uid") == ended.uid)
-        return next(same, None)
+        return job if job is not None and job["metadata"].get("uid") == ended.uid else None
 
     def _write(self, number: int) -> bool:
         """Add to one slot."""

@@ -34,7 +34,7 @@ from webhook.model.faults import attempted
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates, JobClass
 from webhook.model.job import QUEUE_LABEL, Job
-from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option
+from webhook.model.policy.fallback_policy import FallbackPolicy, Mode, Option, sort_key
 from webhook.model.queues import ClusterQueue
 from webhook.simulate.replay import replay
 from webhook.simulate.results import JobResult
@@ -153,6 +153,11 @@ class LookBackInput:
     workers: Mapping[str, Worker] = field(default_factory=dict)
     """The worker clusters whose queues are known, by name."""
 
+    def ruled_by(self, policies: Iterable[FallbackPolicy]) -> LookBackInput:
+        """Return it with these policies in place of those that are there."""
+        ordered = tuple(sorted(policies, key=sort_key))
+        return replace(self, snapshot=self.snapshot.with_policies(ordered))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayedJob:
@@ -163,23 +168,13 @@ class ReplayedJob:
     """The policy that decided, or would; None: none matches."""
     elsewhere: Elsewhere
     submitted_queue: str
+    mode: str = ""
+    """The mode that held when it came; empty: no policy matches it."""
     unseen: tuple[str, ...] = ()
     """Worker clusters without a known state that it depends on: if any, it was in no replay."""
-    enforced_from: float = 0.0
-    """When its policy is first seen to have been enforced, in seconds since 1970; inf: never."""
     happened: JobResult | None = None
     static: JobResult | None = None
     promised: JobResult | None = None
-
-    @property
-    def mode(self) -> str:
-        """Return the mode that held when it came; empty: no policy matches it."""
-        if self.entry.mode or self.policy is None:
-            return self.entry.mode
-        mode = self.policy.spec.mode
-        # Without a decision it came before the policy was enforced, or it was not reviewed.
-        is_earlier = mode == Mode.ENFORCE and self.entry.created < self.enforced_from
-        return str(Mode.OBSERVE if is_earlier else mode)
 
     @property
     def is_enforced(self) -> bool:
@@ -319,27 +314,27 @@ def look_back(
     entries: Iterable[JournalEntry],
     world: LookBackInput,
     *,
+    as_observed: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Hindsight:
     """Replay *entries*: as it was, without any decision, and as all policies would decide.
 
-    In each replay, *progress* gets the number of Jobs that have arrived.
+    With *as_observed* all are compared with how they went, as if the policies had only observed,
+    whoever decided them and whatever the policies' modes. In each replay, *progress* gets the
+    number of Jobs that have arrived.
     """
     world = replace(world, snapshot=emptied(world.snapshot))
     latest = tuple(_latest(entries))
     handover = _handover(latest)
     read = (_replayable(entry, world) for entry in sorted(latest, key=age_of))
-    began = _enforced_from(latest)
-    jobs = [
-        replace(job, enforced_from=began.get(job.policy.name, inf)) if job.policy else job
-        for job in read
-        if job is not None
-    ]
+    known = [job for job in read if job is not None]
+    began = {} if as_observed else _enforced_from(latest)
+    jobs = [replace(job, mode=_mode(job, began, as_observed=as_observed)) for job in known]
     # A replay adds itself the time after which Kueue requeues what waits for released quota.
     besides = max(0.0, handover - world.snapshot.setup.kueue.requeue_seconds)
     runs = {job.entry.key: _seconds(job, besides) for job in jobs}
 
-    replayed = _replayed(jobs, runs, world, progress)
+    replayed = _replayed(jobs, runs, world, as_observed=as_observed, progress=progress)
     return Hindsight(
         jobs=tuple(_without_guesses(replayed, world)),
         left_out=len(latest) - len(jobs),
@@ -352,6 +347,8 @@ def _replayed(
     jobs: Sequence[ReplayedJob],
     runs: Mapping[str, Mapping[str, float]],
     world: LookBackInput,
+    *,
+    as_observed: bool,
     progress: Callable[[int], None],
 ) -> list[ReplayedJob]:
     """Return the Jobs with their results in each replay that some of them need."""
@@ -369,11 +366,14 @@ def _replayed(
     happened = run(as_it_was, Arm(name="as it was"))
     static: Mapping[str, JobResult] = {}
     promised: Mapping[str, JobResult] = {}
+    # A replay of a full journal takes some ten seconds, so each is made only if it is compared.
     if any(job.is_enforced for job in jobs):
         static = run(submitted, Arm(name=STATIC))
     if any(job.policy and not job.is_enforced for job in jobs):
         arm = enforced("as policies say", world.snapshot.fallback.policies)
         promised = run(submitted, arm, _known_before(jobs, world))
+    elif as_observed:
+        promised = happened
     return [
         replace(
             job,
@@ -383,6 +383,19 @@ def _replayed(
         )
         for job in jobs
     ]
+
+
+def _mode(job: ReplayedJob, began: Mapping[str, float], *, as_observed: bool) -> str:
+    """Return the mode that held; *began*: when each policy was first seen to be enforced."""
+    entry, policy = job.entry, job.policy
+    if as_observed:
+        return str(Mode.OBSERVE) if policy else ""
+    if entry.mode or policy is None:
+        return entry.mode
+    mode = policy.spec.mode
+    # Without a decision it came before the policy was enforced, or it was not reviewed.
+    is_earlier = mode == Mode.ENFORCE and entry.created < began.get(policy.name, inf)
+    return str(Mode.OBSERVE if is_earlier else mode)
 
 
 def _enforced_from(entries: Iterable[JournalEntry]) -> Mapping[str, float]:
@@ -444,6 +457,7 @@ def without_replay(entries: Iterable[JournalEntry]) -> Hindsight:
                 policy=None,
                 elsewhere=nothing,
                 submitted_queue=entry.labels.get(QUEUE_LABEL, ""),
+                mode=entry.mode,
             )
             for entry in latest
         )

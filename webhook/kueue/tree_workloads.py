@@ -17,14 +17,14 @@ from webhook.kueue.assignment import DomainsInUse, held_elsewhere
 from webhook.kueue.cycle_log import CycleLog
 from webhook.kueue.durations import Durations, RunTimeOf
 from webhook.kueue.fair_sharing import use_of
-from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, demand_of, flavors_with_topology
+from webhook.kueue.flavor_plan import NOWHERE, Demand, demand, flavors_with_topology
 from webhook.kueue.queue_lines import PendingGroup, Shape
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.simulation import Running, Simulation
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Unseen
 from webhook.model.quantity import Amounts, FlavorResource
-from webhook.model.queues import Arrival, Held, PodSetNeeds, Queueing
+from webhook.model.queues import Held, PodSetNeeds, Queueing
 from webhook.model.snapshot_parts import ClusterObjects, KueueSetup
 
 EXACT: Final = 20_000
@@ -309,16 +309,6 @@ class TreeDemands:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedKind:
-    """One of the Workloads that have come, as which others are expected to come."""
-
-    asks: Arrival | Amounts
-    """What it asks for, or what it has got of which flavors."""
-    job_class: str = ""
-    limit_seconds: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedArrivals:
     """Workloads of one priority that are expected to come to a ClusterQueue from *now* on."""
 
@@ -327,8 +317,9 @@ class ExpectedArrivals:
     per_second: float
     seconds: float
     """For how long they go on coming: as long again as they have."""
-    kinds: tuple[ExpectedKind, ...]
-    """They come in turn."""
+    kinds: tuple[PendingGroup, ...]
+    """Such as have come, which come again in turn: each with what it needs of a queue, or with the
+    demand of what it got there."""
 
 
 def expected_groups(
@@ -374,15 +365,10 @@ def _row(
 
 
 def _expected_group(
-    name: str, priority: int, kind: ExpectedKind, prepared: PreparedWorkloads
+    name: str, priority: int, kind: PendingGroup, prepared: PreparedWorkloads
 ) -> PendingGroup | None:
     """Return a Workload that is expected to come; None: how long it would run is not known."""
-    arrival, shape = None, None
-    if isinstance(kind.asks, Arrival):
-        arrival = kind.asks
-        shape = prepared.demands.of(name, arrival.needs)
-    else:
-        shape = demand_of(kind.asks)
+    shape = prepared.demands.of(name, kind.needs) if kind.needs else kind.demand
     run_times = prepared.run_times
     if shape is None or not shape.is_possible:
         return None
@@ -399,7 +385,7 @@ def _expected_group(
         spread=spread,
         by_flavors=runs if len(runs) > 1 else {},
         priority=priority - LATER,
-        local_queue=arrival.local_queue_key if arrival else "",
+        local_queue=kind.local_queue,
     )
 
 

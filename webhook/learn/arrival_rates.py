@@ -6,61 +6,16 @@ for it: a restart reads them again.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import attrgetter
 from statistics import median_low
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final
 
-from webhook.model.forecasts import JobClass
-from webhook.model.quantity import FlavorResource
-
-MOST_ARRIVED: Final = 256
-"""Workloads kept of one ClusterQueue, the newest: some hundred bytes each."""
-MOST_QUEUES: Final = 1024
-"""ClusterQueues of which Workloads are kept."""
 FEWEST: Final = 6
 """Arrivals that it takes to tell a rate."""
 _PARTS: Final = 4
-_Charge: TypeAlias = tuple[tuple[FlavorResource, int], ...]
-_created = attrgetter("created")
-
-
-class Arrived(NamedTuple):
-    """One Workload that got quota in a ClusterQueue: when it came, and what it asked for."""
-
-    created: int
-    """Seconds since 1970."""
-    priority: int
-    charge: _Charge
-    job_class: JobClass | None
-    policy: str
-    option: str
-    limit_seconds: int
-    said: int = 0
-    """As in ``Mark``."""
-
-
-class ArrivedWorkloads:
-    """The newest Workloads of each ClusterQueue, whether they are still there or not."""
-
-    def __init__(self) -> None:
-        self._of_queue: dict[str, list[Arrived]] = {}
-
-    def note(self, cluster_queue: str, arrived: Arrived) -> None:
-        newest = self._of_queue.pop(cluster_queue, [])
-        insort(newest, arrived, key=_created)
-        del newest[:-MOST_ARRIVED]
-        # The queue to which one came last stands last.
-        self._of_queue[cluster_queue] = newest
-        if len(self._of_queue) > MOST_QUEUES:
-            del self._of_queue[next(iter(self._of_queue))]
-
-    def of(self, cluster_queue: str) -> tuple[Arrived, ...]:
-        """Return what is known of a ClusterQueue, the oldest first."""
-        return tuple(self._of_queue.get(cluster_queue, ()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from webhook.model.costs.prices import Cost, Place
-from webhook.model.edits import Edit, Original
+from webhook.model.edits import Edit
 from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.forecasts import Forecast
 from webhook.model.holds import Hold, hold_json, read_hold
@@ -60,24 +60,6 @@ class PassedOver:
         return f"{self.reason}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InCluster:
-    """One option in one of the worker clusters behind its queue."""
-
-    cluster: str
-    cluster_queue: str = ""
-    fit: Fit | None = None
-    """None: nothing is known of its queues; it is taken to be no worse than its manager says."""
-    starts_now: bool = False
-    pending: int = 0
-    reserving: int = 0
-    detail: str = ""
-    refused: str = ""
-    """Why the Job would not run there; empty: it could."""
-    starts_in: float | None = None
-    """Seconds; None: not forecast."""
-
-
 # Not frozen: filters, forecasts and the choice each fill in what they find, and nobody after them.
 @dataclass(slots=True, kw_only=True)
 class Assessment:
@@ -88,8 +70,8 @@ class Assessment:
     cluster_queue: str = ""
     cluster: str = ""
     """The worker cluster where it would run; empty: none, or it is not known which."""
-    clusters: tuple[InCluster, ...] = ()
-    """Every worker cluster behind its queue."""
+    clusters: tuple[Assessment, ...] = ()
+    """The same in every worker cluster behind its queue; of one that is not watched, the name."""
     fit: Fit | None = None
     starts_now: bool = False
     preempts: int = 0
@@ -288,7 +270,6 @@ class Decided(_Created):
     """A Job that a policy has decided, if only to leave it as submitted."""
 
     decision: Decision
-    original: Original | None = None
 
     @property
     def why_not(self) -> Explained | None:
@@ -304,7 +285,6 @@ class Moved(_Answered):
     """A pending Job that goes to another option, as was asked."""
 
     decision: Decision
-    original: Original
 
     @property
     def audit(self) -> dict[str, str]:
@@ -333,6 +313,8 @@ class Declined(_Answered):
     """A move or an undo that was asked for and is not made."""
 
     obstacle: Obstacle
+    detail: str = ""
+    """Why, in this case; empty: the obstacle's own words say it."""
 
     @property
     def why_not(self) -> Explained | None:

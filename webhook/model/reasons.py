@@ -7,6 +7,7 @@ the others where they are made.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
@@ -31,6 +32,18 @@ class Explained(StrEnum):
     def anchor(self) -> str:
         """Return the name of its row in docs/reasons.md, which no other reason has."""
         return f"{type(self).__name__}.{self}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusProblem:
+    """What of a policy, profile or Tariff cannot be used, and where in it."""
+
+    reason: Explained
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
 
 
 class Ready(Explained):

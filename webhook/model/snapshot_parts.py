@@ -13,8 +13,13 @@ from typing import Any
 
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
 from webhook.model.costs.devices import DeviceUse
-from webhook.model.costs.prices import CompiledTariff, Prices, SeenInterruptions
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
+from webhook.model.costs.prices import (
+    NO_CONGESTION,
+    CompiledTariff,
+    CongestionPrices,
+    Prices,
+    SeenInterruptions,
+)
 from webhook.model.forecasts import Dispatch, Estimates
 from webhook.model.kueue_support import Doubt, KueueManager
 from webhook.model.pods import Selector

@@ -13,7 +13,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any
 
 from webhook.admission import patch
 from webhook.admission.review import Review, Verdict, probe_verdict
@@ -151,7 +150,7 @@ class Handler:
         outcome = create.consider(source, kind, self._occupancy(), moment, self._rules)
         # A Job that carries no mark shows nothing in a second review of it.
         is_unmarked = not outcome.edits and not _was_decided(outcome)
-        if is_unmarked and not review.dry_run and self._is_repeated(source, kind, moment.now):
+        if is_unmarked and not review.dry_run and self._repeated.repeats(source, kind, moment.now):
             outcome = Skipped(skip=Skip.DECIDED_ALREADY, warnings=outcome.warnings)
         # Verifying applies the patch to the review's own object.
         operations = patch.operations(outcome.edits, source, kind.allowed)
@@ -190,16 +189,6 @@ class Handler:
         self._clusters.enter(arrival, self._here.occupancy, now)
         self._here.enter(arrival, now, peer)
         self._metrics.placements.inc()
-
-    def _is_repeated(self, source: Mapping[str, Any], kind: JobKind, now: float) -> bool:
-        # Kueue's webhook suspends a Job that names a queue; the API server may then call us again.
-        metadata = source["metadata"]
-        name = metadata.get("name") or metadata.get("generateName")
-        key = f"{kind.kind}/{metadata['namespace']}/{name}"
-        if kind.is_suspended(source):
-            return self._repeated.is_repeated(key, now)
-        self._repeated.expect(key, now)
-        return False
 
     def _moment(self, review: Review) -> Moment:
         unix = time.time()

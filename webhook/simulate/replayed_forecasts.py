@@ -20,12 +20,10 @@ from webhook.kueue.flavor_plan import NOWHERE, Demand
 from webhook.kueue.quota_holders import StartedWorkloads
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import StartTimes
-from webhook.learn.arrival_rates import ArrivedWorkloads
 from webhook.learn.dispatches import Dispatches, WaitingDispatches
 from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import Began, Ended, Run
-from webhook.model.costs.prices import NO_PRICES, Prices
-from webhook.model.costs.scarcity import LASTS_SECONDS, NO_CONGESTION
+from webhook.model.costs.prices import LASTS_SECONDS, NO_CONGESTION, NO_PRICES, Prices
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Dispatch, Estimates, JobClass
 from webhook.model.job import Job
@@ -44,7 +42,8 @@ from webhook.state.forecast_input import (
 from webhook.state.occupancy import NO_START_TIMES, Occupancy, beside
 from webhook.state.queue_counts import Group, QueueContents
 from webhook.state.snapshot import Snapshot, updated
-from webhook.state.workload import Workload, arrived
+from webhook.state.workload import Workload
+from webhook.state.workloads import ArrivedWorkloads
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,7 +373,7 @@ class Forecasts:
         )
         queue.holding[key] = holding
         if not workload.is_evicted:
-            queue.arrived.note(_ONLY, arrived(holding))
+            queue.arrived.note(_ONLY, holding)
         self._changed.add(queued.cluster_queue)
 
     def preempt(self, key: str) -> None:

@@ -17,13 +17,14 @@ from typing import NamedTuple, TypeAlias
 
 from webhook.cost.congestion import CellRequest
 from webhook.kueue.durations import RunTimeOf, learned_on, of_any_class
+from webhook.kueue.flavor_plan import demand_of
 from webhook.kueue.forecast import forecast
 from webhook.kueue.queue_lines import PendingGroup
 from webhook.kueue.quota import tree_names
 from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
-from webhook.kueue.tree_workloads import ExpectedArrivals, ExpectedKind, ForecastGivens
-from webhook.learn.arrival_rates import MOST_ARRIVED, Arrived, steady_rate
+from webhook.kueue.tree_workloads import ExpectedArrivals, ForecastGivens
+from webhook.learn.arrival_rates import steady_rate
 from webhook.learn.expected_runs import Expecting, held
 from webhook.learn.job_class import shares_with, sharing_policy
 from webhook.model.forecasts import (
@@ -40,6 +41,7 @@ from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 from webhook.state.workload import SeenWorkload, Workload
 from webhook.state.workload_pods import Charge
+from webhook.state.workloads import MOST_ARRIVED
 
 _BETWEEN = "\n"
 _created = attrgetter("created")
@@ -246,28 +248,33 @@ class _Came(NamedTuple):
 
     created: int
     """Seconds since 1970."""
-    kind: ExpectedKind
+    kind: PendingGroup
 
 
 def came(contents: QueueContents) -> Mapping[int, tuple[_Came, ...]]:
     """Return by priority what has come to a ClusterQueue, the newest first."""
     by_priority: defaultdict[int, list[_Came]] = defaultdict(list)
-    kinds: dict[tuple[Charge, str, int], ExpectedKind] = {}
+    kinds: dict[tuple[Charge, str, int], PendingGroup] = {}
     for gone in contents.arrived:
         # Equal ones are one object, so that what is expected of them is worked out once.
         alike = gone.charge, class_text(gone), gone.limit_seconds
         if alike not in kinds:
             charge, job_class, limit = alike
-            kinds[alike] = ExpectedKind(asks=dict(charge), job_class=job_class, limit_seconds=limit)
+            kinds[alike] = PendingGroup(
+                demand=demand_of(dict(charge)), job_class=job_class, limit_seconds=limit
+            )
         by_priority[gone.priority].append(_Came(gone.created, kinds[alike]))
     for group in contents.waiting:
-        of_group: dict[tuple[str, int], ExpectedKind] = {}
+        of_group: dict[tuple[str, int], PendingGroup] = {}
         for workload in _newest(group.members):
             known_by = class_text(workload), workload.limit_seconds
             if known_by not in of_group:
                 job_class, limit = known_by
-                of_group[known_by] = ExpectedKind(
-                    asks=group.arrival, job_class=job_class, limit_seconds=limit
+                of_group[known_by] = PendingGroup(
+                    local_queue=group.arrival.local_queue_key,
+                    needs=group.arrival.needs,
+                    job_class=job_class,
+                    limit_seconds=limit,
                 )
             by_priority[workload.priority].append(_Came(workload.created, of_group[known_by]))
     return {
@@ -379,7 +386,7 @@ def _ranked(waiting: Sequence[Group], key_of: Callable[[Workload], str]) -> Sequ
     )
 
 
-def class_text(workload: Workload | Arrived) -> str:
+def class_text(workload: Workload) -> str:
     """Return the key to look a run time up by: class, decision, and what its owner said of it."""
     job_class = workload.job_class or JobClass("", "")
     return class_name(job_class, workload.policy, workload.option, workload.said)

@@ -11,7 +11,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from webhook.api.resources import CONGESTION, CONGESTION_VALUE, RUN_TIMES_LABEL
 from webhook.model import fields
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices, ScarceCell
+from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices, ScarceCell
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.policy.field_types import Strict
 from webhook.model.words import rfc3339

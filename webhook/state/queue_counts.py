@@ -14,7 +14,6 @@ from itertools import chain
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from webhook.api.resources import Key
-from webhook.learn.arrival_rates import Arrived
 from webhook.learn.dispatches import WaitingDispatches
 from webhook.model.quantity import Amounts, FlavorResource
 from webhook.model.queues import Arrival, Guest, Held, Reservation, Stage, Trial
@@ -273,7 +272,7 @@ class QueueContents:
     holding: tuple[Workload, ...] = ()
     """Those with quota reserved."""
     waiting: tuple[Group, ...] = ()
-    arrived: tuple[Arrived, ...] = ()
+    arrived: tuple[Workload, ...] = ()
     """Those that got quota, the newest of them whether they are still there or not."""
 
 

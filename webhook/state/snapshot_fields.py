@@ -15,7 +15,7 @@ from webhook.api import resources as kinds
 from webhook.api.resources import Key
 from webhook.cost.flavor_devices import tells_device
 from webhook.model.costs.accelerator_profile import AcceleratorProfile
-from webhook.model.costs.scarcity import NO_CONGESTION, CongestionPrices
+from webhook.model.costs.prices import NO_CONGESTION, CongestionPrices
 from webhook.model.fields import EMPTY
 from webhook.model.kueue_support import KueueManager, release_of
 from webhook.model.pods import Selector

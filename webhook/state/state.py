@@ -269,8 +269,10 @@ class State:
         for ended in self._workloads.take_ended():
             level = level_of(ended.placed, ended.flavors.split(","), snapshot.setup)
             self._learn(partial(self._run_times.add, ended._replace(level=level)))
-        for begun in self._workloads.take_begun():
-            self._learn(partial(self._run_times.begin, begun.job_class, begun.began))
+        for workload in self._workloads.take_begun():
+            began, job_class = workload.began, workload.job_class
+            if began is not None and began.admitted and job_class is not None:
+                self._learn(partial(self._run_times.begin, job_class, began))
         failing = self._failing.step(
             self._run_times.records,
             self._run_times.take_changed(),

@@ -12,7 +12,6 @@ from sys import intern
 from typing import Any, Final, NamedTuple
 
 from webhook.api.resources import KUEUE_GROUP
-from webhook.learn.arrival_rates import Arrived
 from webhook.learn.job_class import Mark
 from webhook.learn.run_records import Began, Ended
 from webhook.learn.workload_runs import (
@@ -258,20 +257,6 @@ def _with_progress(
         if holds and texts.annotations.get(ELASTIC) == "true"
         else (),
         placed=placed if holds else (),
-    )
-
-
-def arrived(workload: Workload) -> Arrived:
-    """Return what tells how often Workloads like this one come; it got quota."""
-    return Arrived(
-        created=workload.created,
-        priority=workload.priority,
-        charge=workload.charge,
-        job_class=workload.job_class,
-        said=workload.said,
-        policy=workload.policy,
-        option=workload.option,
-        limit_seconds=workload.limit_seconds,
     )
 
 

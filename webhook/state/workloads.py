@@ -6,20 +6,21 @@ reservations, ended runs, obstacles. It must not know what is counted of them (`
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Final, TypeAlias
 
 from webhook.api.resources import Key
-from webhook.learn.arrival_rates import Arrived, ArrivedWorkloads
-from webhook.learn.run_records import Began, Ended
-from webhook.model.forecasts import JobClass
+from webhook.learn.run_records import Ended
 from webhook.model.policy.fallback_policy import Option
 from webhook.model.queues import LocalQueue, Stage, StopPolicy
 from webhook.model.reasons import Obstacle
 from webhook.state.queue_counts import QueueCounts
-from webhook.state.workload import SeenWorkload, Workload, arrived, as_seen
+from webhook.state.workload import SeenWorkload, Workload, as_seen
 
+_created = attrgetter("created")
 _Change: TypeAlias = Callable[[QueueCounts, Key, Workload], None]
 _MOST_RELATED: Final = 16
 """Most slices that replace one and the same Workload, or variants of one, that are known as such:
@@ -27,15 +28,35 @@ an event of one touches all, and whoever creates Workloads can name any. Kueue m
 a variant for each flavor."""
 STARTING_SECONDS: Final = 10
 """How long Kueue may take to start a Job after it has admitted its Workload."""
+MOST_ARRIVED: Final = 256
+"""Workloads kept of one ClusterQueue, the newest: each some hundred bytes."""
+MOST_QUEUES: Final = 1024
+"""ClusterQueues of which Workloads are kept."""
 RECENT_SECONDS = 600
 """Workloads older than this (relative to the newest) are in no ledger: placements expire before."""
 
 
-class StartedRun(NamedTuple):
-    """A run in progress, and how it began."""
+class ArrivedWorkloads:
+    """The newest Workloads that got quota in each ClusterQueue, still there or not.
 
-    job_class: JobClass
-    began: Began
+    They tell how often such come, so nothing is kept for that: a restart reads them again.
+    """
+
+    def __init__(self) -> None:
+        self._of_queue: dict[str, list[Workload]] = {}
+
+    def note(self, cluster_queue: str, workload: Workload) -> None:
+        newest = self._of_queue.pop(cluster_queue, [])
+        insort(newest, workload, key=_created)
+        del newest[:-MOST_ARRIVED]
+        # The queue to which one came last stands last.
+        self._of_queue[cluster_queue] = newest
+        if len(self._of_queue) > MOST_QUEUES:
+            del self._of_queue[next(iter(self._of_queue))]
+
+    def of(self, cluster_queue: str) -> tuple[Workload, ...]:
+        """Return what is known of a ClusterQueue, the oldest first."""
+        return tuple(self._of_queue.get(cluster_queue, ()))
 
 
 class Workloads:
@@ -64,7 +85,7 @@ class Workloads:
         self._seen: list[tuple[int, SeenWorkload]] = []
         self._reserved: list[SeenWorkload] = []
         self._ended: list[Ended] = []
-        self._begun: list[StartedRun] = []
+        self._begun: list[Workload] = []
         self._arrived = ArrivedWorkloads()
         self.newest = 0
         """Seconds since 1970 of the last creation, admission or end."""
@@ -147,7 +168,7 @@ class Workloads:
         for key in touched:
             self._count(key, QueueCounts.add)
 
-    def arrived(self, cluster_queue: str) -> tuple[Arrived, ...]:
+    def arrived(self, cluster_queue: str) -> tuple[Workload, ...]:
         """Return the newest Workloads that got quota in a ClusterQueue, the oldest first."""
         return self._arrived.of(cluster_queue)
 
@@ -174,8 +195,8 @@ class Workloads:
         self._ended.clear()
         return taken
 
-    def take_begun(self) -> tuple[StartedRun, ...]:
-        """Return the runs whose start has become known since the last call."""
+    def take_begun(self) -> tuple[Workload, ...]:
+        """Return those whose start has become known since the last call."""
         taken = tuple(self._begun)
         self._begun.clear()
         return taken
@@ -195,13 +216,13 @@ class Workloads:
         if is_new and (seen := as_seen(after)):
             self._seen.append((after.created, seen))
         if _has_come(before, after):
-            self._arrived.note(after.cluster_queue, arrived(after))
+            self._arrived.note(after.cluster_queue, after)
         if _has_reserved(before, after) and (seen := as_seen(after)):
             self._reserved.append(seen)
         if after.ended is not None and (before is None or before.ended != after.ended):
             self._ended.append(after.ended)
         elif after.ended is None and (before is None or before.began != after.began):
-            self._begun += _begun(after)
+            self._begun.append(after)
 
     def _index(self, key: Key, workload: Workload, step: int) -> None:
         if workload.stage is Stage.PENDING:
@@ -326,12 +347,6 @@ def _replaced(workload: Workload) -> Key:
     """Return the slice that a Workload replaces."""
     namespace, _, name = workload.replaces.rpartition("/")
     return namespace or workload.namespace, name
-
-
-def _begun(workload: Workload) -> Iterable[StartedRun]:
-    began, job_class = workload.began, workload.job_class
-    if began is not None and began.admitted and job_class is not None:
-        yield StartedRun(job_class, began)
 
 
 def _has_come(before: Workload | None, after: Workload) -> bool:

@@ -1,4 +1,4 @@
-"""What resources cost in one cluster over time, compiled from its Tariffs.
+"""What resources cost in one cluster over time, compiled from its Tariffs, and what is scarce.
 
 Moments are seconds since 1970. Money has the cluster's one unit.
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from webhook.model.costs.devices import Device
 from webhook.model.costs.tariff import Tariff
 from webhook.model.quantity import Amounts, FlavorResource
-from webhook.model.reasons import TariffReady
+from webhook.model.reasons import StatusProblem
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -131,6 +131,39 @@ NO_PRICES: Final = Prices()
 """Of a cluster of which no Tariff says anything and no device is known."""
 
 
+LASTS_SECONDS: Final = 900.0
+"""Published congestion prices that are older count as 0: nobody leads, or it cannot write."""
+
+
+class ScarceCell(NamedTuple):
+    """One resource of one ResourceFlavor in one tree of cohorts."""
+
+    tree: str
+    """As ``kueue.quota.tree_names`` names it."""
+    flavor: str
+    resource: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CongestionPrices:
+    """Money for one unit and hour of what is scarce, beside its rate; what is not there is 0."""
+
+    at: float = 0.0
+    """When they were computed, in seconds since 1970."""
+    prices: Mapping[ScarceCell, float] = field(default_factory=dict)
+    waits: Mapping[ScarceCell, float] = field(default_factory=dict)
+    """Seconds that the median request of each was expected to wait then."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Policy to how many times its price of lateness counts; what is not there counts once."""
+
+    def at_moment(self, unix: float) -> CongestionPrices:
+        """Return them as they count at *unix*, in seconds since 1970."""
+        return self if unix - self.at <= LASTS_SECONDS else NO_CONGESTION
+
+
+NO_CONGESTION: Final = CongestionPrices()
+
+
 ENOUGH_HOURS: Final = 20.0
 """Hours of runs after which evictions that were seen tell more than a Tariff."""
 
@@ -181,24 +214,12 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TariffProblem:
-    """What of a Tariff cannot be used."""
-
-    reason: TariffReady
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledTariff:
     """One Tariff over the next days."""
 
     tariff: Tariff
     prices: Prices
-    problems: tuple[TariffProblem, ...] = ()
+    problems: tuple[StatusProblem, ...] = ()
     clipped: int = 0
     """Points of its series that were out of all proportion."""
     series_until: float | None = None
