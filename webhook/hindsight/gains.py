@@ -218,6 +218,7 @@ def gains_of(
     jobs: Iterable[ReplayedJob], confidence: Confidence | None, prices: Mapping[str, Prices]
 ) -> list[Gained]:
     """Return what each Job has gained; *confidence* says how far replays are off."""
+    # Only the replay of what happened can be checked: the other is taken to be off as much.
     part = abs(confidence.turnaround) / 100 if confidence else 0.0
     return [_gain(job, part, prices) for job in jobs]
 
@@ -354,6 +355,7 @@ def _forecast_turnarounds(job: ReplayedJob) -> tuple[float, float] | None:
 
 
 def _sides(job: ReplayedJob) -> tuple[JobResult | None, JobResult | None]:
+    # Never a replay and the world: errors that two replays share cancel out (decision 15).
     if job.acts:
         return job.static, job.happened
     return job.happened, job.promised

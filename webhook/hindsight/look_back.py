@@ -366,6 +366,7 @@ def _replayed(
     happened = run(as_it_was, Arm(name="as it was"))
     static: Mapping[str, JobResult] = {}
     promised: Mapping[str, JobResult] = {}
+    # A replay of a full journal takes some ten seconds, so each is made only if it is compared.
     if any(job.is_enforced for job in jobs):
         static = run(submitted, Arm(name=STATIC))
     if any(job.policy and not job.is_enforced for job in jobs):

@@ -76,6 +76,7 @@ class Holds:
             hold=decision.hold,
         )
         self._held[held.key], self._queued[held.key] = held, queued
+        # The plan is of those who were there when it was made.
         self._planned = -inf
 
     def step(self, snapshot: Snapshot, now: float) -> Iterator[QueuedJob]:
