@@ -175,8 +175,8 @@ class SettledWorld(PreemptingWorld):
         self.running = [
             Running(
                 cluster_queue=names[run.leaf],
-                usage={cell: run.taken[0][1]},
-                job_class=str(run.ends_at - simulation.now),
+                usage={cell: run.usage[0][1]},
+                job_class=str(run.finish - simulation.now),
                 started_at=0.0,
                 priority=int(run.entry.waiting.priority),
                 created=groups[run.entry.waiting.key].created,

@@ -16,7 +16,7 @@ from webhook.kueue.preemption import (
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import UsageTree
-from webhook.kueue.quota_holders import QuotaHolders, RunningGroup
+from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
 from webhook.model.queues import KueueConfig, Preemption
 
 within = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"])
@@ -224,7 +224,7 @@ def held_in(world, *, is_fair=False):
     bounded = QuotaHolders(world.tree, queues_of(world), KueueConfig(fair_sharing=is_fair))
     for each in world.holders:
         bounded.hold(
-            RunningGroup(leaf=each.leaf, taken=each.taken, count=1, variance=0.0),
+            StartedWorkloads(leaf=each.leaf, usage=each.taken, count=1, variance=0.0),
             priority=each.priority,
             order=each.queued_at,
             reserved_at=each.reserved_at,

@@ -22,50 +22,36 @@ _LAST = 1 << 53
 
 
 # Not frozen, as a forecast makes one for each start, and that takes three times as long.
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class StartedWorkloads:
-    """Equal Workloads that started together on the same flavors."""
+    """Equal Workloads that got quota together, on the same flavors, and give it back together."""
 
-    at: float
-    """When they started, in seconds since the beginning of the simulation."""
-    key: str
-    cluster_queue: str
-    flavors: tuple[str, ...]
-    """One for each part of the demand."""
+    leaf: int
     usage: Taken
     """Of all of them together."""
     count: int
-    finish: float
+    variance: float
+    """Of the run time of each one, in seconds squared."""
+    at: float = -inf
+    """When they started, in seconds since the beginning of the simulation; -inf: before it, and
+    then the next three are not known."""
+    key: str = ""
+    cluster_queue: str = ""
+    flavors: tuple[str, ...] = ()
+    """One for each part of the demand."""
+    finish: float = inf
     """When they finish, or are expected to, in seconds since the beginning of the simulation."""
     spread: float = 0.0
     """Standard deviation of *at*, in seconds."""
     placed: tuple[PlacedPods, ...] = ()
     """Where their pods are in the domains of Topologies."""
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class RunningGroup:
-    """Workloads that hold quota and give it back at the same time."""
-
-    leaf: int
-    taken: Taken
-    """Of all of them together."""
-    count: int
-    variance: float
-    """Of the run time of each one, in seconds squared."""
-    begun: StartedWorkloads | None = None
-    """Their start; None: it was before the simulation began."""
     entry: QueueEntry | None = None
     """As what they waited, and wait again once they are preempted; None: it is not known."""
     local_queue: str = ""
-    ends_at: float = inf
-    """When their runs end, in seconds since the beginning of the simulation."""
-    placed: tuple[PlacedPods, ...] = ()
-    """Where its pods are in the domains of Topologies."""
     is_evicted: bool = False
-    """It was preempted, and still stops."""
+    """They were preempted, and still stop."""
     holder: QuotaHolder | None = None
-    """As who it may be preempted, if it may."""
+    """As who they may be preempted, if they may."""
 
 
 class QuotaHolders:
@@ -80,7 +66,7 @@ class QuotaHolders:
             {leaf: queue.preemption for leaf, queue in queues.items()},
             strategies=kueue.preemption_strategies if kueue.fair_sharing else None,
         )
-        self._groups: dict[str, RunningGroup] = {}
+        self._groups: dict[str, StartedWorkloads] = {}
         """The group of each holder, by the holder's key."""
         self._serial = 0
 
@@ -93,7 +79,13 @@ class QuotaHolders:
         self._preemptions.draw(uids)
 
     def hold(
-        self, group: RunningGroup, *, priority: float, order: float, reserved_at: float, uid: str
+        self,
+        group: StartedWorkloads,
+        *,
+        priority: float,
+        order: float,
+        reserved_at: float,
+        uid: str,
     ) -> None:
         """Note that a Workload holds quota; the caller charges the tree.
 
@@ -106,7 +98,7 @@ class QuotaHolders:
         group.holder = QuotaHolder(
             key=key,
             leaf=group.leaf,
-            taken=group.taken,
+            taken=group.usage,
             priority=priority,
             reserved_at=reserved_at,
             queued_at=order,
@@ -116,14 +108,14 @@ class QuotaHolders:
         self._groups[key] = group
         self._preemptions.add(group.holder)
 
-    def release(self, group: RunningGroup) -> None:
+    def release(self, group: StartedWorkloads) -> None:
         """Note that a Workload no longer holds quota; the caller releases it in the tree."""
         if group.holder is not None:
             self._preemptions.remove(group.holder)
             del self._groups[group.holder.key]
             group.holder = None
 
-    def evict(self, victims: Iterable[Victim]) -> list[RunningGroup]:
+    def evict(self, victims: Iterable[Victim]) -> list[StartedWorkloads]:
         """Let victims be evicted, and return those that are not already.
 
         They hold their quota until ``release``.

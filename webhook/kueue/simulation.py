@@ -29,7 +29,7 @@ from webhook.kueue.queue_lines import (
     shape_of,
 )
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.kueue.quota_holders import QuotaHolders, RunningGroup, StartedWorkloads
+from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
 from webhook.model.quantity import Amounts
 from webhook.model.queues import NEVER, ClusterQueue, KueueConfig, StopPolicy
 from webhook.model.topologies import PlacedPods
@@ -170,9 +170,9 @@ class Simulation:
         """Number of Workloads that have given their quota back since the last requeue batch."""
         self._shift = 0.0
         """Variance of later starts that runs cause which have finished, in seconds squared."""
-        self._runs: list[tuple[float, int, RunningGroup]] = []
+        self._runs: list[tuple[float, int, StartedWorkloads]] = []
         """A heap of what holds quota, by when it finishes."""
-        self._evicted: list[tuple[float, int, RunningGroup]] = []
+        self._evicted: list[tuple[float, int, StartedWorkloads]] = []
         """A heap of the groups that lose their quota, by when they do."""
         self._arrivals: list[tuple[float, int, str, QueueEntry]] = []
         self._holders = None if oracle_of is not None else self._quota_holders(kueue)
@@ -219,7 +219,7 @@ class Simulation:
         """Quota set aside for heads after the last cycle."""
         return self._cycles.kept
 
-    def holding(self) -> Iterator[RunningGroup]:
+    def holding(self) -> Iterator[StartedWorkloads]:
         """Yield the groups that hold quota and run, in no order."""
         return (run for _, _, run in self._runs if not run.is_evicted)
 
@@ -253,9 +253,9 @@ class Simulation:
         taken = self.tree.taken(run.usage)
         leaf = self.tree.leaves[run.cluster_queue]
         self.tree.charge(leaf, taken)
-        group = RunningGroup(
+        group = StartedWorkloads(
             leaf=leaf,
-            taken=taken,
+            usage=taken,
             count=run.count,
             variance=run.spread**2,
             local_queue=run.local_queue,
@@ -339,8 +339,8 @@ class Simulation:
         Nothing happens where none is running: it may have been preempted as soon as it started.
         """
         for number, (_, order, run) in enumerate(self._runs):
-            if run.begun is not None and run.begun.key == key and not run.is_evicted:
-                run.begun = replace(run.begun, finish=at)
+            if run.at > -inf and run.key == key and not run.is_evicted:
+                run.finish = at
                 self._runs[number] = at, order, run
                 heapq.heapify(self._runs)
                 return
@@ -457,8 +457,8 @@ class Simulation:
             if run.is_evicted:
                 continue
             self.now = max(self.now, at)
-            if run.begun is not None:
-                self.ended.append(run.begun)
+            if run.at > -inf:
+                self.ended.append(run)
             self._free(run, at)
             releases.append((at, run.count))
             last, variance = run, variance + run.variance * run.count
@@ -472,9 +472,9 @@ class Simulation:
         self._freed += freed
         return releases
 
-    def _free(self, group: RunningGroup, at: float) -> None:
+    def _free(self, group: StartedWorkloads, at: float) -> None:
         """Let a group give its quota back, and expect a requeue batch after it."""
-        self.tree.charge(group.leaf, group.taken, -1)
+        self.tree.charge(group.leaf, group.usage, -1)
         self._log_change(group, -1)
         if self._holders is not None:
             self._holders.release(group)
@@ -482,7 +482,7 @@ class Simulation:
             self._domains.shift(group.placed, -1)
         if self._use is not None:
             self._use.advance(at)
-            self._use.hold(group.local_queue, group.taken, -1)
+            self._use.hold(group.local_queue, group.usage, -1)
         if self.batch_seconds and not self._grain:
             self._batch_at = min(self._batch_at, at + self.batch_seconds)
 
@@ -496,7 +496,7 @@ class Simulation:
             if group.entry is not None:
                 waiting = group.entry.waiting
                 if self.eviction.resumes:
-                    left = max(0.0, group.ends_at - at + self.eviction.seconds)
+                    left = max(0.0, group.finish - at + self.eviction.seconds)
                     waiting = replace(waiting, seconds=left, by_flavors={})
                 entry = QueueEntry(group.entry.shape, waiting, 1)
                 self._cycles.join(self._queues[waiting.cluster_queue], entry, order)
@@ -562,13 +562,13 @@ class Simulation:
                         at=self.now,
                         key=group.entry.waiting.key,
                         cluster_queue=group.entry.waiting.cluster_queue,
-                        usage=group.taken,
+                        usage=group.usage,
                         reason=reasons[group.holder.key],
                         by=issued.key,
                     )
                 )
 
-    def _note(self, start: StartedGroup, at: float) -> RunningGroup:
+    def _note(self, start: StartedGroup, at: float) -> StartedWorkloads:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
         waiting, fitting = start.entry.waiting, start.found
         seconds, spread = waiting.seconds, waiting.spread
@@ -578,28 +578,21 @@ class Simulation:
         taken = fitting.taken
         if start.count > 1:
             taken = tuple((cell, amount * start.count) for cell, amount in taken)
-        begun = StartedWorkloads(
+        run = StartedWorkloads(
             at=at,
             key=waiting.key,
             cluster_queue=start.heads.queue.name,
             flavors=fitting.flavors,
+            leaf=start.heads.leaf,
             usage=taken,
             count=start.count,
-            finish=at + seconds,
             spread=self.spread if at > 0.0 else 0.0,
-            placed=fitting.placed,
-        )
-        self.begun.append(begun)
-        run = RunningGroup(
-            leaf=start.heads.leaf,
-            taken=taken,
-            count=start.count,
             variance=spread * spread,
-            begun=begun,
+            placed=fitting.placed,
             entry=start.entry,
             local_queue=waiting.local_queue,
-            placed=fitting.placed,
         )
+        self.begun.append(run)
         if self._holders is not None:
             self._holders.hold(
                 run,
@@ -611,15 +604,15 @@ class Simulation:
         self._run(at + seconds, run)
         return run
 
-    def _run(self, until: float, run: RunningGroup) -> None:
+    def _run(self, until: float, run: StartedWorkloads) -> None:
         self.running += run.count
-        run.ends_at = until
+        run.finish = until
         self._order += 1
         heapq.heappush(self._runs, (until, self._order, run))
 
-    def _log_change(self, group: RunningGroup, sign: int) -> None:
+    def _log_change(self, group: StartedWorkloads, sign: int) -> None:
         if self.log is not None:
-            taken = group.taken if sign else ()
+            taken = group.usage if sign else ()
             placed = group.placed if sign else ()
             self.log.note(Change(group.leaf, taken, sign, group.holder, placed))
 
