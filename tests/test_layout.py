@@ -172,7 +172,10 @@ WITHOUT_AN_OBJECT = frozenset(
     {"give", "held", "kept", "of", "put", "read", "said", "seen", "shown", "step", "take", "told"}
     | {"written"}
 )
-NAMED = ("commands", "console", "jobs", "model", "server")
+NAMED = (
+    *("adapt", "commands", "console", "jobs", "model"),
+    *("observer", "reconsider", "server", "serving"),
+)
 
 
 def test_what_a_module_offers_says_what_it_does_to_what():

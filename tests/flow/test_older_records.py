@@ -53,7 +53,7 @@ def test_what_version_0_1_0_decided_is_read(name):
     found = decided_job.read_stored(stored, KIND, None).believed
 
     assert (found.id, found.time, found.policy) == (logged["id"], logged["time"], logged["policy"])
-    assert (found.option, found.left_alone) == (logged.get("option"), logged.get("leftAlone", ""))
+    assert (found.option, found.left_alone) == (logged.get("option"), logged.get("leftAlone"))
     assert (found.reason, found.from_queue) == (logged["reason"], logged["from"]["queue"])
     assert (found.hold is not None) == ("hold" in logged)
     stays = [(stay.time, stay.option, stay.reason) for stay in found.history]

@@ -27,7 +27,7 @@ def test_why_a_job_was_left_alone_is_kept_as_it_was_decided():
         light_job(annotations={"kueue-fallback.dev/run-time": "ages: stale: of course"})
     )
 
-    assert [left_alone(job) for job in (stale, taken, quoting)] == ["stale", "", "unreadable"]
+    assert [left_alone(job) for job in (stale, taken, quoting)] == ["stale", None, "unreadable"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.nasty import all_kinds, asked, of_kind
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
 from webhook.decide import match
+from webhook.decide.decision_record import decision_json
 from webhook.jobs import KINDS
 from webhook.learn import job_class
 from webhook.model.job import DECISION
@@ -36,6 +37,7 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
     job, _ = server.create(light_job(annotations={"secret": "s3cret"}))
 
     line = line_of(server)
+    line["decision"] = decision_json(line["decision"])
 
     written = decision(job)
     assert line == {
@@ -111,7 +113,7 @@ def test_a_move_is_told_like_a_decision_and_a_refused_one_with_its_reason():
 
     found = [told[key] for key in ("msg", "operation", "queue", "option", "reason")]
     assert found == ["moved", "UPDATE", "cpu-lq", "cpu", "decided"]
-    assert told["decision"]["history"] == decision(moved)["history"]
+    assert decision_json(told["decision"])["history"] == decision(moved)["history"]
     assert (refused["msg"], refused["reason"]) == ("not moved", "alreadyThere")
     assert "decision" not in refused
 

@@ -4,7 +4,6 @@ from tests import builders
 from tests.reviews import light_job
 from tests.servers import CPU_CELL, GPU_CELL, Server
 from webhook.decide import decision_record
-from webhook.serving import decision_log
 from webhook.state.pipe import Update, changes
 from webhook.state.snapshot import Snapshot
 from webhook.state.workload import SeenWorkload
@@ -107,6 +106,7 @@ def test_the_decision_has_start_run_and_finish_of_every_option():
     assert (gpu["runs"], gpu["runsBy"], gpu["finishesIn"]) == (20.0, "the policy", 41.0)
     assert cpu["startsIn"] == 0.0
     assert (cpu["runs"], cpu["runsBy"], cpu["finishesIn"]) == (70.0, "the policy", 70.0)
-    logged = decision_log.line(server.considered[-1], 0.0)["decision"]["options"][0]
+    (line,) = server.logged()
+    logged = line["decision"]["options"][0]
     assert logged["runsBetween"][0] < 20.0 < logged["runsBetween"][1]
     assert logged["finishesBetween"][0] < 41.0 < logged["finishesBetween"][1]

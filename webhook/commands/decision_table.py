@@ -16,12 +16,13 @@ from webhook.commands import terminal
 from webhook.commands.terminal import Line
 from webhook.cost.terms import mean_seconds
 from webhook.decide import decision_record
-from webhook.decide.decision_record import PREFIX, VERSION, basis_of
+from webhook.decide.decision_record import PREFIX, basis_of
 from webhook.decide.match import OPT_OUT, POLICY
 from webhook.jobs import JobKind
-from webhook.model.decision import Assessment, CreateOutcome, Decision, Fit, Skipped
+from webhook.model.decision import VERSION, Assessment, CreateOutcome, Decision, Fit, Skipped
 from webhook.model.fields import EMPTY, FieldError
 from webhook.model.forecasts import Basis, Forecast, Start
+from webhook.model.holds import hold_json
 from webhook.model.job import DECISION, REASON, UNDONE
 from webhook.model.words import figure, harmless, span
 
@@ -77,7 +78,7 @@ def table(
         if option.cost is not None
     }
     if decision.hold is not None:
-        lines += _hold(decision_record.decision_json(decision)["hold"])
+        lines += _hold(hold_json(decision.hold))
     if decision.options:
         header, *rows = _cells(decision, costs)
         lines += ["", *_rows(header, rows, decision.option or "", width)]

@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BeforeValidator,
     ConfigDict,
     FailFast,
-    Field,
     PlainSerializer,
-    StrictInt,
     TypeAdapter,
     ValidationError,
 )
@@ -28,46 +25,33 @@ from webhook.admission.patch import to_pointer
 from webhook.model import fields
 from webhook.model.costs.prices import Cost
 from webhook.model.decision import (
-    HISTORY_KEPT,
+    VERSION,
     Assessment,
     CreateOutcome,
     Decision,
+    DecisionWith,
     Fit,
+    ShownText,
     Skipped,
-    Stay,
 )
 from webhook.model.edits import ABSENT, Edit
-from webhook.model.faults import attempted
 from webhook.model.fields import FieldError, field_errors
 from webhook.model.forecasts import Basis, Forecast, RunTime
-from webhook.model.holds import Hold
 from webhook.model.job import DECISION, REASON
 from webhook.model.policy.fallback_policy import Mode
-from webhook.model.words import clip, harmless, rfc3339
+from webhook.model.words import clip, plain_number, three_digits
 
-VERSION = 1
 PREFIX = "kueue-fallback: "
 LONGEST = 65_536
 """Most characters of a recorded decision that is read; our own have a few thousand."""
 _REASON_LIMIT = 256
 """Characters of the annotation ``reason``."""
 _WHOLE_FROM = 100.0
-_SMALLEST_DECIMAL = 9
-"""Decimals of a cost; a chance that is next to nothing gives one of 1e-63."""
 _MOST_OF_COSTS = 1000
 """Characters of all costs in a recorded decision, which the API server stores with each Job."""
 _PATH = f"metadata.annotations[{DECISION}]"
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _AS_WRITTEN = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
-
-
-def _known_mode(given: Any) -> Any:
-    # A mode that a newer version added counts as the one that changes nothing on a Job.
-    is_unknown = isinstance(given, str) and given not in Mode.__members__.values()
-    return Mode.OBSERVE if is_unknown else given
-
-
-_NO_STAY = {"time": "", "option": "", "reason": ""}
 
 
 def _number(given: Any) -> int | float | None:
@@ -78,26 +62,6 @@ _Amount: TypeAlias = int | float
 _Seconds = Annotated[_Amount | None, BeforeValidator(_number)]
 """What is no number cannot be meant, and counts as not known."""
 _Count = Annotated[int | None, BeforeValidator(lambda given: given if type(given) is int else None)]
-_Shown = Annotated[str, AfterValidator(harmless)]
-"""Anybody may write it, and people see it in lines and tables, of which it must not make more."""
-_Name = Annotated[_Shown, Field(max_length=253)]
-"""Kubernetes allows no longer name of any object."""
-
-
-def _stay(given: Any) -> Any:
-    if not isinstance(given, dict):
-        return given
-    texts = {key: text for key, text in given.items() if isinstance(text, str)}
-    return {**_NO_STAY, **given, **{key: harmless(text) for key, text in texts.items()}}
-
-
-_Stay = Annotated[Stay, BeforeValidator(_stay)]
-_History = Annotated[
-    tuple[_Stay, ...], FailFast(), AfterValidator(lambda stays: stays[-HISTORY_KEPT:])
-]
-"""We write no more stays than are kept, so further ones are not ours."""
-
-
 _COSTS: Final[Mapping[str, str]] = {
     "money": "money",
     "electricity": "electricity",
@@ -114,7 +78,7 @@ _COSTS: Final[Mapping[str, str]] = {
 def cost_json(cost: Cost) -> dict[str, float]:
     """Return what an option costs, to three digits; what is not known is left out."""
     amounts = {key: getattr(cost, name) for key, name in _COSTS.items()} | {"total": cost.total}
-    return {name: _short(amount) for name, amount in amounts.items() if amount is not None}
+    return {name: three_digits(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _cost(given: Any) -> Cost | None:
@@ -156,46 +120,6 @@ _Clusters = Annotated[
 _Range = tuple[_Amount, _Amount] | None
 
 
-def _queue(given: Any) -> Any:
-    return given.get("queue", "") if isinstance(given, dict) else ""
-
-
-def _hold(given: Any) -> Hold | None:
-    """Read what ``_hold_json`` writes; what cannot be read is no hold, so that it ends at once."""
-    found, _ = attempted(lambda: _read_hold(given))
-    return found
-
-
-def _read_hold(given: Any) -> Hold:
-    saves = given["saves"]
-    usage = {(str(flavor), str(name)): int(amount) for flavor, name, amount in given["quota"]}
-    return Hold(
-        until=fields.seconds_since_1970(given["until"], _PATH),
-        latest=fields.seconds_since_1970(given["latest"], _PATH),
-        saves=float(saves["money"]),
-        of=float(saves["of"]),
-        grams=saves.get("carbonGrams"),
-        of_grams=saves.get("ofCarbonGrams"),
-        seconds=float(given["seconds"]),
-        usage=usage,
-        job_class=str(given.get("class", "")),
-    )
-
-
-def _hold_json(hold: Hold) -> dict[str, Any]:
-    saves = {"money": _short(hold.saves), "of": _short(hold.of)}
-    if hold.grams is not None and hold.of_grams is not None:
-        saves |= {"carbonGrams": _short(hold.grams), "ofCarbonGrams": _short(hold.of_grams)}
-    return {
-        "until": rfc3339(hold.until),
-        "latest": rfc3339(hold.latest),
-        "saves": saves,
-        "seconds": round(hold.seconds),
-        "class": hold.job_class,
-        "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedOption:
     """What a decision said of one option; times in seconds from then on, None: not known.
@@ -206,10 +130,10 @@ class RecordedOption:
     # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
     __pydantic_config__ = _AS_WRITTEN
 
-    name: _Shown = ""
-    queue: _Shown = ""
-    cluster_queue: _Shown = ""
-    cluster: _Shown = ""
+    name: ShownText = ""
+    queue: ShownText = ""
+    cluster_queue: ShownText = ""
+    cluster: ShownText = ""
     """The worker cluster where it was expected to run; empty: this one, or not known."""
     clusters: _Clusters = ()
     fits: bool | None = None
@@ -217,26 +141,26 @@ class RecordedOption:
     pending: _Count = None
     unknown_ahead: _Count = None
     """How many Workloads of unknown run time it would wait for."""
-    start_unknown: _Shown = ""
+    start_unknown: ShownText = ""
     """Why it is not known what would be admitted before it."""
     starts_in: _Seconds = None
     starts_between: _Range = None
     """As all ranges: it holds about 80 %."""
     may_be_preempted_by: _Count = None
-    uncertain: Annotated[tuple[_Shown, ...], FailFast()] = ()
-    starts_by: _Shown = ""
+    uncertain: Annotated[tuple[ShownText, ...], FailFast()] = ()
+    starts_by: ShownText = ""
     delay: _Seconds = None
-    delay_by: _Shown = ""
+    delay_by: ShownText = ""
     runs: _Seconds = None
     runs_between: _Range = None
-    runs_by: _Shown = ""
+    runs_by: ShownText = ""
     """What ``runs`` rests on, so that people can judge it (decision 0010)."""
     finishes_in: _Seconds = None
     finishes_between: _Range = None
     cost: _Cost = None
-    rejected: _Shown = ""
+    rejected: ShownText = ""
     """Why it was refused, in words after the ``Reason``; empty: it was not."""
-    passed_over: _Shown = ""
+    passed_over: ShownText = ""
     """Why it was not taken though it was better, in words after the value of ``Stayed``; empty: it
     was not."""
 
@@ -251,78 +175,14 @@ class RecordedOption:
         return self.passed_over.partition(":")[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """A decision as it is read back from a Job; of a newer version only the version is read."""
-
-    # The fields are in the order in which they are written, and as for an option are checked.
-    __pydantic_config__ = _AS_WRITTEN
-
-    version: Annotated[StrictInt, Field(ge=1)]
-    id: _Name
-    time: _Shown
-    policy: _Name
-    mode: Annotated[Mode, BeforeValidator(_known_mode)]
-    """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
-    # By it a match condition lets the API server leave out the second call (decision 0008).
-    option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
-    left_alone: _Shown = ""
-    """Why no option was taken, a value of ``LeftAlone``; empty: one was, or it was not recorded."""
-    reason: _Shown
-    from_queue: Annotated[
-        _Name,
-        Field(alias="from"),
-        BeforeValidator(_queue),
-        PlainSerializer(lambda queue: {"queue": queue}),
-    ]
-    state_age: _Seconds = None
-    hold: Annotated[Hold | None, BeforeValidator(_hold), PlainSerializer(_hold_json)] = None
-    """How long it was to be held; None: it was not, or that cannot be read."""
-    changed: Annotated[tuple[_Shown, ...], FailFast()] = ()
-    moves: Annotated[StrictInt, Field(ge=0)] = 0
-    history: _History = ()
-    options: Annotated[tuple[RecordedOption, ...], FailFast()]
-    """The options, as they were at the decision or the last move."""
-    original: dict[str, Any] = field(default_factory=dict)
-    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it."""
-
-    @property
-    def unix(self) -> float:
-        """``time`` in seconds since 1970; 0: it cannot be read."""
-        return _unix(self.time)
-
-    def elsewhere(self, queue: str) -> frozenset[str]:
-        """Return the ClusterQueues of all options except that of the LocalQueue *queue*."""
-        # An option whose queues were not found has no ClusterQueue.
-        cluster_queues = {
-            option.queue: option.cluster_queue for option in self.options if option.cluster_queue
-        }
-        others = {there for name, there in cluster_queues.items() if name and name != queue}
-        return frozenset(others - {cluster_queues.get(queue)})
-
-    @property
-    def expected_cost(self) -> Cost | None:
-        """What it was expected to cost as it was submitted; None: not known."""
-        here = (option.cost for option in self.options if option.queue == self.from_queue)
-        return next(here, None)
-
-    @property
-    def is_newer(self) -> bool:
-        """Return whether a newer version of this program wrote it: only that one can undo it."""
-        return self.version > VERSION
-
-    @property
-    def moved_unix(self) -> float:
-        """When the Job was last moved, in seconds since 1970; 0: never, or it cannot be read."""
-        return _unix(self.history[-1].time) if self.moves and self.history else 0.0
-
-
+Recorded: TypeAlias = DecisionWith[RecordedOption]
+"""A decision as it is read back from a Job; of a newer version only the version is read."""
 _RECORDED: Final = TypeAdapter(Recorded)
 _ABSENT: Final[Mapping[str, Any]] = {
     **dict.fromkeys(("id", "time", "policy", "reason"), ""),
     "mode": Mode.OBSERVE,
     "from": None,
-    "options": (),
+    "stateAge": None,
 }
 """What counts where a field is not there that we always write."""
 
@@ -344,29 +204,31 @@ _FOR_PEOPLE: Final = {"original"}
 
 
 def record_of(decision: Decision) -> Recorded:
-    """Return what is recorded of a decision; what an undo puts back is not known here."""
-    return Recorded(
-        version=VERSION,
-        id=decision.id,
-        time=decision.time,
-        policy=decision.policy,
-        mode=decision.mode,
-        option=decision.option,
-        left_alone=str(decision.left_alone or ""),
-        reason=decision.reason,
-        from_queue=decision.from_queue,
-        state_age=_plain(round(decision.state_age_seconds, 3)),
-        hold=decision.hold,
-        changed=decision.changed,
-        moves=decision.moves,
-        history=decision.history if decision.moves else (),
-        options=tuple(map(_recorded_option, decision.options)),
-    )
+    """Return what is recorded of a decision."""
+    made: Any = decision
+    recorded: Recorded = replace(made, options=tuple(map(_recorded_option, decision.options)))
+    return recorded
+
+
+def elsewhere(recorded: Recorded, queue: str) -> frozenset[str]:
+    """Return the ClusterQueues of all options except that of the LocalQueue *queue*."""
+    # An option whose queues were not found has no ClusterQueue.
+    cluster_queues = {
+        option.queue: option.cluster_queue for option in recorded.options if option.cluster_queue
+    }
+    others = {there for name, there in cluster_queues.items() if name and name != queue}
+    return frozenset(others - {cluster_queues.get(queue)})
+
+
+def expected_cost(recorded: Recorded) -> Cost | None:
+    """Return what it was expected to cost as it was submitted; None: not known."""
+    here = (option.cost for option in recorded.options if option.queue == recorded.from_queue)
+    return next(here, None)
 
 
 def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
     """Return a record as JSON, without some fields and those that have their defaults."""
-    written: dict[str, Any] = _RECORDED.dump_python(
+    written = _RECORDED.dump_python(
         record,
         mode="json",
         by_alias=True,
@@ -375,7 +237,7 @@ def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
         # Whole numbers stay so, where a fraction is possible.
         warnings=False,
     )
-    return written
+    return {"version": record.version, **written, "options": written.get("options", [])}
 
 
 def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
@@ -424,9 +286,9 @@ def _sums(cost: Mapping[str, float]) -> Mapping[str, float]:
     return {term: cost[term] for term in ("money", "electricity", "total") if term in cost}
 
 
-def decision_json(decision: Decision) -> dict[str, Any]:
+def decision_json(record: Recorded) -> dict[str, Any]:
     """Return a decision as JSON, without what is needed to undo it."""
-    return _written(record_of(decision), _FOR_PEOPLE)
+    return _written(record, _FOR_PEOPLE)
 
 
 def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
@@ -435,7 +297,7 @@ def outcome_json(outcome: CreateOutcome) -> dict[str, Any]:
     if isinstance(outcome, Skipped):
         answer["skip"] = str(outcome.skip)
     else:
-        answer["decision"] = decision_json(outcome.decision)
+        answer["decision"] = decision_json(record_of(outcome.decision))
     answer["edits"] = [_edit_json(edit) for edit in outcome.edits]
     answer["warnings"] = list(outcome.warnings)
     return answer
@@ -459,6 +321,8 @@ def from_object(source: Mapping[str, Any]) -> Recorded:
 
     """
     version = source.get("version")
+    if "version" not in source:
+        raise FieldError(f"{_PATH}.version", "expected, but not there")
     if type(version) is int and version > VERSION:
         source = {"version": version}
     try:
@@ -527,16 +391,6 @@ def _recorded_option(option: Assessment) -> RecordedOption:
     )
 
 
-def _short(amount: float) -> float:
-    """Round to three digits that count; whole numbers have no decimals."""
-    return _plain(round(float(f"{amount:.3g}"), _SMALLEST_DECIMAL))
-
-
-def _plain(amount: float) -> float:
-    """Return a number that JSON writes without ``.0``."""
-    return int(amount) if amount == int(amount) else amount
-
-
 def _figures(forecast: Forecast) -> dict[str, Any]:
     """Return a forecast as an option's fields; a start or finish that never comes is not known."""
     run, start, delay = forecast.run, forecast.start, forecast.delay
@@ -584,7 +438,7 @@ def basis_of(run: RunTime) -> str:
 
 def _seconds(amount: float) -> float:
     """Round seconds to what is worth reading: tenths below 100, else whole ones."""
-    return _plain(round(amount, 1)) if amount < _WHOLE_FROM else round(amount)
+    return plain_number(round(amount, 1)) if amount < _WHOLE_FROM else round(amount)
 
 
 def _edit_json(edit: Edit) -> dict[str, Any]:
@@ -592,10 +446,3 @@ def _edit_json(edit: Edit) -> dict[str, Any]:
     if edit.value is ABSENT:
         return {**entry, "removed": True}
     return {**entry, "value": edit.value}
-
-
-def _unix(time: str) -> float:
-    try:
-        return fields.seconds_since_1970(time, _PATH)
-    except FieldError:
-        return 0.0

@@ -21,7 +21,7 @@ from webhook.kueue.requests import needs, own_priority
 from webhook.learn import expected_runs, job_class
 from webhook.model import job as jobs
 from webhook.model import marks
-from webhook.model.decision import Assessment, Decided, Decision
+from webhook.model.decision import Assessment, Decided, Decision, taken_of
 from webhook.model.edits import Edit
 from webhook.model.fields import FieldError, Json
 from webhook.model.forecasts import Basis, JobClass
@@ -145,7 +145,7 @@ def apply(
 
     It is signed with *keys*; None: not at all.
     """
-    taken, snapshot = decision.taken, applicant.snapshot
+    taken, snapshot = taken_of(decision), applicant.snapshot
     if taken is None or taken.job is None or decision.mode is Mode.OBSERVE:
         return left(case, decision, keys)
     # Warnings say what differs from the manifest that the user sent, so that is compared.

@@ -18,7 +18,14 @@ from webhook.flow import carry_out, copied, decided_job
 from webhook.flow.decided_job import DecidedJob, RecoveredJob
 from webhook.jobs import JobKind, kind_of
 from webhook.model import marks
-from webhook.model.decision import Assessment, CreateOutcome, Decided, Decision, Skipped
+from webhook.model.decision import (
+    Assessment,
+    CreateOutcome,
+    Decided,
+    Decision,
+    Skipped,
+    taken_of,
+)
 from webhook.model.fields import FieldError
 from webhook.model.holds import Hold
 from webhook.model.policy.fallback_policy import FallbackPolicy
@@ -242,7 +249,7 @@ def _chosen(
 
 def _held(chosen: Decision, applicant: Applicant, *, may_hold: bool) -> Decision:
     """Return a decision with its hold, or with why there is none though the Job may wait."""
-    taken = chosen.taken
+    taken = taken_of(chosen)
     hold = holding.held(applicant, taken) if taken is not None else None
     if isinstance(hold, Hold) and not may_hold:
         hold = "not held: no controller is installed that would release it"

@@ -313,7 +313,7 @@ def _remembered(
     if recorded is None or (raw.queue == after.queue and not recorded.moves):
         return after
     noted = {jobs.UNDONE: recorded.policy}
-    if elsewhere := recorded.elsewhere(after.queue):
+    if elsewhere := decision_record.elsewhere(recorded, after.queue):
         # Signed, as it makes the controller follow Jobs and Workloads (decision 0024).
         text = left_written(time, elsewhere)
         noted[jobs.UNDONE_FROM] = signed_words(text, raw.namespace, keys)

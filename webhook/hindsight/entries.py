@@ -168,7 +168,6 @@ def _values_of(container: Mapping[str, Any], path: str) -> dict[str, Any]:
     )
 
 
-_LEFT_ALONE: Final = frozenset(map(str, LeftAlone))
 _ALMOST_A_SECOND: Final = 0.999
 """Times are in whole seconds: a Job was created within the second that it names."""
 _KEPT: Final = ("name", "generateName", "namespace", "uid", "labels", "creationTimestamp")
@@ -266,7 +265,7 @@ def _kept(recorded: Recorded | None) -> Recorded | None:
         recorded,
         id="",
         reason="",
-        state_age=None,
+        state_age_seconds=0.0,
         hold=None,
         changed=(),
         history=(),
@@ -276,15 +275,14 @@ def _kept(recorded: Recorded | None) -> Recorded | None:
     )
 
 
-def _why(recorded: Recorded) -> str:
+def _why(recorded: Recorded) -> LeftAlone | None:
     """Return why a Job was left as submitted.
 
     For versions that did not write it, what is likely.
     """
     if recorded.option is not None:
-        return ""
-    likely = LeftAlone.NO_OPTION if recorded.options else LeftAlone.STALE
-    return recorded.left_alone if recorded.left_alone in _LEFT_ALONE else str(likely)
+        return None
+    return recorded.left_alone or (LeftAlone.NO_OPTION if recorded.options else LeftAlone.STALE)
 
 
 def _kept_option(option: RecordedOption, submitted: str) -> RecordedOption:

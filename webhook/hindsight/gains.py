@@ -326,8 +326,8 @@ def _why(job: ReplayedJob) -> str:
     if not entry.policy:
         return str(Stayed.UNDECIDED)
     offers = [(each.name, each.rejected_for, each.passed_over_for) for each in entry.options]
-    left_alone = entry.decision.left_alone if entry.decision is not None else ""
-    return why_stayed(entry.option, left_alone, offers)
+    left_alone = entry.decision.left_alone if entry.decision is not None else None
+    return why_stayed(entry.option, str(left_alone or ""), offers)
 
 
 def _turnarounds(job: ReplayedJob) -> tuple[float, float] | None:

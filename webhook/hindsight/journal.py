@@ -125,11 +125,12 @@ class JournalEntry:
     @property
     def expected_cost(self) -> Cost | None:
         """What its decision expected it to cost as it was submitted; None: not known."""
-        return self.decision.expected_cost if self.decision is not None else None
+        return decision_record.expected_cost(self.decision) if self.decision is not None else None
 
 
 _ENTRY: Final = TypeAdapter(JournalEntry)
-_LEFT_OUT: Final[Any] = {"submitted": True, "ran": True, "decision": {"id", "reason"}}
+_OF_DECISIONS: Final = {"id", "reason", "state_age_seconds"}
+_LEFT_OUT: Final[Any] = {"submitted": True, "ran": True, "decision": _OF_DECISIONS}
 """What a line has not, or in another form."""
 
 

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    PlainSerializer,
+    StrictInt,
+)
+from pydantic.alias_generators import to_camel
 
 from webhook.model.costs.prices import Cost, Place
 from webhook.model.edits import Edit
+from webhook.model.fields import FieldError, seconds_since_1970
 from webhook.model.forecasts import Forecast
-from webhook.model.holds import Hold
+from webhook.model.holds import Hold, hold_json, read_hold
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.queues import Arrival, PodSetNeeds
 from webhook.model.reasons import Explained, LeftAlone, Obstacle, Reason, Skip, Stayed
+from webhook.model.words import harmless, plain_number
 
 
 class Fit(IntEnum):
@@ -97,34 +110,124 @@ class Stay:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    id: str
-    time: str
+VERSION = 1
+ShownText = Annotated[str, AfterValidator(harmless)]
+"""Anybody may write it, and people see it in lines and tables, of which it must not make more."""
+_Name = Annotated[ShownText, Field(max_length=253)]
+"""Kubernetes allows no longer name of any object."""
+_NO_STAY = {"time": "", "option": "", "reason": ""}
+
+
+def _stay(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    texts = {key: text for key, text in given.items() if isinstance(text, str)}
+    return {**_NO_STAY, **given, **{key: harmless(text) for key, text in texts.items()}}
+
+
+_Stay = Annotated[Stay, BeforeValidator(_stay)]
+_History = Annotated[
+    tuple[_Stay, ...], FailFast(), AfterValidator(lambda stays: stays[-HISTORY_KEPT:])
+]
+"""We write no more stays than are kept, so further ones are not ours."""
+
+
+def _known_mode(given: Any) -> Any:
+    # A mode that a newer version added counts as the one that changes nothing on a Job.
+    is_unknown = isinstance(given, str) and given not in Mode.__members__.values()
+    return Mode.OBSERVE if is_unknown else given
+
+
+def _known_reason(given: Any) -> LeftAlone | None:
+    return _LEFT_ALONE.get(given) if isinstance(given, str) else None
+
+
+_LEFT_ALONE: Final = {str(reason): reason for reason in LeftAlone}
+_Queue = Annotated[
+    _Name,
+    Field(alias="from"),
+    BeforeValidator(lambda given: given.get("queue", "") if isinstance(given, dict) else ""),
+    PlainSerializer(lambda queue: {"queue": queue}),
+]
+_Age = Annotated[
+    float,
+    Field(alias="stateAge"),
+    BeforeValidator(lambda given: given if type(given) in (int, float) else 0.0),
+    PlainSerializer(lambda age: plain_number(round(age, 3))),
+]
+OptionT = TypeVar("OptionT")
+
+
+# With slots, Python 3.11 fails to make one by an alias that names its options.
+@dataclass(frozen=True, kw_only=True)
+class DecisionWith(Generic[OptionT]):
+    """A decision, with its options as they were assessed or as they are recorded.
+
+    Its fields are in the order in which they are written; one that has its default is not.
+    """
+
+    # Anybody who may edit the Job can have changed it, so every field is checked and bounded.
+    __pydantic_config__ = ConfigDict(alias_generator=to_camel, allow_inf_nan=False)
+
+    version: Annotated[StrictInt, Field(ge=1)] = VERSION
+    id: _Name
+    time: ShownText
     """RFC 3339, UTC, whole seconds."""
-    policy: str
-    mode: Mode
-    option: str | None
+    policy: _Name
+    mode: Annotated[Mode, BeforeValidator(_known_mode)]
+    """Observe also where it is not known, so that nobody takes the Job for one that was changed."""
+    # By it a match condition lets the API server leave out the second call (decision 0008).
+    option: Annotated[_Name | None, AfterValidator(lambda name: name or None)] = None
     """None: left as submitted."""
-    left_alone: LeftAlone | None
-    reason: str
+    left_alone: Annotated[LeftAlone | None, BeforeValidator(_known_reason)] = None
+    """Why no option was taken; None: one was, or it was not recorded."""
+    reason: ShownText
     """One sentence for people, at most 230 characters."""
-    from_queue: str
-    state_age_seconds: float
-    options: tuple[Assessment, ...] = ()
-    moves: int = 0
-    """How often the Job was moved; this decision is the last of them."""
-    history: tuple[Stay, ...] = ()
-    """Of a moved Job the last stays, this one included, the oldest first."""
-    hold: Hold | None = None
-    """How long the Job is held from admission; None: it is not."""
-    changed: tuple[str, ...] = ()
+    from_queue: _Queue
+    state_age_seconds: _Age
+    hold: Annotated[Hold | None, BeforeValidator(read_hold), PlainSerializer(hold_json)] = None
+    """How long the Job is held from admission; None: it is not, or that cannot be read."""
+    changed: Annotated[tuple[ShownText, ...], FailFast()] = ()
     """What the option taken changes, in words; empty under Observe, where it is not worked out."""
+    moves: Annotated[StrictInt, Field(ge=0)] = 0
+    """How often the Job was moved; this decision is the last of them."""
+    history: _History = ()
+    """Of a moved Job the last stays, this one included, the oldest first."""
+    options: Annotated[tuple[OptionT, ...], FailFast()] = ()
+    """As they were at the decision or the last move."""
+    original: dict[str, Any] = field(default_factory=dict)
+    """JSON Pointer to what was submitted there, as ``admission.patch`` writes it; empty also where
+    it is not recorded yet."""
 
     @property
-    def taken(self) -> Assessment | None:
-        """Return the option taken as it was assessed; None: left as submitted."""
-        return next((option for option in self.options if option.option == self.option), None)
+    def unix(self) -> float:
+        """``time`` in seconds since 1970; 0: it cannot be read."""
+        return _unix(self.time)
+
+    @property
+    def moved_unix(self) -> float:
+        """When the Job was last moved, in seconds since 1970; 0: never, or it cannot be read."""
+        return _unix(self.history[-1].time) if self.moves and self.history else 0.0
+
+    @property
+    def is_newer(self) -> bool:
+        """Return whether a newer version of this program wrote it: only that one can undo it."""
+        return self.version > VERSION
+
+
+Decision: TypeAlias = DecisionWith[Assessment]
+
+
+def taken_of(decision: Decision) -> Assessment | None:
+    """Return the option taken as it was assessed; None: left as submitted."""
+    return next((option for option in decision.options if option.option == decision.option), None)
+
+
+def _unix(time: str) -> float:
+    try:
+        return seconds_since_1970(time, "time")
+    except FieldError:
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from webhook.model.faults import attempted
+from webhook.model.fields import seconds_since_1970
 from webhook.model.job import OURS, Job
 from webhook.model.quantity import Amounts
+from webhook.model.words import rfc3339, three_digits
 
 GATE: Final = "kueue.x-k8s.io/admission-gated-by"
 """The annotation with the names of gates, joined by commas."""
@@ -45,6 +48,43 @@ class Hold:
     """The quota."""
     job_class: str = ""
     """The Job's class as it was submitted, of which it may turn out that it keeps failing there."""
+
+
+def read_hold(given: Any) -> Hold | None:
+    """Read what ``hold_json`` writes; what cannot be read is no hold, so that it ends at once."""
+    found, _ = attempted(lambda: _parsed(given))
+    return found
+
+
+def _parsed(given: Any) -> Hold:
+    saves = given["saves"]
+    usage = {(str(flavor), str(name)): int(amount) for flavor, name, amount in given["quota"]}
+    return Hold(
+        until=seconds_since_1970(given["until"], "hold"),
+        latest=seconds_since_1970(given["latest"], "hold"),
+        saves=float(saves["money"]),
+        of=float(saves["of"]),
+        grams=saves.get("carbonGrams"),
+        of_grams=saves.get("ofCarbonGrams"),
+        seconds=float(given["seconds"]),
+        usage=usage,
+        job_class=str(given.get("class", "")),
+    )
+
+
+def hold_json(hold: Hold) -> dict[str, Any]:
+    saves = {"money": three_digits(hold.saves), "of": three_digits(hold.of)}
+    if hold.grams is not None and hold.of_grams is not None:
+        saves["carbonGrams"] = three_digits(hold.grams)
+        saves["ofCarbonGrams"] = three_digits(hold.of_grams)
+    return {
+        "until": rfc3339(hold.until),
+        "latest": rfc3339(hold.latest),
+        "saves": saves,
+        "seconds": round(hold.seconds),
+        "class": hold.job_class,
+        "quota": [[*cell, amount] for cell, amount in sorted(hold.usage.items())],
+    }
 
 
 def gates_of(annotations: Mapping[str, Any]) -> tuple[str, ...]:

@@ -88,3 +88,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     ]
     close = difflib.get_close_matches(name[:_LONGEST_NAME], compared, n=1)
     return f" (there is {close[0]})" if close else ""
+
+
+_SMALLEST_DECIMAL = 9
+"""Decimals of a number of three digits: a chance that is next to nothing gives one of 1e-63."""
+
+
+def three_digits(amount: float) -> float:
+    """Round to three digits that count; whole numbers have no decimals."""
+    return plain_number(round(float(f"{amount:.3g}"), _SMALLEST_DECIMAL))
+
+
+def plain_number(amount: float) -> float:
+    """Return a number that JSON writes without ``.0``."""
+    return int(amount) if amount == int(amount) else amount

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any, Final
 
 from webhook.api.resources import ReadObject, Resource, read_by
+from webhook.decide import decision_record
 from webhook.flow import decided_job
 from webhook.flow.decided_job import DecidedJob
 from webhook.jobs import JobKind
@@ -136,7 +137,7 @@ def left_of(job: DecidedJob, keys: SigningKeys | None, *, created: float) -> Lef
     if recorded is None or not recorded.moves:
         return None
     # Its other options are taken from the decision: their queues may have been made anew since.
-    elsewhere = recorded.elsewhere(job.current.queue)
+    elsewhere = decision_record.elsewhere(recorded, job.current.queue)
     return Left(unix=recorded.moved_unix, cluster_queues=elsewhere)
 
 

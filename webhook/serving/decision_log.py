@@ -21,6 +21,7 @@ from webhook.model import faults, job_manifest
 from webhook.model.decision import (
     Decided,
     Decision,
+    DecisionWith,
     Declined,
     Moved,
     Restored,
@@ -152,12 +153,14 @@ class DecisionLog:
         return text
 
     def _written(self, value: Any) -> Any:
-        """Convert a Job to its manifest, in the writer's thread, since a review has no time for it.
+        """Convert a decision, or a Job to its manifest, for which a review has no time.
 
         Raises:
-            TypeError: the value is no Job.
+            TypeError: the value is neither.
 
         """
+        if isinstance(value, DecisionWith):
+            return decision_record.decision_json(value)
         if not isinstance(value, Job):
             raise TypeError(f"expected a Job, got {type(value).__name__}")
         try:
@@ -219,7 +222,7 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
         case Decided() | Moved():
             record["option"], record["reason"] = taken(outcome.decision)
             record["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
-            record["decision"] = decision_record.decision_json(outcome.decision)
+            record["decision"] = decision_record.record_of(outcome.decision)
         case Undone():
             pass
     return record
