@@ -1,6 +1,6 @@
 """Counts what one ClusterQueue holds, one Workload at a time: usage, backoff, and who competes.
 
-From Workloads to the ``Held``, ``Reservation`` and ``Arrival`` of snapshots, in the orders in which
+From Workloads to the ``Held``, ``QuotaHolder`` and ``Arrival`` of snapshots, in the orders in which
 Kueue admits and preempts. It must not know why a Workload counts in this ClusterQueue and no other.
 """
 
@@ -26,7 +26,7 @@ from webhook.model.queues import (
     KueueConfig,
     LimitRangeItem,
     PodSetNeeds,
-    Reservation,
+    QuotaHolder,
     Stage,
     Trial,
 )
@@ -38,7 +38,7 @@ _Group: TypeAlias = tuple[str, str, int, str, str, int, KueueCounts, tuple[Charg
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _Key = TypeVar("_Key")
-MOST_RESERVATIONS: Final = 512
+MOST_HOLDERS: Final = 512
 """Most Workloads of a ClusterQueue that a snapshot names as those that may be preempted: each costs
 a microsecond whenever one of the queue changes, in the process that answers reviews, too."""
 MOST_TRIALS: Final = 1_000
@@ -157,10 +157,10 @@ class QueueCounts:
         )
         return dict(counts.most_common(MOST_TRIALS))
 
-    def reservations(self) -> tuple[Reservation, ...]:
+    def holders(self) -> tuple[QuotaHolder, ...]:
         """Return its Workloads with quota, whom Kueue would preempt first at the front."""
-        first = self.preemptible[:MOST_RESERVATIONS]
-        return tuple(_reservation(self.holding[place[-1]]) for place in first)
+        first = self.preemptible[:MOST_HOLDERS]
+        return tuple(_holder(self.holding[place[-1]]) for place in first)
 
     def of_admitted(self) -> Admitted:
         return Admitted(self.admitted, dict(self.admitted_usage))
@@ -218,8 +218,7 @@ class _Alike:
 
 
 def _preemption_place(key: Key, workload: Workload) -> _Place:
-    """Return its place in the order of Kueue's ``CandidatesOrdering``, within a ClusterQueue."""
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/ordering.go#L42
+    """Return its place by ``QuotaHolder.order``, within a ClusterQueue, with less kept for it."""
     return (
         not workload.is_evicted,
         workload.priority,
@@ -229,10 +228,10 @@ def _preemption_place(key: Key, workload: Workload) -> _Place:
     )
 
 
-def _reservation(workload: Workload) -> Reservation:
-    return Reservation(
+def _holder(workload: Workload) -> QuotaHolder:
+    return QuotaHolder(
         key=f"{workload.namespace}/{workload.name}",
-        local_queue=workload.queue,
+        local_queue=f"{workload.namespace}/{workload.queue}",
         charge=workload.charge,
         priority=workload.priority,
         reserved_at=workload.reserved_at,
