@@ -270,6 +270,8 @@ class Decided(_Created):
     """A Job that a policy has decided, if only to leave it as submitted."""
 
     decision: Decision
+    recorded: DecisionWith[Any] | None = field(default=None, compare=False)
+    """What the Job's annotation says of the decision; None: nothing was written."""
 
     @property
     def why_not(self) -> Explained | None:
@@ -285,6 +287,8 @@ class Moved(_Answered):
     """A pending Job that goes to another option, as was asked."""
 
     decision: Decision
+    recorded: DecisionWith[Any] = field(compare=False)
+    """What the Job's annotation says of the decision."""
 
     @property
     def audit(self) -> dict[str, str]:
