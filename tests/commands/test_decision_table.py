@@ -11,7 +11,7 @@ from webhook.commands import decision_table
 from webhook.commands.decision_table import state_of
 from webhook.jobs import BY_NAME
 from webhook.model.costs.prices import Cost
-from webhook.model.decision import Assessment, Decided, Fit, PassedOver, Skipped
+from webhook.model.decision import Assessment, Decided, Fit, Rejection, Skipped
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.holds import Hold
 from webhook.model.reasons import Skip, Stayed
@@ -158,7 +158,7 @@ def test_what_serves_has_started_once_pods_are_ready(name, ready, state):
 
 def passed_over():
     """A decision that stays with the first option though the second would be done sooner."""
-    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    passed = Rejection(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
     run = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.POLICY)
     start = Start(seconds=0.0, low=0.0, high=0.0)
     forecast = Forecast(start=start, run=run, finish=20.0)

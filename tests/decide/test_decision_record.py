@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.decide.decisions import SENTENCE, annotation, decision
 from webhook.decide import decision_record
 from webhook.decide.decision_record import RecordedOption
-from webhook.model.decision import Assessment, Decision, PassedOver, Stay
+from webhook.model.decision import Assessment, Decision, Rejection, Stay
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.job import DECISION, REASON
@@ -59,7 +59,7 @@ def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it()
 
 
 def test_why_a_better_option_was_passed_over_is_written_and_read_back():
-    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    passed = Rejection(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
     there = replace(decision().options[1], passed_over=passed)
 
     found = read_back(replace(decision(), options=(there,)), {}).options[0]
