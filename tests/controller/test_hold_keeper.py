@@ -20,7 +20,7 @@ from webhook.learn.others_use import HOURS
 from webhook.model.costs.prices import Prices
 from webhook.model.queues import Held
 from webhook.reconsider.hold_plan import Release
-from webhook.state.published_use import read_use
+from webhook.state.published_congestion import read_use
 
 GATE, OURS = "kueue.x-k8s.io/admission-gated-by", "kueue-fallback.dev/hold"
 

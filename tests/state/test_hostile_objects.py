@@ -17,7 +17,7 @@ from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
 from webhook.model.forecasts import JobClass
 from webhook.state import forecast_input
-from webhook.state.pending_arrivals import PendingArrivals
+from webhook.state.queue_counts import PendingArrivals
 from webhook.state.workload import read_workload
 
 DAY = "2026-11-21T06:00:10Z"

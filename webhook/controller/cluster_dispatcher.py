@@ -28,8 +28,8 @@ from webhook.state import counted_arrivals
 from webhook.state.awaiting_cluster import KUEUES_MANAGER, NOMINATED, AwaitingCluster, awaiting
 from webhook.state.cluster_watches import ClusterWatches, FromCluster, Reachable
 from webhook.state.occupancy import Occupancy
-from webhook.state.pending_arrivals import PendingArrivals
 from webhook.state.pipe import Update
+from webhook.state.queue_counts import PendingArrivals
 from webhook.state.snapshot import Snapshot
 
 STEP_SECONDS: Final = 1.0

@@ -25,7 +25,7 @@ from webhook.model.namespace_shares import in_turn
 from webhook.reconsider import hold_plan
 from webhook.reconsider.hold_plan import MEANINGS, HeldJob
 from webhook.state import run_records_reader
-from webhook.state.published_use import merge_patch_of, read_use
+from webhook.state.published_congestion import patch_of_use, read_use
 
 PLAN_SECONDS: Final = 60.0
 PUBLISH_SECONDS: Final = 600.0
@@ -125,7 +125,7 @@ class HoldKeeper:
             self._others.note(contents, world.unix)
             if now - self._published >= PUBLISH_SECONDS and self._is_leader():
                 self._published = now
-                published.overwrite(self._transport, self._place, merge_patch_of(self._others))
+                published.overwrite(self._transport, self._place, patch_of_use(self._others))
         except ClusterError as error:
             return (Attention(f"what others use beside held Jobs: {error}"),)
         return ()

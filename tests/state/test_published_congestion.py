@@ -7,8 +7,12 @@ import pytest
 from webhook.learn.others_use import HOURS, OthersUse, ReleasedJob
 from webhook.model.costs.prices import NO_CONGESTION
 from webhook.model.fields import FieldError
-from webhook.state.published_congestion import read_congestion
-from webhook.state.published_use import MOST, merge_patch_of, read_use
+from webhook.state.published_congestion import (
+    MOST_USES,
+    patch_of_use,
+    read_congestion,
+    read_use,
+)
 
 GPU, CPU = ("t4", "nvidia.com/gpu"), ("t4", "cpu")
 
@@ -27,23 +31,23 @@ def test_what_is_published_is_read_back():
     others.typical["gpu-cq", GPU] = [float(hour) for hour in range(HOURS)]
     others.released = [ReleasedJob(2e9, "gpu-cq", {GPU: 2})]
 
-    found = read_use(merge_patch_of(others))
+    found = read_use(patch_of_use(others))
 
     assert (found.typical, found.released) == (others.typical, others.released)
 
 
 def test_however_many_there_are_a_config_map_holds_them():
-    published = merge_patch_of(many(3 * MOST))
+    published = patch_of_use(many(3 * MOST_USES))
     found = read_use(published)
 
-    assert len(found.typical) == MOST
+    assert len(found.typical) == MOST_USES
     # Those of which most is to come.
-    assert min(job.until for job in found.released) == 2e9 + 2.5 * MOST
+    assert min(job.until for job in found.released) == 2e9 + 2.5 * MOST_USES
     assert len(json.dumps(published)) < 500_000
 
 
 def test_beside_it_nothing_is_scarce_until_prices_are_published():
-    assert read_congestion(merge_patch_of(many(1))) == NO_CONGESTION
+    assert read_congestion(patch_of_use(many(1))) == NO_CONGESTION
 
 
 @pytest.mark.parametrize(
