@@ -14,21 +14,7 @@ from cryptography import x509
 from certs import issue
 from certs.errors import Conflict, StoreError
 from certs.leaf import Leaf, lifetime, signer
-from certs.plan import (
-    Action,
-    Bundle,
-    Change,
-    Drop,
-    Lifetimes,
-    Mend,
-    Prepare,
-    Promote,
-    Publish,
-    Revoke,
-    after,
-    plan,
-    without_revoked,
-)
+from certs.plan import Action, Bundle, Lifetimes, Step, after, plan, without_revoked
 from certs.secret import State
 from certs.store import Kept
 
@@ -164,14 +150,14 @@ class Keeper:
         return seen
 
     def _take(self, action: Action, published: Bundle, kept: Kept) -> None:
-        if isinstance(action, Publish):
+        if action.step is Step.PUBLISH:
             self._storage.publish(published, action.certificates)
-            self._log(f"caBundle: {len(action.certificates)} authorities published")
+            self._log(_said(action))
             return
         now, authority = self._now(), None
         if action.needs_authority:
             authority = issue.new_authority(self._names[0], now=now, lifetime=self._lifetimes.ca)
-        if isinstance(action, Mend) and self._is_news(published, kept):
+        if action.step is Step.MEND and self._is_news(published, kept):
             self._mending = f"the authority's Secret {action.reason}"
         changed = after(kept.state, action, now=now, lifetimes=self._lifetimes, authority=authority)
         self._storage.write(kept, changed)
@@ -235,15 +221,17 @@ class Keeper:
         return ""
 
 
-def _said(action: Change) -> str:
-    match action:
-        case Revoke(certificates=certificates):
-            return f"{len(certificates)} authorities are revoked; a new one signs"
-        case Mend(reason=reason):
-            return Trouble(f"the authority's Secret {reason}: written anew")
-        case Prepare():
+def _said(action: Action) -> str:
+    match action.step:
+        case Step.PUBLISH:
+            return f"caBundle: {len(action.certificates)} authorities published"
+        case Step.REVOKE:
+            return f"{len(action.certificates)} authorities are revoked; a new one signs"
+        case Step.MEND:
+            return Trouble(f"the authority's Secret {action.reason}: written anew")
+        case Step.PREPARE:
             return "the next authority is made"
-        case Promote():
+        case Step.PROMOTE:
             return "the next authority signs from now on"
-        case Drop():
+        case Step.DROP:
             return "old authorities are dropped"

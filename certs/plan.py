@@ -8,6 +8,7 @@ take any step: every write is of one version, and whoever is second reads again.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from cryptography import x509
@@ -71,54 +72,33 @@ class Bundle:
         return tuple(dict.fromkeys(each for found in self.webhooks for each in found))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mend:
+class Step(StrEnum):
+    """What is done next: to caBundle, or to the Secret."""
+
+    PUBLISH = "publish"
+    """Make caBundle exactly these certificates."""
+    REVOKE = "revoke"
+    """Let a new authority sign at once, and trust none of these certificates again."""
+    MEND = "mend"
     """Make the Secret whole: a signing authority, and as old ones all that are in use."""
-
-    reason: str
-    adopted: tuple[x509.Certificate, ...] = ()
-    needs_authority: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Publish:
-    """Make caBundle exactly these."""
-
-    certificates: tuple[x509.Certificate, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepare:
+    PREPARE = "prepare"
     """Make the authority that is to sign next."""
-
-    needs_authority: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promote:
+    PROMOTE = "promote"
     """Let the next authority sign, and retire the one that did."""
-
-    needs_authority: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+    DROP = "drop"
     """Forget old authorities of which no leaf is in use."""
 
-    needs_authority: bool = False
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revoke:
-    """Let a new authority sign at once, and trust none of these again."""
+class Action:
+    """A step, with what it needs besides the state that it starts from."""
 
-    certificates: tuple[x509.Certificate, ...]
-    needs_authority: bool = True
-
-
-Change = Revoke | Mend | Prepare | Promote | Drop
-"""What is written to the Secret."""
-Action = Change | Publish
+    step: Step
+    certificates: tuple[x509.Certificate, ...] = ()
+    needs_authority: bool = False
+    """A new one must be made for it."""
+    reason: str = ""
+    """Why the Secret must be mended."""
 
 
 def plan(
@@ -132,38 +112,41 @@ def plan(
     """Find the next step; None: all is well. *own* has signed the leaf that is being served."""
     if state.revocation_asked:
         mine = () if own is None else (own,)
-        return Revoke(certificates=(*state.certificates, *bundle.certificates, *mine))
+        revoked = (*state.certificates, *bundle.certificates, *mine)
+        return Action(step=Step.REVOKE, certificates=revoked, needs_authority=True)
     usable = state.signing is not None and not expired(state.signing.certificate, now)
     mend = _mend(state, bundle, now=now, own=own, usable=usable)
     if mend is not None:
         return mend
     if not bundle.is_exactly(state.certificates):
-        return Publish(certificates=state.certificates)
+        return Action(step=Step.PUBLISH, certificates=state.certificates)
     if state.next is None and wants_rotation(state, now):
-        return Prepare()
+        return Action(step=Step.PREPARE, needs_authority=True)
     if state.next is not None and bundle.has_settled(state.next.certificate, lifetimes):
-        return Promote()
+        return Action(step=Step.PROMOTE)
     if state.old != _still_old(state, now, lifetimes):
-        return Drop()
+        return Action(step=Step.DROP)
     return None
 
 
 def after(
     state: State,
-    change: Change,
+    action: Action,
     *,
     now: datetime,
     lifetimes: Lifetimes,
     authority: Issued | None = None,
 ) -> State:
     """Return what the Secret is to hold; *authority* is the new one, where one is needed."""
-    match change:
-        case Revoke(certificates=certificates):
-            revoked = dict.fromkeys((*state.revoked, *map(digest, certificates)))
+    match action.step:
+        case Step.PUBLISH:
+            return state
+        case Step.REVOKE:
+            revoked = dict.fromkeys((*state.revoked, *map(digest, action.certificates)))
             return State(signing=authority, revoked=tuple(revoked)[-_MOST_REVOKED:])
-        case Mend(adopted=adopted):
+        case Step.MEND:
             signing, following = _in_order(state, authority, now)
-            old = _unexpired((*adopted, *state.old), now)
+            old = _unexpired((*action.certificates, *state.old), now)
             asked = state.rotation_asked and following is None
             return State(
                 signing=signing,
@@ -173,13 +156,13 @@ def after(
                 rotation_asked=asked,
                 revoked=state.revoked,
             )
-        case Prepare():
+        case Step.PREPARE:
             return replace(state, next=authority, rotation_asked=False)
-        case Promote():
+        case Step.PROMOTE:
             retired = () if state.signing is None else (state.signing.certificate,)
             old = _unexpired((*retired, *state.old), now)
             return State(signing=state.next, old=old, retired_at=now, revoked=state.revoked)
-        case Drop():
+        case Step.DROP:
             return replace(state, old=_still_old(state, now, lifetimes))
 
 
@@ -210,7 +193,7 @@ def expired(certificate: x509.Certificate, now: datetime) -> bool:
 
 def _mend(
     state: State, bundle: Bundle, *, now: datetime, own: x509.Certificate | None, usable: bool
-) -> Mend | None:
+) -> Action | None:
     is_whole = usable and not state.faults
     # While the signing one is published, what else is in caBundle is a leftover. Else it is what
     # leaves in use were signed by: the Secret was emptied, or put back from elsewhere.
@@ -226,7 +209,12 @@ def _mend(
     if is_whole and set(_unexpired((*adopted, *state.old), now)) <= set(state.old):
         return None
     signs, _ = _in_order(state, None, now)
-    return Mend(reason=_reason(state, now), adopted=adopted, needs_authority=signs is None)
+    return Action(
+        step=Step.MEND,
+        certificates=adopted,
+        needs_authority=signs is None,
+        reason=_reason(state, now),
+    )
 
 
 def _in_order(

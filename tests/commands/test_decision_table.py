@@ -6,13 +6,12 @@ from math import inf
 
 import pytest
 
-from tests.decide.decisions import CPU, GPU, LOST, decision
+from tests.decide.decisions import CPU, GPU, LOST, annotation, decision
 from webhook.commands import decision_table
 from webhook.commands.decision_table import state_of
-from webhook.decide import decision_record
 from webhook.jobs import BY_NAME
 from webhook.model.costs.prices import Cost
-from webhook.model.decision import Assessment, Decided, Fit, PassedOver, Skipped
+from webhook.model.decision import Assessment, Decided, Fit, Rejection, Skipped
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.holds import Hold
 from webhook.model.reasons import Skip, Stayed
@@ -159,7 +158,7 @@ def test_what_serves_has_started_once_pods_are_ready(name, ready, state):
 
 def passed_over():
     """A decision that stays with the first option though the second would be done sooner."""
-    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    passed = Rejection(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
     run = RunTime(seconds=20.0, low=18.0, high=23.0, basis=Basis.POLICY)
     start = Start(seconds=0.0, low=0.0, high=0.0)
     forecast = Forecast(start=start, run=run, finish=20.0)
@@ -169,7 +168,7 @@ def passed_over():
 
 def test_an_option_that_would_be_sooner_says_why_it_was_passed_over():
     new = table(Decided(decision=passed_over()), 160)
-    stored = as_text(json.loads(decision_record.to_json(passed_over(), {})), 160)
+    stored = as_text(json.loads(annotation(passed_over())), 160)
 
     why = "smallGain: 9s sooner is less than the minimum"
     assert f"{why}; run: the policy" in new
@@ -184,7 +183,7 @@ def test_the_option_in_which_a_job_is_held_does_not_start_now():
     held = replace(decision(*options), hold=hold)
 
     new = table(Decided(decision=held), 160)
-    stored = as_text(json.loads(decision_record.to_json(held, {})), 160)
+    stored = as_text(json.loads(annotation(held)), 160)
 
     for lines in (new.splitlines(), stored):
         gpu, cpu, *_ = (line for line in lines if line[:5] in ("  gpu", "> cpu"))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import applicant, policy
 from webhook.decide.strategies import Choice, choose
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Fit, PassedOver, Rejection
+from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.reasons import Reason, Stayed
 from webhook.model.words import span
@@ -142,7 +142,7 @@ def test_why_a_sooner_option_is_not_taken_is_said_with_its_numbers(gpu, draw, re
 
     done = span(gpu.forecast.finish)
     said = f"stays in gpu-lq (gpu): done in {done}; cpu-lq would be done in 1m: {sentence}"
-    passed = {1: PassedOver(reason=reason, detail=sentence)}
+    passed = {1: Rejection(reason=reason, detail=sentence)}
     assert found == Choice(index=0, sentence=said, passed_over=passed)
 
 

@@ -8,7 +8,7 @@ from tests.builders import policy
 from webhook.decide import warning
 from webhook.decide.warning import Differences
 from webhook.jobs import BY_NAME, JOB
-from webhook.model.decision import Assessment, Decision, PassedOver, Rejection
+from webhook.model.decision import Assessment, Decision, Rejection
 from webhook.model.forecasts import Forecast, Start
 from webhook.model.holds import Hold
 from webhook.model.job import Job
@@ -300,7 +300,7 @@ def test_a_value_of_many_lines_stays_in_few_lines_of_ascii():
 
 
 def test_it_says_why_a_sooner_option_was_passed_over():
-    passed = PassedOver(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
+    passed = Rejection(reason=Stayed.SMALL_GAIN, detail="9s sooner is less than the minimum")
     sooner = option("gpu", finish=107.0, passed_over=passed)
 
     first = said(sooner, CPU)[0]

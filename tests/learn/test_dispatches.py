@@ -1,7 +1,5 @@
 """How long AdmissionChecks take: of those that passed them, and of those that wait."""
 
-from dataclasses import dataclass, field
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,15 +12,10 @@ KEYS = st.integers(0, 4).map(lambda number: ("team", f"w{number}"))
 STEPS = st.lists(st.tuples(KEYS, st.none() | st.integers(1, 20)), max_size=200)
 
 
-@dataclass
-class Tally:
-    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
-
-
 def counts(**reserved):
-    found = Tally()
+    found = WaitingDispatches()
     for name, since in reserved.items():
-        found.waiting.add(("team", name), since)
+        found.add(("team", name), since)
     return found
 
 
@@ -88,6 +81,6 @@ def test_what_did_not_change_stays_the_same_object_though_clocks_drift():
 def test_nothing_is_told_of_a_queue_where_nobody_waits_any_more():
     dispatches, found = Dispatches(), counts(w1=90)
     look(dispatches, found)
-    found.waiting.remove(("team", "w1"))
+    found.remove(("team", "w1"))
 
     assert look(dispatches, found) == {}

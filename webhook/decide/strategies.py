@@ -17,7 +17,7 @@ from typing import TypeAlias
 from webhook.decide.applicant import Applicant
 from webhook.decide.objective import TIED
 from webhook.decide.wishes import Wishes
-from webhook.model.decision import Assessment, Fit, PassedOver
+from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
     FallbackPolicy,
@@ -30,7 +30,7 @@ from webhook.model.policy.strategy import FinishTime, Gain, LeastCost, Saving
 from webhook.model.reasons import Stayed
 from webhook.model.words import clip, figure, span
 
-_PassedOver: TypeAlias = Mapping[int, PassedOver]
+_PassedOver: TypeAlias = Mapping[int, Rejection]
 """Index of an option, in the policy's order, to why it was not taken though it is better."""
 
 
@@ -225,11 +225,11 @@ def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list
 
 def _cheapest(
     known: Sequence[_Known], saving: Saving, draw: float
-) -> tuple[_Known, dict[int, PassedOver]]:
+) -> tuple[_Known, dict[int, Rejection]]:
     """Return the cheapest option that is worth it, and why those that cost less are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it.
     best, *later = known
-    passed: dict[int, PassedOver] = {}
+    passed: dict[int, Rejection] = {}
     for candidate in later:
         why = _against_saving(candidate, best, saving, draw)
         if why is None:
@@ -263,7 +263,7 @@ def _fragmentation(candidate: _Known) -> float | None:
 
 def _against_saving(
     candidate: _Known, best: _Known, saving: Saving, draw: float
-) -> PassedOver | None:
+) -> Rejection | None:
     """Return why *candidate* does not save enough on *best*, None: it does.
 
     *draw* decides near ties.
@@ -278,10 +278,10 @@ def _against_saving(
         minimum = f"twice {minimum}, as for a guess"
     if saved < least or saved <= 0.0:
         detail = f"saving {figure(saved)} in all is less than {minimum}"
-        return PassedOver(reason=Stayed.SMALL_GAIN, detail=detail)
+        return Rejection(reason=Stayed.SMALL_GAIN, detail=detail)
     if saved - least < NEAR_PART * before * draw:
         detail = f"saving {figure(saved)} in all is a near tie with {minimum}"
-        return PassedOver(reason=Stayed.NEAR_TIE, detail=detail)
+        return Rejection(reason=Stayed.NEAR_TIE, detail=detail)
     return None
 
 
@@ -379,12 +379,12 @@ def _within_wait(known: Sequence[_Known], wishes: Wishes) -> _Known | None:
 
 def _best(
     known: Sequence[_Known], gain: Gain, applicant: Applicant
-) -> tuple[_Known, dict[int, PassedOver]]:
+) -> tuple[_Known, dict[int, Rejection]]:
     """Return the earliest option that is worth it, and why those that are earlier are not."""
     # Each is compared with the best so far: every step down the policy's list must be worth it
     # (decision 0010).
     best, *later = known
-    passed: dict[int, PassedOver] = {}
+    passed: dict[int, Rejection] = {}
     for candidate in later:
         why = _against_gain(candidate, best, gain, applicant.draw)
         why = why or _against_doubt(candidate, best, applicant.probability)
@@ -396,7 +396,7 @@ def _best(
     return best, {index: why for index, why in passed.items() if index in sooner}
 
 
-def _against_gain(candidate: _Known, best: _Known, gain: Gain, draw: float) -> PassedOver | None:
+def _against_gain(candidate: _Known, best: _Known, gain: Gain, draw: float) -> Rejection | None:
     """Return why *candidate* gains too little on *best*; None: it gains enough.
 
     *draw*, in [0, 1), decides near ties: the closer one is to the minimum, the fewer decisions
@@ -412,14 +412,14 @@ def _against_gain(candidate: _Known, best: _Known, gain: Gain, draw: float) -> P
         # Rounded, both may read the same.
         just = "just " if span(gained) == span(least) else ""
         detail = f"{span(gained)} sooner is {just}less than {minimum}"
-        return PassedOver(reason=Stayed.SMALL_GAIN, detail=detail)
+        return Rejection(reason=Stayed.SMALL_GAIN, detail=detail)
     if gained - least < max(NEAR_SECONDS, NEAR_PART * best.finish) * draw:
         detail = f"{span(gained)} sooner is a near tie with {minimum}"
-        return PassedOver(reason=Stayed.NEAR_TIE, detail=detail)
+        return Rejection(reason=Stayed.NEAR_TIE, detail=detail)
     return None
 
 
-def _against_doubt(candidate: _Known, best: _Known, probability: float) -> PassedOver | None:
+def _against_doubt(candidate: _Known, best: _Known, probability: float) -> Rejection | None:
     """Return why *candidate* is not likely enough to finish before *best*; None: it is.
 
     All times are taken to be normally distributed. Of each range the half counts that speaks
@@ -439,7 +439,7 @@ def _against_doubt(candidate: _Known, best: _Known, probability: float) -> Passe
     # Rounded down, so that it does not read like what is needed.
     likely = int(100 * NormalDist().cdf(gained * SIGMAS_OF_A_SIDE / off)) if off else 50
     detail = f"sooner is not likely enough ({likely} %, {100 * probability:.0f} % needed)"
-    return PassedOver(reason=Stayed.UNSURE_GAIN, detail=detail)
+    return Rejection(reason=Stayed.UNSURE_GAIN, detail=detail)
 
 
 def margin(off: float, probability: float) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from webhook.api.resources import Key
 from webhook.learn.estimates import estimate
@@ -51,13 +51,6 @@ class WaitingDispatches:
         return 0
 
 
-class DispatchCounts(Protocol):
-    """What is needed of ``QueueCounts``."""
-
-    @property
-    def waiting(self) -> WaitingDispatches: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _Past:
     """What is known of Workloads that have passed."""
@@ -78,7 +71,7 @@ class Dispatches:
 
     def step(
         self,
-        counts_of: Mapping[str, DispatchCounts],
+        waiting_in: Mapping[str, WaitingDispatches],
         pools: Mapping[str, Packed],
         *,
         recounted: Collection[str],
@@ -93,9 +86,9 @@ class Dispatches:
             self._past[name] = _past(pools.get(name, b""))
         dispatches = dict(self._published)
         for name in {*recounted, *dispatched}:
-            counts = counts_of.get(name)
+            waiting = waiting_in.get(name)
             past = self._past.get(name, _NOTHING)
-            since = counts.waiting.oldest(past.passed) if counts is not None else 0
+            since = waiting.oldest(past.passed) if waiting is not None else 0
             known = self._with_wait(name, past.dispatch, since, clock)
             if known == Dispatch():
                 dispatches.pop(name, None)

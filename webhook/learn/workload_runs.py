@@ -21,7 +21,6 @@ from webhook.model.fields import child
 from webhook.model.job import DECIDED_BY, DECISION_ID, JOB_CLASS, OPTION_LABEL, PLAIN, PodSet
 from webhook.model.pods import Memo, read_template
 from webhook.model.signatures import SigningKeys, are_own_marks
-from webhook.model.topologies import PlacedPods
 
 NOT_SAID: Final = ("", "", "")
 SUCCEEDED: Final = "Succeeded"
@@ -43,17 +42,6 @@ _MARKS: Final = frozenset({DECISION_ID, DECIDED_BY, JOB_CLASS})
 
 Conditions: TypeAlias = Mapping[str, tuple[str, str, str]]
 """Type to status, reason and last transition."""
-
-
-class RunPlace(NamedTuple):
-    """Where a Workload runs, by whose decision, and how that began."""
-
-    flavors: str
-    policy: str
-    option: str
-    began: Began | None = None
-    cluster_queue: str = ""
-    placed: tuple[PlacedPods, ...] = ()
 
 
 class WorkloadPodSet(NamedTuple):
@@ -226,10 +214,11 @@ def read_flavors(admission: Mapping[str, Any]) -> str:
 
 
 def read_ended(
-    source: Mapping[str, Any], conditions: Conditions, mark: Mark, place: RunPlace
+    source: Mapping[str, Any], conditions: Conditions, mark: Mark, flavors: str
 ) -> Ended | None:
     """Return a run that succeeded or failed while it was admitted; None: it is no such run.
 
+    Whose decision it ran by, and how it began and where, is for the caller to add.
     A Workload that replaces another slice has run longer than it shows, and is left out.
     """
     finished, reason, ended = conditions.get("Finished", NOT_SAID)
@@ -237,7 +226,7 @@ def read_ended(
         return None
     status, metadata = (fields.mapping(source, key, "") for key in ("status", "metadata"))
     end, begin = _seconds(ended, "status.conditions"), admitted_at(conditions)
-    if not begin or not place.flavors or not end >= begin:
+    if not begin or not flavors or not end >= begin:
         return None
     if fields.mapping(metadata, "annotations", "metadata").get(REPLACES):
         return None
@@ -245,16 +234,11 @@ def read_ended(
         key=mark.job_class.key,
         coarse=mark.job_class.coarse,
         name=_name(fields.mapping(source, "spec", "")),
-        flavors=place.flavors,
+        flavors=flavors,
         run=Run(end, _digest(metadata), end - begin),
         succeeded=reason == SUCCEEDED,
-        policy=place.policy,
-        option=place.option,
         generation=mark.generation,
         cluster=intern(fields.text(status, "clusterName", "status")),
-        began=place.began,
-        cluster_queue=place.cluster_queue,
-        placed=place.placed,
         said=mark.said,
         evicted=evictions_of(status),
     )

@@ -40,21 +40,13 @@ class Fit(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    reason: Reason
+    """Why an option is refused, or not taken although it is expected to be better."""
+
+    reason: Reason | Stayed
+    """``Stayed`` where it would be better than the one taken."""
     detail: str
-    """With the numbers, for people: ``limits cpu 4 below its request 8 in container main``."""
-
-    def __str__(self) -> str:
-        return f"{self.reason}: {self.detail}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassedOver:
-    """Why an option that is expected to be better than the one taken was not taken."""
-
-    reason: Stayed
-    detail: str
-    """With the numbers, to follow the option's own: ``22s sooner is less than ...``."""
+    """With the numbers, for people: ``limits cpu 4 below its request 8 in container main``, or to
+    follow the option's own: ``22s sooner is less than ...``."""
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
@@ -85,7 +77,7 @@ class Assessment:
     detail: str = ""
     """The numbers behind ``fit``: ``needs nvidia.com/gpu 1 (flavor t4), 0 free``."""
     rejection: Rejection | None = None
-    passed_over: PassedOver | None = None
+    passed_over: Rejection | None = None
     """None: it was refused, taken, or is expected to be no better than what was taken."""
     forecast: Forecast | None = None
     """None: nothing is forecast for its queue, or nobody asked."""
@@ -220,7 +212,10 @@ Decision: TypeAlias = DecisionWith[Assessment]
 
 def taken_of(decision: Decision) -> Assessment | None:
     """Return the option taken as it was assessed; None: left as submitted."""
-    return next((option for option in decision.options if option.option == decision.option), None)
+    for option in decision.options:
+        if option.option == decision.option:
+            return option
+    return None
 
 
 def _unix(time: str) -> float:
@@ -270,6 +265,8 @@ class Decided(_Created):
     """A Job that a policy has decided, if only to leave it as submitted."""
 
     decision: Decision
+    recorded: DecisionWith[Any] | None = field(default=None, compare=False)
+    """What the Job's annotation says of the decision; None: nothing was written."""
 
     @property
     def why_not(self) -> Explained | None:
@@ -285,6 +282,8 @@ class Moved(_Answered):
     """A pending Job that goes to another option, as was asked."""
 
     decision: Decision
+    recorded: DecisionWith[Any] = field(compare=False)
+    """What the Job's annotation says of the decision."""
 
     @property
     def audit(self) -> dict[str, str]:

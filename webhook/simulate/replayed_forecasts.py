@@ -46,16 +46,11 @@ from webhook.state.workload import Workload
 from webhook.state.workloads import ArrivedWorkloads
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    waiting: WaitingDispatches = field(default_factory=WaitingDispatches)
-
-
 class Dispatched:
     def __init__(self, run_times: RunTimeLearner, epoch: int = EPOCH) -> None:
         """Start from *run_times*, and add what is learned; *epoch* as in ``Forecasts``."""
         self._run_times, self._epoch = run_times, epoch
-        self._queues: defaultdict[str, _Checked] = defaultdict(_Checked)
+        self._waiting: defaultdict[str, WaitingDispatches] = defaultdict(WaitingDispatches)
         self._dispatches = Dispatches()
         self._recounted: set[str] = set()
         self._learned = set(run_times.delays.dispatches)
@@ -64,7 +59,7 @@ class Dispatched:
     def reserve(self, cluster_queue: str, begun: StartedWorkloads) -> Began:
         """Note a Workload that has quota and waits for AdmissionChecks."""
         reserved = int(begun.at) + self._epoch
-        self._queues[cluster_queue].waiting.add(("", begun.key), reserved)
+        self._waiting[cluster_queue].add(("", begun.key), reserved)
         self._recounted.add(cluster_queue)
         return Began(
             cluster_queue=cluster_queue,
@@ -80,7 +75,7 @@ class Dispatched:
 
         When its pods are ready is left out: a true run time includes their start.
         """
-        self._queues[before.cluster_queue].waiting.remove(("", key))
+        self._waiting[before.cluster_queue].remove(("", key))
         self._recounted.add(before.cluster_queue)
         began = before._replace(admitted=int(at) + self._epoch, cluster=cluster)
         self._run_times.begin(job_class, began)
@@ -90,7 +85,7 @@ class Dispatched:
         """Return what the observer would publish."""
         delays = self._run_times.delays
         dispatches = self._dispatches.step(
-            self._queues,
+            self._waiting,
             delays.dispatches,
             recounted=self._recounted,
             dispatched=self._learned | delays.take_dispatched(),

@@ -324,7 +324,7 @@ class State:
     def _with_delays(self, snapshot: Snapshot, recounted: frozenset[str], clock: float) -> Snapshot:
         delays = self._run_times.delays
         dispatches = self._dispatches.step(
-            self._workloads.counts_of,
+            {name: counts.waiting for name, counts in self._workloads.counts_of.items()},
             delays.dispatches,
             recounted=recounted,
             dispatched=delays.take_dispatched(),

@@ -18,7 +18,6 @@ from webhook.learn.workload_runs import (
     NOT_SAID,
     REPLACES,
     Conditions,
-    RunPlace,
     WorkloadPodSet,
     admitted_at,
     is_true,
@@ -232,9 +231,16 @@ def _with_progress(
     cluster_queue = intern(fields.text(admission, "clusterQueue", "status.admission"))
     began = read_began(metadata, status, conditions)
     placed = read_placed(spec, admission) if admission else ()
-    place = RunPlace(flavors, workload.policy, workload.option, began, cluster_queue, placed)
     requeued = _requeued(conditions)
-    ended = read_ended(source, conditions, mark, place) if mark else None
+    ended = read_ended(source, conditions, mark, flavors) if mark else None
+    if ended is not None:
+        ended = ended._replace(
+            policy=workload.policy,
+            option=workload.option,
+            began=began,
+            cluster_queue=cluster_queue,
+            placed=placed,
+        )
     holds = workload.stage is Stage.RESERVING
     return workload._replace(
         cluster_queue=cluster_queue,
