@@ -215,12 +215,6 @@ def elsewhere(recorded: Recorded, queue: str) -> frozenset[str]:
     return frozenset(others - {cluster_queues.get(queue)})
 
 
-def expected_cost(recorded: Recorded) -> Cost | None:
-    """Return what it was expected to cost as it was submitted; None: not known."""
-    here = (option.cost for option in recorded.options if option.queue == recorded.from_queue)
-    return next(here, None)
-
-
 def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
     """Return a record as JSON, without some fields and those that have their defaults."""
     written = _RECORDED.dump_python(

@@ -159,13 +159,17 @@ def apply(
     class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
     held = warning.held(decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current)
-    after = under(
-        taken.job, applicant.policy, taken, decision_id=decision.id, class_text=class_text
+    after = marks.marked(
+        after,
+        after.labels,
+        option=taken.option,
+        decision_id=decision.id,
+        policy=applicant.policy.name,
+        job_class=class_text,
     )
     after = gated(after) if decision.hold is not None else after
     arrival = decided(after, taken, decision, snapshot, class_text=class_text)
-    outcome = _changed(case, after, decision, arrival, keys=keys)
-    return replace(outcome, warnings=(*said, *held))
+    return _changed(case, after, decision, arrival, keys=keys, warnings=(*said, *held))
 
 
 def left(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
@@ -276,6 +280,7 @@ def _changed(
     arrival: Arrival,
     *,
     keys: SigningKeys | None,
+    warnings: tuple[str, ...],
 ) -> Decided:
     """Return the outcome of a Job that is *after* the decision, with what an undo puts back."""
     changed = case.kind.edits(case.submitted, after)
@@ -291,6 +296,7 @@ def _changed(
         decision=decision,
         recorded=recorded,
         edits=edits,
+        warnings=warnings,
         arrival=arrival,
         job=case.submitted,
     )

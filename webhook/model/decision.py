@@ -212,7 +212,10 @@ Decision: TypeAlias = DecisionWith[Assessment]
 
 def taken_of(decision: Decision) -> Assessment | None:
     """Return the option taken as it was assessed; None: left as submitted."""
-    return next((option for option in decision.options if option.option == decision.option), None)
+    for option in decision.options:
+        if option.option == decision.option:
+            return option
+    return None
 
 
 def _unix(time: str) -> float:
