@@ -7,7 +7,7 @@ import pytest
 from tests.builders import CPU_OPTION, GPU_OPTION, container, job, policy, template
 from webhook.adapt.adaptation import adapt
 from webhook.adapt.movable_env import as_literals, still_movable, with_movable_env
-from webhook.model.job import ENV_PREFIX, PodSets
+from webhook.model.job import ENV_PREFIX
 
 GPU = {"name": "RUN_ENV", "value": "gpu"}
 SECRET = {"name": "RUN_ENV", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}}
@@ -145,18 +145,6 @@ def test_its_name_must_make_an_annotations_name(name, is_read):
     after = with_movable_env(before, adapt(before, taken), taken, found)
 
     assert bool(after.pod_sets[0].template.annotations) == is_read
-
-
-def test_it_is_worked_out_once_for_one_template():
-    found = policy_of()
-    taken = found.spec.options[1]
-    before = job(pods=template(container(env=(GPU,))))
-    before = type(before)(namespace="team", name="light", pod_sets=PodSets(before.pod_sets))
-
-    first, again = (with_movable_env(before, adapt(before, taken), taken, found) for _ in range(2))
-
-    assert first.pod_sets is again.pod_sets
-    assert isinstance(first.pod_sets, PodSets)
 
 
 def left(now, then):

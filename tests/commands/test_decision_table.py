@@ -6,10 +6,9 @@ from math import inf
 
 import pytest
 
-from tests.decide.decisions import CPU, GPU, LOST, decision
+from tests.decide.decisions import CPU, GPU, LOST, annotation, decision
 from webhook.commands import decision_table
 from webhook.commands.decision_table import state_of
-from webhook.decide import decision_record
 from webhook.jobs import BY_NAME
 from webhook.model.costs.prices import Cost
 from webhook.model.decision import Assessment, Decided, Fit, Rejection, Skipped
@@ -169,7 +168,7 @@ def passed_over():
 
 def test_an_option_that_would_be_sooner_says_why_it_was_passed_over():
     new = table(Decided(decision=passed_over()), 160)
-    stored = as_text(json.loads(decision_record.to_json(passed_over(), {})), 160)
+    stored = as_text(json.loads(annotation(passed_over())), 160)
 
     why = "smallGain: 9s sooner is less than the minimum"
     assert f"{why}; run: the policy" in new
@@ -184,7 +183,7 @@ def test_the_option_in_which_a_job_is_held_does_not_start_now():
     held = replace(decision(*options), hold=hold)
 
     new = table(Decided(decision=held), 160)
-    stored = as_text(json.loads(decision_record.to_json(held, {})), 160)
+    stored = as_text(json.loads(annotation(held)), 160)
 
     for lines in (new.splitlines(), stored):
         gpu, cpu, *_ = (line for line in lines if line[:5] in ("  gpu", "> cpu"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from webhook.decide import decision_record
 from webhook.model.decision import Assessment, Decision, Fit, Rejection
 from webhook.model.policy.fallback_policy import Mode
 from webhook.model.reasons import Reason
@@ -54,3 +55,8 @@ def decision(*options, option="cpu", reason=SENTENCE):
         state_age_seconds=0.25,
         options=options or (GPU, CPU, LOST),
     )
+
+
+def annotation(decided, original=None):
+    """Return a decision as its Job's annotation has it, with what an undo puts back."""
+    return decision_record.to_json(decision_record.record_of(decided), original or {})

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.builders import applicant, policy
+from tests.decide.decisions import annotation
 from webhook.commands.decision_table import table
 from webhook.decide import decision_record
 from webhook.decide.objective import first_hour, stakes_of, weigh
@@ -295,8 +296,8 @@ ALL_TERMS = Cost(
 def test_eight_options_with_all_terms_make_the_annotation_at_most_a_kilobyte_longer(cost):
     names = [f"option-{number}" for number in range(8)]
 
-    without = decision_record.to_json(decided(*map(option, names)), {})
-    whole = decision_record.to_json(decided(*(option(name, cost=cost) for name in names)), {})
+    without = annotation(decided(*map(option, names)))
+    whole = annotation(decided(*(option(name, cost=cost) for name in names)))
 
     assert len(whole) - len(without) <= 1024
     costs = [each["cost"] for each in json.loads(whole)["options"]]
@@ -305,7 +306,7 @@ def test_eight_options_with_all_terms_make_the_annotation_at_most_a_kilobyte_lon
 
 
 def test_each_term_is_recorded_with_three_digits_that_count():
-    record = json.loads(decision_record.to_json(decided(option("gpu", cost=ALL_TERMS)), {}))
+    record = json.loads(annotation(decided(option("gpu", cost=ALL_TERMS))))
 
     assert record["options"][0]["cost"] == {
         "money": 123,
@@ -323,7 +324,7 @@ def test_each_term_is_recorded_with_three_digits_that_count():
 def test_a_chance_of_lateness_that_is_next_to_nothing_is_recorded_as_nothing():
     cost = Cost(money=6.8, time=0.567, lateness=1.83e-63)
 
-    record = json.loads(decision_record.to_json(decided(option("gpu", cost=cost)), {}))
+    record = json.loads(annotation(decided(option("gpu", cost=cost))))
 
     assert record["options"][0]["cost"]["lateness"] == 0
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.decide.decisions import SENTENCE, decision
+from tests.decide.decisions import SENTENCE, annotation, decision
 from webhook.decide import decision_record
 from webhook.decide.decision_record import RecordedOption
 from webhook.model.decision import Assessment, Decision, Rejection, Stay
@@ -29,12 +29,12 @@ def read(text, said=""):
 
 
 def read_back(decided, original):
-    text = decision_record.to_json(decided, original)
-    return read(text, decision_record.reason_of(decided))
+    text = annotation(decided, original)
+    return read(text, decision_record.said(decided.reason))
 
 
 def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
-    found = decision_record.to_json(decision(), {"/metadata/labels/a": None})
+    found = annotation(decision(), {"/metadata/labels/a": None})
 
     assert found == (
         '{"version":1,"id":"0a1b-00c0ffee","time":"2026-11-21T06:00:00Z","policy":"light-gpu",'
@@ -53,7 +53,7 @@ def test_an_option_says_whom_the_job_would_preempt_and_how_many_may_preempt_it()
     start = Start(seconds=1.0, low=1.0, high=1.0, preempts=True, preempted_by=3)
     gpu = replace(decision().options[0], preempts=2, forecast=Forecast(start=start))
 
-    found = decision_record.to_json(replace(decision(), options=(gpu,)), {})
+    found = annotation(replace(decision(), options=(gpu,)))
 
     assert '"fits":false,"preempts":2,"pending":12,"startsIn":1,"mayBePreemptedBy":3}]' in found
 
@@ -130,7 +130,7 @@ DECIDED = st.builds(
 
 @given(decided=DECIDED, original=st.dictionaries(NAMES, st.none() | TEXTS | st.integers(-9, 9)))
 def test_whatever_is_written_is_read_back_and_any_part_of_it_harms_nobody(decided, original):
-    text = decision_record.to_json(decided, original)
+    text = annotation(decided, original)
 
     found = read_back(decided, original)
 
@@ -157,7 +157,7 @@ def test_what_stands_elsewhere_on_the_job_is_written_once():
     )
     moved = replace(decision(), moves=1, history=stays)
 
-    text = decision_record.to_json(moved, {})
+    text = annotation(moved)
 
     assert SENTENCE not in text
     found = read_back(moved, {})
@@ -176,7 +176,7 @@ def test_ranges_of_runs_and_finishes_are_in_the_log_alone():
     gpu = replace(decision().options[0], forecast=forecast)
     decided = replace(decision(), options=(gpu,))
 
-    written = json.loads(decision_record.to_json(decided, {}))
+    written = json.loads(annotation(decided))
     logged = decision_record.decision_json(decision_record.record_of(decided))
 
     assert set(logged) - set(written) == {"reason"}
@@ -186,13 +186,13 @@ def test_ranges_of_runs_and_finishes_are_in_the_log_alone():
 
 @pytest.mark.parametrize("said", [None, 7, "", "somebody else's", "x" * 70_000])
 def test_a_reason_that_is_none_of_ours_is_none(said):
-    text = decision_record.to_json(decision(), {})
+    text = annotation(decision())
 
     assert decision_record.from_annotations({DECISION: text, REASON: said}).reason == ""
 
 
 def test_of_a_reason_that_somebody_made_longer_no_more_is_read_than_is_written():
-    text = decision_record.to_json(decision(), {})
+    text = annotation(decision())
 
     found = read(text, f"kueue-fallback: {'x' * 70_000}\ud800")
 
@@ -217,7 +217,7 @@ def test_moves_are_written_and_read_back_with_the_stays_before_them():
     )
     moved = replace(decision(), moves=11, history=stays)
 
-    text = decision_record.to_json(moved, {})
+    text = annotation(moved)
     found = read(text)
 
     assert json.loads(text)["history"][1] == {
@@ -258,8 +258,8 @@ def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
 
 
 def test_the_reason_on_the_job_has_at_most_256_characters():
-    assert decision_record.reason_of(decision()) == f"kueue-fallback: {SENTENCE}"
-    assert len(decision_record.reason_of(decision(reason="x" * 999))) == 256
+    assert decision_record.said(SENTENCE) == f"kueue-fallback: {SENTENCE}"
+    assert len(decision_record.said("x" * 999)) == 256
 
 
 def test_no_text_of_a_decision_makes_another_line_or_colours_one():

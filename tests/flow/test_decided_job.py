@@ -10,7 +10,7 @@ import pytest
 
 import webhook
 from tests.builders import job
-from tests.decide.decisions import decision
+from tests.decide.decisions import annotation, decision
 from tests.flow.moves import KIND
 from webhook.decide import decision_record
 from webhook.flow import decided_job
@@ -22,8 +22,8 @@ from webhook.model.signatures import SigningKey, SigningKeys, signed_record
 KEYS = SigningKeys(keys=(SigningKey(id="a", made=100, secret=b"s"),), signing="a", since=100)
 LABEL = "/metadata/labels/kueue.x-k8s.io~1queue-name"
 MADE = replace(decision(), id=decided_job.new_id(job(name="a"), "0a1b"))
-RECORD = decision_record.to_json(MADE, {LABEL: "gpu-lq"})
-ANOTHERS = decision_record.to_json(decision(), {LABEL: "gpu-lq"})
+RECORD = annotation(MADE, {LABEL: "gpu-lq"})
+ANOTHERS = annotation(decision(), {LABEL: "gpu-lq"})
 SIGNED = signed_record(RECORD, "team", KEYS)
 ELSEWHERE = signed_record(RECORD, "other", KEYS)
 NEWER = json.dumps({"version": decision_record.VERSION + 1})
@@ -82,7 +82,7 @@ def test_a_job_that_is_being_created_has_no_creation_time_to_claim():
 
 
 def test_what_may_not_be_put_back_leaves_the_job_as_it_came():
-    text = decision_record.to_json(decision(), {"/spec/template/spec/serviceAccountName": "root"})
+    text = annotation(decision(), {"/spec/template/spec/serviceAccountName": "root"})
 
     found = decided_job.read(carrying(text), KIND)
 

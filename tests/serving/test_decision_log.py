@@ -37,6 +37,8 @@ def test_a_decision_is_told_with_its_numbers_and_without_the_jobs_spec():
     job, _ = server.create(light_job(annotations={"secret": "s3cret"}))
 
     line = line_of(server)
+    # It is made once in a review, for the annotation.
+    assert line["decision"] is server.considered[0].outcome.recorded
     line["decision"] = decision_json(line["decision"])
 
     written = decision(job)

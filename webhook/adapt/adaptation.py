@@ -15,7 +15,7 @@ from webhook.kueue.topology_requests import ANNOTATIONS, PREFERRED, REQUIRED, UN
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import Json
-from webhook.model.job import Job, PodSet, PodSets, of_pod_sets
+from webhook.model.job import Job, PodSet, PodSets
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.policy.fallback_policy import (
     Accelerator,
@@ -231,7 +231,7 @@ def adapt(job: Job, option: Option) -> Job:
     # Comparing with an empty adaptation would cost more than most adaptations do.
     if not option.adaptation.model_fields_set:
         return job
-    pod_sets = of_pod_sets(_adapt, job.pod_sets, option.adaptation)
+    pod_sets = _adapt(job.pod_sets, option.adaptation)
     return job if pod_sets is job.pod_sets else replace(job, pod_sets=pod_sets)
 
 
@@ -438,12 +438,8 @@ def refused_replicas(job: Job, adaptation: Adaptation) -> Rejection | None:
     """Return why a Job may not have the replicas that an adaptation gives it; None: it may."""
     if not adaptation.replicas:
         return None
-    detail = of_pod_sets(_replica_problem, job.pod_sets, adaptation)
+    detail = next(_replica_problems(job.pod_sets, adaptation), "")
     return Rejection(reason=Reason.REPLICAS_NOT_ALLOWED, detail=detail) if detail else None
-
-
-def _replica_problem(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> str:
-    return next(_replica_problems(pod_sets, adaptation), "")
 
 
 def _replica_problems(pod_sets: Sequence[PodSet], adaptation: Adaptation) -> Iterator[str]:

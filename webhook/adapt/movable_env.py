@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from webhook.adapt.adaptation import is_adapted
 from webhook.model.fields import Json
-from webhook.model.job import ENV_PREFIX, Job, PodSet, PodSets, of_pod_sets
+from webhook.model.job import ENV_PREFIX, Job, PodSet, PodSets
 from webhook.model.pods import Container, PodTemplate
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option
 
@@ -40,7 +40,7 @@ def with_movable_env(job: Job, adapted: Job, option: Option, policy: FallbackPol
     """
     if policy.spec.reconsider is None and not option.adaptation.env:
         return adapted
-    pod_sets = of_pod_sets(_movable, job.pod_sets, adapted.pod_sets, option, policy)
+    pod_sets = _movable(job.pod_sets, adapted.pod_sets, option, policy)
     return adapted if pod_sets is adapted.pod_sets else replace(adapted, pod_sets=pod_sets)
 
 

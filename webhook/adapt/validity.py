@@ -18,7 +18,7 @@ from webhook.kueue.requests import MIN_PARALLELISM
 from webhook.model import quantity
 from webhook.model.decision import Rejection
 from webhook.model.fields import FieldError
-from webhook.model.job import Job, PodSet, of_pod_sets
+from webhook.model.job import Job, PodSet
 from webhook.model.pods import Container, PodTemplate, Resources
 from webhook.model.queues import LimitRangeItem
 from webhook.model.reasons import Reason
@@ -172,14 +172,15 @@ def refusal(before: Job, after: Job, limit_ranges: Sequence[LimitRangeItem]) -> 
     *before* is the Job as submitted; *limit_ranges* are those of its namespace.
     """
     has_minimum = MIN_PARALLELISM in before.annotations
-    return of_pod_sets(_refusal, before.pod_sets, after.pod_sets, limit_ranges, has_minimum)
+    return _refusal(before.pod_sets, after.pod_sets, limit_ranges, has_minimum=has_minimum)
 
 
 def _refusal(
     before: Sequence[PodSet],
     after: Sequence[PodSet],
     limit_ranges: Sequence[LimitRangeItem],
-    has_minimum: bool,  # noqa: FBT001 - a value like the others
+    *,
+    has_minimum: bool,
 ) -> Rejection | None:
     if before is after:
         return None

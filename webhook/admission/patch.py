@@ -120,7 +120,10 @@ def empty(part: str) -> Any:
 
 def to_pointer(path: Iterable[str]) -> str:
     """Write a path as a JSON Pointer (RFC 6901) with names in the place of list indices."""
-    return "".join(["/" + part.replace("~", "~0").replace("/", "~1") for part in path])
+    pointer = ""
+    for part in path:
+        pointer += "/" + part.replace("~", "~0").replace("/", "~1")
+    return pointer
 
 
 def from_pointer(pointer: str) -> Path:
@@ -199,14 +202,38 @@ def _check(edits: Sequence[Edit], allowed: Allowed) -> None:
 
 def _apply(operation: Operation, path: Path, source: dict[str, Any]) -> None:
     try:
-        JsonPatch.operations[operation["op"]](operation).apply(source)
+        text = operation["path"]
+        pointer = _kept_pointer(text) if len(text) <= _LONGEST_KEPT else _Pointer(text)
+        read = {**operation, "path": pointer}
+        JsonPatch.operations[operation["op"]](read).apply(source)
     except (JsonPatchException, JsonPointerException) as error:
         # The library's text holds the object, which nobody may read in a log.
         raise PatchError(path, f"does not apply: {type(error).__name__}") from None
 
 
-def _operations(edit: Edit, source: dict[str, Any]) -> Iterator[Operation]:
-    """Yield the operations that carry out one edit of *source* as it is now."""
+_LONGEST_KEPT = 256
+"""Characters of a pointer that is read once for all Jobs: few differ from Job to Job."""
+
+
+class _Pointer(JsonPointer):
+    """A pointer that remembers its text, and steps through objects by one look-up."""
+
+    path = ""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.path = text
+
+    def walk(self, doc: Any, part: str | int) -> Any:
+        # The library asks four times what kind of value it has before it does the same.
+        return doc[part] if type(doc) is dict and part in doc else super().walk(doc, part)
+
+
+_kept_pointer = lru_cache(maxsize=1024)(_Pointer)
+
+
+def _operations(edit: Edit, source: dict[str, Any]) -> list[Operation]:
+    """List the operations that carry out one edit of *source* as it is now."""
     above: list[str] = []
     node: Any = source
     for depth, part in enumerate(edit.path[:-1]):
@@ -214,17 +241,16 @@ def _operations(edit: Edit, source: dict[str, Any]) -> Iterator[Operation]:
         key, below = (part, node.get(part)) if is_object else _found(node, part, edit, depth)
         above.append(key)
         if below is None:
-            if edit.value is not ABSENT:
-                op = "replace" if isinstance(node, dict) and part in node else "add"
-                yield {"op": op, "path": to_pointer(above), "value": _created(edit, depth)}
-            return
+            if edit.value is ABSENT:
+                return []
+            op = "replace" if isinstance(node, dict) and part in node else "add"
+            return [{"op": op, "path": to_pointer(above), "value": _created(edit, depth)}]
         node = below
     if isinstance(node, dict):
-        yield from _of_member(edit, node, above)
-    elif isinstance(node, list):
-        yield from _of_element(edit, node, above)
-    else:
-        raise PatchError(edit.path, f"no object at {to_pointer(above)}")
+        return _of_member(edit, node, above)
+    if isinstance(node, list):
+        return _of_element(edit, node, above)
+    raise PatchError(edit.path, f"no object at {to_pointer(above)}")
 
 
 def _found(node: Any, part: str, edit: Edit, depth: int) -> tuple[str, Any]:
@@ -268,32 +294,34 @@ def _new(path: Path, depth: int) -> Any:
     return {"manager" if above == _OWN_ELEMENTS else "name": part}
 
 
-def _of_member(edit: Edit, node: Mapping[str, Any], above: Sequence[str]) -> Iterator[Operation]:
+def _of_member(edit: Edit, node: Mapping[str, Any], above: Sequence[str]) -> list[Operation]:
     key = edit.path[-1]
     path = to_pointer((*above, key))
     if edit.value is ABSENT:
-        if node.get(key) is not None:
-            yield {"op": "remove", "path": path}
-    elif key not in node:
-        yield {"op": "add", "path": path, "value": edit.value}
-    elif node[key] != edit.value:
-        yield {"op": "replace", "path": path, "value": edit.value}
+        return [{"op": "remove", "path": path}] if node.get(key) is not None else []
+    if key not in node:
+        return [{"op": "add", "path": path, "value": edit.value}]
+    if node[key] != edit.value:
+        return [{"op": "replace", "path": path, "value": edit.value}]
+    return []
 
 
-def _of_element(edit: Edit, node: list[Any], above: Sequence[str]) -> Iterator[Operation]:
+def _of_element(edit: Edit, node: list[Any], above: Sequence[str]) -> list[Operation]:
     name = edit.path[-1]
     if edit.value is ABSENT:
         # All entries of that name go: with the last one gone, the one before it would count. From
         # the end, because indices shift.
-        for index in range(len(node) - 1, -1, -1):
-            if isinstance(node[index], dict) and node[index].get("name") == name:
-                yield {"op": "remove", "path": to_pointer((*above, str(index)))}
-        return
+        return [
+            {"op": "remove", "path": to_pointer((*above, str(index)))}
+            for index in range(len(node) - 1, -1, -1)
+            if isinstance(node[index], dict) and node[index].get("name") == name
+        ]
     place = place_of(node, name)
     if place is None:
-        yield {"op": "add", "path": to_pointer((*above, "-")), "value": edit.value}
-    elif node[place] != edit.value:
-        yield {"op": "replace", "path": to_pointer((*above, str(place))), "value": edit.value}
+        return [{"op": "add", "path": to_pointer((*above, "-")), "value": edit.value}]
+    if node[place] != edit.value:
+        return [{"op": "replace", "path": to_pointer((*above, str(place))), "value": edit.value}]
+    return []
 
 
 _OWN_ELEMENTS = "runtimePatches"
@@ -380,12 +408,13 @@ def original_json(original: Original) -> dict[str, Json]:
         to_pointer(path): None if value is ABSENT else value
         for path, value in original.items()
         if path not in missing
-        or not (path in above or path in ours or path[-1] in _NAMED_TEXTS or _is_mark_of_edit(path))
+        or not (
+            path in above
+            or path in ours
+            or path[-1] in _NAMED_TEXTS
+            or (path[-1] in MARKS_OF_EDITS and len(path) > 1 and path[-2] in _TEXTS)
+        )
     }
-
-
-def _is_mark_of_edit(path: Path) -> bool:
-    return path[-1] in MARKS_OF_EDITS and len(path) > 1 and path[-2] in _TEXTS
 
 
 def _read_by_variables(original: Original) -> frozenset[Path]:

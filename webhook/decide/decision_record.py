@@ -110,12 +110,7 @@ def _cluster_json(there: Assessment) -> dict[str, Any]:
     return entry
 
 
-_Clusters = Annotated[
-    # Assessments, of which no JSON is read.
-    tuple[Any, ...],
-    BeforeValidator(lambda _: ()),
-    PlainSerializer(lambda clusters: list(map(_cluster_json, clusters))),
-]
+_Clusters = Annotated[tuple[Mapping[str, Any], ...], BeforeValidator(lambda _: ())]
 """They are for who reads the JSON: nothing asks a recorded decision about them."""
 _Range = tuple[_Amount, _Amount] | None
 
@@ -220,12 +215,6 @@ def elsewhere(recorded: Recorded, queue: str) -> frozenset[str]:
     return frozenset(others - {cluster_queues.get(queue)})
 
 
-def expected_cost(recorded: Recorded) -> Cost | None:
-    """Return what it was expected to cost as it was submitted; None: not known."""
-    here = (option.cost for option in recorded.options if option.queue == recorded.from_queue)
-    return next(here, None)
-
-
 def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
     """Return a record as JSON, without some fields and those that have their defaults."""
     written = _RECORDED.dump_python(
@@ -240,14 +229,14 @@ def _written(record: Recorded, left_out: Any) -> dict[str, Any]:
     return {"version": record.version, **written, "options": written.get("options", [])}
 
 
-def to_json(decision: Decision, original: Mapping[str, Any]) -> str:
+def to_json(recorded: Recorded, original: Mapping[str, Any]) -> str:
     """Write the Job's annotation: compact, with times in seconds; what is unknown is left out.
 
     *original* is what an undo puts back. What stands elsewhere on the Job is left out, as
     ``parsed`` finds it there; what neither an undo nor ``explain`` needs is in the log alone.
     """
-    record = _written(record_of(decision), _ON_JOB)
-    if decision.moves and decision.history and decision.history[-1].reason == decision.reason:
+    record = _written(recorded, _ON_JOB)
+    if recorded.moves and recorded.history and recorded.history[-1].reason == recorded.reason:
         del record["history"][-1]["reason"]
     record["options"] = _with_short_costs(record["options"], record.get("option"))
     return _ENCODER.encode({**record, "original": original})
@@ -360,12 +349,8 @@ def _sentence(said: Any) -> str:
     return said[len(PREFIX) : _REASON_LIMIT].encode(errors="replace").decode()
 
 
-def reason_of(decision: Decision) -> str:
-    """Return the decision's reason as the Job's annotation has it, at most 256 characters."""
-    return said(decision.reason)
-
-
 def said(reason: str) -> str:
+    """Return a decision's reason as the Job's annotation has it, at most 256 characters."""
     return clip(PREFIX + reason, _REASON_LIMIT)
 
 
@@ -380,7 +365,7 @@ def _recorded_option(option: Assessment) -> RecordedOption:
         queue=option.queue,
         cluster_queue=option.cluster_queue,
         cluster=option.cluster,
-        clusters=option.clusters,
+        clusters=tuple(map(_cluster_json, option.clusters)),
         fits=None if option.fit is None else option.fit is Fit.FITS,
         preempts=option.preempts or None,
         pending=option.pending,

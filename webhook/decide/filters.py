@@ -113,6 +113,8 @@ def _inactive(candidate: OptionCandidate) -> Rejection | None:
 def _no_active_cluster(candidate: OptionCandidate) -> Rejection | None:
     """Refuse a MultiKueue queue if none of its worker clusters is active, in their own words."""
     queue, snapshot = candidate.cluster_queue, candidate.applicant.snapshot
+    if not queue.checks:
+        return None
     names = multikueue.behind(queue, snapshot.setup)
     why = {name: multikueue.inactive(name, snapshot.setup) for name in names}
     # One active cluster is enough: MultiKueue sends a Workload to all, and the first one keeps it.

@@ -18,7 +18,7 @@ from webhook.jobs import BY_NAME
 from webhook.kueue import multikueue
 from webhook.kueue.assignment import Assignment
 from webhook.kueue.flavor_plan import flavors_with_topology
-from webhook.kueue.requests import needs, priority_of
+from webhook.kueue.requests import MIN_PARALLELISM, needs, priority_of
 from webhook.kueue.topology_placement import FlavorDomains, could_hold, domains_of, level_of
 from webhook.kueue.topology_requests import Placing, requested
 from webhook.model.decision import Assessment, Rejection
@@ -89,9 +89,15 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
     """Adapt the Job, and find out whether it is valid and how the ClusterQueue would admit it."""
     applicant, cluster_queue = candidate.applicant, candidate.cluster_queue
     snapshot = applicant.snapshot
-    job = _adapted_for(candidate)
-    if isinstance(job, Rejection):
-        assessment.rejection = job
+    pod_sets = _adapted_for(candidate)
+    if isinstance(pod_sets, Rejection):
+        assessment.rejection = pod_sets
+        return
+    job = applicant.job
+    if pod_sets is not job.pod_sets:
+        job = replace(job, pod_sets=pod_sets)
+    if refusal := slices.refusal(candidate, job):
+        assessment.rejection = refusal
         return
     asked = needs(job, snapshot.cluster, snapshot.setup.kueue)
     priority = priority_of(applicant.job, candidate.option, snapshot.cluster)
@@ -116,15 +122,36 @@ def _fit(candidate: OptionCandidate, assessment: Assessment) -> None:
         _count_in_best(assessment, passes=passes)
 
 
-def _adapted_for(candidate: OptionCandidate) -> Job | Rejection:
-    """Return the Job as adapted by the option, or why it may not be so."""
-    before, adaptation = candidate.applicant.job, candidate.option.adaptation
-    if refusal := refused_replicas(before, adaptation):
-        return refusal
+def _adapted_for(candidate: OptionCandidate) -> tuple[PodSet, ...] | Rejection:
+    """Return the pod sets as adapted by the option, or why they may not be so.
+
+    This is the one place that remembers what an option makes of a template.
+    """
+    before, option, policy = candidate.applicant.job, candidate.option, candidate.applicant.policy
     snapshot = candidate.applicant.snapshot
-    job = adapted(before, candidate.option, candidate.applicant.policy)
-    job = in_topologies(job, adaptation, candidate.cluster_queue, snapshot)
-    return invalid(before, job, snapshot) or slices.refusal(candidate, job) or job
+
+    def work() -> tuple[PodSet, ...] | Rejection:
+        if refusal := refused_replicas(before, option.adaptation):
+            return refusal
+        job = adapted(before, option, policy)
+        job = in_topologies(job, option.adaptation, candidate.cluster_queue, snapshot)
+        return invalid(before, job, snapshot) or job.pod_sets
+
+    if not isinstance(before.pod_sets, PodSets):
+        return work()
+    cluster, setup = snapshot.cluster, snapshot.setup
+    depends_on: tuple[object, ...] = (
+        _adapted_for,
+        option,
+        policy,
+        BY_NAME[before.kind],
+        cluster.limit_ranges.get(before.namespace, ()),
+        MIN_PARALLELISM in before.annotations,
+    )
+    if option.adaptation.topology.mode is TopologyMode.AUTO:
+        of_topologies = setup.flavors, setup.topologies, setup.kueue, cluster.overheads
+        depends_on = (*depends_on, candidate.cluster_queue, *of_topologies)
+    return before.pod_sets.recall(depends_on, work)
 
 
 def invalid(before: Job, job: Job, snapshot: Snapshot) -> Rejection | None:

@@ -159,13 +159,17 @@ def apply(
     class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
     held = warning.held(decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current)
-    after = under(
-        taken.job, applicant.policy, taken, decision_id=decision.id, class_text=class_text
+    after = marks.marked(
+        after,
+        after.labels,
+        option=taken.option,
+        decision_id=decision.id,
+        policy=applicant.policy.name,
+        job_class=class_text,
     )
     after = gated(after) if decision.hold is not None else after
     arrival = decided(after, taken, decision, snapshot, class_text=class_text)
-    outcome = _changed(case, after, decision, arrival, keys=keys)
-    return replace(outcome, warnings=(*said, *held))
+    return _changed(case, after, decision, arrival, keys=keys, warnings=(*said, *held))
 
 
 def left(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> Decided:
@@ -175,10 +179,12 @@ def left(case: RecoveredJob, decision: Decision, keys: SigningKeys | None) -> De
     # A manifest that carries an older decision keeps that record, since it alone can undo it.
     # Marks on the pod template always go: a new Job has none of its own (decision 0024).
     proven = marks.off_templates(case.current)
-    recorded = proven if case.is_its_own else annotated(proven, decision, {}, keys)
+    recorded = None if case.is_its_own else decision_record.record_of(decision)
+    after = proven if recorded is None else annotated(proven, recorded, {}, keys)
     return Decided(
         decision=decision,
-        edits=case.kind.edits(case.current, recorded),
+        recorded=recorded,
+        edits=case.kind.edits(case.current, after),
         warnings=_unchanged(case, decision),
         job=case.submitted,
     )
@@ -206,11 +212,12 @@ def taken_back(case: RecoveredJob, decision: Decision, keys: SigningKeys | None)
 
     *decision* is the one that says so, on the Job where there is room for it.
     """
-    after = annotated(case.submitted, decision, {}, keys)
+    recorded = decision_record.record_of(decision)
+    after = annotated(case.submitted, recorded, {}, keys)
     edits = case.kind.edits(case.current, after)
     if patch.too_large(case.source, edits):
         edits = case.kind.edits(case.current, case.submitted)
-    return Decided(decision=decision, edits=edits, job=case.submitted)
+    return Decided(decision=decision, recorded=recorded, edits=edits, job=case.submitted)
 
 
 def unproven(case: RecoveredJob) -> tuple[Edit, ...]:
@@ -254,14 +261,14 @@ def under(
 
 
 def annotated(
-    job: Job, decision: Decision, record: Mapping[str, Json], keys: SigningKeys | None
+    job: Job, recorded: Recorded, original: Mapping[str, Json], keys: SigningKeys | None
 ) -> Job:
-    """Return the Job with the signed decision on it; *record* is what an undo puts back."""
-    text = decision_record.to_json(decision, record)
+    """Return the Job with the signed decision on it; *original* is what an undo puts back."""
+    text = decision_record.to_json(recorded, original)
     annotations = {
         **job.annotations,
         jobs.DECISION: signed_record(text, job.namespace, keys),
-        jobs.REASON: decision_record.reason_of(decision),
+        jobs.REASON: decision_record.said(recorded.reason),
     }
     return replace(job, annotations=annotations)
 
@@ -273,19 +280,23 @@ def _changed(
     arrival: Arrival,
     *,
     keys: SigningKeys | None,
+    warnings: tuple[str, ...],
 ) -> Decided:
     """Return the outcome of a Job that is *after* the decision, with what an undo puts back."""
     changed = case.kind.edits(case.submitted, after)
     original = patch.original_of(changed, case.submitted_source)
-    recorded = annotated(after, decision, patch.original_json(original), keys)
+    recorded = decision_record.record_of(decision)
+    final = annotated(after, recorded, patch.original_json(original), keys)
     if case.current is case.submitted:
-        edits = changed + case.kind.edits(after, recorded)
+        edits = changed + case.kind.edits(after, final)
     else:
         # The patch applies to the object under review, which has marks that ``submitted`` lacks.
-        edits = case.kind.edits(case.current, recorded)
+        edits = case.kind.edits(case.current, final)
     return Decided(
         decision=decision,
+        recorded=recorded,
         edits=edits,
+        warnings=warnings,
         arrival=arrival,
         job=case.submitted,
     )

@@ -122,6 +122,8 @@ class Ledger:
         *healthy*: the watch is live, so that a Workload not observed within seconds does not exist.
         """
         self._clock = max(self._clock, now)
+        if not (self._entries or self._names):
+            return ()
         life = self._ttl_seconds
         if healthy:
             life = min(life, max(SOON_SECONDS, self._longest * _TIMES))

@@ -211,12 +211,14 @@ def _recorded(
     changed = warning.between(now, after, left=now.queue, taken=after.queue)
     in_all = warning.between(before, after, left=before.queue, taken=after.queue)
     decision = replace(decision, changed=in_all.names)
-    final = carry_out.annotated(after, decision, patch.original_json(original), keys)
+    recorded = decision_record.record_of(decision)
+    final = carry_out.annotated(after, recorded, patch.original_json(original), keys)
     edits = case.kind.edits(now, final)
     if what := patch.too_large(case.source, edits):
         return Declined(obstacle=Obstacle.TOO_LARGE, detail=what)
     return Moved(
         decision=decision,
+        recorded=recorded,
         edits=edits,
         warnings=warning.moved(taken, changed, left=now.queue, kind=case.kind, job=now),
     )

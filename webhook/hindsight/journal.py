@@ -125,7 +125,8 @@ class JournalEntry:
     @property
     def expected_cost(self) -> Cost | None:
         """What its decision expected it to cost as it was submitted; None: not known."""
-        return decision_record.expected_cost(self.decision) if self.decision is not None else None
+        submitted = self.decision.from_queue if self.decision is not None else ""
+        return next((option.cost for option in self.options if option.queue == submitted), None)
 
 
 _ENTRY: Final = TypeAdapter(JournalEntry)

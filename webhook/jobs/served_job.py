@@ -90,10 +90,10 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
 
     """
     check_pod_sets(served)
-    _check_containers(served)
-    written = [_written(pod_set) for pod_set in served]
+    written = [marshal.dumps(dict(pod_set.template), _WITHOUT_REFERENCES) for pod_set in served]
     size = sum(map(len, written))
     if size > _LONGEST_SHARED:
+        _check(served, written)
         return PodSets(map(_pod_set, served))
     named = tuple(
         (pod_set.name, pod_set.pods, pod_set.path, pod_set.replicas) for pod_set in served
@@ -102,6 +102,7 @@ def read_pod_sets(served: Sequence[ServedPodSet]) -> PodSets:
     key = (named, tuple(written), repr(added) if any(added) else "")
 
     def work() -> PodSets:
+        _check(served, written)
         # Read from the bytes, because the review's own object is patched later (decision 0008).
         unshared = (marshal.loads(text) for text in written)  # noqa: S302 - written above
         pairs = zip(served, unshared, strict=True)
@@ -166,21 +167,15 @@ def forget() -> None:
     _shared.clear()
 
 
-def _check_containers(served: Sequence[ServedPodSet]) -> None:
-    """Refuse a Job with containers that no patch could name, or with very many in all pod sets."""
+def _check(served: Sequence[ServedPodSet], written: Sequence[bytes]) -> None:
+    """Refuse a Job with containers that no patch could name, or one that takes long to decide."""
+    places = [".".join(pod_set.path or ()) for pod_set in served]
     count = 0
-    for pod_set in served:
-        here = ".".join(pod_set.path or ())
+    for pod_set, here in zip(served, places, strict=True):
         count += template.check_containers(pod_set.template, here, others=count)
-
-
-def _written(pod_set: ServedPodSet) -> bytes:
-    """Return the template as text, once it is known that it does not take long to decide."""
-    pods, here = dict(pod_set.template), ".".join(pod_set.path or ())
-    written = marshal.dumps(pods, _WITHOUT_REFERENCES)
-    if len(written) > _LONGEST_UNCHECKED:
-        template.check_entries(pods, here)
-    return written
+    for pod_set, here, text in zip(served, places, written, strict=True):
+        if len(text) > _LONGEST_UNCHECKED:
+            template.check_entries(dict(pod_set.template), here)
 
 
 def _pod_set(served: ServedPodSet) -> PodSet:

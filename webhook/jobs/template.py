@@ -106,30 +106,34 @@ def _entries(value: Any) -> list[Any]:
     return entries
 
 
-def edits(path: Path, before: PodTemplate, after: PodTemplate) -> Iterator[Edit]:
-    """Yield the differences between two versions of the template at *path*."""
+def edits(path: Path, before: PodTemplate, after: PodTemplate) -> list[Edit]:
+    """List the differences between two versions of the template at *path*."""
     metadata, spec = (*path, "metadata"), (*path, "spec")
-    yield from text_edits((*metadata, "labels"), before.labels, after.labels)
-    yield from text_edits((*metadata, "annotations"), before.annotations, after.annotations)
-    yield from _all_of((*spec, "containers"), before.containers, after.containers)
-    yield from _all_of((*spec, "initContainers"), before.init_containers, after.init_containers)
-    yield from text_edits((*spec, "nodeSelector"), before.node_selector, after.node_selector)
-    # These have no keys by which their parts could be named, so each is replaced as a whole.
-    yield from whole_edit((*spec, "tolerations"), listed(before), listed(after))
-    yield from whole_edit((*spec, "affinity"), before.affinity, after.affinity)
-    yield from whole_edit((*spec, "runtimeClassName"), before.runtime_class, after.runtime_class)
+    return [
+        *text_edits((*metadata, "labels"), before.labels, after.labels),
+        *text_edits((*metadata, "annotations"), before.annotations, after.annotations),
+        *_all_of((*spec, "containers"), before.containers, after.containers),
+        *_all_of((*spec, "initContainers"), before.init_containers, after.init_containers),
+        *text_edits((*spec, "nodeSelector"), before.node_selector, after.node_selector),
+        # These have no keys by which their parts could be named, so each is replaced as a whole.
+        *whole_edit((*spec, "tolerations"), listed(before), listed(after)),
+        *whole_edit((*spec, "affinity"), before.affinity, after.affinity),
+        *whole_edit((*spec, "runtimeClassName"), before.runtime_class, after.runtime_class),
+    ]
 
 
-def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Edit]:
-    """Yield the differences between two objects of strings, key by key."""
+def text_edits(path: Path, before: Mapping[str, str], after: Mapping[str, str]) -> list[Edit]:
+    """List the differences between two objects of strings, key by key."""
     if before == after:
-        return
+        return []
+    changes = []
     for key, value in after.items():
         if before.get(key) != value:
-            yield Edit(path=(*path, key), value=value, was=before.get(key, ABSENT))
+            changes.append(Edit(path=(*path, key), value=value, was=before.get(key, ABSENT)))
     for key, value in before.items():
         if key not in after:
-            yield Edit(path=(*path, key), value=ABSENT, was=value)
+            changes.append(Edit(path=(*path, key), value=ABSENT, was=value))
+    return changes
 
 
 def _all_of(path: Path, before: Sequence[Container], after: Sequence[Container]) -> Iterator[Edit]:

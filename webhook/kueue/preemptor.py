@@ -459,6 +459,8 @@ class Preemptions:
 
         *short*: the cells of which quota is short.
         """
+        if not self._holders:
+            return ()
         search = PreemptionSearch(
             tree=self._tree,
             holders=self._holders,

@@ -74,7 +74,7 @@ class UsageTree:
     def taken(self, amounts: Amounts) -> Taken:
         """Return amounts by index; those of cells without quota in this tree limit nobody."""
         indices = self.indices
-        return tuple((indices[cell], n) for cell, n in amounts.items() if cell in indices)
+        return tuple([(indices[cell], n) for cell, n in amounts.items() if cell in indices])
 
     def amounts(self, taken: Taken) -> dict[FlavorResource, int]:
         return {self.cells[cell]: amount for cell, amount in taken}

@@ -212,7 +212,10 @@ Decision: TypeAlias = DecisionWith[Assessment]
 
 def taken_of(decision: Decision) -> Assessment | None:
     """Return the option taken as it was assessed; None: left as submitted."""
-    return next((option for option in decision.options if option.option == decision.option), None)
+    for option in decision.options:
+        if option.option == decision.option:
+            return option
+    return None
 
 
 def _unix(time: str) -> float:
@@ -262,6 +265,8 @@ class Decided(_Created):
     """A Job that a policy has decided, if only to leave it as submitted."""
 
     decision: Decision
+    recorded: DecisionWith[Any] | None = field(default=None, compare=False)
+    """What the Job's annotation says of the decision; None: nothing was written."""
 
     @property
     def why_not(self) -> Explained | None:
@@ -277,6 +282,8 @@ class Moved(_Answered):
     """A pending Job that goes to another option, as was asked."""
 
     decision: Decision
+    recorded: DecisionWith[Any] = field(compare=False)
+    """What the Job's annotation says of the decision."""
 
     @property
     def audit(self) -> dict[str, str]:

@@ -96,7 +96,7 @@ def gates_of(annotations: Mapping[str, Any]) -> tuple[str, ...]:
 
 def is_gated(annotations: Mapping[str, Any]) -> bool:
     """Tell whether our gate holds it."""
-    return OUR_GATE in gates_of(annotations)
+    return GATE in annotations and OUR_GATE in gates_of(annotations)
 
 
 def gated(job: Job) -> Job:

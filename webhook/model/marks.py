@@ -131,9 +131,11 @@ def unmarked(job: Job) -> Job:
 def _is_marked(job: Job) -> bool:
     if not (MARKS.isdisjoint(job.labels) and MARKS.isdisjoint(job.annotations)):
         return True
-    templates = [pod_set.template for pod_set in job.pod_sets]
-    texts = (text for template in templates for text in (template.labels, template.annotations))
-    return not all(map(MARKS.isdisjoint, texts))
+    for pod_set in job.pod_sets:
+        template = pod_set.template
+        if not (MARKS.isdisjoint(template.labels) and MARKS.isdisjoint(template.annotations)):
+            return True
+    return False
 
 
 def _without(texts: Mapping[str, str]) -> Mapping[str, str]:

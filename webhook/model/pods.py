@@ -237,9 +237,10 @@ class Selector:
             return False
         if not (self.labels or self.expressions):
             return True
-        return all(labels.get(key) == value for key, value in self.labels.items()) and all(
-            expression.matches(labels) for expression in self.expressions
-        )
+        for key, value in self.labels.items():
+            if labels.get(key) != value:
+                return False
+        return not self.expressions or all(each.matches(labels) for each in self.expressions)
 
 
 EVERYTHING = Selector(labels={})

@@ -222,7 +222,8 @@ def line(considered: Considered, seconds: float) -> dict[str, Any]:
         case Decided() | Moved():
             record["option"], record["reason"] = taken(outcome.decision)
             record["state_age_s"] = round(outcome.decision.state_age_seconds, 3)
-            record["decision"] = decision_record.record_of(outcome.decision)
+            recorded = outcome.recorded or decision_record.record_of(outcome.decision)
+            record["decision"] = recorded
         case Undone():
             pass
     return record
