@@ -12,7 +12,7 @@ from webhook.model.queues import (
     LocalQueue,
     Preemption,
     Queueing,
-    Reservation,
+    QuotaHolder,
     Selector,
     StopPolicy,
 )
@@ -152,9 +152,9 @@ LOWER = Preemption(within_cluster_queue="LowerPriority")
 def reserving(*priorities, flavor="t4"):
     """Workloads with a GPU each, the newest first."""
     return tuple(
-        Reservation(
+        QuotaHolder(
             key=f"team/{flavor}-{number}",
-            local_queue="gpu-lq",
+            local_queue="team/gpu-lq",
             charge=(((flavor, GPU), 1),),
             priority=priority,
             reserved_at=-number,

@@ -6,10 +6,11 @@ import pytest
 
 from tests.builders import cluster_queue, cohort
 from webhook.kueue import quota
-from webhook.kueue.preemption import Preemptor, QuotaHolder
+from webhook.kueue.preemption import Preemptor
 from webhook.kueue.preemptor import Preemptions
 from webhook.model.queues import (
     Preemption,
+    QuotaHolder,
 )
 
 FAIR = "InCohortFairSharing"

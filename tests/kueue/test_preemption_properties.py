@@ -11,13 +11,12 @@ from tests.worlds import snapshots, trees
 from webhook.kueue.preemption import (
     PreemptionReason,
     Preemptor,
-    QuotaHolder,
     satisfies_policy,
 )
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import UsageTree
 from webhook.kueue.quota_holders import QuotaHolders, StartedWorkloads
-from webhook.model.queues import KueueConfig, Preemption
+from webhook.model.queues import KueueConfig, Preemption, QuotaHolder
 
 within = st.sampled_from(["Never", "LowerPriority", "LowerOrNewerEqualPriority"])
 reclaims = st.sampled_from(["Never", "LowerPriority", "Any", "Any"])
@@ -247,7 +246,7 @@ def test_the_event_loop_preempts_for_a_head_whom_the_search_finds(world, data):
             queued_at=times,
         )
     )
-    holders = [replace(each, uid=each.key, is_evicted=False) for each in world.holders]
+    holders = [each._replace(uid=each.key, is_evicted=False) for each in world.holders]
     world = replace(world, preemptor=asked, holders=holders)
     assume(world.short)
     is_fair = world.strategies is not None

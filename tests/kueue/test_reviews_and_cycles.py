@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.builders import NAMESPACE
 from tests.worlds import arrivals, simulations, snapshots, trees, used, waiting
 from webhook.kueue.simulation import Running
-from webhook.model.queues import Held, Reservation
+from webhook.model.queues import Held, QuotaHolder
 from webhook.state import occupancy
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.snapshot import updated
@@ -36,9 +36,9 @@ def holders(draw, state):
                 continue
             tree.charge(tree.leaves[name], tree.taken(amounts))
             found[name].append(
-                Reservation(
+                QuotaHolder(
                     key=f"{NAMESPACE}/held-{name}-{number}",
-                    local_queue=f"{name[:-3]}-lq",
+                    local_queue=f"{NAMESPACE}/{name[:-3]}-lq",
                     charge=tuple(amounts.items()),
                     priority=draw(st.integers(0, 2)),
                     reserved_at=draw(st.integers(1, 3)),

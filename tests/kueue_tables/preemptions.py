@@ -2,8 +2,9 @@
 
 from tests.kueue_tables.clusters import cluster
 from tests.kueue_tables.trees import taken, tree_of
-from webhook.kueue.preemption import Preemptor, QuotaHolder
+from webhook.kueue.preemption import Preemptor
 from webhook.kueue.preemptor import Preemptions
+from webhook.model.queues import QuotaHolder
 
 QUEUE = "queue"
 WORLD = ("flavors", "flvs", "clusterQueues", "cohorts", "admitted")

@@ -1,13 +1,13 @@
 """What a replay begins with."""
 
 from tests.builders import cluster_queue, held, snapshot
-from webhook.model.queues import Reservation
+from webhook.model.queues import QuotaHolder
 from webhook.model.snapshot_parts import OffSwitch
 from webhook.simulate.scenario import emptied
 
-HOLDER = Reservation(
+HOLDER = QuotaHolder(
     key="team/a",
-    local_queue="gpu-lq",
+    local_queue="team/gpu-lq",
     charge=(),
     priority=0,
     reserved_at=0,

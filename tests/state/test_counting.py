@@ -14,7 +14,7 @@ from tests.state.objects import (
     workload,
 )
 from webhook.api import resources as kinds
-from webhook.model.queues import ConsumedResources, Held, Reservation
+from webhook.model.queues import ConsumedResources, Held, QuotaHolder
 from webhook.state import queue_counts
 from webhook.state.queue_counts import Admitted
 
@@ -290,9 +290,9 @@ def test_who_may_be_preempted_is_named_in_kueues_order():
     found = state.snapshot(1.0, 0.0).workloads.reserving["gpu-cq"]
 
     assert names(found) == ["leaving", "late", "twin", "early", "urgent"]
-    assert found[1] == Reservation(
+    assert found[1] == QuotaHolder(
         key="team/late",
-        local_queue="gpu-lq",
+        local_queue="team/gpu-lq",
         charge=((CPU, 4000),),
         priority=0,
         reserved_at=1795240820,
@@ -319,7 +319,7 @@ def test_where_nobody_may_be_preempted_nobody_is_named():
 
 
 def test_of_very_many_only_the_first_to_be_preempted_are_named(monkeypatch):
-    monkeypatch.setattr(queue_counts, "MOST_RESERVATIONS", 2)
+    monkeypatch.setattr(queue_counts, "MOST_HOLDERS", 2)
     state = state_with(
         *(holding(name, at) for name, at in zip("abc", (10, 11, 12), strict=True)), **LOWER
     )

@@ -27,12 +27,12 @@ from webhook.kueue.assignment import (
 )
 from webhook.kueue.cycle_log import Kind, Rank, ServedHead
 from webhook.kueue.fair_sharing import LocalQueueUse, Tournament
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, Victim
 from webhook.kueue.preemptor import Possibility
 from webhook.kueue.queue_lines import ClusterQueueHeads, FlavorSearches, QueueEntry, Shape
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.quota_holders import QuotaHolders
-from webhook.model.queues import ClusterQueue, KueueConfig
+from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
 
 MODES: Final = {
     Possibility.NO_CANDIDATES: PreemptionMode.NO_CANDIDATES,

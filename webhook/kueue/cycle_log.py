@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from webhook.kueue.preemption import QuotaHolder
 from webhook.kueue.quota import Taken
+from webhook.model.queues import QuotaHolder
 from webhook.model.topologies import PlacedPods
 
 MOST_LOGGED = 100_000

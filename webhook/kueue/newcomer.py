@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 
 from webhook.kueue import assignment, queue_lines
@@ -25,13 +25,13 @@ from webhook.kueue.cycle import MODES
 from webhook.kueue.cycle_log import CHECKPOINT, CycleLog, Rank, ServedHead
 from webhook.kueue.fair_sharing import Tournament
 from webhook.kueue.flavor_plan import Demand, flavors_with_topology
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.quota import Taken, UsageTree
 from webhook.kueue.simulation import may_preempt
 from webhook.kueue.topology_placement import OccupiedDomains
 from webhook.model.quantity import Amounts
-from webhook.model.queues import ClusterQueue, PodSetNeeds
+from webhook.model.queues import ClusterQueue, PodSetNeeds, QuotaHolder
 from webhook.model.snapshot_parts import KueueSetup
 
 _MOMENT = 1e-6
@@ -456,7 +456,7 @@ def _follow(holders: Preemptions, holder: QuotaHolder, sign: int) -> None:
     elif sign < 0:
         holders.remove(holder)
     else:
-        holders.remove(replace(holder, is_evicted=False))
+        holders.remove(holder._replace(is_evicted=False))
         holders.add(holder)
 
 

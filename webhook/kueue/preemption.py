@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cmp_to_key
 from itertools import chain, combinations
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from webhook.kueue.quota import Taken, UsageTree, tree_names
 from webhook.model.queues import (
@@ -19,11 +19,11 @@ from webhook.model.queues import (
     LOWER_OR_NEWER_EQUAL_PRIORITY,
     LOWER_PRIORITY,
     NEVER,
+    HolderOrder,
     Preemption,
+    QuotaHolder,
 )
 from webhook.model.snapshot_parts import KueueSetup
-
-HolderOrder: TypeAlias = tuple[bool, float, float, str, str]
 
 
 class PreemptionReason(StrEnum):
@@ -31,30 +31,6 @@ class PreemptionReason(StrEnum):
     IN_COHORT_RECLAMATION = "InCohortReclamation"
     IN_COHORT_RECLAIM_WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
     IN_COHORT_FAIR_SHARING = "InCohortFairSharing"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaHolder:
-    """A Workload that holds quota."""
-
-    key: str
-    """``namespace/name``"""
-    leaf: int
-    """Its ClusterQueue's node in the tree."""
-    taken: Taken
-    priority: float
-    reserved_at: float
-    queued_at: float
-    """The time by which its queue would order it."""
-    is_evicted: bool = False
-    uid: str = ""
-    local_queue: str = ""
-    """As in the usages by which admission fair sharing orders LocalQueues."""
-
-    @property
-    def order(self) -> HolderOrder:
-        """Sort as Kueue preempts those of one ClusterQueue without admission fair sharing."""
-        return not self.is_evicted, self.priority, -self.reserved_at, self.uid, self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,16 @@ from webhook.kueue.preemption import (
     PreemptionReason,
     PreemptionSearch,
     Preemptor,
-    QuotaHolder,
     Victim,
 )
 from webhook.kueue.quota import UsageTree
-from webhook.model.queues import DEFAULT_STRATEGIES, LESS_THAN_INITIAL_SHARE, NEVER, Preemption
+from webhook.model.queues import (
+    DEFAULT_STRATEGIES,
+    LESS_THAN_INITIAL_SHARE,
+    NEVER,
+    Preemption,
+    QuotaHolder,
+)
 
 
 def classical_victims(search: PreemptionSearch) -> tuple[Victim, ...]:

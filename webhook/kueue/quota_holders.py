@@ -7,14 +7,14 @@ together stay one. Nothing here knows of cycles, nor of time but as numbers to c
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf
 
-from webhook.kueue.preemption import Preemptor, QuotaHolder, Victim
+from webhook.kueue.preemption import Preemptor, Victim
 from webhook.kueue.preemptor import Possibility, Preemptions
 from webhook.kueue.queue_lines import QueueEntry
 from webhook.kueue.quota import Taken, UsageTree
-from webhook.model.queues import ClusterQueue, KueueConfig
+from webhook.model.queues import ClusterQueue, KueueConfig, QuotaHolder
 from webhook.model.topologies import PlacedPods
 
 _LAST = 1 << 53
@@ -124,7 +124,7 @@ class QuotaHolders:
         for holder in (victim.holder for victim in victims if not victim.holder.is_evicted):
             group = self._groups[holder.key]
             self._preemptions.remove(holder)
-            group.holder = replace(holder, is_evicted=True)
+            group.holder = holder._replace(is_evicted=True)
             self._preemptions.add(group.holder)
             leaving.append(group)
         return leaving

@@ -426,20 +426,38 @@ class Held:
     """None: nobody waits there, it is not known who does, or they do not wait for a head."""
 
 
-class Reservation(NamedTuple):
+HolderOrder: TypeAlias = tuple[bool, float, float, str, str]
+
+
+class QuotaHolder(NamedTuple):
     """A Workload that holds quota, with what decides whether Kueue preempts it."""
 
     key: str
-    """``namespace/name``"""
-    local_queue: str
-    charge: tuple[tuple[FlavorResource, int], ...]
-    priority: int
-    reserved_at: int
-    """When it got its quota, in seconds since 1970; 0: it does not say."""
-    queued_at: int
-    """The time by which its queue would order it, in seconds since 1970."""
-    is_evicted: bool
-    uid: str
+    """``namespace/name``; in a Simulation, what tells it from the others there."""
+    priority: float
+    reserved_at: float
+    """When it got its quota, in seconds since 1970, or since the simulation's beginning; 0: it does
+    not say."""
+    queued_at: float
+    """The time by which its queue would order it, in seconds since 1970; in a Simulation, its place
+    by that time."""
+    uid: str = ""
+    local_queue: str = ""
+    """``namespace/name``, as in the usages by which admission fair sharing orders LocalQueues."""
+    is_evicted: bool = False
+    charge: tuple[tuple[FlavorResource, int], ...] = ()
+    # From here on what a tree of quota has to know.
+    leaf: int = -1
+    """Its ClusterQueue's node."""
+    taken: tuple[tuple[int, int], ...] = ()
+    """The charge, in the tree's indices."""
+
+    @property
+    def order(self) -> HolderOrder:
+        """Sort as Kueue preempts those of one ClusterQueue without admission fair sharing."""
+        # ``CandidatesOrdering``:
+        # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/ordering.go#L42
+        return not self.is_evicted, self.priority, -self.reserved_at, self.uid, self.key
 
 
 def in_order(arrivals: Iterable[Iterable[Arrival]]) -> tuple[Arrival, ...]:

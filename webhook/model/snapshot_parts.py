@@ -35,7 +35,7 @@ from webhook.model.queues import (
     KueueConfig,
     LimitRangeItem,
     LocalQueue,
-    Reservation,
+    QuotaHolder,
     ResourceFlavor,
     WorkerCluster,
     in_order,
@@ -101,9 +101,9 @@ class QueuedWorkloads:
     """ClusterQueue to what it holds; pending are here only those that do not compete for quota."""
     competing: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
     """ClusterQueue to its pending Workloads that compete, by shape, in Kueue's order."""
-    reserving: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    reserving: Mapping[str, tuple[QuotaHolder, ...]] = field(default_factory=dict)
     """ClusterQueue from which Kueue may preempt to its Workloads with quota, in the order in which
-    it would; of very many the first (``state.queue_counts.MOST_RESERVATIONS``)."""
+    it would; of very many the first (``state.queue_counts.MOST_HOLDERS``)."""
     obstacles: Mapping[tuple[str, str], Obstacle] = field(default_factory=dict)
     """(namespace, name) of Jobs to what of their Workloads keeps them from being moved."""
     jobs_on_hold: Mapping[str, int] = field(default_factory=dict)

@@ -6,9 +6,9 @@ ones.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TypeAlias
 
@@ -24,54 +24,21 @@ from webhook.model.fields import FieldError
 from webhook.model.forecasts import Estimates
 from webhook.model.job import Job
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
-from webhook.model.quantity import Amounts, FlavorResource
+from webhook.model.quantity import Amounts
 from webhook.model.queues import (
     Arrival,
     ClusterQueue,
-    Guest,
-    Held,
     Preemption,
     Queueing,
     StopPolicy,
-    Trial,
 )
 from webhook.simulate.replayed_forecasts import Forecasts, QueuedJob
 from webhook.simulate.scenario import Worker
 from webhook.state import counted_arrivals
 from webhook.state.counted_arrivals import occupancy_of
 from webhook.state.occupancy import Occupancy
+from webhook.state.queue_counts import HeldCounts
 from webhook.state.snapshot import Snapshot, updated
-
-
-@dataclass(slots=True)
-class _QueueCounts:
-    """Counts of one ClusterQueue."""
-
-    pending: int = 0
-    reserving: int = 0
-    usage: Counter[FlavorResource] = field(default_factory=Counter)
-    guests: Counter[Guest] = field(default_factory=Counter)
-    trials: Counter[Trial] = field(default_factory=Counter)
-    priorities: Counter[int] = field(default_factory=Counter)
-    """Priorities of Workloads with quota reserved."""
-
-    def add_guest(self, arrival: Arrival, count: int) -> None:
-        """Count a Workload as a guest of its policy, if one decided."""
-        if not arrival.policy:
-            return
-        self.guests[arrival.policy, arrival.option, arrival.namespace] += count
-        if arrival.job_class is not None:
-            self.trials[arrival.policy, arrival.option, arrival.job_class.key] += count
-
-    def held(self) -> Held:
-        return Held(
-            pending=self.pending,
-            reserving=self.reserving,
-            usage={cell: amount for cell, amount in self.usage.items() if amount},
-            guests=dict(+self.guests),
-            trials=dict(+self.trials),
-            lowest_priority=min(+self.priorities, default=None),
-        )
 
 
 class KnownOccupancy:
@@ -79,7 +46,7 @@ class KnownOccupancy:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._view = occupancy_of(snapshot)
-        self._counts_of = {name: _QueueCounts() for name in snapshot.setup.cluster_queues}
+        self._counts_of = {name: HeldCounts() for name in snapshot.setup.cluster_queues}
         self._changed: set[str] = set()
         self._with_heads = frozenset(
             name
@@ -96,37 +63,31 @@ class KnownOccupancy:
         """Count a Workload as pending."""
         counts = self._counts(cluster_queue)
         counts.pending += 1
-        counts.add_guest(arrival, 1)
+        _count_guest(counts, arrival, 1)
 
     def leave(self, cluster_queue: str, arrival: Arrival) -> None:
         """Remove a pending Workload from the counts: it is moved."""
         counts = self._counts(cluster_queue)
         counts.pending -= 1
-        counts.add_guest(arrival, -1)
+        _count_guest(counts, arrival, -1)
 
     def start(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Count a pending Workload as reserving quota."""
         counts = self._counts(cluster_queue)
         counts.pending -= 1
-        counts.reserving += 1
-        counts.usage.update(usage)
-        counts.priorities[arrival.priority] += 1
+        counts.count_reserving(arrival.priority, usage.items(), 1)
 
     def preempt(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Count a Workload that reserved quota as pending again."""
         counts = self._counts(cluster_queue)
         counts.pending += 1
-        counts.reserving -= 1
-        counts.usage.subtract(usage)
-        counts.priorities[arrival.priority] -= 1
+        counts.count_reserving(arrival.priority, usage.items(), -1)
 
     def end(self, cluster_queue: str, arrival: Arrival, usage: Amounts) -> None:
         """Remove a Workload and its usage from the counts."""
         counts = self._counts(cluster_queue)
-        counts.reserving -= 1
-        counts.usage.subtract(usage)
-        counts.priorities[arrival.priority] -= 1
-        counts.add_guest(arrival, -1)
+        counts.count_reserving(arrival.priority, usage.items(), -1)
+        _count_guest(counts, arrival, -1)
 
     def at(self, snapshot: Snapshot, heads: Mapping[str, Arrival]) -> Occupancy:
         """Return the occupancy with the latest counts; all else is from *snapshot*.
@@ -149,9 +110,18 @@ class KnownOccupancy:
         self._view = view
         return view
 
-    def _counts(self, name: str) -> _QueueCounts:
+    def _counts(self, name: str) -> HeldCounts:
         self._changed.add(name)
         return self._counts_of[name]
+
+
+def _count_guest(counts: HeldCounts, arrival: Arrival, step: int) -> None:
+    """Count a Workload as a guest of its policy, if one decided."""
+    if not arrival.policy:
+        return
+    counts.guests[arrival.policy, arrival.option, arrival.namespace] += step
+    if arrival.job_class is not None:
+        counts.trials[arrival.policy, arrival.option, arrival.job_class.key] += step
 
 
 Runs: TypeAlias = Mapping[str, tuple[float, float]]

@@ -40,7 +40,7 @@ from webhook.model.queues import (
     LocalQueue,
     PodSetNeeds,
     Queueing,
-    Reservation,
+    QuotaHolder,
     StopPolicy,
     Trial,
 )
@@ -346,15 +346,13 @@ def _with_reserved(
         return occupancy
     before = occupancy.reserved.get(name, ())
     added = tuple(
-        Reservation(
+        QuotaHolder(
             key=f"{arrival.namespace}/{arrival.key} {len(before) + number}",
-            local_queue=arrival.local_queue,
+            local_queue=arrival.local_queue_key,
             charge=tuple(charge.items()),
             priority=arrival.priority,
             reserved_at=_LATEST + len(before) + number,
             queued_at=arrival.created or _LATEST,
-            is_evicted=False,
-            uid="",
         )
         for number in range(count)
     )

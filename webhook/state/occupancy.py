@@ -26,7 +26,7 @@ from webhook.kueue.assignment import (
 from webhook.kueue.cycle import MODES, Kept
 from webhook.kueue.fair_sharing import use_of
 from webhook.kueue.flavor_plan import Flavor, flavors_with_topology
-from webhook.kueue.preemption import Preemptor, QuotaHolder
+from webhook.kueue.preemption import Preemptor
 from webhook.kueue.preemptor import Preemptions
 from webhook.kueue.quota import Forest, Taken, UsageTree
 from webhook.kueue.simulation import is_open
@@ -44,7 +44,7 @@ from webhook.model.queues import (
     LocalQueue,
     PodSetNeeds,
     Queueing,
-    Reservation,
+    QuotaHolder,
     StopPolicy,
 )
 from webhook.model.reasons import Reason
@@ -67,7 +67,7 @@ class Occupancy:
     """ClusterQueue to its Workloads and usage, arrivals included."""
     heads: tuple[str, ...] = ()
     """ClusterQueues for whose head quota is set aside."""
-    reserved: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
+    reserved: Mapping[str, tuple[QuotaHolder, ...]] = field(default_factory=dict)
     """ClusterQueue to the arrivals that are counted as reserving quota there, where Kueue may
     preempt them."""
     occupied: OccupiedDomains = field(default_factory=dict)
@@ -395,20 +395,9 @@ class PreemptionTargets:
             *occupancy.snapshot.workloads.reserving.get(name, ()),
             *occupancy.reserved.get(name, ()),
         )
-        for reservation in known:
-            if is_any or reservation.priority <= preemptor.priority:
-                namespace = reservation.key.partition("/")[0]
-                yield QuotaHolder(
-                    key=reservation.key,
-                    leaf=leaf,
-                    taken=tree.taken(dict(reservation.charge)),
-                    priority=reservation.priority,
-                    reserved_at=reservation.reserved_at,
-                    queued_at=reservation.queued_at,
-                    is_evicted=reservation.is_evicted,
-                    uid=reservation.uid,
-                    local_queue=f"{namespace}/{reservation.local_queue}",
-                )
+        for holder in known:
+            if is_any or holder.priority <= preemptor.priority:
+                yield holder._replace(leaf=leaf, taken=tree.taken(dict(holder.charge)))
 
     def _by_counts(self, cell: int, amount: int) -> Level:
         held = self._occupancy.held(self._queue.name)

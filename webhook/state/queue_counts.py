@@ -1,6 +1,6 @@
 """Counts what one ClusterQueue holds, one Workload at a time: usage, backoff, and who competes.
 
-From Workloads to the ``Held``, ``Reservation`` and ``Arrival`` of snapshots, in the orders in which
+From Workloads to the ``Held``, ``QuotaHolder`` and ``Arrival`` of snapshots, in the orders in which
 Kueue admits and preempts. It must not know why a Workload counts in this ClusterQueue and no other.
 """
 
@@ -26,7 +26,7 @@ from webhook.model.queues import (
     KueueConfig,
     LimitRangeItem,
     PodSetNeeds,
-    Reservation,
+    QuotaHolder,
     Stage,
     Trial,
 )
@@ -38,11 +38,48 @@ _Group: TypeAlias = tuple[str, str, int, str, str, int, KueueCounts, tuple[Charg
 _Place: TypeAlias = tuple[bool, int, int, str, Key]
 _Needs: TypeAlias = tuple[PodSetNeeds, ...]
 _Key = TypeVar("_Key")
-MOST_RESERVATIONS: Final = 512
+MOST_HOLDERS: Final = 512
 """Most Workloads of a ClusterQueue that a snapshot names as those that may be preempted: each costs
 a microsecond whenever one of the queue changes, in the process that answers reviews, too."""
 MOST_TRIALS: Final = 1_000
 _SHAPES_KEPT: Final = 4096
+
+
+@dataclass(slots=True)
+class HeldCounts:
+    """What a ``Held`` is made of; a step of -1 takes away what one of 1 has counted."""
+
+    pending: int = 0
+    reserving: int = 0
+    ready: int = 0
+    """Of the reserving."""
+    usage: Counter[FlavorResource] = field(default_factory=Counter)
+    placed: Counter[PlacedPods] = field(default_factory=Counter)
+    guests: Counter[Guest] = field(default_factory=Counter)
+    trials: Counter[Trial] = field(default_factory=Counter)
+    priorities: Counter[int] = field(default_factory=Counter)
+    """Of the reserving."""
+
+    def count_reserving(
+        self, priority: int, charge: Iterable[tuple[FlavorResource, int]], step: int
+    ) -> None:
+        """Count a Workload that holds quota."""
+        self.reserving += step
+        _bump(self.priorities, priority, step)
+        for cell, amount in charge:
+            _bump(self.usage, cell, step * amount)
+
+    def held(self) -> Held:
+        return Held(
+            pending=self.pending,
+            reserving=self.reserving,
+            ready=self.ready,
+            usage=dict(self.usage),
+            placed=tuple(self.placed.elements()),
+            guests={guest: count for guest, count in self.guests.items() if count and guest[0]},
+            trials={trial: count for trial, count in self.trials.items() if count},
+            lowest_priority=min(self.priorities, default=None),
+        )
 
 
 @dataclass(slots=True)
@@ -52,18 +89,11 @@ class QueueCounts:
     Every ``add`` is undone by a ``remove`` with the same values.
     """
 
-    pending: int = 0
-    reserving: int = 0
-    ready: int = 0
-    """Of the reserving."""
-    usage: Counter[FlavorResource] = field(default_factory=Counter)
-    placed: Counter[PlacedPods] = field(default_factory=Counter)
+    totals: HeldCounts = field(default_factory=HeldCounts)
+    """Without those that compete, and without trials."""
     admitted: int = 0
     """Of the reserving."""
     admitted_usage: Counter[FlavorResource] = field(default_factory=Counter)
-    guests: Counter[Guest] = field(default_factory=Counter)
-    priorities: Counter[int] = field(default_factory=Counter)
-    """Of the reserving."""
     holding: dict[Key, Workload] = field(default_factory=dict)
     """Workloads with quota reserved."""
     preemptible: list[_Place] = field(default_factory=list)
@@ -112,7 +142,7 @@ class QueueCounts:
         return self.backing_off if workload.stage is Stage.PENDING else self.holding
 
     def is_empty(self) -> bool:
-        return not (self.pending or self.reserving or self.competing)
+        return not (self.totals.pending or self.totals.reserving or self.competing)
 
     def in_order(self, limit: int) -> tuple[tuple[Workload, int], ...]:
         """Return at most *limit* shapes in Kueue's order, as their oldest Workload and number.
@@ -128,25 +158,17 @@ class QueueCounts:
 
         Competing Workloads that are not among the *arrivals* count as pending.
         """
-        guests, waiting = Counter(self.guests), 0
+        guests, pending = Counter(self.totals.guests), self.totals.pending
         for group in self.competing.values():
-            waiting += len(group.members)
+            pending += len(group.members)
             guests[_guest(group.first())] += len(group.members)
         for workload, count in arrivals:
-            waiting -= count
+            pending -= count
             guests[_guest(workload)] -= count
-        return Held(
-            pending=self.pending + waiting,
-            reserving=self.reserving,
-            ready=self.ready,
-            usage={cell: amount for cell, amount in self.usage.items() if amount},
-            placed=tuple(self.placed.elements()),
-            guests={guest: count for guest, count in guests.items() if count and guest[0]},
-            trials=self._trials(trying) if trying else {},
-            lowest_priority=min(self.priorities, default=None),
-        )
+        trials = self._trials(trying) if trying else Counter[Trial]()
+        return replace(self.totals, pending=pending, guests=guests, trials=trials).held()
 
-    def _trials(self, policies: Collection[str]) -> Mapping[Trial, int]:
+    def _trials(self, policies: Collection[str]) -> Counter[Trial]:
         """Count Workloads by class; of very many classes those that are the most."""
         pending = chain.from_iterable(group.members.values() for group in self.competing.values())
         workloads = chain(self.holding.values(), self.backing_off.values(), pending)
@@ -155,29 +177,27 @@ class QueueCounts:
             for workload in workloads
             if workload.policy in policies and workload.job_class is not None
         )
-        return dict(counts.most_common(MOST_TRIALS))
+        return Counter(dict(counts.most_common(MOST_TRIALS)))
 
-    def reservations(self) -> tuple[Reservation, ...]:
+    def holders(self) -> tuple[QuotaHolder, ...]:
         """Return its Workloads with quota, whom Kueue would preempt first at the front."""
-        first = self.preemptible[:MOST_RESERVATIONS]
-        return tuple(_reservation(self.holding[place[-1]]) for place in first)
+        first = self.preemptible[:MOST_HOLDERS]
+        return tuple(_holder(self.holding[place[-1]]) for place in first)
 
     def of_admitted(self) -> Admitted:
         return Admitted(self.admitted, dict(self.admitted_usage))
 
     def _count(self, workload: Workload, step: int) -> None:
+        totals = self.totals
         if workload.policy:
-            _bump(self.guests, _guest(workload), step)
+            _bump(totals.guests, _guest(workload), step)
         if workload.stage is Stage.PENDING:
-            self.pending += step
+            totals.pending += step
             return
-        self.reserving += step
-        self.ready += step if workload.has_ready_pods else 0
-        _bump(self.priorities, workload.priority, step)
-        for cell, amount in workload.charge:
-            _bump(self.usage, cell, step * amount)
+        totals.count_reserving(workload.priority, workload.charge, step)
+        totals.ready += step if workload.has_ready_pods else 0
         for pods in workload.placed:
-            _bump(self.placed, pods, step)
+            _bump(totals.placed, pods, step)
         if workload.admitted:
             self.admitted += step
             for cell, amount in workload.charge:
@@ -218,8 +238,7 @@ class _Alike:
 
 
 def _preemption_place(key: Key, workload: Workload) -> _Place:
-    """Return its place in the order of Kueue's ``CandidatesOrdering``, within a ClusterQueue."""
-    # https://github.com/kubernetes-sigs/kueue/blob/v0.19.2/pkg/scheduler/preemption/common/ordering.go#L42
+    """Return its place by ``QuotaHolder.order``, within a ClusterQueue, with less kept for it."""
     return (
         not workload.is_evicted,
         workload.priority,
@@ -229,10 +248,10 @@ def _preemption_place(key: Key, workload: Workload) -> _Place:
     )
 
 
-def _reservation(workload: Workload) -> Reservation:
-    return Reservation(
+def _holder(workload: Workload) -> QuotaHolder:
+    return QuotaHolder(
         key=f"{workload.namespace}/{workload.name}",
-        local_queue=workload.queue,
+        local_queue=f"{workload.namespace}/{workload.queue}",
         charge=workload.charge,
         priority=workload.priority,
         reserved_at=workload.reserved_at,

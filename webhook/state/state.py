@@ -39,7 +39,7 @@ from webhook.model.queues import (
     KueueConfig,
     LimitRangeItem,
     LocalQueue,
-    Reservation,
+    QuotaHolder,
     StopPolicy,
 )
 from webhook.model.reasons import Obstacle
@@ -386,7 +386,7 @@ class State:
         self._recounted |= dirty
         for name in dirty:
             self._rebuild(name, snapshot, held, competing)
-            if holders := self._reservations(name):
+            if holders := self._holders(name):
                 reserving[name] = holders
             else:
                 reserving.pop(name, None)
@@ -417,10 +417,10 @@ class State:
             dirty.update(self._preemptible ^ preemptible)
             self._preemptible = preemptible
 
-    def _reservations(self, name: str) -> tuple[Reservation, ...]:
+    def _holders(self, name: str) -> tuple[QuotaHolder, ...]:
         """Return the Workloads of a ClusterQueue that Kueue might preempt."""
         counts = self._workloads.counts_of.get(name)
-        return counts.reservations() if counts and name in self._preemptible else ()
+        return counts.holders() if counts and name in self._preemptible else ()
 
     def _rebuild(
         self,
