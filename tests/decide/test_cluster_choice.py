@@ -15,7 +15,6 @@ from webhook.decide.cluster_choice import (
     ClusterProspect,
     Nomination,
     Standing,
-    WaitingForCluster,
     expected_in,
     measure_of,
     next_cluster,
@@ -211,13 +210,10 @@ def seen(here, **workers):
 
 def expected(where, policy=BY_FINISH):
     here = where.snapshot
-    waiting = WaitingForCluster(
-        arrival=builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu"),
-        queues=(here.setup.local_queues["team", "gpu-lq"], here.setup.cluster_queues["gpu-cq"]),
-        job_class=JobClass("class", "coarse"),
-        flavors="remote",
-    )
-    return prospects(waiting, where, now=0.0, unix=0.0)
+    arrival = builders.arrival("a", {GPU: "1"}, policy=policy.name, option="gpu")
+    arrival = replace(arrival, job_class=JobClass("class", "coarse"))
+    queues = here.setup.local_queues["team", "gpu-lq"], here.setup.cluster_queues["gpu-cq"]
+    return prospects(arrival, queues, "remote", where, now=0.0, unix=0.0)
 
 
 def test_a_full_cluster_is_expected_to_start_it_when_quota_is_free_there():

@@ -121,16 +121,16 @@ def test_the_newest_entries_are_read_first_and_no_object_more_than_needed():
 
     found = newest(server, 102, 3)
 
-    assert [each.key for each in found.entries] == ["w-102-2", "w-102-1", "w-101-2"]
-    assert (found.left_out, len(server.reads)) == (2, 2)
+    assert [each.key for each in found] == ["w-102-2", "w-102-1", "w-101-2"]
+    assert len(server.reads) == 2
 
 
 def test_savings_are_counted_of_a_day_however_long_entries_are_kept():
     server = holding(ended(100, 1))
 
-    assert newest(server, 100 + 32, 5).entries == ()
+    assert newest(server, 100 + 32, 5) == ()
     assert len(server.reads) == 32
-    assert len(newest(server, 100 + 31, 5).entries) == 1
+    assert len(newest(server, 100 + 31, 5)) == 1
 
 
 def test_all_that_is_ever_kept_has_a_place_of_its_own():

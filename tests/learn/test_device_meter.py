@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from tests.learn import runs
 from webhook.learn.device_meter import MOST_PODS, DeviceMeter, MeasuredRun
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, unpack
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
@@ -22,10 +23,7 @@ def ended(job="train", *, kind="Job", admitted=BEGIN + 10, memory=SIZE, key="tea
         namespace="team",
         job=job,
         kind=kind,
-        key=key,
-        admitted=int(admitted),
-        finished=int(admitted) + 100,
-        uid=7,
+        ended=runs.ended(key, int(admitted) + 100, seconds=100, uid=7),
         model=A100,
         memory=memory,
     )

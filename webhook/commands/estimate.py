@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,15 +25,6 @@ if TYPE_CHECKING:
     from webhook.model.policy.fallback_policy import FallbackPolicy
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _EstimateOptions:
-    policies: tuple[str, ...]
-    snapshot: str | None
-    since: float
-    output: str
-    scope: Scope
-
-
 @click.command("estimate")
 @click.option(
     "--policy",
@@ -48,7 +38,9 @@ class _EstimateOptions:
 @namespace_option
 @output_option
 @scope_options
-def command(**given: Any) -> None:
+def command(
+    *, policies: tuple[str, ...], snapshot: str | None, since: float, output: str, scope: Scope
+) -> None:
     """Estimate what a policy would have gained, from Workloads and Jobs that have ended.
 
     Nothing is changed, and nothing has to be installed. Jobs that still exist are replayed twice:
@@ -71,40 +63,41 @@ def command(**given: Any) -> None:
       kubectl fallback estimate --policy policy.yaml --since 7d
       kubectl fallback estimate --snapshot week.json -o json
     """
-    asked = _EstimateOptions(**given)
     try:
-        past = _history(asked)
-        _show(asked, past)
+        past = _history(snapshot, since, scope)
+        until = past.until if snapshot is not None else time.time()
+        _show(past, policies, since=until - since, until=until, output=output)
     except FieldError as error:
         terminal.say(str(error), err=True)
         sys.exit(2)
 
 
-def _history(asked: _EstimateOptions) -> ClusterHistory:
+def _history(snapshot: str | None, since: float, scope: Scope) -> ClusterHistory:
     from webhook.commands import history
 
-    if asked.snapshot is not None:
-        return history.from_file(asked.snapshot)
-    with connected(asked.scope.access) as client:
+    if snapshot is not None:
+        return history.from_file(snapshot)
+    with connected(scope.access) as client:
         return history.from_cluster(
             client,
             own_namespace=release_namespace_of(client, None),
-            namespace=asked.scope.here,
-            since=time.time() - asked.since,
+            namespace=scope.here,
+            since=time.time() - since,
         )
 
 
-def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
+def _show(
+    past: ClusterHistory, files: Sequence[str], *, since: float, until: float, output: str
+) -> None:
     from webhook.hindsight import estimated_gains, look_back
     from webhook.model.policy.fallback_policy import read_policy
 
-    until = past.until if asked.snapshot is not None else time.time()
-    ended = [entry for entry in past.entries if entry.finished >= until - asked.since]
+    ended = [entry for entry in past.entries if entry.finished >= since]
     world = past.world(until) if ended else None
     if world is None:
         _fail([*past.unread, "There is no finished Job."])
         return
-    policies = _read(asked.policies)
+    policies = _read(files)
     suggestion = None if policies else estimated_gains.suggest(ended, world.snapshot)
     if suggestion is not None:
         policies = [read_policy(suggestion.manifest)]
@@ -115,8 +108,8 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
     world = world.ruled_by(policies)
     hindsight = look_back.look_back([*ended, *unended], world, as_observed=True)
     found = estimated_gains.estimate(hindsight, left_out=past.left_out + len(past.unread))
-    if asked.output in ("text", "wide"):
-        terminal.tell(estimated_gains.as_text(found), output=asked.output)
+    if output in ("text", "wide"):
+        terminal.tell(estimated_gains.as_text(found), output=output)
         if suggestion is not None:
             terminal.say("\n" + _suggested(suggestion))
     else:
@@ -124,7 +117,7 @@ def _show(asked: _EstimateOptions, past: ClusterHistory) -> None:
         if suggestion is not None:
             parts = {"policy": suggestion.manifest, "assumed": list(suggestion.assumed)}
             shown["suggestion"] = parts
-        terminal.say(terminal.dump(shown, asked.output))
+        terminal.say(terminal.dump(shown, output))
     if not found.gain.jobs:
         sys.exit(1)
 

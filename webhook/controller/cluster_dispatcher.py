@@ -19,7 +19,7 @@ from webhook.controller.controller_metrics import ControllerMetrics
 from webhook.controller.repairs import read_anew, workloads_path
 from webhook.controller.world import World
 from webhook.decide import cluster_choice, remote_options
-from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination, WaitingForCluster
+from webhook.decide.cluster_choice import MARGIN_SECONDS, MEANINGS, Nomination
 from webhook.flow.ledger import ClusterViews
 from webhook.model.faults import Attention, attempted
 from webhook.model.fields import FieldError
@@ -167,6 +167,8 @@ class ClusterDispatcher:
         if not names:
             return
         arrival = self._arrivals.of(found.workload)
+        if arrival is not None:
+            arrival = replace(arrival, job_class=found.workload.job_class)
         added, why = self._choose(key, names, arrival, turn)
         if not added:
             return
@@ -181,8 +183,7 @@ class ClusterDispatcher:
             return
         self._waiting[key] = found._replace(nominated=nominated, nominated_at=int(turn.unix))
         if arrival is not None and len(added) == 1:
-            placed = replace(arrival, cluster=added[0], job_class=found.workload.job_class)
-            self._views.enter(placed, turn.here, turn.now)
+            self._views.enter(replace(arrival, cluster=added[0]), turn.here, turn.now)
         self._metrics.count_nomination(why)
         yield f"Workload {'/'.join(key)}: asks {', '.join(added)}: {MEANINGS[why]}"
 
@@ -195,15 +196,14 @@ class ClusterDispatcher:
         result = None
         is_off = snapshot.fallback.off is not None and snapshot.fallback.off.covers(key[0])
         if arrival is not None and queues is not None and not is_off:
-            waiting = WaitingForCluster(
-                arrival=arrival,
-                queues=queues,
-                job_class=found.workload.job_class,
-                flavors=found.workload.flavors,
-            )
             result, _ = attempted(
                 lambda: cluster_choice.prospects(
-                    waiting, turn.clusters, now=turn.now, unix=turn.unix
+                    arrival,
+                    queues,
+                    found.workload.flavors,
+                    turn.clusters,
+                    now=turn.now,
+                    unix=turn.unix,
                 )
             )
         if result is None or arrival is None:

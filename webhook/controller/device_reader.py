@@ -146,10 +146,7 @@ class DeviceReader:
             namespace=past.namespace,
             job=past.name,
             kind=past.kind,
-            key=ended.key,
-            admitted=past.admitted,
-            finished=past.finished,
-            uid=ended.run.uid,
+            ended=ended,
             model=model,
             memory=memory,
         )

@@ -149,7 +149,7 @@ def saved(namespace: str, world: LookBackInput, transport: KubernetesApi) -> byt
         ClusterError: the journal, or what runs, cannot be read.
 
     """
-    over = journal.newest(transport, namespace, world.now, MOST_ENTRIES).entries
+    over = journal.newest(transport, namespace, world.now, MOST_ENTRIES)
     if not over:
         return None
     journal_entries = {entry.key: entry for entry in _running(transport, world.snapshot)}

@@ -22,7 +22,7 @@ from webhook.learn import expected_runs
 from webhook.learn.expected_runs import Expecting
 from webhook.model.costs.prices import NO_PRICES, Place
 from webhook.model.decision import Assessment
-from webhook.model.forecasts import Basis, Forecast, JobClass, RunTime, Start
+from webhook.model.forecasts import Basis, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import FallbackPolicy, Option, StrategyType, seconds
 from webhook.model.policy.strategy import FinishTime, LeastCost
 from webhook.model.queues import Arrival, ClusterQueue, LocalQueue
@@ -64,37 +64,31 @@ class ClusterProspect:
     """Money in all; None: costs do not decide, or it is not known."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingForCluster:
-    """A Workload with quota at the manager, and what its run depends on."""
-
-    arrival: Arrival
-    queues: tuple[LocalQueue, ClusterQueue]
-    """The manager's."""
-    job_class: JobClass | None
-    flavors: str
-    """Those assigned at the manager."""
-
-
 def prospects(
-    waiting: WaitingForCluster, occupancy: Occupancy, *, now: float, unix: float
+    arrival: Arrival,
+    queues: tuple[LocalQueue, ClusterQueue],
+    flavors: str,
+    occupancy: Occupancy,
+    *,
+    now: float,
+    unix: float,
 ) -> tuple[ClusterProspect, ...]:
     """Return what is expected in each cluster behind its queue, in the MultiKueueConfig's order.
 
+    *queues* and *flavors* are those of the manager, where the Workload has its quota.
     *now* is in seconds on the clock of ``Snapshot.as_of``, *unix* the same in seconds since 1970.
 
     Raises:
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    arrival = waiting.arrival
     assessment = Assessment(
         option=arrival.option,
         queue=arrival.local_queue,
-        cluster_queue=waiting.queues[1].name,
+        cluster_queue=queues[1].name,
         needs=arrival.needs,
     )
-    remote_options.assess(occupancy, assessment, waiting.queues, priority=arrival.priority)
+    remote_options.assess(occupancy, assessment, queues, priority=arrival.priority)
     starts = remote_options.forecast_starts(
         occupancy, assessment, now=now, priority=arrival.priority
     )
@@ -103,10 +97,20 @@ def prospects(
         for cluster in assessment.clusters
     )
     policy, option = decided_by(arrival, occupancy)
-    if policy is None or option is None or not policy.spec.strategy.forecasts:
+    if policy is None or option is None or arrival.job_class is None:
         return found
+    if not policy.spec.strategy.forecasts:
+        return found
+    learned = occupancy.snapshot.learned
+    expecting = Expecting(
+        run_times=learned.run_times,
+        start_delays=learned.start_delays,
+        job_class=arrival.job_class,
+        policy=policy,
+        first_flavors=flavors if option.name == policy.spec.options[0].name else "",
+    )
     runs = {
-        prospect.cluster: _run(waiting, policy, option, occupancy, prospect.cluster, starts)
+        prospect.cluster: _run(expecting, option, flavors, occupancy, prospect.cluster, starts)
         for prospect in found
     }
     ends = tuple(_with_end(prospect, runs[prospect.cluster]) for prospect in found)
@@ -150,30 +154,20 @@ def _with_end(prospect: ClusterProspect, run: RunTime | None) -> ClusterProspect
 
 
 def _run(
-    waiting: WaitingForCluster,
-    policy: FallbackPolicy,
+    expecting: Expecting,
     option: Option,
+    flavors: str,
     occupancy: Occupancy,
     cluster: str,
     starts: Mapping[str, FoundStart],
 ) -> RunTime | None:
     """Return the expected run in a cluster: as learned there, else as the manager has recorded."""
-    if waiting.job_class is None:
-        return None
-    snapshot, is_first = occupancy.snapshot, option.name == policy.spec.options[0].name
-    expecting = Expecting(
-        run_times=snapshot.learned.run_times,
-        start_delays=snapshot.learned.start_delays,
-        job_class=waiting.job_class,
-        policy=policy,
-        first_flavors=waiting.flavors if is_first else "",
-    )
     if (reached := starts.get(cluster)) is not None:
         there = replace(expecting, run_times=occupancy.clusters[cluster].snapshot.learned.run_times)
         run = expected_runs.estimate(there, option, reached.names)
         if run is not None and run.basis is Basis.LEARNED:
             return run
-    return expected_runs.estimate(expecting, option, waiting.flavors)
+    return expected_runs.estimate(expecting, option, flavors)
 
 
 def _costs(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 from sys import intern
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter
 from pydantic.alias_generators import to_camel
@@ -323,13 +323,9 @@ def _number(text: str) -> int:
     return int(text)
 
 
-class NewestEntries(NamedTuple):
-    entries: tuple[JournalEntry, ...]
-    left_out: int
-    """In the hours that were read; entries older than these are not counted."""
-
-
-def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> NewestEntries:
+def newest(
+    transport: KubernetesApi, namespace: str, unix: float, most: int
+) -> tuple[JournalEntry, ...]:
     """Read the newest entries of a day, at most *most*, ConfigMap by ConfigMap.
 
     However long they are kept. *unix*: now, in seconds since 1970.
@@ -339,7 +335,6 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
 
     """
     entries: list[JournalEntry] = []
-    left_out = 0
     for number in range(slot_of(unix), oldest_kept(unix, 1) - 1, -1):
         try:
             stored = transport.get(f"{path_of(namespace)}/{name_of(number)}")
@@ -348,10 +343,9 @@ def newest(transport: KubernetesApi, namespace: str, unix: float, most: int) -> 
         slot = read_slot(stored, most=most - len(entries))
         if slot is not None and slot.number == number:
             entries += sorted(slot.entries.values(), key=_newness)
-            left_out += slot.left_out
         if len(entries) >= most:
             break
-    return NewestEntries(tuple(entries), left_out)
+    return tuple(entries)
 
 
 def _newness(entry: JournalEntry) -> tuple[int, str]:

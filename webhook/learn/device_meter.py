@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from webhook.learn import device_runs
 from webhook.learn.device_runs import UNKNOWN_BOUND, UNKNOWN_PART, UNKNOWN_WATTS, DeviceRun
-from webhook.learn.run_records import ClassRecord
+from webhook.learn.run_records import ClassRecord, Ended
 from webhook.model.costs.devices import DeviceMeasure, DeviceSample
 from webhook.model.job import PLAIN
 
@@ -39,15 +39,15 @@ class MeasuredRun(NamedTuple):
     namespace: str
     job: str
     kind: str
-    key: str
-    """Its class."""
-    admitted: int
-    finished: int
-    uid: int
+    ended: Ended
     model: str
     """What its flavor's device is called; empty: it is not known."""
     memory: int | None
     """In bytes, of that device; None: it is not known."""
+
+    @property
+    def admitted(self) -> int:
+        return self.ended.run.finished - self.ended.run.seconds
 
 
 @dataclass(slots=True)
@@ -120,7 +120,7 @@ class DeviceMeter:
             uses = [self._pods[run.namespace, pod] for pod in pods if _is_of(pod, run)]
             measured = _measured(run, uses)
             if since is not None and run.admitted >= since and measured is not None:
-                yield run.key, ClassRecord(measured=measured)
+                yield run.ended.key, ClassRecord(measured=measured)
         self._forget_old()
 
     def _owned(
@@ -191,8 +191,8 @@ def _device_run(run: MeasuredRun, uses: Sequence[_PodUse]) -> DeviceRun:
     if compute is not None and bandwidth is not None and compute + bandwidth > 0:
         bound = round(100 * compute / (compute + bandwidth))
     return DeviceRun(
-        finished=run.finished,
-        uid=run.uid,
+        finished=run.ended.run.finished,
+        uid=run.ended.run.uid,
         mebibytes=peak,
         part=UNKNOWN_PART if run.memory is None else round(1000 * peak * _MIB / run.memory),
         watts=UNKNOWN_WATTS if watts is None else round(watts),
