@@ -124,7 +124,7 @@ class Cycles:
         self.kept: Sequence[Kept] = ()
         """Quota set aside in the last cycle for heads that come again in the next one."""
         self.preempted: list[Contender] = []
-        """The preemptions of the last cycle."""
+        """The heads that preempted in the last cycle."""
         self.heads: Sequence[tuple[int, Rank]] = ()
         """The ClusterQueues' heads in the last cycle, as ``CycleLog`` has them."""
         self.served: Sequence[ServedHead] = ()
