@@ -44,29 +44,6 @@ Kept: TypeAlias = tuple[int, float, int, Taken]
 """Quota set aside for a head: its height, its negated priority, its node, the amounts."""
 
 
-# Not frozen, for the same reason as ``StartedWorkloads``.
-@dataclass(slots=True, kw_only=True)
-class StartedGroup:
-    """Workloads of one group that reserve quota in a cycle, with the same flavors."""
-
-    heads: ClusterQueueHeads
-    entry: QueueEntry
-    order: float
-    """Their place by age: the least is the oldest."""
-    found: Assignment
-    """The flavors and quota of each one of them."""
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IssuedPreemptions:
-    """A head and those whom it preempts."""
-
-    key: str
-    """That of the head's group."""
-    victims: tuple[Victim, ...]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
     """The head of a ClusterQueue in one cycle, with what it was assigned."""
@@ -92,6 +69,16 @@ class Contender:
     def turn(self) -> tuple[int, float, float]:
         """Its place in the order of a cycle, where shares do not decide it."""
         return self.fitting.height, -self.priority, self.queued_at
+
+
+# Not frozen, for the same reason as ``StartedWorkloads``.
+@dataclass(slots=True)
+class StartedGroup:
+    """Workloads of one group that reserve quota in a cycle, with the same flavors."""
+
+    head: Contender
+    """The first of them, with the flavors and quota of each one."""
+    count: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,7 +123,7 @@ class Cycles:
         """
         self.kept: Sequence[Kept] = ()
         """Quota set aside in the last cycle for heads that come again in the next one."""
-        self.preempted: list[IssuedPreemptions] = []
+        self.preempted: list[Contender] = []
         """The preemptions of the last cycle."""
         self.heads: Sequence[tuple[int, Rank]] = ()
         """The ClusterQueues' heads in the last cycle, as ``CycleLog`` has them."""
@@ -292,7 +279,7 @@ class Cycles:
         self.heads = tuple(heads.items())
         self._tree.used[:] = began
         for start in cycle.started:
-            self._tree.charge(start.heads.leaf, start.found.taken, start.count)
+            self._tree.charge(start.head.leaf, start.head.taken, start.count)
         self.kept, self.served = cycle.kept, cycle.served
         self.goes_on = self._searches.go_on(has_changed=cycle.changes)
         return cycle.started
@@ -459,7 +446,9 @@ class Cycles:
         In moments that stand for several, one that fits would be tried before what the others wait
         for is free, and one that does not keeps quota from those that are served after it.
         """
-        if not (self._are_joined and cycle.started and cycle.started[-1].entry is served.entry):
+        if not (
+            self._are_joined and cycle.started and cycle.started[-1].head.entry is served.entry
+        ):
             return None
         pending = [heads for heads in self._heap[served.leaf] if heads.entries]
         if not pending:
@@ -518,7 +507,9 @@ class Cycles:
     def _placed_anew(self, contender: Contender, cycle: _Cycle) -> Contender:
         """Return a head with other domains where some of its own may be taken in this cycle."""
         # ``updateAssignmentForTAS``
-        if not (contender.fitting.placed and any(start.found.placed for start in cycle.started)):
+        if not (
+            contender.fitting.placed and any(start.head.fitting.placed for start in cycle.started)
+        ):
             return contender
         again = self._assigned(contender.heads, ())
         # One without room by now is tried again in the next cycle.
@@ -576,7 +567,7 @@ class Cycles:
         if not heads.is_strict and self._sticky.get(contender.leaf) is not entry:
             self._sticky[contender.leaf] = entry
             cycle.changes = True
-        self.preempted.append(IssuedPreemptions(key=entry.waiting.key, victims=contender.victims))
+        self.preempted.append(contender)
 
     def _start(self, contender: Contender, cycle: _Cycle) -> None:
         """Let a head start, and with it those that come next."""
@@ -593,15 +584,7 @@ class Cycles:
         heads.take(number)
         if not heads.entries:
             self._heap[heads.leaf].pop(heads)
-        cycle.started.append(
-            StartedGroup(
-                heads=heads,
-                entry=entry,
-                order=contender.queued_at,
-                found=fitting,
-                count=number,
-            )
-        )
+        cycle.started.append(StartedGroup(contender, number))
         cycle.changes = True
 
 

@@ -16,7 +16,7 @@ from math import floor, inf, sqrt
 from typing import Final
 
 from webhook.kueue.assignment import DomainsInUse, Oracle
-from webhook.kueue.cycle import Cycles, IssuedPreemptions, Kept, StartedGroup
+from webhook.kueue.cycle import Contender, Cycles, Kept, StartedGroup
 from webhook.kueue.cycle_log import Change, CycleLog, Kind, Rank, ServedHead
 from webhook.kueue.fair_sharing import LocalQueueUse
 from webhook.kueue.flavor_plan import Demand, demand_of
@@ -526,7 +526,7 @@ class Simulation:
         moments = _moments_of(releases, started, self.now, self.batch_seconds)
         for start, at in zip(started, moments, strict=True):
             # A release may lie before a Workload began to compete.
-            run = self._note(start, max(start.entry.waiting.at, at))
+            run = self._note(start, max(start.head.entry.waiting.at, at))
             if self.log is not None and run.holder is not None:
                 # What it takes is in the log already.
                 self.log.note(Change(run.leaf, (), 1, run.holder))
@@ -543,14 +543,14 @@ class Simulation:
             self._used = dict(self._use.amounts)
         started = self._cycles.starts()
         if self._holders is not None:
-            for issued in self._cycles.preempted:
-                self._evict(issued, self._holders)
+            for head in self._cycles.preempted:
+                self._evict(head, self._holders)
         return started
 
-    def _evict(self, issued: IssuedPreemptions, holders: QuotaHolders) -> None:
+    def _evict(self, head: Contender, holders: QuotaHolders) -> None:
         """Let the victims of a head stop, as far as they are not about to already."""
-        reasons = {victim.holder.key: victim.reason for victim in issued.victims}
-        for group in holders.evict(issued.victims):
+        reasons = {victim.holder.key: victim.reason for victim in head.victims}
+        for group in holders.evict(head.victims):
             group.is_evicted = True
             self.running -= 1
             self._order += 1
@@ -564,13 +564,13 @@ class Simulation:
                         cluster_queue=group.entry.waiting.cluster_queue,
                         usage=group.usage,
                         reason=reasons[group.holder.key],
-                        by=issued.key,
+                        by=head.entry.waiting.key,
                     )
                 )
 
     def _note(self, start: StartedGroup, at: float) -> StartedWorkloads:
         """Let a group run from *at* on, for as long as runs take on its flavors."""
-        waiting, fitting = start.entry.waiting, start.found
+        waiting, fitting = start.head.entry.waiting, start.head.fitting
         seconds, spread = waiting.seconds, waiting.spread
         if waiting.by_flavors:
             key = ",".join(sorted(set(fitting.flavors)))
@@ -581,15 +581,15 @@ class Simulation:
         run = StartedWorkloads(
             at=at,
             key=waiting.key,
-            cluster_queue=start.heads.queue.name,
+            cluster_queue=start.head.heads.queue.name,
             flavors=fitting.flavors,
-            leaf=start.heads.leaf,
+            leaf=start.head.leaf,
             usage=taken,
             count=start.count,
             spread=self.spread if at > 0.0 else 0.0,
             variance=spread * spread,
             placed=fitting.placed,
-            entry=start.entry,
+            entry=start.head.entry,
             local_queue=waiting.local_queue,
         )
         self.begun.append(run)
@@ -597,7 +597,7 @@ class Simulation:
             self._holders.hold(
                 run,
                 priority=waiting.priority,
-                order=start.order,
+                order=start.head.queued_at,
                 reserved_at=at if self.unix is None else floor(self.unix + at) - self.unix,
                 uid=waiting.uid,
             )
@@ -619,9 +619,9 @@ class Simulation:
     def _log_starts(self, started: Iterable[StartedGroup]) -> None:
         """Log what starts in a cycle before it is known when in the moment."""
         for start in started:
-            taken = tuple((cell, amount * start.count) for cell, amount in start.found.taken)
+            taken = tuple((cell, amount * start.count) for cell, amount in start.head.taken)
             if self.log is not None:
-                self.log.note(Change(start.heads.leaf, taken, 1, placed=start.found.placed))
+                self.log.note(Change(start.head.leaf, taken, 1, placed=start.head.fitting.placed))
 
     def _log_cycle(self, *, wakes: bool) -> None:
         if self.log is not None:
