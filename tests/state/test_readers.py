@@ -174,8 +174,8 @@ def test_cohorts_flavors_checks_and_priorities():
         tolerations=(Toleration(key="gpu", operator="Exists"),),
         topology="racks",
     )
-    assert value(kinds.CHECKS, spec={"controllerName": "c"}, status=INACTIVE) == AdmissionCheck(
-        name="x", controller="c", active=False
+    assert value(kinds.CHECKS, spec={"controllerName": "c"}) == AdmissionCheck(
+        name="x", controller="c"
     )
     assert value(kinds.PRIORITY_CLASSES, value=1000) == 1000
 

@@ -129,8 +129,6 @@ class GainRow:
 class GainRows:
     rows: tuple[GainRow, ...]
     """Rows from the largest gain to the largest loss."""
-    zero: float
-    """Position of zero gain, in percent."""
     hidden: int
 
 
@@ -145,7 +143,6 @@ def gain_rows(gained: Sequence[Gained]) -> GainRows:
     zero = -100 * least / reach
     return GainRows(
         rows=tuple(_gain_row(gain, zero, reach) for gain in shown),
-        zero=round(zero, 2),
         hidden=len(gained) - len(shown),
     )
 

@@ -167,7 +167,6 @@ class ResourceFlavor:
 class AdmissionCheck:
     name: str
     controller: str = ""
-    active: bool = True
     parameters: str = ""
     """The name of what holds its parameters: under MultiKueue, a MultiKueueConfig."""
 

@@ -191,7 +191,6 @@ def read_check(source: Mapping[str, Any]) -> AdmissionCheck:
     return AdmissionCheck(
         name=_name(source),
         controller=fields.text(spec, "controllerName", "spec"),
-        active=_active(source)[0],
         parameters=fields.text(parameters, "name", "spec.parameters"),
     )
 
