@@ -10,7 +10,7 @@ from bench import objects
 from bench.report import ROOT, Figures, Scale
 from hack import bodies, load, meters, paper
 from hack.install import NAMESPACE, SERVICE, Installation
-from webhook.admission import review as reviews_wire
+from webhook.admission.review import read_review
 from webhook.flow.create import Rules
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
@@ -78,7 +78,7 @@ def in_process(snapshot: Snapshot, texts: Iterable[str]) -> meters.Quantiles:
     """Decide on reviews by a state; return the milliseconds of CPU time that one takes."""
     handler = Handler(Rules(), Metrics(), clock=lambda: 0.0)
     handler.update(Update(changed=changes(Snapshot(), snapshot), synced=True))
-    given = [reviews_wire.read(text.encode()) for text in texts]
+    given = [read_review(text.encode()) for text in texts]
     gc.collect()
     milliseconds = []
     for review in given:

@@ -55,7 +55,7 @@ def digest(certificate: x509.Certificate) -> str:
     return certificate.fingerprint(hashes.SHA256()).hex()
 
 
-def read(data: Mapping[str, str], annotations: Mapping[str, str]) -> State:
+def read_state(data: Mapping[str, str], annotations: Mapping[str, str]) -> State:
     faults: list[str] = []
     given = {key: _decode(key, data[key], faults) for key in KEYS if data.get(key)}
     signing = _authority("ca", given, faults)
@@ -79,7 +79,7 @@ def read(data: Mapping[str, str], annotations: Mapping[str, str]) -> State:
     )
 
 
-def write(state: State) -> tuple[dict[str, str], dict[str, str]]:
+def write_state(state: State) -> tuple[dict[str, str], dict[str, str]]:
     """Return data and annotations; what is not in them is to be taken away."""
     found: dict[str, bytes] = {}
     for name, authority in (("ca", state.signing), ("next", state.next)):

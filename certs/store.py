@@ -63,7 +63,7 @@ class Store:
 
     def write(self, kept: Kept, state: State) -> None:
         """Write the Secret; a missing one is made anew."""
-        data, annotations = secret.write(state)
+        data, annotations = secret.write_state(state)
         if kept.source is None:
             self._create(data, annotations)
             return
@@ -125,7 +125,7 @@ class Store:
         except Missing:
             return Kept(state=State(), source=None)
         annotations = source["metadata"].get("annotations") or {}
-        return Kept(state=secret.read(source.get("data") or {}, annotations), source=source)
+        return Kept(state=secret.read_state(source.get("data") or {}, annotations), source=source)
 
     def _create(self, data: Mapping[str, str], annotations: Mapping[str, str]) -> None:
         metadata = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hack import bodies, paper
-from webhook.admission import review as reviews_wire
+from webhook.admission.review import read_review
 from webhook.api.client import Client
 from webhook.flow.create import Rules
 from webhook.serving.handler import Handler
@@ -180,7 +180,7 @@ def handler_alone(kubeconfig: str, names: paper.Names) -> dict[str, Quantiles]:
     changed = changes(Snapshot(), snapshot)
     handler.update(Update(changed=changed, as_of=now, synced=True))
     texts = [bodies.review(names, f"{n:012d}") for n in range(ALONE + WARM_UP)]
-    given = [reviews_wire.read(text.encode()) for text in texts]
+    given = [read_review(text.encode()) for text in texts]
     gc.freeze()
     wall, cpu = [], []
     for review in given:

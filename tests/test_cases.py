@@ -47,7 +47,7 @@ PENDING = {
     "observedGeneration": 1,
 }
 OTHER = JobClass("other", "~other")
-OTHERS = {"annotations": {JOB_CLASS: job_class.written(Mark(OTHER, 0))}}
+OTHERS = {"annotations": {JOB_CLASS: job_class.mark_text(Mark(OTHER, 0))}}
 UNKNOWN = {"part": UNKNOWN_PART, "watts": UNKNOWN_WATTS, "bound": UNKNOWN_BOUND}
 
 Object = dict[str, Any]
@@ -237,7 +237,7 @@ def decided(by: Object, job: Object) -> Object:
     mark = Mark(job_class.of_job(kind_of(job).read(job)), 1, by.get("said", 0))
     return {
         "labels": {OPTION_LABEL: by["option"]},
-        "annotations": {DECIDED_BY: by["policy"], JOB_CLASS: job_class.written(mark)},
+        "annotations": {DECIDED_BY: by["policy"], JOB_CLASS: job_class.mark_text(mark)},
     }
 
 
@@ -311,7 +311,7 @@ def ago(seconds: float) -> str:
 
 
 def finished(run: Object, name: str, found: JobClass, items: list[Object]) -> Object:
-    annotations = {JOB_CLASS: job_class.written(Mark(found, run.get("generation", 0)))}
+    annotations = {JOB_CLASS: job_class.mark_text(Mark(found, run.get("generation", 0)))}
     labels = {}
     if "option" in run:
         annotations[DECIDED_BY], labels[OPTION_LABEL] = run["policy"], run["option"]

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from webhook.commands import manifest
 from webhook.model.words import rfc3339
-from webhook.simulate import scenario_file
 from webhook.simulate.scenario import STATIC, Scenario
+from webhook.simulate.scenario_file import read_scenario
 from webhook.simulate.scenario_spec import Scalar
 
 SCENARIOS: Final = Path(__file__).resolve().parents[2] / "examples" / "scenarios"
@@ -212,7 +212,7 @@ def scenario_of(
         }
         known = document.value.get("parameters", {})
         given = {name: value for name, value in believed.items() if name in known}
-    return scenario_file.read(
+    return read_scenario(
         document.value if at is None else at.of(document.value),
         read_text=lambda file: (path.parent / file).read_text(),
         given=given,

@@ -31,7 +31,7 @@ def message(**changes: Any) -> dict[str, Any]:
 
 def refused(body: bytes | dict[str, Any]) -> str:
     with pytest.raises(FieldError) as caught:
-        review.read(body if isinstance(body, bytes) else json.dumps(body).encode())
+        review.read_review(body if isinstance(body, bytes) else json.dumps(body).encode())
     return str(caught.value)
 
 
@@ -48,7 +48,7 @@ def test_a_review_is_read():
     options = {"kind": "UpdateOptions", "fieldManager": "kubectl-label"}
     body = json.dumps(message(dryRun=True, userInfo=ANN, oldObject={"a": 1}, options=options))
 
-    assert review.read(body.encode()) == Review(
+    assert review.read_review(body.encode()) == Review(
         uid="705ab4f5",
         operation="CREATE",
         kind=("batch", "v1", "Job"),
@@ -69,7 +69,7 @@ def test_what_may_be_missing_is_empty():
     keys = ("kind", "resource", "namespace", "name")
     body = json.dumps(message(**bare, **dict.fromkeys(keys, ...)))
 
-    assert review.read(body.encode()) == Review(
+    assert review.read_review(body.encode()) == Review(
         uid="u",
         operation="DELETE",
         kind=("", "", ""),
@@ -89,7 +89,7 @@ def test_what_may_be_missing_is_empty():
 def test_options_that_cannot_be_read_name_no_manager(options):
     body = json.dumps(message(options=options))
 
-    assert review.read(body.encode()).manager == ""
+    assert review.read_review(body.encode()).manager == ""
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_what_is_no_review_is_refused(body, text):
 )
 def test_what_would_take_long_to_read_is_not_read(body, text):
     with pytest.raises(review.TooCostlyError) as caught:
-        review.read(body)
+        review.read_review(body)
 
     assert str(caught.value) == text
 
@@ -141,7 +141,7 @@ def test_what_stands_in_texts_counts_for_nothing():
     text = '{["\\\\\\"' * 20_000
     job = {**JOB, "metadata": {"annotations": {"a": text}}}
 
-    assert review.read(json.dumps(message(object=job)).encode()).object == job
+    assert review.read_review(json.dumps(message(object=job)).encode()).object == job
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ class World:
         if not candidate.lives:
             return
         asked, identity = candidate.clock(self.now), candidate.identity
-        record = found and lease.read(found)
+        record = found and lease.read_lease(found)
         candidate.holder = lease.saw(candidate.holder, record, identity=identity, now=asked)
         if not lease.may_claim(candidate.holder, identity=identity, now=asked):
             return
@@ -129,8 +129,8 @@ class World:
     def _won(self, candidate, answer, asked):
         now = candidate.clock(self.now)
         led = candidate.leads(self.now)
-        record = lease.read(answer)
-        candidate.holder = lease.held(candidate.holder, record, asked=asked, now=now)
+        record = lease.read_lease(answer)
+        candidate.holder = lease.with_granted_claim(candidate.holder, record, asked=asked, now=now)
         assert len(self.leaders()) <= 1, self.leaders()
         if candidate.leads(self.now) and not led:
             self.gained.append((self.now, candidate.identity))

@@ -2,10 +2,10 @@
 
 from webhook.api.resources import Resource
 from webhook.api.watch import Follower
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 
-NAMESPACES = Resource(kind="namespaces", path="/api/v1/namespaces", read=read)
-COHORTS = Resource(kind="cohorts", path="/apis/kueue.x-k8s.io/{kueue}/cohorts", read=read)
+NAMESPACES = Resource(kind="namespaces", path="/api/v1/namespaces", read=read_by_kind)
+COHORTS = Resource(kind="cohorts", path="/apis/kueue.x-k8s.io/{kueue}/cohorts", read=read_by_kind)
 
 
 class Script:

@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 
 from bench.experiment.arms import SCENARIOS
-from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
 from webhook.simulate.results import totals
+from webhook.simulate.scenario_file import read_scenario
 
 EXAMPLES = SCENARIOS.parent
 BEGAN = 1_795_240_800
@@ -61,7 +61,7 @@ def week(seed: int, duration: str = "168h"):
             }
         ],
     }
-    return scenario_file.read(
+    return read_scenario(
         document,
         read_text=lambda file: (EXAMPLES / file).read_text(encoding="utf-8"),
         seed=seed,

@@ -26,7 +26,7 @@ from webhook.controller.mover import STEP_SECONDS, Mover
 from webhook.jobs import JOB
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 
 DECISION = "kueue-fallback.dev/decision"
 LATER = STEP_SECONDS + 1.0
@@ -120,7 +120,7 @@ class Deaf(Cluster):
 @pytest.fixture
 def feed():
     state_kinds = (kinds.CLUSTER_QUEUES, kinds.LOCAL_QUEUES, kinds.POLICIES)
-    found = Feed([Resource(kind=kind, path="", read=read) for kind in state_kinds], 0.0)
+    found = Feed([Resource(kind=kind, path="", read=read_by_kind) for kind in state_kinds], 0.0)
     tell(found, kinds.CLUSTER_QUEUES, quota("gpu", "4"), quota("cpu", "9"))
     tell(found, kinds.LOCAL_QUEUES, lane("gpu"), lane("cpu"))
     flavor = {"kind": "ResourceFlavor", "metadata": {"name": "a100"}, "spec": {}}
@@ -148,7 +148,7 @@ def policy_object():
 
 
 def tell(feed, kind, *objects):
-    entries = tuple(read(kind, source) for source in objects)
+    entries = tuple(read_by_kind(kind, source) for source in objects)
     feed.take(WatchUpdate(kind=kind, at=0.0, entries=entries))
 
 
@@ -202,7 +202,7 @@ def change(feed, cluster, workload):
     """Let a Workload be what it is now."""
     workload["metadata"]["resourceVersion"] = "5"
     cluster.stored[workload["metadata"]["name"]] = workload
-    entry = read(kinds.WORKLOADS, workload)
+    entry = read_by_kind(kinds.WORKLOADS, workload)
     feed.take(WatchUpdate(kind=kinds.WORKLOADS, at=0.0, event=("MODIFIED", entry)))
 
 

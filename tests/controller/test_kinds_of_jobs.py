@@ -25,7 +25,7 @@ from webhook.model.queues import KueueConfig
 from webhook.model.reasons import Obstacle
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import updated
 from webhook.state.watched import signing_keys, watched
 
@@ -76,7 +76,7 @@ class Server(Cluster):
 def managed(feed):
     """The queues with a Kueue that is told of these kinds."""
     text = "integrations: {frameworks: [" + ", ".join(FRAMEWORKS) + "]}"
-    entry = read(kinds.KUEUE_CONFIG, configuration(text))
+    entry = read_by_kind(kinds.KUEUE_CONFIG, configuration(text))
     feed.take(WatchUpdate(kind=kinds.KUEUE_CONFIG, at=0.0, entries=(entry,)))
     return feed
 
@@ -223,8 +223,8 @@ def replica():
                 ),
             ),
         ),
-        kinds.KUEUE_CONFIG: (read(kinds.KUEUE_CONFIG, configuration(frameworks)),),
-        kinds.KUEUE_DEPLOYMENT: (read(kinds.KUEUE_DEPLOYMENT, deployment(image=IMAGE)),),
+        kinds.KUEUE_CONFIG: (read_by_kind(kinds.KUEUE_CONFIG, configuration(frameworks)),),
+        kinds.KUEUE_DEPLOYMENT: (read_by_kind(kinds.KUEUE_DEPLOYMENT, deployment(image=IMAGE)),),
     }
     names = Settings()
     every = watched(namespace=names.namespace, kueue_namespace=names.kueue_namespace)

@@ -78,7 +78,7 @@ def test_a_failure_is_named_by_its_place_and_never_by_its_text(monkeypatch, caps
         raise error("s3cret")
 
     monkeypatch.setattr(look_back_process, "saved", fail)
-    said = look_back_process.said(*told(), Server(STATIC))
+    said = look_back_process.look_back_answer(*told(), Server(STATIC))
 
     is_memory = error is MemoryError
     words = "it needs more memory than it may have" if is_memory else f"{error.__name__} at "

@@ -31,7 +31,7 @@ from webhook.learn.estimates import RunTimeLearner
 from webhook.learn.run_records import SHARDS
 from webhook.reconsider import pending_jobs
 from webhook.settings import PrometheusSettings, Settings
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.watched import signing_keys, watched
 
 LEADS = "leads: writes statuses, records of runs and Events from now on"
@@ -73,8 +73,8 @@ class Replica:
         """Let every watch list: nothing, but for one policy and a Kueue that is tested."""
         held = {
             POLICIES: (ReadObject(("", "light-gpu"), read_policy(**rules)),),
-            KUEUE_CONFIG: (read(KUEUE_CONFIG, configuration("")),),
-            KUEUE_DEPLOYMENT: (read(KUEUE_DEPLOYMENT, deployment(image=image)),),
+            KUEUE_CONFIG: (read_by_kind(KUEUE_CONFIG, configuration("")),),
+            KUEUE_DEPLOYMENT: (read_by_kind(KUEUE_DEPLOYMENT, deployment(image=image)),),
         }
         names = Settings()
         kinds = (

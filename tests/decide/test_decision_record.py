@@ -30,7 +30,7 @@ def read(text, said=""):
 
 def read_back(decided, original):
     text = annotation(decided, original)
-    return read(text, decision_record.said(decided.reason))
+    return read(text, decision_record.reason_annotation(decided.reason))
 
 
 def test_the_annotation_is_compact_and_leaves_out_what_is_unknown():
@@ -258,8 +258,8 @@ def test_what_is_no_decision_is_an_error_that_names_the_place(text, message):
 
 
 def test_the_reason_on_the_job_has_at_most_256_characters():
-    assert decision_record.said(SENTENCE) == f"kueue-fallback: {SENTENCE}"
-    assert len(decision_record.said("x" * 999)) == 256
+    assert decision_record.reason_annotation(SENTENCE) == f"kueue-fallback: {SENTENCE}"
+    assert len(decision_record.reason_annotation("x" * 999)) == 256
 
 
 def test_no_text_of_a_decision_makes_another_line_or_colours_one():

@@ -30,7 +30,7 @@ def server(*, label=None, generation=0, **state):
 def mark_of(job):
     annotations = job["spec"]["template"]["metadata"].get("annotations", {})
     written = annotations.get(JOB_CLASS)
-    return job_class.read(written, job["metadata"]["namespace"]) if written else None
+    return job_class.parse_mark(written, job["metadata"]["namespace"]) if written else None
 
 
 @pytest.mark.parametrize(("pending", "option"), [(10, "cpu"), (0, "gpu")])

@@ -66,7 +66,7 @@ def carrying(text):
     ],
 )
 def test_only_a_decision_of_our_own_is_relied_on_and_undone(text, created, is_believed, doubt):
-    found = decided_job.read(carrying(text), KIND, KEYS, created=created)
+    found = decided_job.read_decided_job(carrying(text), KIND, KEYS, created=created)
 
     case = found.recovered()
     assert ((found.believed is not None), found.doubt) == (is_believed, doubt)
@@ -76,7 +76,7 @@ def test_only_a_decision_of_our_own_is_relied_on_and_undone(text, created, is_be
 
 
 def test_a_job_that_is_being_created_has_no_creation_time_to_claim():
-    found = decided_job.read(carrying(RECORD), KIND, KEYS)
+    found = decided_job.read_decided_job(carrying(RECORD), KIND, KEYS)
 
     assert (found.believed, found.doubt) == (None, Obstacle.FOREIGN_DECISION)
 
@@ -84,7 +84,7 @@ def test_a_job_that_is_being_created_has_no_creation_time_to_claim():
 def test_what_may_not_be_put_back_leaves_the_job_as_it_came():
     text = annotation(decision(), {"/spec/template/spec/serviceAccountName": "root"})
 
-    found = decided_job.read(carrying(text), KIND)
+    found = decided_job.read_decided_job(carrying(text), KIND)
 
     with pytest.raises(FieldError, match="may not be restored"):
         found.recovered()

@@ -13,7 +13,8 @@ from webhook.commands import decision_table
 from webhook.commands.decision_table import decision_on
 from webhook.decide import decision_record
 from webhook.decide.applicant import Moment
-from webhook.flow import create, decided_job, update
+from webhook.flow import create, update
+from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import JOB
 from webhook.model.job import DECISION
 from webhook.state import forecast_input
@@ -73,7 +74,7 @@ def test_the_decision_says_until_when_and_at_the_latest_and_what_it_saves(held):
         ],
     }
     assert "2026-11-21T12:00:00Z" < record["hold"]["latest"] < "2026-11-21T12:50:00Z"
-    read = decided_job.read(job, JOB).recorded.hold
+    read = read_decided_job(job, JOB).recorded.hold
     assert (read.until, read.seconds) == (MOMENT.unix + 4 * 3600, 3900.0)
     assert read.usage["h100", "nvidia.com/gpu"] == 1
     prefix = "kueue-fallback: held until 11-21 10:00 UTC (saves 1.08 of 3.25)"

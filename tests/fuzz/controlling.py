@@ -26,7 +26,7 @@ from webhook.jobs import JOB
 from webhook.model.faults import CONTROLLER_PARTS
 from webhook.reconsider import pending_jobs
 from webhook.settings import Settings
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.run_records_reader import path_of
 from webhook.state.watched import signing_keys, watched
 
@@ -102,7 +102,8 @@ class Controlled:
         for resource in (*followed, signing_keys(SETTINGS.namespace)):
             found = held.get(resource.kind, ())
             self._put(
-                resource.kind, entries=tuple(read(resource.kind, each, KEYS) for each in found)
+                resource.kind,
+                entries=tuple(read_by_kind(resource.kind, each, KEYS) for each in found),
             )
         for resource in (JOBS, RUNS, PENDING):
             self._put(resource.kind, entries=())
@@ -126,7 +127,7 @@ class Controlled:
         self.change(kinds.WORKLOADS, event_type, source)
 
     def change(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
-        self._put(kind, event=(event_type, read(kind, source, KEYS)))
+        self._put(kind, event=(event_type, read_by_kind(kind, source, KEYS)))
 
     def turn(self) -> None:
         """Let turns of the loop go by: what is found out settles first, and then is written."""

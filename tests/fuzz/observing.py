@@ -18,7 +18,7 @@ from webhook.api.watch import WatchUpdate
 from webhook.state.feed import Feed
 from webhook.state.forecaster import Forecaster, ForecastResult
 from webhook.state.live_occupancy import OccupancyOfSnapshots
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.restraint import Restraint
 from webhook.state.signing_keys import KeyRing
 from webhook.state.watched import signing_keys, watched
@@ -38,9 +38,9 @@ class Observed:
     def __init__(self) -> None:
         self.now = 100.0
         self._ring = KeyRing()
-        reading = self._ring.reading(read)
+        reading = self._ring.reading(read_by_kind)
         self._read = lambda kind, source: (
-            reading(kind, source) if kind == kinds.WORKLOADS else read(kind, source)
+            reading(kind, source) if kind == kinds.WORKLOADS else read_by_kind(kind, source)
         )
         with_occupancy, restraint = (
             OccupancyOfSnapshots(),

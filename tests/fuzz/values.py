@@ -103,7 +103,7 @@ durations = st.sampled_from(
 numbers = st.sampled_from(_NUMBERS) | st.integers(-5, 5)
 _hexes = st.sampled_from(["0123456789abcdef", "~0123456789abcdef", "a=b", ""])
 marks = st.builds("{} {} {}".format, _hexes, _hexes | long_texts, digits)
-"""What may stand where ``job_class.written`` has written."""
+"""What may stand where ``job_class.mark_text`` has written."""
 
 
 def _nested(opening: str, closing: str, depth: int) -> str:

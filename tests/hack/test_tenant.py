@@ -4,7 +4,7 @@ import json
 import random
 
 from hack import hostile, tenant
-from webhook.admission import review
+from webhook.admission.review import read_review
 
 QUIET = {"server": 50.0, "observer": 60.0, "controller": 40.0}
 
@@ -88,7 +88,7 @@ def test_reviews_of_a_peer_are_such_as_the_webhook_reads():
     plans = (hostile.planned(attacker) for _ in hostile.ATTEMPTS)
     sent = [attempt.job for _, attempt in plans if attempt.reviews]
 
-    found = [review.read(json.dumps(hostile.review_of(job)).encode()) for job in sent]
+    found = [read_review(json.dumps(hostile.review_of(job)).encode()) for job in sent]
 
     assert len(found) == 2
     assert {(each.operation, each.namespace) for each in found} == {("CREATE", "tenant")}

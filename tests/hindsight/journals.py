@@ -11,8 +11,8 @@ from webhook.hindsight.look_back import LookBackInput
 from webhook.jobs import KINDS
 from webhook.model import job_manifest
 from webhook.model.job import QUEUE_LABEL
-from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
+from webhook.simulate.scenario_file import read_scenario
 from webhook.state.snapshot import updated
 
 KIND = KINDS["batch", "v1", "Job"]
@@ -24,7 +24,7 @@ CLUSTER_QUEUES = {"gpu-lq": "gpu-cq", "cpu-lq": "cpu-cq"}
 def scenario(name, **parameters):
     path = SCENARIOS / f"{name}.yaml"
     (document,) = manifest.read_documents(path.read_text())
-    return scenario_file.read(
+    return read_scenario(
         document.value,
         read_text=lambda file: (path.parent / file).read_text(),
         given=parameters,

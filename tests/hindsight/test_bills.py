@@ -168,7 +168,7 @@ def test_without_a_replay_what_the_decision_expected_tells_what_was_saved():
 def test_an_entry_keeps_what_was_held_and_what_was_expected():
     entry = ran(decision=expecting({"money": 9.0, "carbonGrams": 200}))
 
-    (found,) = journal.read(journal.write([entry]))
+    (found,) = journal.read_entries(journal.write_entries([entry]))
 
     assert found == entry
     assert found.expected_cost == Cost(money=9.0, carbon_grams=200)

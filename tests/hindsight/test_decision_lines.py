@@ -7,7 +7,7 @@ import pytest
 
 from tests.hindsight import journals
 from tests.hindsight.logged import RUNS, lines
-from webhook.hindsight.decision_lines import read
+from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.simulate.replay import replay
 
@@ -20,7 +20,7 @@ def world(given, strategy="FinishTime", **rest):
 @pytest.mark.parametrize("name", ["burst", "uniform", "clusters"])
 def test_a_log_replays_as_the_scenario_that_it_tells_of(name, strategy):
     given = journals.scenario(name)
-    found = read(lines(given), world(given, workers=given.workers))
+    found = read_decision_lines(lines(given), world(given, workers=given.workers))
 
     (arm,) = found.arms([strategy])
     replayed, wanted = replay(found, arm).totals, journals.happened(given, strategy).totals
@@ -39,7 +39,7 @@ def test_the_journal_knows_better_than_what_was_expected():
     entries = journals.entries(given, journals.happened(given, "static"))
     wrong = {kind: dict.fromkeys(queues, 1.0) for kind, queues in RUNS.items()}
 
-    found = read(lines(given, runs=wrong), world(given), entries=entries)
+    found = read_decision_lines(lines(given, runs=wrong), world(given), entries=entries)
 
     light = next(each for each in found.submissions if each.name == "light-1")
     assert light.run_seconds["gpu"] == pytest.approx(20, abs=1)
@@ -51,15 +51,15 @@ def test_a_job_that_still_runs_tells_nothing_of_how_long_it_will():
     ended = journals.entries(given, journals.happened(given, "static"))
     running = [replace(entry, finished=0, outcome="") for entry in ended]
 
-    found = read(lines(given), world(given), entries=running)
+    found = read_decision_lines(lines(given), world(given), entries=running)
 
-    assert found.submissions == read(lines(given), world(given)).submissions
+    assert found.submissions == read_decision_lines(lines(given), world(given)).submissions
 
 
 def test_a_policy_says_how_long_jobs_run_that_nobody_decided():
     given = journals.scenario("burst")
 
-    found = read(lines(given, runs={}), world(given))
+    found = read_decision_lines(lines(given, runs={}), world(given))
 
     runs = {each.name: dict(each.run_seconds) for each in found.submissions}
     assert (runs["heavy-1"]["gpu"], runs["light-1"]) == (32.0, {"gpu": 20.0, "cpu": 70.0})
@@ -74,7 +74,9 @@ def test_lines_that_let_in_no_job_are_passed_over():
         {key: value for key, value in first.items() if key != "job"},
     ]
 
-    found = read(["Traceback", '{"job": cut off', *map(json.dumps, [*others, first])], world(given))
+    found = read_decision_lines(
+        ["Traceback", '{"job": cut off', *map(json.dumps, [*others, first])], world(given)
+    )
 
     assert [(each.name, each.at) for each in found.submissions] == [("heavy-1", 0.0)]
 
@@ -83,4 +85,4 @@ def test_a_log_without_jobs_is_refused():
     given = journals.scenario("burst")
 
     with pytest.raises(FieldError, match=r"server.log: expected lines with a `job`"):
-        read(["{}"], world(given), file="server.log")
+        read_decision_lines(["{}"], world(given), file="server.log")

@@ -53,7 +53,7 @@ def test_a_decided_job_is_known_as_it_came_and_as_it_ran(kind):
     assert asks(ran) == asks(BY_NAME[kind].read(after))
     assert kinds.GPU in json.dumps(entry.submitted)
     assert kinds.GPU not in json.dumps(entry.ran)
-    assert tuple(journal.read(journal.write([entry]))) == (entry,)
+    assert tuple(journal.read_entries(journal.write_entries([entry]))) == (entry,)
 
 
 def test_how_one_came_that_was_changed_is_not_guessed_without_it():
@@ -78,7 +78,7 @@ def test_the_owner_of_an_unknown_kind_is_replayed_as_what_no_policy_matches():
 def test_an_entry_of_an_older_version_is_one_of_a_batch_job():
     line = '{"k":"w","u":"u","ns":"team","n":"train","q":"gpu-lq","t":[1.0,2,3],"s":"x"}'
 
-    (entry,) = journal.read('{"x":"{}"}\n' + line, former_journal.converted)
+    (entry,) = journal.read_entries('{"x":"{}"}\n' + line, former_journal.converted)
 
     assert (entry.kind, entry.reference) == ("Job", "train")
     assert '"kind"' not in journal.write_one(entry)

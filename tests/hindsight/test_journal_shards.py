@@ -142,7 +142,7 @@ def test_all_that_is_ever_kept_has_a_place_of_its_own():
 
 def test_an_hour_that_nobody_asks_about_is_not_unpacked(monkeypatch):
     source = config_map(Slot(number=5, entries={"a": entry("a")}))
-    monkeypatch.setattr(journal, "read", None)
+    monkeypatch.setattr(journal, "read_entries", None)
 
     assert read_slot(source, oldest=6) is None
 
@@ -206,7 +206,7 @@ def test_what_packs_well_takes_no_more_room_before_it_is_packed(monkeypatch):
     kept = Counter(each.namespace for each in found.entries.values())
     assert kept["team"] == 20
     assert 0 < kept["hostile"] < 10
-    assert len(journal.write(found.entries.values())) <= 50_000
+    assert len(journal.write_entries(found.entries.values())) <= 50_000
 
 
 def test_only_texts_that_many_entries_have_are_shared():

@@ -7,7 +7,7 @@ import pytest
 from tests.builders import policy
 from webhook.adapt.adaptation import adapt
 from webhook.admission import patch
-from webhook.flow import decided_job
+from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import BY_NAME
 from webhook.model import marks
 from webhook.model.fields import FieldError
@@ -123,7 +123,7 @@ def test_what_a_decided_pod_carries_is_read_as_the_jobs_and_the_templates():
 
 def test_marks_copied_with_a_manifest_are_taken_off_once():
     copied = sent(pod(), **{"kueue-fallback.dev/decision": "{}"})
-    case = decided_job.read(copied, POD).recovered_if_possible()
+    case = read_decided_job(copied, POD).recovered_if_possible()
     clean = marks.unmarked(case.submitted)
 
     edits = POD.edits(case.current, clean)

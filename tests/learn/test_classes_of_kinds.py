@@ -63,7 +63,7 @@ def test_a_label_names_the_class_of_its_kind_alone_and_its_mark_is_read_again():
     assert one.key == "team/example.com/model=llama"
     assert other.key == "team/rayjob:example.com/model=llama"
     mark = Mark(other, 3)
-    assert job_class.read(job_class.written(mark), "team") == mark
+    assert job_class.parse_mark(job_class.mark_text(mark), "team") == mark
 
 
 def test_a_flag_tells_runs_of_a_kind_apart():

@@ -145,7 +145,7 @@ def test_what_is_written_on_the_pods_is_read_again(home, said):
     coarse = SAME.coarse.replace("team", home)
     mark = Mark(JobClass(f"{home}/model=llama-7b", coarse), 3, said)
 
-    assert job_class.read(job_class.written(mark), "team") == mark
+    assert job_class.parse_mark(job_class.mark_text(mark), "team") == mark
 
 
 def test_a_class_that_namespaces_share_is_the_same_in_each():
@@ -156,7 +156,7 @@ def test_a_class_that_namespaces_share_is_the_same_in_each():
     mark = Mark(one, 3)
 
     assert one == other != SAME
-    assert job_class.read(job_class.written(mark), "another-team") == mark
+    assert job_class.parse_mark(job_class.mark_text(mark), "another-team") == mark
 
 
 def test_classes_of_two_namespaces_have_nothing_in_common():
@@ -167,7 +167,7 @@ def test_classes_of_two_namespaces_have_nothing_in_common():
 
 @pytest.mark.parametrize("text", ["", "a b", "a b c", "a b 1 2 3", "a b ²"])
 def test_anything_else_on_the_pods_is_no_mark(text):
-    assert job_class.read(text, "team") is None
+    assert job_class.parse_mark(text, "team") is None
 
 
 @pytest.mark.parametrize(

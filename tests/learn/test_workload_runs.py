@@ -145,7 +145,7 @@ def test_a_failed_run_is_told_with_the_decision_that_put_it_there():
     mark = Mark(JobClass("team/c", "team/~c"), 3, 50)
     source = ran(ADMITTED, finished("Failed"), guest=("light", "cpu"))
     template = source["spec"]["podSets"][0]["template"]
-    template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.written(mark)
+    template["metadata"]["annotations"]["kueue-fallback.dev/class"] = job_class.mark_text(mark)
 
     found = read_workload(source).ended
 

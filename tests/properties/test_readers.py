@@ -32,7 +32,7 @@ from webhook.model.job import DECISION, UNDONE, UNDONE_FROM
 from webhook.reconsider import pending_jobs
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
-from webhook.state.readers import READERS, read
+from webhook.state.readers import READERS, read_by_kind
 from webhook.state.snapshot import Snapshot
 
 JOBS, PENDING = unreviewed.followed(JOB), pending_jobs.followed(JOB)
@@ -192,7 +192,7 @@ def synced(*changed):
     feed = Feed(RESOURCES, now=0.0)
     for resource in RESOURCES:
         sources = [CLUSTER[resource.kind]] if resource.kind in CLUSTER else []
-        entries = tuple(read(resource.kind, source) for source in sources)
+        entries = tuple(read_by_kind(resource.kind, source) for source in sources)
         feed.take(WatchUpdate(kind=resource.kind, at=1.0, entries=entries))
     for kind, entry in changed:
         feed.take(WatchUpdate(kind=kind, at=2.0, event=("ADDED", entry)))
@@ -212,7 +212,7 @@ def assert_publishes(feed):
 
 @pytest.mark.parametrize("kind", CLUSTER)
 def test_what_is_nasty_anywhere_in_an_object_is_nothing_that_its_reader_has_not_thought_of(kind):
-    entries = [told(read(kind, source)) for source in everywhere(CLUSTER[kind])]
+    entries = [told(read_by_kind(kind, source)) for source in everywhere(CLUSTER[kind])]
 
     assert len(entries) > len(NASTY)
     assert_publishes(synced(*((kind, entry) for entry in entries)))
@@ -223,7 +223,7 @@ def test_what_is_nasty_anywhere_in_a_workload_is_counted_or_passed_over(stage):
     entries = []
     for number, source in enumerate(everywhere(WORKLOADS[stage])):
         told(records.read_run("runs", source))
-        entry = told(read(kinds.WORKLOADS, source))
+        entry = told(read_by_kind(kinds.WORKLOADS, source))
         entries.append(entry._replace(key=("team", f"w-{number}")))
 
     assert len(entries) > 100
@@ -234,7 +234,7 @@ def test_what_is_nasty_anywhere_in_a_workload_is_counted_or_passed_over(stage):
 def test_a_workload_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
     _, source = given
 
-    entry = told(read(kinds.WORKLOADS, source))
+    entry = told(read_by_kind(kinds.WORKLOADS, source))
     over = told(records.read_run("runs", source))
     feed = synced((kinds.WORKLOADS, entry))
 
@@ -253,10 +253,12 @@ def test_a_workload_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
 def test_any_other_object_with_anything_in_it_is_read_or_said_to_be_unreadable(given):
     kind, source = given
 
-    entry = told(read(kind, source))
+    entry = told(read_by_kind(kind, source))
 
     assert kind in READERS
-    assert_publishes(synced((kind, entry), (kinds.WORKLOADS, read(kinds.WORKLOADS, whole()))))
+    assert_publishes(
+        synced((kind, entry), (kinds.WORKLOADS, read_by_kind(kinds.WORKLOADS, whole())))
+    )
 
 
 @given(hostile({"job": whole_job()}))

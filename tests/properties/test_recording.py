@@ -54,4 +54,4 @@ def test_the_cluster_that_multikueue_sent_it_to_is_kept(source):
     entry = entries.entry(entries.read_finished(sent), entries.metadata_of(job))
 
     assert entry.cluster == "gpu-east"
-    assert tuple(journal.read(journal.write([entry]))) == (entry,)
+    assert tuple(journal.read_entries(journal.write_entries([entry]))) == (entry,)

@@ -11,7 +11,7 @@ from bench import reviews
 from hack import bodies
 from tests.reviews import light_job
 from tests.servers import Server, paper_snapshot
-from webhook.admission import review as wire
+from webhook.admission.review import read_review
 from webhook.flow.create import Rules
 from webhook.serving.handler import Handler
 from webhook.serving.server_metrics import Metrics
@@ -41,7 +41,7 @@ def calls_of(action):
 
 
 def read(number):
-    return wire.read(bodies.review(reviews.RESEARCH, f"{number:012d}").encode())
+    return read_review(bodies.review(reviews.RESEARCH, f"{number:012d}").encode())
 
 
 def test_a_job_from_a_template_seen_before_takes_few_calls():

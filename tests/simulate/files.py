@@ -2,7 +2,7 @@
 
 import copy
 
-from webhook.simulate import scenario_file
+from webhook.simulate.scenario_file import read_scenario
 
 
 def flavor(name):
@@ -98,7 +98,7 @@ def read(source=None, files=None, **more):
     def read_text(name):
         return files[name]
 
-    return scenario_file.read(source or document(), read_text=read_text, **more)
+    return read_scenario(source or document(), read_text=read_text, **more)
 
 
 def multikueue(*names):

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import yaml
 
-from webhook.simulate import scenario_file
+from webhook.simulate.scenario_file import read_scenario
 
 SCENARIOS = Path("examples/scenarios")
 
 
 def shipped(name, *, seed=0, **given):
     path = SCENARIOS / f"{name}.yaml"
-    return scenario_file.read(
+    return read_scenario(
         yaml.safe_load(path.read_text()),
         read_text=lambda file: (SCENARIOS / file).read_text(),
         given=given,
@@ -40,7 +40,7 @@ _BY_STEPS = (
 def by_steps(name):
     """Read a published scenario whose Jobs carry no label: their arguments tell the light ones."""
     document = yaml.safe_load(_by_steps(f"{name}.yaml"))
-    return scenario_file.read(document, read_text=_by_steps)
+    return read_scenario(document, read_text=_by_steps)
 
 
 def _by_steps(file):

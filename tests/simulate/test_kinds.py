@@ -8,9 +8,9 @@ import yaml
 
 from tests import kinds
 from tests.simulate import files
-from webhook.simulate import scenario_file
 from webhook.simulate.replay import replay
 from webhook.simulate.scenario import ScenarioError
+from webhook.simulate.scenario_file import read_scenario
 
 LABELS = {"kueue.x-k8s.io/queue-name": "fast"}
 WORK = {"runTimes": {"fast": "10s", "slow": "30s"}}
@@ -37,7 +37,7 @@ def document(**jobs):
 
 
 def replayed(source, strategy="Threshold", **files_read):
-    given = scenario_file.read(source, read_text=lambda file: files_read[file.partition(".")[0]])
+    given = read_scenario(source, read_text=lambda file: files_read[file.partition(".")[0]])
     (arm,) = given.arms([strategy])
     return replay(given, arm).jobs
 
@@ -120,7 +120,7 @@ def test_a_column_of_a_csv_file_says_of_which_kind_each_row_is():
 
 def test_what_a_row_asks_for_is_what_the_pods_that_ask_for_it_get():
     source = of_rows(requests={"cpu": "cpu"})
-    given = scenario_file.read(source, read_text=lambda _: ROWS)
+    given = read_scenario(source, read_text=lambda _: ROWS)
     first, second = map(given.manifest, given.submissions)
 
     def cpus(manifest):
@@ -134,4 +134,4 @@ def test_a_row_that_asks_for_what_no_pods_ask_for_is_named():
     source = of_rows(requests={"memory": "cpu"})
 
     with pytest.raises(ScenarioError, match="no pods of the JobSet ask for memory"):
-        scenario_file.read(source, read_text=lambda _: ROWS)
+        read_scenario(source, read_text=lambda _: ROWS)

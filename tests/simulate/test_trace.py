@@ -7,7 +7,7 @@ import yaml
 
 from tests.simulate import files
 from webhook.model.fields import FieldError
-from webhook.simulate import arrivals
+from webhook.simulate.arrivals import read_arrivals
 from webhook.simulate.scenario import ScenarioError, Submission
 from webhook.simulate.scenario_spec import Csv
 
@@ -27,7 +27,7 @@ def read(lines=LINES, **fields):
         "jobs": [{"job": "work"}],
         **fields,
     }
-    return arrivals.read(Csv.model_validate(spec), lines, "arrivals[0].csv")
+    return read_arrivals(Csv.model_validate(spec), lines, "arrivals[0].csv")
 
 
 def test_rows_come_in_order_of_time_from_the_first_on():

@@ -18,7 +18,7 @@ from webhook.flow.ledger import Ledger
 from webhook.model.queues import Arrival
 from webhook.state.feed import Feed
 from webhook.state.pipe import apply_update
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import Snapshot
 from webhook.state.watched import watched
 
@@ -60,7 +60,7 @@ class HandOver(RuleBasedStateMachine):
         self.relist()
 
     def listed(self, kind, objects):
-        entries = tuple(read(kind, source) for source in objects)
+        entries = tuple(read_by_kind(kind, source) for source in objects)
         self.feed.take(WatchUpdate(kind=kind, at=self.now, entries=entries))
 
     @rule(form=st.sampled_from(["decision", "name", "unnamed"]))
@@ -107,7 +107,7 @@ class HandOver(RuleBasedStateMachine):
     @rule()
     def event_arrives(self):
         event_type, key = self.events.pop(0)
-        entry = read(kinds.WORKLOADS, self.placements[key].workload)
+        entry = read_by_kind(kinds.WORKLOADS, self.placements[key].workload)
         self.feed.take(WatchUpdate(kind=kinds.WORKLOADS, at=self.now, event=(event_type, entry)))
         (self.known.discard if event_type == "DELETED" else self.known.add)(key)
         self.noticed |= self.known

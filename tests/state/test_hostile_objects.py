@@ -11,7 +11,7 @@ from webhook.api import resources as kinds
 from webhook.api.kubernetes_api import Unreachable
 from webhook.api.resources import ReadObject, read_by
 from webhook.api.watch import WatchUpdate
-from webhook.learn import job_class
+from webhook.learn.job_class import parse_mark
 from webhook.learn.run_records import ClassRecord, config_map, read_shard
 from webhook.model import faults, fields, quantity
 from webhook.model.fields import FieldError
@@ -49,7 +49,7 @@ def test_a_class_with_a_number_that_is_none_of_ours_is_worked_out_anew(mark, rea
 
 @pytest.mark.parametrize("mark", ["@gpu-cq ~a 0", "~a ~a 0", f"{'a' * 300} ~a 0", "k=v ~a é"])
 def test_a_class_that_stands_for_others_or_for_none_is_not_believed(mark):
-    assert job_class.read(mark, "team") is None
+    assert parse_mark(mark, "team") is None
 
 
 @pytest.mark.parametrize("cpu", [DIGITS, "1" * 65, f"0.{DIGITS}", f"{DIGITS}m"])

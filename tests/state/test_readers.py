@@ -35,7 +35,7 @@ from webhook.model.queues import (
     WorkerCluster,
 )
 from webhook.model.snapshot_parts import OffSwitch
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 
 CELL = ("a100", "nvidia.com/gpu")
 RESOURCE = {"name": "nvidia.com/gpu", "nominalQuota": "4", "borrowingLimit": 0, "lendingLimit": "2"}
@@ -74,7 +74,7 @@ INACTIVE = {"conditions": [{"type": "Active", "status": "False", "message": "no 
 
 
 def value(kind, name="x", **source):
-    return read(kind, {"metadata": {"name": name, "namespace": ""}, **source}).value
+    return read_by_kind(kind, {"metadata": {"name": name, "namespace": ""}, **source}).value
 
 
 @pytest.mark.parametrize("spec", [NEWER, OLDER], ids=["v1beta2", "v1beta1"])
@@ -104,7 +104,7 @@ def test_a_cluster_queue_is_read_from_both_versions(spec):
 
 @pytest.mark.parametrize("weight", [True, [], "x", "9" * 65])
 def test_a_weight_that_is_no_quantity_is_a_problem_of_its_object(weight):
-    entry = read(
+    entry = read_by_kind(
         kinds.COHORTS, {"metadata": {"name": "a"}, "spec": {"fairSharing": {"weight": weight}}}
     )
 
@@ -196,9 +196,9 @@ def test_which_clusters_are_behind_a_check_and_why_one_is_not_used():
 def test_what_a_namespace_a_limit_range_and_a_runtime_class_say():
     limits = [{"type": "Container", "max": {"cpu": "4"}, "maxLimitRequestRatio": {"cpu": 2}}]
 
-    assert read(kinds.NAMESPACES, {"metadata": {"name": "t", "labels": {"a": "b"}}}).value == {
-        "a": "b"
-    }
+    assert read_by_kind(
+        kinds.NAMESPACES, {"metadata": {"name": "t", "labels": {"a": "b"}}}
+    ).value == {"a": "b"}
     assert value(kinds.LIMIT_RANGES, spec={"limits": limits}) == (
         LimitRangeItem(type="Container", max={"cpu": "4"}, max_ratio={"cpu": "2"}),
     )
@@ -218,7 +218,7 @@ def config(text):
         "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"},
         "data": {"controller_manager_config.yaml": "kind: Configuration\n" + text},
     }
-    return read(kinds.KUEUE_CONFIG, source)
+    return read_by_kind(kinds.KUEUE_CONFIG, source)
 
 
 def all_but(*names):
@@ -371,7 +371,7 @@ def test_a_configuration_that_is_no_yaml_is_a_problem_with_its_place():
 def test_an_object_that_cannot_be_read_is_a_problem_that_names_it():
     source = {"metadata": {"name": "q", "namespace": "team"}, "spec": {"clusterQueue": 7}}
 
-    assert read(kinds.LOCAL_QUEUES, source) == ReadObject(
+    assert read_by_kind(kinds.LOCAL_QUEUES, source) == ReadObject(
         ("team", "q"),
         None,
         "localqueues team/q: spec.clusterQueue: expected a string, got a number",

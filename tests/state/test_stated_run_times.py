@@ -14,7 +14,7 @@ from tests.state.objects import workload as workload_object
 from webhook.api import resources as kinds
 from webhook.kueue.flavor_plan import demand
 from webhook.kueue.tree_forecast import StartTimes
-from webhook.learn.job_class import Mark, shared_home, written
+from webhook.learn.job_class import Mark, mark_text, shared_home
 from webhook.model.forecasts import Basis, JobClass, RunTime, of_queue
 from webhook.model.job import DECIDED_BY, JOB_CLASS, OPTION_LABEL
 from webhook.state import forecast_input, waiting_line
@@ -37,7 +37,7 @@ def marked(job, *, said=0, by="light-gpu", namespace="team", home=""):
     mark = Mark(JobClass(KEY, COARSE).at(home or namespace), 1, said)
     (pod_set,) = job["spec"]["podSets"]
     pod_set["template"]["metadata"] = {
-        "annotations": {DECIDED_BY: by, JOB_CLASS: written(mark)},
+        "annotations": {DECIDED_BY: by, JOB_CLASS: mark_text(mark)},
         "labels": {OPTION_LABEL: "gpu"},
     }
     job["metadata"]["namespace"] = namespace

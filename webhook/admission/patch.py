@@ -68,13 +68,13 @@ def value_at(source: Any, path: Path) -> Any | Absent:
     node = source
     for part in path:
         # Most nodes are objects, of each of which many paths are asked.
-        node = node.get(part) if isinstance(node, dict) else step(node, part)
+        node = node.get(part) if isinstance(node, dict) else value_below(node, part)
         if node is None:
             return ABSENT
     return node
 
 
-def step(node: Any, part: str) -> Any:
+def value_below(node: Any, part: str) -> Any:
     """Return the value one part further down; None: there is none."""
     if isinstance(node, dict):
         return node.get(part)
@@ -384,7 +384,7 @@ def original_of(edits: Iterable[Edit], source: Mapping[str, Any]) -> Original:
     for edit in edits:
         node: Any = source
         for depth, part in enumerate(edit.path, start=1):
-            node = node.get(part) if isinstance(node, dict) else step(node, part)
+            node = node.get(part) if isinstance(node, dict) else value_below(node, part)
             if node is None:
                 for end in range(depth, len(edit.path) + 1):
                     values[edit.path[:end]] = ABSENT
@@ -489,7 +489,7 @@ def _expanded(node: Any, pattern: Path) -> Iterator[Path]:
         return
     part, rest = pattern[0], pattern[1:]
     for name in _names_in(node) if part == "*" else (part,):
-        below = step(node, name)
+        below = value_below(node, name)
         if below is not None:
             yield from ((name, *path) for path in _expanded(below, rest))
 
@@ -555,7 +555,7 @@ def _fits_pattern(path: Path, value: Json | Absent, pattern: Path | None) -> boo
 def _put_back(restored: dict[str, Any], path: Path, value: Json | Absent) -> None:
     node: Any = restored
     for part in path[:-1]:
-        below = step(node, part)
+        below = value_below(node, part)
         if below is None:
             if value is ABSENT or not isinstance(node, dict):
                 # There is nothing to remove, or the container is gone, and that is not recreated.
@@ -574,7 +574,7 @@ def _put_back(restored: dict[str, Any], path: Path, value: Json | Absent) -> Non
 def _put_element_back(elements: list[Any], name: str, value: Json | Absent) -> None:
     index = place_of(elements, name)
     if value is ABSENT:
-        elements[:] = [item for item in elements if step(item, "name") != name]
+        elements[:] = [item for item in elements if value_below(item, "name") != name]
     elif index is None:
         elements.append(deepcopy(value))
     else:

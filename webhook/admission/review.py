@@ -106,7 +106,7 @@ class Verdict:
         return _dumps({"apiVersion": API_VERSION, "kind": KIND, "response": response})
 
 
-def read(body: bytes) -> Review:
+def read_review(body: bytes) -> Review:
     """Return the review that the API server posts.
 
     Raises:

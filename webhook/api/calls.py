@@ -35,7 +35,7 @@ def timeout(answer_seconds: float = ANSWER_SECONDS) -> urllib3.Timeout:
     return urllib3.Timeout(connect=min(CONNECT_SECONDS, answer_seconds), read=answer_seconds)
 
 
-def read(
+def read_answer(
     response: urllib3.BaseHTTPResponse, what: str, *, most: float = MOST_BYTES, until: float = inf
 ) -> bytes:
     """Return the body of the answer to *what*; *until* is a monotonic time.

@@ -87,7 +87,7 @@ def _events(response: urllib3.BaseHTTPResponse) -> Iterator[Mapping[str, Any]]:
 def _status(response: urllib3.BaseHTTPResponse, path: str) -> tuple[str, tuple[Cause, ...]]:
     """Return message and causes of the Status in a failed response."""
     try:
-        status = json.loads(calls.read(response, path))
+        status = json.loads(calls.read_answer(response, path))
     except (HTTPError, OSError, ValueError, TooLarge):
         status = None
     if not isinstance(status, dict):
@@ -226,7 +226,7 @@ class Client:
 
     def _body(self, response: urllib3.BaseHTTPResponse, path: str, *, most: float = inf) -> bytes:
         try:
-            return calls.read(response, path, most=most)
+            return calls.read_answer(response, path, most=most)
         except (HTTPError, OSError) as error:
             raise Unreachable(str(error)) from error
 

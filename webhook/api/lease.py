@@ -103,7 +103,7 @@ def claim(holder: Holder, *, identity: str, stamp: str) -> Mapping[str, Any]:
     }
 
 
-def held(holder: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
+def with_granted_claim(holder: Holder, record: LeaseRecord, *, asked: float, now: float) -> Holder:
     """Return the state after a claim, sent at *asked*, was granted; the answer came at *now*."""
     return replace(
         holder,
@@ -118,7 +118,7 @@ def resigned(holder: Holder) -> Holder:
     return replace(holder, held_until=-math.inf)
 
 
-def read(source: Mapping[str, Any]) -> LeaseRecord:
+def read_lease(source: Mapping[str, Any]) -> LeaseRecord:
     spec = source.get("spec") or {}
     return LeaseRecord(
         version=str(source["metadata"]["resourceVersion"]),
@@ -185,7 +185,7 @@ class Elector:
         self._holder = resigned(self._holder)
         try:
             source = self._get()
-            if source is not None and read(source).holder == self._identity:
+            if source is not None and read_lease(source).holder == self._identity:
                 spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._stamp()}
                 self._put(source, spec)
         except ClusterError as error:
@@ -193,7 +193,7 @@ class Elector:
 
     def _compete(self) -> None:
         source = self._get()
-        record, asked = None if source is None else read(source), self._clock()
+        record, asked = None if source is None else read_lease(source), self._clock()
         identity = self._identity
         self._holder = saw(self._holder, record, identity=identity, now=asked)
         if not may_claim(self._holder, identity=identity, now=asked):
@@ -201,7 +201,7 @@ class Elector:
         spec = claim(self._holder, identity=identity, stamp=self._stamp())
         answer = self._post(spec) if source is None else self._put(source, spec)
         now = self._clock()
-        self._holder = held(self._holder, read(answer), asked=asked, now=now)
+        self._holder = with_granted_claim(self._holder, read_lease(answer), asked=asked, now=now)
 
     def _get(self) -> Mapping[str, Any] | None:
         try:

@@ -87,7 +87,7 @@ def query(
         ):
             if response.status != _OK:
                 raise PrometheusError(f"it answers {response.status}")
-            text = calls.read(response, url, until=until).decode()
+            text = calls.read_answer(response, url, until=until).decode()
     except TooLarge:
         raise PrometheusError(f"its answer has over {calls.MOST_BYTES >> 20} MiB") from None
     except (urllib3.exceptions.ReadTimeoutError, TimeoutError):

@@ -22,7 +22,8 @@ from webhook.commands.manifest import ManifestObject, read_one_job, read_policie
 from webhook.commands.terminal import Line
 from webhook.decide import match, options
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import carry_out, decided_job, moving
+from webhook.flow import carry_out, moving
+from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import batch, kind_of
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
@@ -104,7 +105,7 @@ def as_submitted(source: Mapping[str, Any]) -> Mapping[str, Any]:
     job = nameless(without_run(source))
     try:
         kind = kind_of(job)
-        return decided_job.read(job, kind).recovered().submitted_source
+        return read_decided_job(job, kind).recovered().submitted_source
     except FieldError:
         # Reading the Job reports what is wrong.
         return job

@@ -15,7 +15,8 @@ from webhook.api.resources import ReadObject
 from webhook.commands.connect import release_namespace_of
 from webhook.commands.manifest import CRON_JOB, read_policies
 from webhook.decide import match
-from webhook.flow import create, decided_job
+from webhook.flow import create
+from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import kind_of
 from webhook.model.decision import Skipped
 from webhook.model.fields import FieldError
@@ -247,7 +248,7 @@ def as_enforced(job: Mapping[str, Any], view: DecidingView) -> Mapping[str, Any]
 def as_submitted(job: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a Job as it was before the decision that it carries; where none can be read, as is."""
     try:
-        case = decided_job.read(job, kind_of(job))
+        case = read_decided_job(job, kind_of(job))
         return job if case.recorded is None else case.recovered().submitted_source
     except FieldError:
         # What cannot be read is said elsewhere.

@@ -23,7 +23,7 @@ from webhook.model.fields import FieldError
 from webhook.model.flags import Named
 from webhook.model.job import PLAIN
 from webhook.simulate.scenario import Worker, emptied
-from webhook.state.readers import read as read_object
+from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import Snapshot
 from webhook.state.snapshot_file import (
     DEFAULTED,
@@ -222,7 +222,7 @@ def _take_other_kinds(listed: _ListedObjects, client: KubernetesApi, namespace: 
 
 
 def _resource_of(kind: JobKind) -> Resource:
-    return Resource(kind=kind.plural, path=kind.path(), read=read_object)
+    return Resource(kind=kind.plural, path=kind.path(), read=read_by_kind)
 
 
 def _take(listed: _ListedObjects, resource: Resource, items: Iterable[Mapping[str, Any]]) -> None:
@@ -234,7 +234,7 @@ def _take(listed: _ListedObjects, resource: Resource, items: Iterable[Mapping[st
         else:
             if resource.kind == resources.WORKLOADS:
                 listed.take_workload(source)
-            listed.state[resource.kind].append(read_object(resource.kind, source))
+            listed.state[resource.kind].append(read_by_kind(resource.kind, source))
 
 
 def _listed(

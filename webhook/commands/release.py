@@ -122,7 +122,7 @@ def _is_overdue(job: Mapping[str, Any]) -> bool:
     from webhook.flow import decided_job
     from webhook.model.faults import attempted
 
-    read, _ = attempted(lambda: decided_job.read({"metadata": job["metadata"]}, JOB))
+    read, _ = attempted(lambda: decided_job.read_decided_job({"metadata": job["metadata"]}, JOB))
     hold = read.recorded.hold if read is not None and read.recorded is not None else None
     return hold is None or time.time() > hold.latest + _OVERDUE_SECONDS
 

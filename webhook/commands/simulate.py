@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from webhook.commands import history, manifest, terminal
 from webhook.commands.kubectl_flags import output_option
-from webhook.hindsight import decision_lines
+from webhook.hindsight.decision_lines import read_decision_lines
 from webhook.model.fields import FieldError
 from webhook.model.policy.fallback_policy import FallbackPolicy, seconds
 from webhook.model.policy.patterns import DURATION
@@ -51,7 +51,7 @@ def scenario(
         raise FieldError(snapshot, "expected queues")
     if policies:
         world = world.ruled_by(policy for path in policies for policy in _policies(path))
-    return decision_lines.read(
+    return read_decision_lines(
         _lines(log),
         world,
         entries=past.entries,
@@ -230,7 +230,7 @@ def _scenario(file: str, assignments: Sequence[str], seed: int) -> Scenario:
         raise FieldError(name, f"expected one document, found {len(documents)}")
     given = scenario_spec.assignments(assignments)
     try:
-        return scenario_file.read(
+        return scenario_file.read_scenario(
             documents[0].value,
             read_text=lambda path: _text(folder / path),
             given=given,

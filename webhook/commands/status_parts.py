@@ -173,7 +173,7 @@ def leader(client: Client, namespace: str, unix: float) -> StatusPart:
     except NotServed:
         why = f"no controller leads: there is no Lease {lease.NAME} in namespace {namespace}"
         return StatusPart(shown={"holder": "", "leads": False}, trouble=(why,))
-    record = lease.read(source)
+    record = lease.read_lease(source)
     renewed = unix_of(str((source.get("spec") or {}).get("renewTime") or ""))
     age = None if renewed is None else max(0.0, unix - renewed)
     leads = bool(record.holder) and age is not None and age <= record.seconds

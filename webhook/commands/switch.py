@@ -138,9 +138,11 @@ def _change(
 def off_of(config_map: Mapping[str, Any] | None) -> Off:
     """Return where the ConfigMap stops decisions; without a ConfigMap: nowhere."""
     from webhook.api.resources import OFF_SWITCH
-    from webhook.state.readers import read
+    from webhook.state.readers import read_by_kind
 
-    return None if config_map is None else frozenset(read(OFF_SWITCH, config_map).value.namespaces)
+    if config_map is None:
+        return None
+    return frozenset(read_by_kind(OFF_SWITCH, config_map).value.namespaces)
 
 
 def _read(client: Client, path: str) -> Mapping[str, Any] | None:

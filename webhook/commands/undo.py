@@ -35,9 +35,9 @@ from webhook.commands.connect import (
 )
 from webhook.commands.decision_table import unix_of
 from webhook.commands.kubectl_flags import namespace_option, scope_options
-from webhook.decide import decision_record
+from webhook.decide.decision_record import reason_annotation
 from webhook.decide.match import OPT_OUT, POLICY
-from webhook.flow import decided_job
+from webhook.flow.decided_job import read_decided_job
 from webhook.jobs import JOB, JobKind
 from webhook.model.fields import FieldError
 from webhook.model.job import (
@@ -314,7 +314,7 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     try:
         kind = target.kind
-        case = decided_job.read(job, kind)
+        case = read_decided_job(job, kind)
         if case.believed is None:
             unread = case.doubt or Obstacle.UNREADABLE
             raise NotUndoneError(f"{target} is not undone: {unread.meaning}.")
@@ -333,7 +333,11 @@ def manifest_of(target: Target, job: Mapping[str, Any]) -> Mapping[str, Any]:
         # Kueue has suspended it for the queue that it was given.
         _parent_of(manifest, kind).pop(kind.suspend[-1], None)
     manifest["metadata"].setdefault("annotations", {}).update(
-        {POLICY: OPT_OUT, UNDONE: case.believed.policy, REASON: decision_record.said(_SENTENCE)}
+        {
+            POLICY: OPT_OUT,
+            UNDONE: case.believed.policy,
+            REASON: reason_annotation(_SENTENCE),
+        }
     )
     return manifest
 

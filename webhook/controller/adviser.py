@@ -53,7 +53,7 @@ class Adviser:
         keys: Callable[[], SigningKeys | None],
         metrics: ControllerMetrics,
     ) -> None:
-        """*is_leader* is called before each write; *keys* are as for ``decided_job.read``."""
+        """*is_leader* is called before each write; *keys* are as for ``read_decided_job``."""
         self._transport, self._fetch = transport, fetch
         self._max_state_age = max_state_age
         self._is_leader, self._keys, self._metrics = is_leader, keys, metrics

@@ -17,7 +17,7 @@ from webhook.api.kubernetes_api import Forbidden, KubernetesApi, NotServed, Refu
 from webhook.api.resources import ACCELERATOR_PROFILES, TARIFFS, our_path
 from webhook.api.watch import list_pages
 from webhook.controller.policy_status import Condition, StatusReport, invalid
-from webhook.cost.cluster_prices import NUMBERS, said
+from webhook.cost.cluster_prices import NUMBERS, is_stated
 from webhook.cost.flavor_devices import claimed, devices_of
 from webhook.model.costs.accelerator_profile import (
     AcceleratorProfile,
@@ -191,7 +191,7 @@ def _said_before(compiled: CompiledTariff, other: CompiledTariff) -> Iterator[St
     if prices.carbon is not None and theirs.carbon is not None:
         yield _ambiguous("spec.carbon", name)
     for number, path in NUMBERS.items():
-        if said(prices, number) and said(theirs, number):
+        if is_stated(prices, number) and is_stated(theirs, number):
             yield _ambiguous(path, name)
     for index, entry in enumerate(compiled.tariff.spec.rates):
         for flavor in entry.flavors:

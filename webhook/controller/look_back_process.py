@@ -109,7 +109,7 @@ def _answer(written: bytes) -> bytes | None:
 def main() -> None:
     limit_process()
     kubeconfig, namespace, world = pickle.load(sys.stdin.buffer)  # noqa: S301 - from our parent
-    sys.stdout.write(json.dumps(said(namespace, world, Client(kubeconfig))))
+    sys.stdout.write(json.dumps(look_back_answer(namespace, world, Client(kubeconfig))))
 
 
 def limit_process() -> None:
@@ -121,7 +121,7 @@ def limit_process() -> None:
     os.nice(NICENESS)
 
 
-def said(
+def look_back_answer(
     namespace: str, world: LookBackInput, transport: KubernetesApi
 ) -> Mapping[str, str | None]:
     """Return the process's answer, as JSON: what was saved, or why it came to nothing."""

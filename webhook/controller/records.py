@@ -150,7 +150,7 @@ class Keeper:
         for shard in range(SHARDS):
             if shard in self._versions:
                 continue
-            shard_read = run_records_reader.read(self._transport, self._namespace, shard)
+            shard_read = run_records_reader.fetch_shard(self._transport, self._namespace, shard)
             records = shard_read.entry.value or {}
             for key, record in records.items():
                 self._runs.merge(key, record)

@@ -21,8 +21,7 @@ from webhook.controller.policy_status import reference_of
 from webhook.controller.world import World
 from webhook.decide import match
 from webhook.decide.wishes import HOLD, NEVER_HOLD
-from webhook.flow import decided_job
-from webhook.flow.decided_job import DecidedJob
+from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.hindsight.journal_keeper import JobMetadata, known_of
 from webhook.jobs import BY_NAME, JobKind, referred
 from webhook.metric_table import policy_label
@@ -68,7 +67,7 @@ def _watched(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | None)
     metadata = fields.mapping(source, "metadata", "")
     created = fields.text(metadata, "creationTimestamp", "metadata")
     bare, unix = {"metadata": source["metadata"]}, fields.created_unix(source)
-    decided = decided_job.read(bare, kind, keys, created=unix)
+    decided = read_decided_job(bare, kind, keys, created=unix)
     job = decided.current
     return WatchedJob(
         uid=fields.text(metadata, "uid", "metadata"),

@@ -63,7 +63,7 @@ def _both(first: Prices, second: Prices) -> Prices:
 
     A number that is the default is not said, as API servers write defaults into objects.
     """
-    numbers = {name: getattr(second, name) for name in NUMBERS if not said(first, name)}
+    numbers = {name: getattr(second, name) for name in NUMBERS if not is_stated(first, name)}
     return replace(
         first,
         rates={**second.rates, **first.rates},
@@ -75,6 +75,6 @@ def _both(first: Prices, second: Prices) -> Prices:
     )
 
 
-def said(prices: Prices, number: str) -> bool:
+def is_stated(prices: Prices, number: str) -> bool:
     """Tell whether one of ``NUMBERS`` is another than the default."""
     return bool(getattr(prices, number) != getattr(_DEFAULT, number))

@@ -13,8 +13,7 @@ from functools import cached_property
 from webhook.decide import match
 from webhook.decide.wishes import NONE, Wishes, said_seconds, wishes_of
 from webhook.kueue.requests import unmodelled
-from webhook.learn import job_class
-from webhook.learn.job_class import Mark
+from webhook.learn.job_class import Mark, mark_text
 from webhook.model.costs.devices import DeviceUse
 from webhook.model.forecasts import JobClass
 from webhook.model.job import Job
@@ -115,7 +114,7 @@ class Applicant:
 
         """
         said = said_seconds(self.job.annotations)
-        return job_class.written(Mark(self.job_class, self.policy.generation, said))
+        return mark_text(Mark(self.job_class, self.policy.generation, said))
 
     @property
     def unmodelled(self) -> str:

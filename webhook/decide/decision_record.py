@@ -342,14 +342,14 @@ def parsed(annotations: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _sentence(said: Any) -> str:
-    """Return the reason that ``said`` made; empty: there is none of ours."""
+    """Return the reason that ``reason_annotation`` made; empty: there is none of ours."""
     # Nobody signs it, so whoever may edit the Job may have written it.
     if not isinstance(said, str) or not said.startswith(PREFIX):
         return ""
     return said[len(PREFIX) : _REASON_LIMIT].encode(errors="replace").decode()
 
 
-def said(reason: str) -> str:
+def reason_annotation(reason: str) -> str:
     """Return a decision's reason as the Job's annotation has it, at most 256 characters."""
     return clip(PREFIX + reason, _REASON_LIMIT)
 

@@ -37,7 +37,7 @@ Held: TypeAlias = "Hold | str | None"
 """The hold; why a Job that may wait is not held; or None: nobody asked."""
 
 
-def held(applicant: Applicant, taken: Assessment) -> Held:
+def hold_or_why_not(applicant: Applicant, taken: Assessment) -> Held:
     """Return the hold of a Job in the option that it takes, or why it is not held though it may."""
     least_cost, wishes = applicant.policy.spec.strategy.least_cost, applicant.wishes
     may_wait = wishes.hold if wishes.hold is not None else wishes.deadline

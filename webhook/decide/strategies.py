@@ -42,7 +42,7 @@ class Choice:
     passed_over: _PassedOver = field(default_factory=dict)
 
 
-def take(
+def take_option(
     applicant: Applicant,
     assessments: Sequence[Assessment],
     index: int,
@@ -87,12 +87,12 @@ def choose_by_threshold(applicant: Applicant, assessments: Sequence[Assessment])
         because = _because(rule, assessments[index])
         if because is not None:
             reasons = (because, *passed)
-            return take(applicant, assessments, index, reasons)
+            return take_option(applicant, assessments, index, reasons)
         passed.append(_against(rule, assessments[index], assessments))
     if assessments[0].rejection is not None:
         return leave(assessments)
     reasons = ("no threshold holds", *passed)
-    return take(applicant, assessments, 0, reasons)
+    return take_option(applicant, assessments, 0, reasons)
 
 
 def _because(rule: ThresholdRule, option: Assessment) -> str | None:
@@ -167,7 +167,7 @@ def choose_by_finish_time(applicant: Applicant, assessments: Sequence[Assessment
     best, passed = (taken, {}) if taken else _best(known, _gain(applicant.policy), applicant)
     extra = _first_in_time(taken, applicant.wishes)
     because = (_said(best), *extra, *_others(known, best, passed), *_refused(assessments))
-    return take(applicant, assessments, best.index, because, passed)
+    return take_option(applicant, assessments, best.index, because, passed)
 
 
 def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> Choice:
@@ -195,7 +195,7 @@ def choose_by_cost(applicant: Applicant, assessments: Sequence[Assessment]) -> C
         *said,
         *_refused(assessments),
     )
-    return take(applicant, assessments, best.index, because, passed)
+    return take_option(applicant, assessments, best.index, because, passed)
 
 
 def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list[_Known] | Choice:
@@ -214,7 +214,7 @@ def _comparable(applicant: Applicant, assessments: Sequence[Assessment]) -> list
     # (decision 0023).
     if finishes[0] is None:
         because = _why_it_stands(assessments[first])
-        return take(applicant, assessments, first, because)
+        return take_option(applicant, assessments, first, because)
     # Others stop for a Job where it was submitted to, but none is sent where they would have to.
     return [
         finish

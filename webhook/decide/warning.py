@@ -258,7 +258,7 @@ def _command(verb: str, kind: JobKind, job: Job, room: int) -> str:
     return f"kubectl fallback {verb} {reference_of(kind.kind, 'JOB' if kind is JOB else 'NAME')}"
 
 
-def kept(kind: JobKind, job: Job, obstacle: Obstacle | None) -> tuple[str, ...]:
+def queue_kept(kind: JobKind, job: Job, obstacle: Obstacle | None) -> tuple[str, ...]:
     """Say that the decided queue of a *job* is kept from a change by hand, and how it is left.
 
     *obstacle*: what keeps the Job from any other queue.
@@ -303,7 +303,7 @@ def changed_since(decision: Decision, *, left: str) -> tuple[str, ...]:
     return sentence(f"other admission changed the Job, so option {left} was carried out again")
 
 
-def held(hold: Hold | None, currency: str, *, kind: JobKind, job: Job) -> tuple[str, ...]:
+def job_held(hold: Hold | None, currency: str, *, kind: JobKind, job: Job) -> tuple[str, ...]:
     """Say until when a *job* is held, what that saves, and how it starts now; empty: it is not."""
     if hold is None:
         return ()

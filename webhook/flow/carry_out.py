@@ -59,7 +59,7 @@ def decided(
 
 
 def _class_of(class_text: str, job: Job) -> JobClass | None:
-    mark = job_class.read(class_text, job.namespace)
+    mark = job_class.parse_mark(class_text, job.namespace)
     return mark.job_class if mark is not None else None
 
 
@@ -158,7 +158,9 @@ def apply(
         return replace(left(case, decision, keys), warnings=said)
     class_text = applicant.class_text
     decision = signed(decision, class_text, case.submitted, keys)
-    held = warning.held(decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current)
+    held = warning.job_held(
+        decision.hold, snapshot.costs.currency, kind=case.kind, job=case.current
+    )
     after = marks.marked(
         after,
         after.labels,
@@ -268,7 +270,7 @@ def annotated(
     annotations = {
         **job.annotations,
         jobs.DECISION: signed_record(text, job.namespace, keys),
-        jobs.REASON: decision_record.said(recorded.reason),
+        jobs.REASON: decision_record.reason_annotation(recorded.reason),
     }
     return replace(job, annotations=annotations)
 

@@ -90,7 +90,7 @@ def dry_run(
 
     """
     kind = kind_of(source)
-    recorded = decided_job.read(source, kind).recorded
+    recorded = decided_job.read_decided_job(source, kind).recorded
     moment = Moment(
         now=snapshot.as_of,
         unix=unix,
@@ -116,7 +116,7 @@ def consider(
     """
     snapshot = occupancy.snapshot
     source = kind.completed(source, snapshot.cluster.training_runtimes)
-    incoming = decided_job.read(source, kind, snapshot.fallback.signing)
+    incoming = decided_job.read_decided_job(source, kind, snapshot.fallback.signing)
     if not all(pod_set.template.containers for pod_set in incoming.current.pod_sets):
         raise FieldError("spec.template.spec.containers", "expected at least one container")
     if before := copied.repeated(incoming, occupancy, moment):
@@ -250,7 +250,7 @@ def _chosen(
 def _held(chosen: Decision, applicant: Applicant, *, may_hold: bool) -> Decision:
     """Return a decision with its hold, or with why there is none though the Job may wait."""
     taken = taken_of(chosen)
-    hold = holding.held(applicant, taken) if taken is not None else None
+    hold = holding.hold_or_why_not(applicant, taken) if taken is not None else None
     if isinstance(hold, Hold) and not may_hold:
         hold = "not held: no controller is installed that would release it"
     if isinstance(hold, str):

@@ -143,10 +143,10 @@ def read_stored(source: Mapping[str, Any], kind: JobKind, keys: SigningKeys | No
         FieldError: *source* cannot be read as a Job of *kind*.
 
     """
-    return read(source, kind, keys, created=fields.created_unix(source))
+    return read_decided_job(source, kind, keys, created=fields.created_unix(source))
 
 
-def read(
+def read_decided_job(
     source: Mapping[str, Any],
     kind: JobKind,
     keys: SigningKeys | None = None,

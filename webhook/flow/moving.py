@@ -262,7 +262,8 @@ def undo(job: DecidedJob, snapshot: Snapshot, moment: Moment, rules: Rules) -> U
     where = f"in {after.queue} " if after.queue else ""
     sentence = f"undone: {where}as submitted, and {_PINNED}"
     after = replace(
-        after, annotations={**after.annotations, jobs.REASON: decision_record.said(sentence)}
+        after,
+        annotations={**after.annotations, jobs.REASON: decision_record.reason_annotation(sentence)},
     )
     after = _remembered(raw, after, case, moment.time, moment.keys(snapshot))
     return _pinned(raw, after, kind, sentence)

@@ -64,7 +64,7 @@ def respond(
     if wanted is None:
         if moment.manager in _BY_HAND and _QUEUE in {edit.path for edit in edits}:
             # A person meant to change the queue, and learns how that is done.
-            warnings = (*warnings, *warning.kept(kind, kind.read(old), kind.held_back(old)))
+            warnings = (*warnings, *warning.queue_kept(kind, kind.read(old), kind.held_back(old)))
         return Restored(edits=edits, warnings=warnings)
     # What is asked for is done to the Job as it is with the decided values put back.
     source = patch.patched(new, edits, kind.allowed)

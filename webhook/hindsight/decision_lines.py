@@ -43,7 +43,7 @@ class _Line:
     """LocalQueue to the seconds that the Job was expected to run there."""
 
 
-def read(
+def read_decision_lines(
     lines: Iterable[str],
     world: LookBackInput,
     *,

@@ -135,7 +135,7 @@ _LEFT_OUT: Final[Any] = {"submitted": True, "ran": True, "decision": _OF_DECISIO
 """What a line has not, or in another form."""
 
 
-def write(entries: Iterable[JournalEntry]) -> str:
+def write_entries(entries: Iterable[JournalEntry]) -> str:
     """Return entries one a line, in the order of their keys, after a line with their templates."""
     templates: dict[str, str] = {}
     lines = []
@@ -162,8 +162,10 @@ def write_one(entry: JournalEntry) -> str:
     return _ENCODER.encode(line)
 
 
-def read(text: str, converted: Callable[[Any], Any] = lambda line: line) -> Iterator[JournalEntry]:
-    """Read what ``write`` wrote, entry by entry; damaged lines are skipped.
+def read_entries(
+    text: str, converted: Callable[[Any], Any] = lambda line: line
+) -> Iterator[JournalEntry]:
+    """Read what ``write_entries`` wrote, entry by entry; damaged lines are skipped.
 
     *converted* brings a line of an older version to the form of this one.
 
@@ -308,7 +310,11 @@ def _slot(source: Mapping[str, Any], most: int, oldest: int) -> Slot | None:
         return None
     packed = b64decode(fields.texts(source, "binaryData", "").get("entries", ""))
     text = zlib.decompressobj().decompress(packed, _MOST_READ).decode()
-    found = read(text, former_journal.converted) if version == _FORMER_VERSION else read(text)
+    found = (
+        read_entries(text, former_journal.converted)
+        if version == _FORMER_VERSION
+        else read_entries(text)
+    )
     return Slot(
         number=_number(data["hour"]),
         # The others are dropped as they are read: all at once would take the memory of two hours.
@@ -392,7 +398,7 @@ def _age(entry: JournalEntry) -> tuple[int, str]:
 
 
 def _packed(entries: Sequence[JournalEntry]) -> bytes:
-    return zlib.compress(write(entries).encode(), 6)
+    return zlib.compress(write_entries(entries).encode(), 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

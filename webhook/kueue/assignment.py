@@ -460,7 +460,7 @@ def _flavors(
     needs: Sequence[PodSetNeeds], assigned: Assignment, queue: ClusterQueue, setup: KueueSetup
 ) -> Iterator[tuple[PodSetNeeds, frozenset[str]]]:
     """Yield each pod set with the flavors of its resource groups."""
-    plans = [flavor_plan.of(need, queue, setup) for need in needs]
+    plans = [flavor_plan.plan_flavors(need, queue, setup) for need in needs]
     of_pod_set: list[set[str]] = [set() for _ in needs]
     owners = flavor_plan.owners(needs, plans)
     for flavor, numbers in zip(assigned.flavors, owners, strict=True):

@@ -64,7 +64,7 @@ class Plan:
     """Why the ClusterQueue can never take the pod set; None: it can, as far as is known here."""
 
 
-def of(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: KueueSetup) -> Plan:
+def plan_flavors(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: KueueSetup) -> Plan:
     """Return the plan of a pod set, cached by the identity of the objects that it depends on."""
     return _recalled(_plan, pod_set, cluster_queue, setup)
 
@@ -335,7 +335,7 @@ def _demand_of_one(pod_set: PodSetNeeds, cluster_queue: ClusterQueue, setup: Kue
 
 
 def _demand(needs: Sequence[PodSetNeeds], cluster_queue: ClusterQueue, setup: KueueSetup) -> Demand:
-    plans = [of(pod_set, cluster_queue, setup) for pod_set in needs]
+    plans = [plan_flavors(pod_set, cluster_queue, setup) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return NOWHERE
     choices = tuple(tuple(_choices(flavors)) for flavors in parts(needs, plans))

@@ -434,7 +434,7 @@ def lasting(forecast: Forecast | None) -> RunTime | None:
     return after(added(forecast.dispatch, forecast.delay), forecast.run)
 
 
-def held(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
+def time_in_quota(expecting: Expecting, option: Option, flavors: str) -> RunTime | None:
     """Return how long quota is held on *flavors*, where no AdmissionCheck is waited for."""
     run = estimate(expecting, option, flavors)
     started = start_up(expecting.start_delays, expecting.job_class, flavors)

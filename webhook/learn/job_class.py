@@ -149,7 +149,7 @@ def _prefix(kind: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def written(mark: Mark) -> str:
+def mark_text(mark: Mark) -> str:
     """Return a mark as text; equal marks become the same object, by which results are cached.
 
     The home is written unless it is the namespace of the Job that carries the mark.
@@ -162,8 +162,8 @@ def written(mark: Mark) -> str:
 
 
 @lru_cache(maxsize=4096)
-def read(text: str, namespace: str) -> Mark | None:
-    """Parse what ``written`` wrote on an object in *namespace*; None: it is something else."""
+def parse_mark(text: str, namespace: str) -> Mark | None:
+    """Parse what ``mark_text`` wrote on an object in *namespace*; None: it is something else."""
     parts = _MARK.fullmatch(text)
     if parts is None or int(parts["generation"]) > _MOST_GENERATION:
         return None

@@ -150,7 +150,7 @@ def read_mark(
     *kind* is that of the Job that owns the Workload, in any case of letters; empty: it is not
     known. None: the resources of the pod sets cannot be read, or they are too large.
     """
-    if mark := job_class.read(marks.mark_of(annotations, JOB_CLASS), namespace):
+    if mark := job_class.parse_mark(marks.mark_of(annotations, JOB_CLASS), namespace):
         return mark
     used = [(pod_set.pod_count, _used(pod_set)) for pod_set in pod_sets]
     key = repr((kind or PLAIN, namespace, used))

@@ -54,7 +54,7 @@ def marked(
 ) -> Job:
     """Return the Job with marks of its decision; Kueue copies those of the pods into Workloads.
 
-    *labels* are the Job's, marked already; *job_class* is as ``learn.job_class.written`` has it.
+    *labels* are the Job's, marked already; *job_class* is as ``learn.job_class.mark_text`` has it.
     """
     ours = {DECISION_ID: decision_id, DECIDED_BY: policy}
     if job_class is not None:

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from webhook.api.resources import ReadObject, Resource, read_by
 from webhook.decide import decision_record
-from webhook.flow import decided_job
-from webhook.flow.decided_job import DecidedJob
+from webhook.flow.decided_job import DecidedJob, read_decided_job
 from webhook.jobs import JobKind
 from webhook.model import fields, job_manifest, marks
 from webhook.model.fields import FieldError
@@ -71,7 +70,7 @@ def read_job(
 ) -> Pending | None:
     """Read a Job that may be moved, or was; None: it is over, or runs and was never moved.
 
-    *keys* are as for ``decided_job.read``.
+    *keys* are as for ``read_decided_job``.
 
     Raises:
         FieldError: it cannot be read as a Job of *kind*.
@@ -95,7 +94,7 @@ def read_unfinished(
     metadata, status = (fields.mapping(source, key, "") for key in ("metadata", "status"))
     created = fields.created_unix(source)
     # So that Jobs from one template share its pod sets, and what is worked out of them.
-    job = decided_job.read(kind.ungenerated(source), kind, keys, created=created)
+    job = read_decided_job(kind.ungenerated(source), kind, keys, created=created)
     raw, recorded = job.current, job.believed
     moves = recorded.moves if recorded is not None else 0
     submitted = marks.unmarked(job.recovered_if_possible().submitted)

@@ -69,7 +69,7 @@ class Reviewer:
     def answer(self, body: bytes, *, peer: str, is_late: bool) -> Response:
         started, metrics = time.perf_counter(), self._metrics
         try:
-            review = reviews.read(body)
+            review = reviews.read_review(body)
         except reviews.TooCostlyError as error:
             return self._unread(body, error)
         except FieldError as error:

@@ -81,7 +81,7 @@ def _turns(jobs: tuple[str, ...] | Mapping[str, float], random: Random) -> Turns
 _UNITS = {"milliseconds": 0.001, "seconds": 1.0, "minutes": 60.0, "hours": 3600.0}
 
 
-def read(spec: Csv, lines: Iterable[str], path: str) -> list[Submission]:
+def read_arrivals(spec: Csv, lines: Iterable[str], path: str) -> list[Submission]:
     """Convert rows to arrivals, ascending, relative to the first; *path* is for errors.
 
     Raises:

@@ -289,7 +289,7 @@ DEFAULT_QUEUE = "default"
 """Kueue sends Jobs that name no LocalQueue here, if it exists."""
 
 
-def read(
+def read_scenario(
     document: Any,
     *,
     read_text: ReadText,
@@ -534,7 +534,7 @@ def _arrived(
     if entry.csv is None:
         return tuple(arrivals.generate(entry, random))
     content = text(read_text, entry.csv.file, f"{path}.csv.file")
-    return arrivals.read(entry.csv, content.splitlines(), f"{path}.csv")
+    return arrivals.read_arrivals(entry.csv, content.splitlines(), f"{path}.csv")
 
 
 def _drawn(

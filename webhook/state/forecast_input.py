@@ -25,7 +25,7 @@ from webhook.kueue.simulation import Running
 from webhook.kueue.tree_forecast import TreeForecast
 from webhook.kueue.tree_workloads import ExpectedArrivals, ForecastGivens
 from webhook.learn.arrival_rates import steady_rate
-from webhook.learn.expected_runs import Expecting, held
+from webhook.learn.expected_runs import Expecting, time_in_quota
 from webhook.learn.job_class import shares_with, sharing_policy
 from webhook.model.forecasts import (
     JobClass,
@@ -449,11 +449,11 @@ class LentRunTimes:
         of_all = (
             learned_on(run_times, of_class, flavors)
             if policy.namespace
-            else held(expecting, option, flavors)
+            else time_in_quota(expecting, option, flavors)
         )
         if own_word is None and not policy.namespace:
             return of_all
-        of_home = held(replace(expecting, said=own_word), option, flavors)
+        of_home = time_in_quota(replace(expecting, said=own_word), option, flavors)
         return of_all if of_home is None else self._believed(of_home, of_all, home_of(key))
 
     def _believed(self, of_home: RunTime, of_all: RunTime | None, home: str) -> RunTime:

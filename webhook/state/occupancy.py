@@ -453,7 +453,7 @@ def explained(
         FieldError: a toleration or an affinity term of a template cannot be read.
 
     """
-    plans = [flavor_plan.of(pod_set, claimant.queue, setup) for pod_set in needs]
+    plans = [flavor_plan.plan_flavors(pod_set, claimant.queue, setup) for pod_set in needs]
     for plan in plans:
         if plan.rejection is not None:
             return refused(plan.rejection)
@@ -497,7 +497,7 @@ def parts_of(
     needs: Sequence[PodSetNeeds], claimant: Claimant, setup: KueueSetup
 ) -> Sequence[Sequence[Choice]]:
     """Translate needs into the indices of a tree, without the flavors that can never serve."""
-    plans = [flavor_plan.of(pod_set, claimant.queue, setup) for pod_set in needs]
+    plans = [flavor_plan.plan_flavors(pod_set, claimant.queue, setup) for pod_set in needs]
     if any(plan.rejection is not None for plan in plans):
         return ((),)
     return _choices(flavor_plan.parts(needs, plans), claimant.tree)

@@ -351,7 +351,9 @@ class Webhooks(NamedTuple):
     """Those of them that the controller leaves out."""
 
 
-def read(kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None) -> ReadObject:
+def read_by_kind(
+    kind: str, source: Mapping[str, Any], keys: SigningKeys | None = None
+) -> ReadObject:
     """Read an object; if it cannot be read, return its problem in place of a value.
 
     A Workload's marks count only if they are signed with one of the *keys*; None: all count.

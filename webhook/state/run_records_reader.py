@@ -13,7 +13,7 @@ from webhook.api.kubernetes_api import ClusterError, Forbidden, KubernetesApi, N
 from webhook.api.resources import RUN_TIMES, ReadObject
 from webhook.api.watch import WatchUpdate
 from webhook.learn.run_records import SHARDS, name_of
-from webhook.state import readers
+from webhook.state.readers import read_by_kind
 
 AGAIN_SECONDS: Final = (500.0, 700.0)
 """Range of the wait after a successful read."""
@@ -34,7 +34,7 @@ def path_of(namespace: str, shard: int | None = None) -> str:
     return place if shard is None else f"{place}/{name_of(shard)}"
 
 
-def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
+def fetch_shard(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
     """Read one shard; one that does not exist is empty.
 
     Raises:
@@ -48,7 +48,7 @@ def read(transport: KubernetesApi, namespace: str, shard: int) -> Shard:
     version = str((source.get("metadata") or {}).get("resourceVersion") or "")
     data = source.get("data")
     text = str(data.get("classes") or "") if isinstance(data, dict) else ""
-    return Shard(readers.read(RUN_TIMES, source), version, text)
+    return Shard(read_by_kind(RUN_TIMES, source), version, text)
 
 
 class RunRecordsReader:
@@ -79,7 +79,9 @@ class RunRecordsReader:
         """Read all shards, and wait until it is time again."""
         at, wait = self._clock(), AGAIN_SECONDS
         try:
-            shards = [read(self._transport, self._namespace, number) for number in range(SHARDS)]
+            shards = [
+                fetch_shard(self._transport, self._namespace, number) for number in range(SHARDS)
+            ]
             entries = tuple(shard.entry for shard in shards)
             self._emit(WatchUpdate(kind=RUN_TIMES, at=at, entries=entries))
         except ClusterError as error:

@@ -27,7 +27,7 @@ from webhook.model import fields
 from webhook.model.fields import FieldError, as_mapping
 from webhook.model.policy.custom_object import PolicyError
 from webhook.model.yaml_loader import FastLoader
-from webhook.state.readers import READERS, read
+from webhook.state.readers import READERS, read_by_kind
 from webhook.state.snapshot import Snapshot
 from webhook.state.state import State
 from webhook.state.watched import NODES_WITH_ROOM, run_times, series, training_runtimes, watched
@@ -243,14 +243,14 @@ def _entries(objects: Iterable[tuple[Mapping[str, Any], str]]) -> Mapping[str, l
             others[key_of(source)[1]] = source
     for name in _named_by_tariffs(entries) & others.keys():
         kind = f"{kinds.SERIES}{name}"
-        entries[kind].append(read(kind, others[name]))
+        entries[kind].append(read_by_kind(kind, others[name]))
     return entries
 
 
 def _listed(client: KubernetesApi, resource: Resource) -> Iterator[ReadObject]:
     for page in list_pages(client, path_of(client, resource), resource.params):
         for source in page.get("items") or ():
-            yield read(resource.kind, source)
+            yield read_by_kind(resource.kind, source)
 
 
 def kind_of(source: Mapping[str, Any]) -> str:

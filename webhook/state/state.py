@@ -47,7 +47,7 @@ from webhook.model.topologies import Topology
 from webhook.state.kueue_config import are_devices_counted, read_kueue_config, under_gates
 from webhook.state.price_compiler import PriceCompiler, PriceSources
 from webhook.state.queue_counts import Admitted, Group, PendingArrivals, QueueContents
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.snapshot import Snapshot, updated, value_of
 from webhook.state.workload import SeenWorkload, Workload
 from webhook.state.workloads import Workloads
@@ -96,11 +96,11 @@ class State:
 
     def replace(self, kind: str, objects: Iterable[Mapping[str, Any]]) -> None:
         """Apply a whole list; objects that are not in it were deleted."""
-        self.replace_read(kind, tuple(read(kind, source) for source in objects))
+        self.replace_read(kind, tuple(read_by_kind(kind, source) for source in objects))
 
     def apply(self, kind: str, event_type: str, source: Mapping[str, Any]) -> None:
         """Apply one watch event: ADDED, MODIFIED or DELETED."""
-        self.apply_read(kind, event_type, read(kind, source))
+        self.apply_read(kind, event_type, read_by_kind(kind, source))
 
     def replace_read(self, kind: str, entries: Iterable[ReadObject]) -> None:
         entries = tuple(entries)

@@ -45,7 +45,7 @@ from webhook.api.resources import (
     our_path,
 )
 from webhook.model.policy.fallback_policy import MOST_OF_TEAM, MOST_OF_TEAMS
-from webhook.state.readers import read
+from webhook.state.readers import read_by_kind
 from webhook.state.signing_keys import KeyRing
 
 _TRAINER = "/apis/trainer.kubeflow.org/v1alpha1"
@@ -65,7 +65,7 @@ _KUEUE = (
 OF_TEAMS = Limit(in_namespace=MOST_OF_TEAM, in_cluster=MOST_OF_TEAMS)
 
 
-NODES_WITH_ROOM = Resource(kind=NODES, read=read, path="/api/v1/nodes", required=False)
+NODES_WITH_ROOM = Resource(kind=NODES, read=read_by_kind, path="/api/v1/nodes", required=False)
 
 
 def watched(
@@ -86,21 +86,25 @@ def watched(
         *((NODES_WITH_ROOM,) * nodes),
         *(series(name, namespace) for name in series_names),
         *(
-            Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
+            Resource(kind=kind, read=read_by_kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
             for kind in _KUEUE
         ),
         # Where they may not be read, nothing is known of what they have, and that is said.
         Resource(
             kind=TOPOLOGIES,
-            read=read,
+            read=read_by_kind,
             path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{TOPOLOGIES}",
             required=False,
         ),
-        Resource(kind=NAMESPACES, read=read, path="/api/v1/namespaces"),
-        Resource(kind=LIMIT_RANGES, read=read, path="/api/v1/limitranges"),
-        Resource(kind=RUNTIME_CLASSES, read=read, path="/apis/node.k8s.io/v1/runtimeclasses"),
+        Resource(kind=NAMESPACES, read=read_by_kind, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, read=read_by_kind, path="/api/v1/limitranges"),
         Resource(
-            kind=POD_PRIORITIES, read=read, path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}"
+            kind=RUNTIME_CLASSES, read=read_by_kind, path="/apis/node.k8s.io/v1/runtimeclasses"
+        ),
+        Resource(
+            kind=POD_PRIORITIES,
+            read=read_by_kind,
+            path=f"/apis/scheduling.k8s.io/v1/{POD_PRIORITIES}",
         ),
         _device_classes(),
         _ours(POLICIES),
@@ -109,7 +113,7 @@ def watched(
         replace(_ours(TARIFFS), required=False),
         _config_map(kueue_namespace, KUEUE_CONFIG),
         Resource(
-            read=read,
+            read=read_by_kind,
             kind=KUEUE_DEPLOYMENT,
             path=f"/apis/apps/v1/namespaces/{kueue_namespace}/deployments",
             field_selector=f"metadata.name={KUEUE_DEPLOYMENT}",
@@ -120,7 +124,7 @@ def watched(
         # Without them nothing is scarce.
         replace(_config_map(namespace, CONGESTION), required=False),
         Resource(
-            read=read,
+            read=read_by_kind,
             kind=WEBHOOKS,
             path=f"/apis/admissionregistration.k8s.io/v1/{WEBHOOKS}",
             required=False,
@@ -129,7 +133,7 @@ def watched(
 
 
 def _ours(kind: str) -> Resource:
-    return Resource(kind=kind, read=read, path=our_path(kind))
+    return Resource(kind=kind, read=read_by_kind, path=our_path(kind))
 
 
 def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
@@ -137,14 +141,14 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
     needed = (CLUSTER_QUEUES, LOCAL_QUEUES, COHORTS, FLAVORS, WORKLOADS)
     return (
         *(
-            Resource(kind=kind, read=read, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
+            Resource(kind=kind, read=read_by_kind, path=f"/apis/{KUEUE_GROUP}/{{kueue}}/{kind}")
             for kind in needed
         ),
-        Resource(kind=NAMESPACES, read=read, path="/api/v1/namespaces"),
-        Resource(kind=LIMIT_RANGES, read=read, path="/api/v1/limitranges", required=False),
+        Resource(kind=NAMESPACES, read=read_by_kind, path="/api/v1/namespaces"),
+        Resource(kind=LIMIT_RANGES, read=read_by_kind, path="/api/v1/limitranges", required=False),
         Resource(
             kind=RUNTIME_CLASSES,
-            read=read,
+            read=read_by_kind,
             path="/apis/node.k8s.io/v1/runtimeclasses",
             required=False,
         ),
@@ -156,7 +160,7 @@ def watched_on_worker(*, kueue_namespace: str) -> tuple[Resource, ...]:
 def training_runtimes() -> tuple[Resource, ...]:
     """Return what TrainJobs refer to; watched where these are among the kinds switched on."""
     return tuple(
-        Resource(kind=kind, read=read, path=f"{_TRAINER}/{kind}", required=False)
+        Resource(kind=kind, read=read_by_kind, path=f"{_TRAINER}/{kind}", required=False)
         for kind in TRAINING_RUNTIMES
     )
 
@@ -167,7 +171,7 @@ def signing_keys(namespace: str) -> Resource:
     It is not in ``watched``, since commands write to files what that lists.
     """
     return Resource(
-        read=read,
+        read=read_by_kind,
         kind=SIGNING_KEYS,
         path=f"/api/v1/namespaces/{namespace}/secrets",
         field_selector=f"metadata.name={SIGNING_KEYS}",
@@ -182,7 +186,7 @@ def run_times(namespace: str) -> Resource:
     Those who may not read them by name: see ``run_records_reader``.
     """
     return Resource(
-        read=read,
+        read=read_by_kind,
         kind=RUN_TIMES,
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         label_selector=f"{RUN_TIMES_LABEL}={RUN_TIMES_VALUE}",
@@ -193,7 +197,7 @@ def run_times(namespace: str) -> Resource:
 def journal(namespace: str) -> Resource:
     """Return the journal of finished Jobs."""
     return Resource(
-        read=read,
+        read=read_by_kind,
         kind=JOURNAL,
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         label_selector=f"{RUN_TIMES_LABEL}={JOURNAL_VALUE}",
@@ -204,12 +208,12 @@ def journal(namespace: str) -> Resource:
 def _device_classes() -> Resource:
     # Clusters without dynamic resource allocation do not serve it.
     path = f"/apis/resource.k8s.io/v1/{DEVICE_CLASSES}"
-    return Resource(kind=DEVICE_CLASSES, read=read, path=path, required=False)
+    return Resource(kind=DEVICE_CLASSES, read=read_by_kind, path=path, required=False)
 
 
 def _config_map(namespace: str, name: str) -> Resource:
     return Resource(
-        read=read,
+        read=read_by_kind,
         kind=name,
         path=f"/api/v1/namespaces/{namespace}/configmaps",
         field_selector=f"metadata.name={name}",
@@ -225,7 +229,7 @@ def series(name: str, namespace: str) -> Resource:
 
 def proven(resources: Iterable[Resource], ring: KeyRing) -> tuple[Resource, ...]:
     """Return the resources; marks of Workloads count only if signed with a key of the *ring*."""
-    read_with = ring.reading(read)
+    read_with = ring.reading(read_by_kind)
     return tuple(
         replace(resource, read=read_with) if resource.kind == WORKLOADS else resource
         for resource in resources
