@@ -13,7 +13,6 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from statistics import fmean
@@ -26,6 +25,7 @@ from webhook.commands import terminal
 from webhook.commands.connect import FAULT, connected
 from webhook.commands.kubectl_flags import connection_options
 from webhook.model.fields import FieldError
+from webhook.model.words import rfc3339
 
 if TYPE_CHECKING:
     from webhook.api.client import Client
@@ -119,7 +119,7 @@ def series(*, path: str, name: str, life_cycle: bool, clusters: Sequence[str]) -
         "series": {"carbon": {"configMap": name, "key": _POINTS}},
     }
     _print(TARIFF_KIND, name, spec, f"{len(points)} hours")
-    written = json.dumps([{"from": _time(at), "value": value} for at, value in points])
+    written = json.dumps([{"from": rfc3339(at), "value": value} for at, value in points])
     texts = {_POINTS: written}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": texts}
     terminal.say(f"---\n{yaml.safe_dump(config, sort_keys=False).rstrip()}")
@@ -151,7 +151,7 @@ def spot(*, path: str, zone: str, flavor: str, resource: str, per: int, name: st
     from webhook.model.costs.tariff import TARIFF_KIND
 
     points = _spot_prices(path, zone)
-    written = [{"from": _time(at), "value": round(price / per, 6)} for at, price in points]
+    written = [{"from": rfc3339(at), "value": round(price / per, 6)} for at, price in points]
     usual = fmean(price / per for _, price in points)
     series = {"flavors": [flavor], "resource": resource, "configMap": name, "key": _POINTS}
     spec = {
@@ -186,10 +186,6 @@ def _spot_prices(path: str, zone: str) -> Sequence[tuple[float, float]]:
 
 def _of(clusters: Sequence[str]) -> Mapping[str, Any]:
     return {"clusters": list(clusters)} if clusters else {}
-
-
-def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _points(path: str, *, life_cycle: bool) -> Sequence[tuple[float, float]]:

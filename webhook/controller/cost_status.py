@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from math import isnan
 from typing import Any, Final
@@ -27,6 +26,7 @@ from webhook.model.costs.prices import CompiledTariff, Curve, Prices
 from webhook.model.costs.tariff import read_tariff
 from webhook.model.policy.fallback_policy import PolicyError
 from webhook.model.reasons import ProfileReady, StatusProblem, TariffReady
+from webhook.model.words import rfc3339
 from webhook.state.snapshot import Snapshot
 
 _LONGEST_MESSAGE: Final = 32768
@@ -139,7 +139,7 @@ def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> C
     """Return what the controller says of a tariff at *unix*, in seconds since 1970."""
     problems = [*compiled.problems, *_of_tariff(compiled, snapshot)]
     reason = problems[0].reason if problems else TariffReady.RESOLVED
-    until = {} if compiled.series_until is None else {"seriesUntil": _time(compiled.series_until)}
+    until = {} if compiled.series_until is None else {"seriesUntil": rfc3339(compiled.series_until)}
     sentences = list(map(str, problems)) or [reason.meaning]
     if compiled.clipped:
         sentences.append(f"{compiled.clipped} points of its series are out of proportion, clipped")
@@ -150,10 +150,6 @@ def judge_tariff(compiled: CompiledTariff, snapshot: Snapshot, unix: float) -> C
         generation=compiled.tariff.generation,
         rest={"now": {**_now(compiled.prices, unix), **currency}, **until},
     )
-
-
-def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _of_tariff(compiled: CompiledTariff, snapshot: Snapshot) -> Iterator[StatusProblem]:

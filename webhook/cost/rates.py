@@ -24,8 +24,6 @@ from webhook.model.costs.prices import (
 from webhook.model.costs.tariff import (
     DAYS,
     MONTHS,
-    CarbonEntry,
-    PriceEntry,
     RateEntry,
     Tariff,
     TariffSpec,
@@ -96,10 +94,10 @@ def compile_tariff(
         series = replace(series, rates={}, electricity=None)
     span = _Span.of(now, zone, (*spec.rates, *spec.electricity, *spec.carbon))
     electricity, clipped_prices = _with_series(
-        _curve(span, spec.electricity, _price), series.electricity, span
+        _curve(span, spec.electricity, lambda entry: float(entry.price)), series.electricity, span
     )
     carbon, clipped_carbon = _with_series(
-        _curve(span, spec.carbon, _intensity), series.carbon, span
+        _curve(span, spec.carbon, lambda entry: float(entry.intensity)), series.carbon, span
     )
     rates, clipped_rates = _rates_over_time(spec.rates, series, span)
     prices = Prices(
@@ -148,14 +146,6 @@ def _zone_problems(tariff: Tariff, zone: tzinfo | None) -> tuple[StatusProblem, 
         return ()
     message = f"there is no time zone {tariff.spec.time_zone}; only entries that always apply count"
     return (StatusProblem(reason=TariffReady.BAD_TIME_ZONE, path="spec.timeZone", message=message),)
-
-
-def _price(entry: PriceEntry) -> float:
-    return float(entry.price)
-
-
-def _intensity(entry: CarbonEntry) -> float:
-    return float(entry.intensity)
 
 
 class _Wall(NamedTuple):

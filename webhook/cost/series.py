@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
 from math import isfinite
@@ -19,6 +18,7 @@ from webhook.model import fields
 from webhook.model.costs.tariff import SeriesFormat, SeriesSource, Tariff
 from webhook.model.fields import FieldError, child
 from webhook.model.reasons import StatusProblem, TariffReady
+from webhook.model.words import rfc3339
 
 LONGEST: Final = 1 << 20
 """Characters of a series; a ConfigMap has no more."""
@@ -78,13 +78,9 @@ def _usable(
             if points.end > unix:
                 return points
             reason = TariffReady.SERIES_ENDED
-            message = f"the last point of {where} ended at {_time(points.end)}"
+            message = f"the last point of {where} ended at {rfc3339(points.end)}"
     problems.append(StatusProblem(reason=reason, path=path, message=message))
     return None
-
-
-def _time(unix: float) -> str:
-    return datetime.fromtimestamp(unix, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @lru_cache(maxsize=8)

@@ -6,7 +6,7 @@ it is judged after them, in ``options``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -49,7 +49,10 @@ def resolve(
     if option.queue:
         local_queue = snapshot.setup.local_queues.get((job.namespace, option.queue))
         if local_queue is None:
-            return _queue_not_found(option.queue, job.namespace, _names(snapshot, job.namespace))
+            known = [name for place, name in snapshot.setup.local_queues if place == job.namespace]
+            meant = nearest(option.queue, known)
+            detail = f"LocalQueue {option.queue} not found in namespace {job.namespace}{meant}"
+            return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
     else:
         pointing = _pointing_to(option.cluster_queue, job.namespace, snapshot)
         chosen = [queue for queue in pointing if queue.name == submitted] or pointing
@@ -265,21 +268,12 @@ def _is_remote(candidate: OptionCandidate) -> bool:
     return multikueue.is_multikueue(candidate.cluster_queue, candidate.applicant.snapshot.setup)
 
 
-def _names(snapshot: Snapshot, namespace: str) -> list[str]:
-    return [name for place, name in snapshot.setup.local_queues if place == namespace]
-
-
 def _pointing_to(cluster_queue: str, namespace: str, snapshot: Snapshot) -> list[LocalQueue]:
     return [
         queue
         for queue in snapshot.setup.local_queues.values()
         if queue.namespace == namespace and queue.cluster_queue == cluster_queue
     ]
-
-
-def _queue_not_found(name: str, namespace: str, known: Iterable[str]) -> Rejection:
-    detail = f"LocalQueue {name} not found in namespace {namespace}{nearest(name, known)}"
-    return Rejection(reason=Reason.QUEUE_NOT_FOUND, detail=detail)
 
 
 def _none_or_several(option: Option, namespace: str, queues: list[LocalQueue]) -> Rejection:

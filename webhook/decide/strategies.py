@@ -20,7 +20,6 @@ from webhook.decide.wishes import Wishes
 from webhook.model.decision import Assessment, Fit, Rejection
 from webhook.model.forecasts import SIGMAS_OF_A_SIDE, Basis, Delay, Forecast, RunTime, Start
 from webhook.model.policy.fallback_policy import (
-    FallbackPolicy,
     Mode,
     StrategyType,
     ThresholdRule,
@@ -164,7 +163,9 @@ def choose_by_finish_time(applicant: Applicant, assessments: Sequence[Assessment
         return known
     # A Job's own ``max-wait`` comes before the comparison of finishes.
     taken = _within_wait(known, applicant.wishes)
-    best, passed = (taken, {}) if taken else _best(known, _gain(applicant.policy), applicant)
+    # FinishTime needs no settings; without them the defaults of its schema hold.
+    settings = applicant.policy.spec.strategy.finish_time or FinishTime()
+    best, passed = (taken, {}) if taken else _best(known, settings.minimum_gain, applicant)
     extra = _first_in_time(taken, applicant.wishes)
     because = (_said(best), *extra, *_others(known, best, passed), *_refused(assessments))
     return take_option(applicant, assessments, best.index, because, passed)
@@ -361,11 +362,6 @@ def _what_is_unknown(option: Assessment) -> str:
     if start.unordered:
         return f"who is served next cannot be foreseen ({start.unordered})"
     return "when it would start cannot be foreseen"
-
-
-# FinishTime needs no settings; without them the defaults of its schema hold.
-def _gain(policy: FallbackPolicy) -> Gain:
-    return (policy.spec.strategy.finish_time or FinishTime()).minimum_gain
 
 
 def _within_wait(known: Sequence[_Known], wishes: Wishes) -> _Known | None:

@@ -69,18 +69,10 @@ def _written(pattern: Path, kind: JobKind, policy: FallbackPolicy) -> Iterable[s
     return [key for keys in written for key in ((_ALL,) if keys is True else keys or ())]
 
 
-def _gives_priorities(policy: FallbackPolicy) -> bool:
-    return any(option.given_priority for option in policy.spec.options)
-
-
-def _holds(policy: FallbackPolicy) -> bool:
-    return policy.spec.strategy.cost is not None and policy.spec.strategy.cost.hold is not None
-
-
 _OF_THE_OBJECT: Final[Mapping[str, Callable[[FallbackPolicy], bool]]] = {
     QUEUE_LABEL: lambda _: True,
-    PRIORITY_LABEL: _gives_priorities,
-    GATE: _holds,
+    PRIORITY_LABEL: lambda policy: any(option.given_priority for option in policy.spec.options),
+    GATE: lambda policy: policy.spec.strategy.hold is not None,
 }
 """A label or annotation of the Job itself to whether a policy writes it."""
 

@@ -199,7 +199,7 @@ def disowned(job: Mapping[str, Any], kind: JobKind) -> list[Operation]:
     ``managedFields``.
     """
     # Server-side apply by others would conflict with the owner of the plain value (decision 0020).
-    if _labels(job).get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
+    if _texts(job, "labels").get(OPTION_LABEL) != UNDO or DECISION in _annotations(job):
         return []
     variables = _read_variables(job, kind)
     return without_owner(job, variables)
@@ -251,10 +251,6 @@ def _read_variables(job: Mapping[str, Any], kind: JobKind) -> Original:
 
 def _annotations(source: Mapping[str, Any]) -> Mapping[str, Any]:
     return _texts(source, "annotations")
-
-
-def _labels(source: Mapping[str, Any]) -> Mapping[str, Any]:
-    return _texts(source, "labels")
 
 
 def _texts(source: Mapping[str, Any], key: str) -> Mapping[str, Any]:

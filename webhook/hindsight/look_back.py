@@ -277,10 +277,6 @@ def _over(runs: Mapping[str, Packed], unix: float) -> Mapping[str, Packed]:
     return {place: packed for place, packed in kept.items() if packed}
 
 
-def _came(entry: JournalEntry) -> float:
-    return entry.created
-
-
 def _went(entry: JournalEntry) -> float:
     return entry.decided if entry.moves else entry.created
 
@@ -362,7 +358,7 @@ def _replayed(
 
     # Each Job in the LocalQueue that it got, from when it got there.
     as_it_was = _scenario(jobs, runs, world, ran_manifest, _went)
-    submitted = _scenario(jobs, runs, world, submitted_manifest, _came)
+    submitted = _scenario(jobs, runs, world, submitted_manifest, lambda entry: entry.created)
     happened = run(as_it_was, Arm(name="as it was"))
     static: Mapping[str, JobResult] = {}
     promised: Mapping[str, JobResult] = {}

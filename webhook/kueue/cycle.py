@@ -457,7 +457,8 @@ class Cycles:
         return self._contender(min(pending, key=self._rank))
 
     def _one_by_one(self, contenders: Sequence[Contender], cycle: _Cycle) -> Iterator[Contender]:
-        waiting = sorted((one for one in contenders if not one.fitting.fits), key=_turn)
+        unfitting = (contender for contender in contenders if not contender.fitting.fits)
+        waiting = sorted(unfitting, key=lambda contender: contender.turn)
         for contender in sorted(contenders, key=_by_age):
             if not contender.fitting.fits:
                 continue
@@ -586,10 +587,6 @@ class Cycles:
             self._heap[heads.leaf].pop(heads)
         cycle.started.append(StartedGroup(contender, number))
         cycle.changes = True
-
-
-def _turn(contender: Contender) -> tuple[int, float, float]:
-    return contender.turn
 
 
 def _by_age(contender: Contender) -> tuple[float, float]:

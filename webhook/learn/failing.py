@@ -100,13 +100,10 @@ class Failing:
             if end > unix and refusal[0] not in changed
         }
         for key in changed & records.keys():
-            ends.update(self._of(key, records[key], unix))
+            for policy in self._policies:
+                for option, end in refused(records[key], policy, unix):
+                    ends[key, policy.name, option] = end
         self._ends = ends
         if ends.keys() != self._published:
             self._published = frozenset(ends)
         return self._published
-
-    def _of(self, key: str, record: ClassRecord, unix: float) -> Iterable[tuple[Refusal, float]]:
-        for policy in self._policies:
-            for option, end in refused(record, policy, unix):
-                yield (key, policy.name, option), end

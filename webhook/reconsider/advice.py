@@ -13,14 +13,13 @@ from typing import Final
 
 from webhook.cost import terms
 from webhook.decide import expectations, match, objective
-from webhook.decide.strategies import GUESSED_TIMES
 from webhook.decide.wishes import ALLOW, CHECKPOINT, Wishes
 from webhook.kueue.durations import remaining
 from webhook.kueue.requests import unmodelled
 from webhook.model.costs.prices import Stakes
 from webhook.model.decision import Assessment
 from webhook.model.fields import FieldError
-from webhook.model.forecasts import Basis, Forecast, RunTime, Start
+from webhook.model.forecasts import Forecast, RunTime, Start
 from webhook.model.job import MOVE_TO, Pending
 from webhook.model.policy.fallback_policy import FallbackPolicy, Mode
 from webhook.model.policy.strategy import LeastCost
@@ -32,6 +31,7 @@ from webhook.reconsider.offers import (
     MoveOptions,
     MoveQuestion,
     ReconsiderInput,
+    least_times,
 )
 from webhook.state.occupancy import Occupancy
 from webhook.state.workload import Workload
@@ -234,7 +234,7 @@ def _best(
     found: list[tuple[float, Assessment]] = []
     for other in others:
         total = _total(other)
-        if total is not None and before - total >= least * _times(other) and before > total:
+        if total is not None and before - total >= least * least_times(other) and before > total:
             found.append((before - total, other))
     if not found:
         return None
@@ -251,11 +251,6 @@ def _best(
 
 def _total(assessment: Assessment) -> float | None:
     return assessment.cost.total if assessment.cost is not None else None
-
-
-def _times(assessment: Assessment) -> float:
-    run = assessment.forecast.run if assessment.forecast is not None else None
-    return GUESSED_TIMES if run is not None and run.basis is Basis.PROFILE else 1.0
 
 
 def _obstacle(

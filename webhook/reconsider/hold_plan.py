@@ -218,9 +218,7 @@ def _rules(job: HeldJob, snapshot: Snapshot) -> FallbackPolicy | None:
 
 
 def _holds(policy: FallbackPolicy) -> bool:
-    least_cost = policy.spec.strategy.least_cost
-    is_enforced = policy.spec.mode is Mode.ENFORCE
-    return is_enforced and least_cost is not None and least_cost.hold is not None
+    return policy.spec.mode is Mode.ENFORCE and policy.spec.strategy.hold is not None
 
 
 def plan(

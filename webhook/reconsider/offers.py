@@ -258,7 +258,7 @@ class MoveOptions:
             runs=runs,
             priced=inf if finish is None else finish,
             unsure=margin(off, self._world.min_gain_probability),
-            least_times=_least_times(there),
+            least_times=least_times(there),
         )
 
 
@@ -270,7 +270,8 @@ def _lacks_cost(policy: FallbackPolicy, *assessments: Assessment) -> bool:
     return any(cost is None or cost.stakes is None for cost in costs)
 
 
-def _least_times(assessment: Assessment) -> float:
+def least_times(assessment: Assessment) -> float:
+    """Return how many times the least gain a move must gain: more where its run is a guess."""
     run = assessment.forecast.run if assessment.forecast is not None else None
     return GUESSED_TIMES if run is not None and run.basis is Basis.PROFILE else 1.0
 

@@ -23,7 +23,6 @@ from webhook.simulate.scenario_spec import (
     Csv,
     Every,
     Poisson,
-    RowJob,
 )
 
 _RATE_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -183,13 +182,13 @@ def _deadline(spec: Csv, row: Mapping[str, str]) -> str:
 
 
 def _job_of(spec: Csv, row: Mapping[str, str]) -> str | None:
-    if not all(_holds(condition, row) for condition in spec.where):
+    if not _all_hold(spec.where, row):
         return None
-    return next((job.job for job in spec.jobs if _is(job, row)), None)
+    return next((job.job for job in spec.jobs if _all_hold(job.when, row)), None)
 
 
-def _is(job: RowJob, row: Mapping[str, str]) -> bool:
-    return all(_holds(condition, row) for condition in job.when)
+def _all_hold(conditions: Iterable[ConditionSpec], row: Mapping[str, str]) -> bool:
+    return all(_holds(condition, row) for condition in conditions)
 
 
 def _holds(condition: ConditionSpec, row: Mapping[str, str]) -> bool:

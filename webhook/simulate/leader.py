@@ -40,7 +40,8 @@ class Holds:
         """What becomes of them once they are released, by the same key."""
         self._plan: hold_plan.Plan = {}
         self._others = OthersUse()
-        self._at = 0.0 if any(map(_holds, policies)) else inf
+        may_hold = any(policy.spec.strategy.hold is not None for policy in policies)
+        self._at = 0.0 if may_hold else inf
         self._planned = -inf
         """Until when the plan stands if nobody comes."""
 
@@ -108,11 +109,6 @@ class Holds:
     def _released(self, held: HeldJob) -> QueuedJob:
         del self._held[held.key]
         return self._queued.pop(held.key)
-
-
-def _holds(policy: FallbackPolicy) -> bool:
-    least_cost = policy.spec.strategy.least_cost
-    return least_cost is not None and least_cost.hold is not None
 
 
 STEP_SECONDS = 2.0

@@ -62,7 +62,8 @@ def draw(results: Sequence[Result], path: str, *, title: str) -> None:
         _name_times(grid[-1][column], max(result.totals.makespan or 0.0 for result in results))
     _name_rows(grid, places)
     shown = {**colours, "waiting": WAITING_COLOUR}
-    _explain_colours(figure, [Patch(color=colour, label=kind) for kind, colour in shown.items()])
+    handles = [Patch(color=colour, label=kind) for kind, colour in shown.items()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
     figure.suptitle(title, x=0.01, ha="left")
     figure.savefig(
         path, dpi=_PIXELS_PER_INCH, metadata={"Date": None} if path.endswith("svg") else {}
@@ -74,10 +75,6 @@ def _name_times(axis: Any, makespan: float) -> None:
     ticks, unit = ticks_of(makespan)
     axis.set_xticks(*zip(*ticks, strict=True))
     axis.set_xlabel(unit)
-
-
-def _explain_colours(figure: Any, handles: Sequence[Any]) -> None:
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(6, len(handles)))
 
 
 def _name_rows(grid: Any, places: Sequence[tuple[str, str]]) -> None:

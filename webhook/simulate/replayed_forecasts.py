@@ -256,9 +256,7 @@ class Forecasts:
             return False
         if policy is None:
             return False
-        least_cost = policy.spec.strategy.least_cost
-        may_hold = least_cost is not None and least_cost.hold is not None
-        return may_hold or len(policy.spec.options) > 1
+        return policy.spec.strategy.hold is not None or len(policy.spec.options) > 1
 
     def foreseen(self, view: Occupancy) -> Occupancy:
         """Return the view with the forecasts updated by the placements since the last forecast."""

@@ -266,7 +266,8 @@ def draw(planned: Plan, given: float | None, random: Random, path: str) -> Mappi
     """
     drawn: dict[str, float] = {}
     for key, spec in planned:
-        drawn[key] = _middle(spec, drawn, given, f"{path}.{key}") * _spread(spec.sigma, random)
+        spread = math.exp(random.gauss(0.0, spec.sigma)) if spec.sigma else 1.0
+        drawn[key] = _middle(spec, drawn, given, f"{path}.{key}") * spread
     return drawn
 
 
@@ -279,10 +280,6 @@ def _middle(spec: RunTimeSpec, drawn: Mapping[str, float], given: float | None, 
             f"{path}.times", "expected a run time with each arrival, or `of` another one here"
         )
     return base * (spec.times or 1.0)
-
-
-def _spread(sigma: float, random: Random) -> float:
-    return math.exp(random.gauss(0.0, sigma)) if sigma else 1.0
 
 
 DEFAULT_QUEUE = "default"

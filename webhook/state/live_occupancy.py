@@ -82,7 +82,7 @@ class LiveOccupancy:
         replaced = self._placed.get(placement.key)
         self.drop((placement,))
         root = self._root_of(placement)
-        self._append(root, placement)
+        self._join(root, _shape(placement), placement, placement.key)
         # What is new comes last, so it can be counted on top where the tree is up to date.
         if replaced is None and root not in self._stale:
             self.occupancy = counted_arrivals.with_arrival(self.occupancy, placement)
@@ -121,9 +121,6 @@ class LiveOccupancy:
             if run is not None:
                 run.count -= run.first.count
                 self._stale.add(run.root)
-
-    def _append(self, root: str, placement: Arrival) -> None:
-        self._join(root, _shape(placement), placement, placement.key)
 
     def _join(self, root: str, shape: _Shape, placement: Arrival, key: str) -> None:
         """Add a placement to the last run of its tree if it has the same shape, else to a new one.

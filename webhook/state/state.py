@@ -571,16 +571,8 @@ def _first(tables: _Tables, kind: str) -> Any:
     return next(iter(tables[kind].values()), None)
 
 
-def _off(tables: _Tables) -> Any:
-    return _first(tables, kinds.OFF_SWITCH)
-
-
 def _scarcity(tables: _Tables) -> CongestionPrices:
     return _first(tables, kinds.CONGESTION) or NO_CONGESTION
-
-
-def _signing(tables: _Tables) -> Any:
-    return _first(tables, kinds.SIGNING_KEYS)
 
 
 def _runs_before_kueue(tables: _Tables) -> bool:
@@ -639,9 +631,9 @@ _BUILDERS: Mapping[str, tuple[tuple[str, _Builder], ...]] = {
     kinds.DEVICE_CLASSES: (("kueue", _kueue),),
     kinds.KUEUE_CONFIG: (("kueue", _kueue),),
     kinds.KUEUE_DEPLOYMENT: (("kueue", _kueue), ("kueue_manager", _kueue_manager)),
-    kinds.OFF_SWITCH: (("off", _off),),
+    kinds.OFF_SWITCH: (("off", lambda tables: _first(tables, kinds.OFF_SWITCH)),),
     kinds.CONGESTION: (("scarcity", _scarcity),),
-    kinds.SIGNING_KEYS: (("signing", _signing),),
+    kinds.SIGNING_KEYS: (("signing", lambda tables: _first(tables, kinds.SIGNING_KEYS)),),
     kinds.WEBHOOKS: (
         ("runs_before_kueue", _runs_before_kueue),
         ("reviewed_namespaces", _reviewed_namespaces),

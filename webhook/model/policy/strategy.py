@@ -206,6 +206,11 @@ class Strategy(TeamStrategy):
         return (self.cost or _DEFAULTS) if self.type is StrategyType.COST else None
 
     @property
+    def hold(self) -> HoldRules | None:
+        """Return by which rules Jobs are held until a cheaper hour; None: none is held."""
+        return self.least_cost.hold if self.least_cost is not None else None
+
+    @property
     def run_time(self) -> str | None:
         """Return the expected run time in the first option that the policy gives; None: none."""
         settings = self.finish_time or self.cost
