@@ -82,7 +82,7 @@ class LiveOccupancy:
         replaced = self._placed.get(placement.key)
         self.drop((placement,))
         root = self._root_of(placement)
-        self._append(root, placement)
+        self._join(root, _shape(placement), placement, placement.key)
         # What is new comes last, so it can be counted on top where the tree is up to date.
         if replaced is None and root not in self._stale:
             self.occupancy = counted_arrivals.with_arrival(self.occupancy, placement)
@@ -96,8 +96,7 @@ class LiveOccupancy:
         It cannot be where its queue has no forecast or its template cannot be read. *now*: seconds
         on the clock of ``Snapshot.as_of``.
         """
-        self.forget((placement,))
-        start_times = self.occupancy.start_times.add(placement, now)
+        start_times = self.occupancy.start_times.drop((placement.key,)).add(placement, now)
         self._adopt_start_times(start_times)
         return placement.key in start_times.placed
 
@@ -112,7 +111,8 @@ class LiveOccupancy:
         self._adopt_start_times(self.occupancy.start_times.drop(keys))
 
     def _adopt_start_times(self, start_times: StartTimes) -> None:
-        self.occupancy = replace(self.occupancy, start_times=start_times)
+        if start_times is not self.occupancy.start_times:
+            self.occupancy = replace(self.occupancy, start_times=start_times)
 
     def drop(self, placements: Iterable[Arrival]) -> None:
         """Remove placements from the counts; this takes effect with the next ``adopt``."""
@@ -121,9 +121,6 @@ class LiveOccupancy:
             if run is not None:
                 run.count -= run.first.count
                 self._stale.add(run.root)
-
-    def _append(self, root: str, placement: Arrival) -> None:
-        self._join(root, _shape(placement), placement, placement.key)
 
     def _join(self, root: str, shape: _Shape, placement: Arrival, key: str) -> None:
         """Add a placement to the last run of its tree if it has the same shape, else to a new one.
