@@ -23,7 +23,7 @@ RECORD = SavingsRecord(as_of=UNIX, decisions=PAST)
 def line(job):
     """Write what a server logs of a Job."""
     time = datetime.fromtimestamp(int(job.at), UTC).isoformat()
-    written = {"version": 1, "id": f"d-{job.job}", "time": time, "policy": job.policy}
+    written = {"version": 1, "id": f"d-{job.job}", "time": time, "policy": job.recorded.policy}
     written |= {"mode": "Observe", "option": "gpu", "reason": "stays"}
     return json.dumps({"namespace": job.namespace, "name": job.job, "decision": written})
 
@@ -42,7 +42,7 @@ def test_each_of_two_replicas_shows_the_decisions_that_the_other_has_made():
 
         made = [each for each in view.decisions if not each.is_replayed]
         replayed = {each.job for each in view.decisions if each.is_replayed}
-        assert {each.id for each in made} == {f"d-{each.job}" for each in own}
+        assert {each.recorded.id for each in made} == {f"d-{each.job}" for each in own}
         assert len(view.decisions) == len(PAST)
         assert replayed == {each.job for each in PAST} - {each.job for each in own}
 
@@ -52,7 +52,7 @@ def test_the_quota_api_tells_a_replay_from_a_decision():
 
     told = {each["isReplayed"]: each for each in answer["decisions"]}
     assert (told[False]["reason"], told[False]["mode"]) == ("stays", "Observe")
-    assert (told[True]["reason"], told[True]["mode"]) == (PAST[0].reason, "Observe")
+    assert (told[True]["reason"], told[True]["mode"]) == (PAST[0].recorded.reason, "Observe")
 
 
 def test_advice_is_no_replay_and_has_the_options_that_were_weighed():
@@ -64,7 +64,7 @@ def test_advice_is_no_replay_and_has_the_options_that_were_weighed():
     (found,) = merged((), advised)
 
     assert not found.is_replayed
-    assert found.options == (worlds.option("cpu", pending=None, starts_in=0.0, runs=70.0),)
+    assert found.recorded.options == (worlds.option("cpu", pending=None, starts_in=0.0, runs=70.0),)
 
 
 def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():

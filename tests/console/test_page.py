@@ -116,7 +116,7 @@ def test_a_decision_shows_its_options_and_moves():
             refused,
             replace(views.option("spot", finishes_in=61.0), passed_over="smallGain: 9s sooner"),
         ),
-        moves=(views.ShownMove(at=views.NOW, option="gpu", reason="done 1m sooner there"),),
+        moves=((views.NOW, "gpu", "done 1m sooner there"),),
     )
 
     said = text(views.view(decisions=(made,)))
@@ -160,10 +160,11 @@ def test_a_queue_that_admits_nobody_says_why_and_comes_first():
 
 
 def hostile_view():
+    names = ("identity", "job", "namespace", "policy", "option", "queue", "reason")
     made = views.decision(
-        **dict.fromkeys(("namespace", "policy", "option", "queue", "reason"), HOSTILE),
+        **dict.fromkeys(names, HOSTILE),
         options=(views.option(HOSTILE, rejected=HOSTILE),),
-        moves=(views.ShownMove(at=views.NOW, option=HOSTILE, reason=HOSTILE),),
+        moves=((views.NOW, HOSTILE, HOSTILE),),
     )
     cells = (views.cell(flavor=HOSTILE, resource=HOSTILE),)
     return views.view(
@@ -171,7 +172,7 @@ def hostile_view():
         leader=HOSTILE,
         queues=(views.queue(HOSTILE, cells=cells, cohort=HOSTILE, trouble=HOSTILE),),
         policies=(views.policy(HOSTILE, mode=HOSTILE, ready=False, message=HOSTILE),),
-        decisions=(replace(made, id=HOSTILE, job=HOSTILE),),
+        decisions=(made,),
     )
 
 

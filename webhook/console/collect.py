@@ -18,6 +18,7 @@ from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
     Cell,
+    Judged,
     Policy,
     Queue,
     ShownCluster,
@@ -48,11 +49,11 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     """
     waiting: defaultdict[tuple[str, str], list[ShownDecision]] = defaultdict(list)
     for decision in known:
-        if decision.mode != Mode.ENFORCE:
-            waiting[decision.namespace, decision.policy].append(decision)
+        if decision.recorded.mode != Mode.ENFORCE:
+            waiting[decision.namespace, decision.recorded.policy].append(decision)
     added = []
-    for past in sorted(record.decisions, key=lambda each: (each.at, each.id)):
-        same = waiting[past.namespace, past.policy]
+    for past in sorted(record.decisions, key=lambda each: (each.at, each.recorded.id)):
+        same = waiting[past.namespace, past.recorded.policy]
         matching = next(
             (
                 decision
@@ -65,7 +66,7 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
             added.append(past)
         else:
             same.remove(matching)
-    together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.id))
+    together = sorted((*known, *added), key=lambda shown: (-shown.at, shown.recorded.id))
     return tuple(together[:KEPT])
 
 
@@ -85,15 +86,6 @@ def _summed(gains: Sequence[Gained]) -> Gained | None:
 
 _NOTHING = Held()
 _NOBODY = Admitted(0, {})
-
-
-class Judged(NamedTuple):
-    """The conditions that the controller wrote on a policy."""
-
-    is_ready: bool
-    message: str
-    unreviewed: str = ""
-    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 class Leads(NamedTuple):
@@ -300,9 +292,7 @@ def policies(
         Policy(
             name=policy.name,
             mode=str(policy.spec.mode),
-            ready=judged[policy.name].is_ready if policy.name in judged else None,
-            message=judged[policy.name].message if policy.name in judged else "",
-            unreviewed=judged[policy.name].unreviewed if policy.name in judged else "",
+            judged=judged.get(policy.name),
             decided=_decided(
                 policy.name, [*(option.name for option in policy.spec.options), ""], decisions
             ),
@@ -315,7 +305,7 @@ def policies(
 def _decided(
     policy: str, options: Iterable[str], decisions: Iterable[ShownDecision]
 ) -> tuple[tuple[str, int], ...]:
-    taken = Counter(decision.option for decision in decisions if decision.policy == policy)
+    taken = Counter(decision.option for decision in decisions if decision.recorded.policy == policy)
     return tuple((option, taken[option]) for option in options)
 
 
@@ -326,17 +316,17 @@ def savings(decisions: Iterable[ShownDecision]) -> Gained | None:
     """
     gains: list[tuple[ShownDecision, float]] = []
     for decision in decisions:
-        options = {option.name: option.finishes_in for option in decision.options}
+        options = {option.name: option.finishes_in for option in decision.recorded.options}
         first = next(iter(options.values()), None)
         done = options.get(decision.option)
-        if decision.mode == Mode.ENFORCE and first is not None and done is not None:
+        if decision.recorded.mode == Mode.ENFORCE and first is not None and done is not None:
             gains.append((decision, first - done))
     if not gains:
         return None
     return Gained(
         since=min(decision.at for decision, _ in gains),
         jobs=len(gains),
-        moved=sum(decision.option != decision.options[0].name for decision, _ in gains),
+        moved=sum(decision.option != decision.recorded.options[0].name for decision, _ in gains),
         gained_seconds=sum(max(0.0, gain) for _, gain in gains),
         lost_seconds=sum(max(0.0, -gain) for _, gain in gains),
         slower=sum(gain < 0 for _, gain in gains),

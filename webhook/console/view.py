@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic.alias_generators import to_camel
 
@@ -65,20 +65,26 @@ class ShownCluster:
     is_stale: bool
 
 
+class Judged(NamedTuple):
+    """The conditions that the controller wrote on a policy."""
+
+    is_ready: bool
+    message: str
+    unreviewed: str = ""
+    """How many of its Jobs were created without a review of late; empty: none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     name: str
     mode: str
-    ready: bool | None
+    judged: Judged | None
     """None: no controller has judged it yet."""
-    message: str
     decided: tuple[tuple[str, int], ...]
     """Option and how many of the decisions shown took it, in the policy's order; "" last: left
     alone."""
     queues: tuple[str, ...] = ()
     """Names of the LocalQueues or ClusterQueues of its options."""
-    unreviewed: str = ""
-    """How many of its Jobs were created without a review of late; empty: none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,13 +183,8 @@ def _of_an_hour(gain: Gained) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Convert values to what JSON can hold; infinity becomes null."""
-    if isinstance(value, Cell):
-        return cell_json(value)
-    if isinstance(value, WaitingWorkload):
-        return value.figures()
-    if isinstance(value, Policy):
-        decided = [{"option": option, "count": count} for option, count in value.decided]
-        return {**_of_fields(value), "decided": decided}
+    if type(value) in _WRITTEN_BY:
+        return _WRITTEN_BY[type(value)](value)
     if is_dataclass(value):
         return _of_fields(value)
     if isinstance(value, tuple):
@@ -193,6 +194,42 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return value
+
+
+def _decision_json(decision: ShownDecision) -> dict[str, Any]:
+    recorded = decision.recorded
+    return {
+        "id": recorded.id,
+        "at": decision.at,
+        "namespace": decision.namespace,
+        "job": decision.job,
+        "policy": recorded.policy,
+        "mode": str(recorded.mode),
+        "option": decision.option,
+        "queue": decision.queue,
+        "reason": recorded.reason,
+        "options": plain(recorded.options),
+        "moves": [
+            {"at": move.unix, "option": move.option, "reason": move.reason}
+            for move in decision.moves
+        ],
+        "isReplayed": decision.is_replayed,
+        "kind": decision.kind,
+        "isUnverified": decision.is_unverified,
+    }
+
+
+def _policy_json(policy: Policy) -> dict[str, Any]:
+    judged = policy.judged
+    return {
+        "name": policy.name,
+        "mode": policy.mode,
+        "ready": judged and judged.is_ready,
+        "message": judged.message if judged else "",
+        "decided": [{"option": option, "count": count} for option, count in policy.decided],
+        "queues": list(policy.queues),
+        "unreviewed": judged.unreviewed if judged else "",
+    }
 
 
 def cell_json(cell: Cell) -> dict[str, Any]:
@@ -205,6 +242,14 @@ def cell_json(cell: Cell) -> dict[str, Any]:
     }
     written = {name: amount(value, cell.resource) for name, value in amounts.items()}
     return {"flavor": cell.flavor, "resource": cell.resource, **written}
+
+
+_WRITTEN_BY: Final[Mapping[type, Callable[[Any], dict[str, Any]]]] = {
+    Cell: cell_json,
+    Policy: _policy_json,
+    ShownDecision: _decision_json,
+    WaitingWorkload: WaitingWorkload.figures,
+}
 
 
 def _of_fields(value: Any) -> dict[str, Any]:
