@@ -13,6 +13,7 @@ from webhook.console import quota_api
 from webhook.console.access import Everybody
 from webhook.console.collect import collect, merged, restricted
 from webhook.console.decisions import DecisionStore
+from webhook.console.view import view_json
 from webhook.decide.decision_record import RecordedOption
 from webhook.hindsight.savings_record import FORECASTS, JOURNAL, SavingsRecord
 
@@ -75,14 +76,14 @@ def test_gains_are_summed_apart_for_those_who_enforce_and_those_who_do_not():
     assert (view.savings.rests, view.savings.jobs, view.savings.moved) == (JOURNAL, 35, 20)
     assert (view.savings.saved_seconds, view.savings.margin_seconds) == (1481.0, 140.0)
     assert (view.would_save.jobs, view.would_save.moved) == (30, 0)
-    assert (view.gained, view.savings_as_of) == (rows, PUBLISHED.as_of)
+    assert (view.published.gained, view.published.as_of) == (rows, PUBLISHED.as_of)
 
 
 def test_before_anything_is_published_forecasts_remain():
     view = collect(known(published=None))
 
-    assert (view.savings.rests, view.would_save, view.gained) == (FORECASTS, None, ())
-    assert view.savings_as_of is None
+    assert (view.savings.rests, view.would_save, view.published.gained) == (FORECASTS, None, ())
+    assert view_json(view)["savingsAsOf"] is None
 
 
 @pytest.mark.parametrize(("seen", "jobs"), [("elsewhere", None), ("team", 30)])
@@ -92,4 +93,4 @@ def test_gains_in_namespaces_that_may_not_be_seen_are_left_out(seen, jobs):
     found = restricted(view, Only(seen))
 
     assert (found.savings and found.savings.jobs) == jobs
-    assert len(found.gained) == (0 if jobs is None else 2)
+    assert len(found.published.gained) == (0 if jobs is None else 2)

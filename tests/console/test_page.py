@@ -11,7 +11,7 @@ from webhook.console import page_filters, phrases, routes
 from webhook.console.job_story import job_story
 from webhook.console.page import render, render_job
 from webhook.console.view import ShownCluster
-from webhook.hindsight.savings_record import FORECASTS, Gained
+from webhook.hindsight.savings_record import FORECASTS, Gained, SavingsRecord
 
 HOSTILE = '</style></script><script>alert(1)</script><img src=x onerror="alert(1)">\'{{7*7}}'
 
@@ -244,7 +244,8 @@ def test_what_was_saved_says_on_what_it_rests():
     forecast = text(views.view(savings=Gained(**SUM, rests=FORECASTS)))
     replayed = Gained(**SUM, margin_seconds=70.0)
     lost = replace(replayed, gained_seconds=0.0, lost_seconds=5.0)
-    both = text(views.view(savings=replayed, would_save=lost, savings_as_of=views.NOW - 60))
+    record = SavingsRecord(as_of=views.NOW - 60)
+    both = text(views.view(savings=replayed, would_save=lost, published=record))
 
     since = f"over 30 Jobs since {phrases.day_and_minute(views.NOW - 3600)} ; 10"
     time = phrases.day_and_minute(views.NOW - 60)

@@ -14,7 +14,7 @@ from webhook.console.view import (
     View,
 )
 from webhook.decide.decision_record import RecordedOption
-from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained
+from webhook.hindsight.savings_record import FORECASTS, JOURNAL, Gained, SavingsRecord
 
 NOW = 1_790_000_000.0
 GI = 1 << 30
@@ -99,7 +99,7 @@ def large(*, now=NOW, newer=0, queues=50):
         leader="kueue-fallback-controller-7c9d8f6b5-x2x7q",
         savings=replace(SAVED, since=now - 21_600),
         would_save=replace(SAVED, since=now - 21_600, rests=JOURNAL, margin_seconds=9_000.0),
-        savings_as_of=now - 150,
+        published=SavingsRecord(as_of=now - 150),
         waiting=tuple(
             waiting(
                 f"train-{number}",

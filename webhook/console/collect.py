@@ -17,6 +17,7 @@ from webhook.console.access import Rights
 from webhook.console.decisions import KEPT
 from webhook.console.queue_history import Place, Series, pending_in
 from webhook.console.view import (
+    NOTHING,
     Cell,
     Judged,
     Policy,
@@ -38,7 +39,6 @@ from webhook.state.waiting_line import WaitingWorkload
 
 SAME_SECONDS: Final = 3.0
 """Longest time between a decision and its Job's creation: two clocks, both in whole seconds."""
-NOTHING: Final = SavingsRecord(as_of=0.0)
 
 
 def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[ShownDecision, ...]:
@@ -70,14 +70,19 @@ def merged(known: Sequence[ShownDecision], record: SavingsRecord) -> tuple[Shown
     return tuple(together[:KEPT])
 
 
-def enforced(gained: Iterable[Gained]) -> Gained | None:
-    """Return what decisions that were carried out have gained; None: nothing was replayed."""
-    return _summed([gain for gain in gained if gain.mode == Mode.ENFORCE])
+def with_sums(record: SavingsRecord, decisions: Iterable[ShownDecision]) -> dict[str, Any]:
+    """Return what a view says of savings: a record and its sums.
 
-
-def promised(gained: Iterable[Gained]) -> Gained | None:
-    """Return what decisions of policies that do not enforce would have gained; None: unknown."""
-    return _summed([gain for gain in gained if gain.mode != Mode.ENFORCE])
+    What decisions that were carried out have gained is told by their forecasts as long as they were
+    not replayed.
+    """
+    enforced = [gain for gain in record.gained if gain.mode == Mode.ENFORCE]
+    promised = [gain for gain in record.gained if gain.mode != Mode.ENFORCE]
+    return {
+        "published": record,
+        "savings": _summed(enforced) or savings(decisions),
+        "would_save": _summed(promised),
+    }
 
 
 def _summed(gains: Sequence[Gained]) -> Gained | None:
@@ -141,13 +146,8 @@ def collect(known: ConsoleInput) -> View:
         ),
         policies=policies(snapshot.fallback.policies, known.judged, decisions),
         decisions=decisions,
-        savings=enforced(record.gained) or savings(decisions),
         clusters=tuple(_cluster(name, state, known) for name, state in workers),
-        would_save=promised(record.gained),
-        gained=record.gained,
-        hours=record.hours,
-        savings_as_of=None if known.published is None else known.published.as_of,
-        currency=record.currency,
+        **with_sums(replace(record, decisions=()), decisions),
     )
 
 
@@ -184,11 +184,16 @@ def restricted(view: View, rights: Rights) -> View:
     )
     # A user who sees figures of a cluster also sees their age.
     clusters = seen_clusters(view, rights) | {queue.cluster for queue in kept}
-    named_in = (row.namespace for rows in (view.gained, view.hours) for row in rows)
+    gained, hours = view.published.gained, view.published.hours
+    named_in = (row.namespace for rows in (gained, hours) for row in rows)
     namespaces = rights.may_list_jobs(named_in)
     may_know_leader = rights.may_get([lease.NAME], group="coordination.k8s.io", resource="leases")
     decisions = seen_decisions(view, rights)
-    gains = tuple(gain for gain in view.gained if gain.namespace in namespaces)
+    published = replace(
+        view.published,
+        gained=tuple(gain for gain in gained if gain.namespace in namespaces),
+        hours=tuple(hour for hour in hours if hour.namespace in namespaces),
+    )
     return replace(
         view,
         **_seen_off(view, rights),
@@ -202,12 +207,9 @@ def restricted(view: View, rights: Rights) -> View:
             if policy.name in named
         ),
         decisions=decisions,
-        savings=enforced(gains) or savings(decisions),
         clusters=tuple(cluster for cluster in view.clusters if cluster.name in clusters),
-        would_save=promised(gains),
-        gained=gains,
-        hours=tuple(hour for hour in view.hours if hour.namespace in namespaces),
         waiting=seen_waiting(view, rights),
+        **with_sums(published, decisions),
     )
 
 

@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from webhook.console.collect import enforced, promised, savings
+from webhook.console.collect import with_sums
 from webhook.console.view import Policy, Queue, View
-from webhook.hindsight.savings_record import Gained, ShownDecision
+from webhook.hindsight.savings_record import Gained, SavingsRecord, ShownDecision
 from webhook.jobs import referred
 from webhook.state.waiting_line import WaitingWorkload
 
@@ -79,7 +79,7 @@ def narrowed(view: View, filters: Filters) -> View:
         policies=tuple(_policies(view, filters, decisions)),
         decisions=decisions,
         waiting=None if view.waiting is None else tuple(_waiting(view, filters)),
-        **_gains(view, filters, decisions),
+        **with_sums(_published(view, filters), decisions),
     )
 
 
@@ -204,18 +204,13 @@ def _policies(view: View, filters: Filters, decisions: Iterable[ShownDecision]) 
             yield policy
 
 
-def _gains(view: View, filters: Filters, decisions: tuple[ShownDecision, ...]) -> Mapping[str, Any]:
-    """Return what was saved by these Jobs alone: replays tell it by namespace and policy only."""
-    if filters.narrows_jobs:
-        return {"gained": (), "hours": (), "savings": savings(decisions), "would_save": None}
-    gained = tuple(gain for gain in view.gained if _is_row(gain, filters))
-    hours = tuple(hour for hour in view.hours if _is_row(hour, filters))
-    return {
-        "gained": gained,
-        "hours": hours,
-        "savings": enforced(gained) or savings(decisions),
-        "would_save": promised(gained),
-    }
+def _published(view: View, filters: Filters) -> SavingsRecord:
+    """Return what was saved by these Jobs: replays tell it by namespace and policy only."""
+    gained, hours = (
+        tuple(row for row in rows if not filters.narrows_jobs and _is_row(row, filters))
+        for rows in (view.published.gained, view.published.hours)
+    )
+    return replace(view.published, gained=gained, hours=hours)
 
 
 def _is_row(row: Gained, filters: Filters) -> bool:
